@@ -1,159 +1,106 @@
-"""Kubelets: pods start a few seconds after they are bound and go when their grace is over."""
+"""Kubelets, and the controllers of nodes, workloads and garbage."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mlstack.elastic.facts import NodePlace, is_eligible, time_ms
 from mlstack.kube.client import WatchEvent
-from mlstack.simulator.engine import (
-    ENDED,
-    Kernel,
-    Obj,
-    SimulatedStore,
-    admit,
-    changed,
-    end,
-    is_live,
-    is_owned,
-    timestamp,
-    with_condition,
-)
-
-# --- Kubelets: pods start a few seconds after they are bound and go when their grace is over ---
-
-
-@dataclass(frozen=True, kw_only=True)
-class KubeletSettings:
-    """How long pods take."""
-
-    start_ms: tuple[int, int] = (2_000, 5_000)  # shortest and longest time from being bound to running
+from mlstack.simulator.engine import ENDED, Action, Obj, SimulatedStore, is_live, is_ready, with_condition
 
 
 class Kubelets:
-    """The kubelets of all nodes."""
+    """The kubelets of all nodes: a pod runs a while after it is bound and goes when its grace is over."""
 
-    def __init__(self, store: SimulatedStore, kernel: Kernel, settings: KubeletSettings) -> None:
-        self._store = store
-        self._kernel = kernel
-        self._settings = settings
-        self._chance = kernel.generator("kubelet")
+    def __init__(self, store: SimulatedStore, start_ms: tuple[int, int]) -> None:
+        self._store, self._kernel = store, store.kernel
+        self._start_ms = start_ms
+        self._chance = store.kernel.generator("kubelet")
         self._starting: set[str] = set()
         self._ending: set[str] = set()
-        self._dead: set[str] = set()
+        self._silent: set[str] = set()  # nodes
         store.watch(["Pod"], self._hear, name="kubelet")
 
     def stop(self, node: str) -> None:
         """Let a kubelet, and all that runs on its node, fall silent."""
-        self._dead.add(node)
+        self._silent.add(node)
 
     def resume(self, node: str) -> None:
         """Let a kubelet go on; pods deleted meanwhile end now."""
-        self._dead.discard(node)
+        self._silent.discard(node)
         for pod in self._store.all("Pod"):
             if pod["spec"].get("nodeName") == node:
-                self._look(pod)
+                self._sync(pod)
 
     def exit(self, pod: Mapping[str, Any], code: int) -> None:
         """Let the containers of a pod end by themselves, for good."""
         live = self._store.current(pod)
         if live is None or live["status"].get("phase") != "Running":
             return
-        self._finish(live, "Succeeded" if code == 0 else "Failed", code)
-
-    def _finish(self, live: Mapping[str, Any], phase: str, code: int) -> None:
-        now = timestamp(self._kernel.now_ms)
-        ready = {"type": "Ready", "status": "False", "lastTransitionTime": now}
+        now = self._kernel.timestamp
+        terminated = {"terminated": {"exitCode": code, "finishedAt": now}}
         containers = [
-            {
-                "name": each["name"],
-                "ready": False,
-                "restartCount": 0,
-                "state": {"terminated": {"exitCode": code, "finishedAt": now}},
-            }
-            for each in live["spec"].get("containers") or ()
+            {"name": container["name"], "ready": False, "restartCount": 0, "state": terminated}
+            for container in live["spec"].get("containers") or ()
         ]
-        status = {
-            "phase": phase,
-            "conditions": with_condition(live, ready),
-            "containerStatuses": containers,
-        }
-        self._store.write(changed(live, status=status))
+        conditions = with_condition(live, "Ready", "False", lastTransitionTime=now)
+        phase = "Failed" if code else "Succeeded"
+        status = {"phase": phase, "conditions": conditions, "containerStatuses": containers}
+        self._store.update(live, status=status)
 
     def _hear(self, event: WatchEvent) -> None:
         if event.type == "DELETED":
             self._starting.discard(event.object["metadata"]["uid"])
             self._ending.discard(event.object["metadata"]["uid"])
         else:
-            self._look(event.object)
+            self._sync(event.object)
 
-    def _look(self, pod: Mapping[str, Any]) -> None:
-        node, metadata = pod["spec"].get("nodeName"), pod["metadata"]
-        if not node or node in self._dead:
+    def _sync(self, pod: Mapping[str, Any]) -> None:
+        node, metadata, phase = pod["spec"].get("nodeName"), pod["metadata"], pod["status"].get("phase")
+        uid = metadata["uid"]
+        if not node or node in self._silent:
             return
         if "deletionTimestamp" in metadata:
-            self._end(pod)
-        elif pod["status"].get("phase") == "Pending" and metadata["uid"] not in self._starting:
-            self._starting.add(metadata["uid"])
-            self._kernel.after(self._chance.randint(*self._settings.start_ms), lambda: self._start(pod))
+            if uid not in self._ending:
+                self._ending.add(uid)
+                grace_s = 0 if phase in ENDED else metadata["deletionGracePeriodSeconds"]
+                self._kernel.after(grace_s * 1000, lambda: self._end(pod))
+        elif phase == "Pending" and uid not in self._starting:
+            self._starting.add(uid)
+            self._kernel.after(self._chance.randint(*self._start_ms), lambda: self._start(pod))
 
     def _start(self, pod: Mapping[str, Any]) -> None:
         live = self._store.current(pod)
-        if live is None or live["spec"]["nodeName"] in self._dead:
+        if live is None or live["spec"]["nodeName"] in self._silent:
             self._starting.discard(pod["metadata"]["uid"])
-            return
-        if "deletionTimestamp" in live["metadata"] or live["status"].get("phase") != "Pending":
-            return
-        now = timestamp(self._kernel.now_ms)
-        ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
-        status = {"phase": "Running", "startTime": now, "conditions": with_condition(live, ready)}
-        self._store.write(changed(live, status=status))
+        elif "deletionTimestamp" not in live["metadata"] and live["status"].get("phase") == "Pending":
+            now = self._kernel.timestamp
+            conditions = with_condition(live, "Ready", "True", lastTransitionTime=now)
+            status = {"phase": "Running", "startTime": now, "conditions": conditions}
+            self._store.update(live, status=status)
 
     def _end(self, pod: Mapping[str, Any]) -> None:
-        """Take a pod away when its grace is over; what ended before is gone at once."""
-        uid = pod["metadata"]["uid"]
-        if uid in self._ending:
-            return
-        self._ending.add(uid)
-        has_ended = pod["status"].get("phase") in ENDED
-        grace_s = 0 if has_ended else pod["metadata"]["deletionGracePeriodSeconds"]
-        self._kernel.after(grace_s * 1000, lambda: self._remove(pod))
-
-    def _remove(self, pod: Mapping[str, Any]) -> None:
         live = self._store.current(pod)
-        if live is not None and live["spec"]["nodeName"] not in self._dead:
+        if live is not None and live["spec"]["nodeName"] not in self._silent:
             self._store.remove(live)
         self._ending.discard(pod["metadata"]["uid"])
 
 
-# --- What the control plane does about nodes: evicts from those that are silent, cleans up after
-# others
-
 SILENT_MS = 40_000
 """How long a node may be silent before the control plane gives it up (node-monitor-grace-period)."""
-
 _COLLECT_MS = 20_000
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 
 
 class NodeLifecycle:
-    """Makes nodes fail and heal, with all that follows.
+    """Makes nodes fail and heal; pods are evicted from silent nodes, and collected after lost ones."""
 
-    Args:
-        kubelets: what runs on the nodes.
-        silent_ms: how long a node may be silent.
-    """
-
-    def __init__(
-        self, store: SimulatedStore, kernel: Kernel, kubelets: Kubelets, *, silent_ms: int = SILENT_MS
-    ) -> None:
-        self._store = store
-        self._kernel = kernel
-        self._kubelets = kubelets
-        self._silent_ms = silent_ms
+    def __init__(self, store: SimulatedStore, kubelets: Kubelets) -> None:
+        self._store, self._kernel, self._kubelets = store, store.kernel, kubelets
         self._down: set[str] = set()
         store.watch(["Node"], self._hear, name="nodes")
 
@@ -161,56 +108,47 @@ class NodeLifecycle:
         """Let a node fall silent."""
         self._down.add(node)
         self._kubelets.stop(node)
-        self._kernel.after(self._silent_ms, lambda: self._give_up(node))
+        self._kernel.after(SILENT_MS, lambda: self._give_up(node))
 
     def heal(self, node: str) -> None:
         """Let a node come back."""
         self._down.discard(node)
-        live = self._store.get("Node", node)
-        if live is not None:
-            self._store.write(
-                changed(live, spec={"taints": []}, status={"conditions": self._ready(live, "True")})
-            )
+        self._set_ready(node, "True", taints=[])
         self._kubelets.resume(node)
 
     def cordon(self, node: str, *, is_closed: bool) -> None:
         """Keep new pods away from a node, or let them come again."""
-        live = self._store.get("Node", node)
-        if live is not None:
-            self._store.write(changed(live, spec={"unschedulable": is_closed}))
+        if live := self._store.get("Node", node):
+            self._store.update(live, spec={"unschedulable": is_closed})
 
     def remove(self, node: str) -> None:
         """Take a node away for good, with its machine."""
         self._kubelets.stop(node)
-        live = self._store.get("Node", node)
-        if live is not None:
+        if live := self._store.get("Node", node):
             self._store.remove(live)
 
-    def _ready(self, live: Mapping[str, Any], status: str) -> list[Mapping[str, Any]]:
-        now = timestamp(self._kernel.now_ms)
-        return with_condition(live, {"type": "Ready", "status": status, "lastTransitionTime": now})
+    def _set_ready(self, node: str, status: str, taints: list[Obj]) -> bool:
+        live = self._store.get("Node", node)
+        if live is not None:
+            now = self._kernel.timestamp
+            conditions = with_condition(live, "Ready", status, lastTransitionTime=now)
+            self._store.update(live, spec={"taints": taints}, status={"conditions": conditions})
+        return live is not None
 
     def _give_up(self, node: str) -> None:
-        live = self._store.get("Node", node)
-        if live is None or node not in self._down:
-            return
         taints = [{"key": _UNREACHABLE, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
-        self._store.write(
-            changed(live, spec={"taints": taints}, status={"conditions": self._ready(live, "Unknown")})
-        )
-        for pod in self._on(node):
-            self._kernel.after(_patience_ms(pod["spec"]), lambda pod=pod: self._evict(node, pod))  # type: ignore[misc]  # bound now
+        if node in self._down and self._set_ready(node, "Unknown", taints):
+            for pod in self._pods_on(node):
+                self._kernel.after(_tolerated_ms(pod["spec"]), partial(self._evict, node, pod))
 
-    def _on(self, node: str) -> list[dict[str, Any]]:
+    def _pods_on(self, node: str) -> list[Obj]:
         return [pod for pod in self._store.all("Pod") if pod["spec"].get("nodeName") == node]
 
     def _evict(self, node: str, pod: Mapping[str, Any]) -> None:
         live = self._store.current(pod)
-        if live is None or node not in self._down or "deletionTimestamp" in live["metadata"]:
-            return
-        condition = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
-        told = self._store.write(changed(live, status={"conditions": with_condition(live, condition)}))
-        end(self._store, told, now_ms=self._kernel.now_ms)
+        if live is not None and node in self._down and "deletionTimestamp" not in live["metadata"]:
+            target = with_condition(live, "DisruptionTarget", "True", reason="DeletionByTaintManager")
+            self._store.delete(self._store.update(live, status={"conditions": target}))
 
     def _hear(self, event: WatchEvent) -> None:
         if event.type == "DELETED":
@@ -220,34 +158,28 @@ class NodeLifecycle:
     def _collect(self, node: str) -> None:
         """Take away the pods of a node that is not there any more."""
         if self._store.get("Node", node) is None:
-            for pod in self._on(node):
-                end(self._store, pod, now_ms=self._kernel.now_ms, grace_s=0)
+            for pod in self._pods_on(node):
+                self._store.delete(pod, grace_s=0)
 
 
-def _patience_ms(spec: Mapping[str, Any]) -> int:
+def _tolerated_ms(spec: Mapping[str, Any]) -> int:
     """Give how long a pod stays on a node that does not answer; five minutes unless it says otherwise."""
     silent = NodePlace("", {}, ({"key": _UNREACHABLE, "effect": "NoExecute"},))
-    found = [one for one in spec.get("tolerations") or () if is_eligible({"tolerations": [one]}, silent)]
-    seconds = [one.get("tolerationSeconds") for one in found]
-    if not found:
+    tolerations = spec.get("tolerations") or ()
+    fitting = [item for item in tolerations if is_eligible({"tolerations": [item]}, silent)]
+    limits = [int(item["tolerationSeconds"]) for item in fitting if item.get("tolerationSeconds") is not None]
+    if not fitting:
         return 300_000
-    limited = [int(each) for each in seconds if each is not None]
-    return min(limited) * 1000 if limited else 10**12
+    return min(limits) * 1000 if limits else 10**12
 
-
-# --- Controllers of Deployments, Jobs (as EDL used them) and StatefulSets: so many pods of a
-# template
-# Deployments make their pods themselves, without a ReplicaSet between. All of them share one limit of
-# requests a second, as in kube-controller-manager.
 
 KINDS = ("Deployment", "Job", "StatefulSet")
-
 _SYNC_MS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadSettings:
-    """How quick the controllers are."""
+    """How quick the controllers are; all of them share one limit, as in kube-controller-manager."""
 
     rate: int = 20  # requests a second, over a longer time
     burst: int = 30  # requests at once
@@ -256,49 +188,23 @@ class WorkloadSettings:
     spreads_removal: bool = True
 
 
-class Allowance:
-    """A bucket of requests that fills again.
+class Workloads:
+    """Controllers of Deployments, Jobs (as EDL used them) and StatefulSets: so many pods of a template.
 
-    Args:
-        settings: its size and how quickly it fills.
+    Deployments make their pods themselves, without a ReplicaSet between.
     """
 
-    def __init__(self, kernel: Kernel, settings: WorkloadSettings) -> None:
-        self._kernel = kernel
-        self._pause_ms = 1000 // settings.rate
-        self._span_ms = self._pause_ms * settings.burst
-        self._full_ms = 0
-
-    def take(self) -> bool:
-        """Take one request if there is one."""
-        full_ms = max(self._full_ms, self._kernel.now_ms) + self._pause_ms
-        if full_ms - self._kernel.now_ms > self._span_ms:
-            return False
-        self._full_ms = full_ms
-        return True
-
-    @property
-    def pause_ms(self) -> int:
-        """Give after how long there is another one."""
-        return self._pause_ms
-
-
-class Workloads:
-    """The controllers."""
-
-    def __init__(self, store: SimulatedStore, kernel: Kernel, settings: WorkloadSettings) -> None:
-        self._store = store
-        self._kernel = kernel
-        self._settings = settings
-        self._allowance = Allowance(kernel, settings)
-        self._names = kernel.generator("workloads")
+    def __init__(self, store: SimulatedStore, settings: WorkloadSettings) -> None:
+        self._store, self._kernel, self._settings = store, store.kernel, settings
+        self._full_ms = 0  # when the bucket of requests will be full again
+        self._names = store.kernel.generator("workloads")
         self._owned: dict[str, dict[str, Obj]] = {}
-        self._chosen: dict[str, set[str]] = {}
+        self._doomed: dict[str, set[str]] = {}
         self._due: set[tuple[str, str, str]] = set()
-        store.watch(["Pod"], self._keep)
+        store.watch(["Pod"], self._track)
         store.watch([*KINDS, "Pod"], self._hear, name="workloads")
 
-    def _keep(self, event: WatchEvent) -> None:
+    def _track(self, event: WatchEvent) -> None:
         """Remember the pods of each owner."""
         pod = event.object
         for owner in pod["metadata"].get("ownerReferences") or ():
@@ -309,168 +215,126 @@ class Workloads:
                 pods[pod["metadata"]["uid"]] = dict(pod)
 
     def _hear(self, event: WatchEvent) -> None:
-        metadata = event.object["metadata"]
+        kind, metadata = event.object["kind"], event.object["metadata"]
         namespace = metadata.get("namespace") or ""
-        if event.object["kind"] != "Pod":
-            if event.type != "DELETED":
-                self._soon(event.object["kind"], metadata["name"], namespace, _SYNC_MS)
-            return
-        for owner in metadata.get("ownerReferences") or ():
-            if owner["kind"] in KINDS:
-                self._soon(owner["kind"], owner["name"], namespace, _SYNC_MS)
+        if kind == "Pod":
+            for owner in metadata.get("ownerReferences") or ():
+                if owner["kind"] in KINDS:
+                    self._enqueue((owner["kind"], owner["name"], namespace), _SYNC_MS)
+        elif event.type != "DELETED":
+            self._enqueue((kind, metadata["name"], namespace), _SYNC_MS)
 
-    def _soon(self, kind: str, name: str, namespace: str, delay_ms: int) -> None:
-        key = (kind, name, namespace)
+    def _enqueue(self, key: tuple[str, str, str], delay_ms: int) -> None:
         if key not in self._due:
             self._due.add(key)
             self._kernel.after(delay_ms, lambda: self._sync(key))
 
     def _sync(self, key: tuple[str, str, str]) -> None:
         self._due.discard(key)
-        kind, name, namespace = key
-        owner = self._store.get(kind, name, namespace)
+        owner = self._store.get(*key)
         if owner is None or "deletionTimestamp" in owner["metadata"]:
             return
         pods = list(self._owned.get(owner["metadata"]["uid"], {}).values())
-        steps = self._ordinal(owner, pods) if kind == "StatefulSet" else self._replicas(owner, pods)
-        for step in steps:
-            if not self._allowance.take():
-                self._soon(*key, self._allowance.pause_ms)
+        is_set = key[0] == "StatefulSet"
+        pause_ms = 1000 // self._settings.rate
+        for step in self._ordinal_steps(owner, pods) if is_set else self._steps(owner, pods):
+            full_ms = max(self._full_ms, self._kernel.now_ms) + pause_ms
+            if full_ms - self._kernel.now_ms > pause_ms * self._settings.burst:
+                self._enqueue(key, pause_ms)
                 break
+            self._full_ms = full_ms
             step()
-        if kind == "StatefulSet":
+        if is_set:
             self._report(owner)
 
-    def _replicas(self, owner: Obj, pods: list[Obj]) -> Iterator[Callable[[], object]]:
+    def _steps(self, owner: Obj, pods: list[Obj]) -> Iterator[Action]:
         """Give the steps to so many pods, no matter which.
 
         Work of a Job that names no number of completions is over with the first success: it makes no more.
+        Pods that have to go are chosen once, and nothing else is done until all of them are going: so does a
+        ReplicaSet's controller, and pods of full nodes go without regard to how many neighbours go with them.
         """
         if owner["kind"] == "Job" and any(pod["status"].get("phase") == "Succeeded" for pod in pods):
             return
+        uid, count = owner["metadata"]["uid"], _replicas(owner)
         live = [pod for pod in pods if is_live(pod)]
-        if going := self._going(owner, live):
-            yield from (self._ending(pod) for pod in going)
-            return
-        for _ in range(_wanted(owner) - len(live)):
-            yield lambda: self._make(owner, f"{owner['metadata']['name']}-{self._names.randrange(16**8):08x}")
+        going = [pod for pod in live if pod["metadata"]["uid"] in self._doomed.get(uid, ())]
+        if not going:
+            going = sorted(live, key=self._removal_order(live))[: max(0, len(live) - count)]
+            self._doomed[uid] = {pod["metadata"]["uid"] for pod in going}
+        for pod in going:
+            yield partial(self._store.delete, pod)
+        for _ in range(0 if going else count - len(live)):
+            yield partial(self._create, owner)
 
-    def _going(self, owner: Obj, live: list[Obj]) -> list[Obj]:
-        """Give the pods that have to go: chosen once, and nothing else is done until all of them are going.
-
-        That is how a ReplicaSet's controller does it, so pods of full nodes go without regard to how many of
-        their neighbours go with them.
-        """
-        uid = owner["metadata"]["uid"]
-        chosen = self._chosen.get(uid, set())
-        if going := [pod for pod in live if pod["metadata"]["uid"] in chosen]:
-            return going
-        surplus = max(0, len(live) - _wanted(owner))
-        going = sorted(live, key=self._worth_beside(live))[:surplus]
-        self._chosen[uid] = {pod["metadata"]["uid"] for pod in going}
-        return going
-
-    def _worth_beside(self, live: list[Obj]) -> Callable[[Obj], tuple[Any, ...]]:
-        """Give the order in which pods go: what runs on fuller nodes first, then what is younger."""
-        if not self._settings.spreads_removal:
-            return lambda pod: (*_standing(pod), -int(pod["metadata"]["uid"].replace("-", ""), 16))
+    def _removal_order(self, live: list[Obj]) -> Callable[[Obj], tuple[Any, ...]]:
+        """Give the order in which pods go: what has come least far, runs on fuller nodes, then is younger."""
         together = Counter(pod["spec"].get("nodeName", "") for pod in live)
-        now_ms = self._kernel.now_ms
 
-        def worth(pod: Obj) -> tuple[Any, ...]:
+        def order(pod: Obj) -> tuple[Any, ...]:
             node, metadata = pod["spec"].get("nodeName", ""), pod["metadata"]
-            age = (now_ms - time_ms(metadata["creationTimestamp"])).bit_length()
-            return (*_standing(pod), -together[node], age, metadata["name"])
+            progress = (bool(node), pod["status"].get("phase") == "Running", is_ready(pod))
+            if not self._settings.spreads_removal:
+                return (*progress, -int(metadata["uid"].replace("-", ""), 16))
+            age = (self._kernel.now_ms - time_ms(metadata["creationTimestamp"])).bit_length()
+            return (*progress, -together[node], age, metadata["name"])
 
-        return worth
+        return order
 
-    def _ordinal(self, owner: Obj, pods: list[Obj]) -> Iterator[Callable[[], object]]:
+    def _ordinal_steps(self, owner: Obj, pods: list[Obj]) -> Iterator[Action]:
         """Give the steps to pods of the ordinals from 0; one that failed makes way for another."""
-        name, known = owner["metadata"]["name"], {pod["metadata"]["name"]: pod for pod in pods}
-        wanted = [f"{name}-{ordinal}" for ordinal in range(_wanted(owner))]
-        for each in wanted:
-            pod = known.get(each)
-            if pod is None:
-                yield lambda each=each: self._make(owner, each)  # type: ignore[misc]  # bound now
-            elif pod["status"].get("phase") in ENDED:
-                yield self._ending(pod)
-        surplus = sorted(known.keys() - set(wanted), reverse=True)
-        yield from (self._ending(known[each]) for each in surplus if is_live(known[each]))
+        by_name = {pod["metadata"]["name"]: pod for pod in pods}
+        names = [f"{owner['metadata']['name']}-{ordinal}" for ordinal in range(_replicas(owner))]
+        for name in names:
+            if name not in by_name:
+                yield partial(self._create, owner, name)
+            elif by_name[name]["status"].get("phase") in ENDED:
+                yield partial(self._store.delete, by_name[name])
+        for name in sorted(by_name.keys() - set(names), reverse=True):
+            if is_live(by_name[name]):
+                yield partial(self._store.delete, by_name[name])
 
-    def _ending(self, pod: Obj) -> Callable[[], object]:
-        return lambda: end(self._store, pod, now_ms=self._kernel.now_ms)
-
-    def _make(self, owner: Obj, name: str) -> None:
-        template = owner["spec"]["template"]
-        metadata = owner["metadata"]
-        reference = {
-            "apiVersion": owner["apiVersion"],
-            "kind": owner["kind"],
-            "name": metadata["name"],
-            "uid": metadata["uid"],
-            "controller": True,
-        }
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                **(template.get("metadata") or {}),
-                "name": name,
-                "namespace": metadata.get("namespace"),
-                "ownerReferences": [reference],
-            },
-            "spec": template["spec"],
-        }
-        self._store.write(admit(self._store, pod))
+    def _create(self, owner: Obj, name: str = "") -> None:
+        template, metadata = owner["spec"]["template"], owner["metadata"]
+        name = name or f"{metadata['name']}-{self._names.randrange(16**8):08x}"
+        reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True}
+        reference |= {"name": metadata["name"], "uid": metadata["uid"]}
+        own = {"name": name, "namespace": metadata.get("namespace"), "ownerReferences": [reference]}
+        self._store.create_pod(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {**(template.get("metadata") or {}), **own},
+                "spec": template["spec"],
+            }
+        )
 
     def _report(self, owner: Obj) -> None:
         """Write how many pods of a StatefulSet there are."""
         pods = [pod for pod in self._owned.get(owner["metadata"]["uid"], {}).values() if is_live(pod)]
-        ready = sum(_is_ready(pod) for pod in pods)
-        status = {
-            "observedGeneration": owner["metadata"].get("generation", 1),
-            "replicas": len(pods),
-            "readyReplicas": ready,
-            "availableReplicas": ready,
-        }
-        live = self._store.current(owner)
-        if live is not None:
-            self._store.write(changed(live, status=status))
+        ready = sum(map(is_ready, pods))
+        generation = owner["metadata"].get("generation", 1)
+        status = {"replicas": len(pods), "readyReplicas": ready, "availableReplicas": ready}
+        if live := self._store.current(owner):
+            self._store.update(live, status={"observedGeneration": generation, **status})
 
 
-class Collector:
-    """The garbage collector: what was owned goes after its owner."""
+def _replicas(owner: Mapping[str, Any]) -> int:
+    return int(owner["spec"].get("parallelism" if owner["kind"] == "Job" else "replicas", 1))
 
-    _OWNED = (*KINDS, "Pod", "Service", "PodDisruptionBudget")
 
-    def __init__(self, store: SimulatedStore, kernel: Kernel) -> None:
+class GarbageCollector:
+    """What was owned goes after its owner."""
+
+    def __init__(self, store: SimulatedStore) -> None:
         self._store = store
-        self._kernel = kernel
         store.watch(["TrainingJob", *KINDS], self._hear, name="collector")
 
     def _hear(self, event: WatchEvent) -> None:
         if event.type != "DELETED":
             return
         uid = event.object["metadata"]["uid"]
-        for kind in self._OWNED:
-            for obj in [each for each in self._store.all(kind) if is_owned(each, uid)]:
-                if kind == "Pod":
-                    end(self._store, obj, now_ms=self._kernel.now_ms)
-                else:
-                    self._store.remove(obj)
-
-
-def _wanted(owner: Mapping[str, Any]) -> int:
-    field = "parallelism" if owner["kind"] == "Job" else "replicas"
-    return int(owner["spec"].get(field, 1))
-
-
-def _standing(pod: Obj) -> tuple[bool, bool, bool]:
-    """Give how far a pod has come; what has come least goes first."""
-    is_running = pod["status"].get("phase") == "Running"
-    return (bool(pod["spec"].get("nodeName", "")), is_running, _is_ready(pod))
-
-
-def _is_ready(pod: Mapping[str, Any]) -> bool:
-    conditions = pod["status"].get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+        for kind in (*KINDS, "Pod", "Service", "PodDisruptionBudget"):
+            for obj in self._store.all(kind):
+                if any(owner.get("uid") == uid for owner in obj["metadata"].get("ownerReferences") or ()):
+                    self._store.delete(obj)

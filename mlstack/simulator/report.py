@@ -1,19 +1,18 @@
-"""The parts of a report on one simulation: resources, waits, ends of jobs, services, and each job."""
+"""What a person reads of one simulation: a summary, a row a second for a spreadsheet, and a drawing."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from mlstack.errors import UsageError
 from mlstack.simulator import measures
-from mlstack.simulator.measures import Raise, Sample, Samples, Value, Waits, over_time
+from mlstack.simulator.measures import PARTS, SERIES, Raise, Samples, Scalings, Waits, over_time
 from mlstack.simulator.run import SimulationOutcome
 from mlstack.simulator.scenario import NAMESPACE
-
-# --- The parts of a report on one simulation: resources, waits, ends of jobs, services, and each
-# job
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,105 +79,6 @@ class JobSummary:
     phase: str  # at the end, empty where nobody writes one
 
 
-def resources(samples: Samples) -> tuple[ResourceUse, ...]:
-    """Sum up what was used of each resource, cores first."""
-    return tuple(_resource(samples, name) for name in measures.resources(samples))
-
-
-def _resource(samples: Samples, name: str) -> ResourceUse:
-    def mean(value: Value) -> float:
-        return round(over_time(samples, value), 2)
-
-    return ResourceUse(
-        name=name,
-        utilisation=mean(lambda one: measures.utilisation(one, name)),
-        of_samples=round(measures.mean(measures.utilisation(one, name) for one in samples), 2),
-        useful=mean(lambda one: measures.useful(one, name)),
-        background=mean(lambda one: one.share(one.background, name)),
-        requested=mean(lambda one: one.share(one.requested, name)),
-        stranded=mean(lambda one: one.share(one.stranded, name)),
-    )
-
-
-def waits(found: Waits) -> WaitSummary:
-    """Sum waits up."""
-    return WaitSummary(
-        mean=round(found.mean, 2),
-        p50=found.percentile(50),
-        p95=found.percentile(95),
-        max=found.most,
-        never=found.censored,
-    )
-
-
-def completion(outcome: SimulationOutcome) -> Completion:
-    """Sum up how jobs came to their end."""
-    times = jct_s(outcome)
-    plans = outcome.scenario.jobs
-    left = sum(bool(job.work_s) and job.name not in times for job in plans)
-    submitted = {job.name: job.at_ms / 1000 for job in plans}
-    ends = [submitted[name] + seconds for name, seconds in times.items()]
-    has_all = bool(times) and not left
-    return Completion(
-        finished=len(times),
-        unfinished=left,
-        mean_s=round(measures.mean(times.values()), 2) if times else None,
-        p95_s=measures.percentile(times.values(), 95) if times else None,
-        makespan_s=round(max(ends) - min(submitted.values()), 3) if has_all else None,
-    )
-
-
-def jct_s(outcome: SimulationOutcome) -> dict[str, float]:
-    """Give from submission to success the seconds of each job that succeeded, by name."""
-    ends = measures.succeeded_s(outcome.samples)
-    begin_ms = outcome.scenario.begin_ms
-    return {
-        job.name: round(ends[key] - (job.at_ms - begin_ms) / 1000, 3)
-        for job in outcome.scenario.jobs
-        if (key := f"{NAMESPACE}/{job.name}") in ends
-    }
-
-
-def services(samples: Samples) -> Iterator[ServiceSummary]:
-    """Sum each service up, by name."""
-    for key in sorted({service.key for sample in samples for service in sample.services}):
-        yield ServiceSummary(
-            name=key.partition("/")[2],
-            lacking=round(measures.lacking(samples, key), 2),
-            shortfall=round(measures.shortfall(samples, key), 2),
-            raises=tuple(measures.raises(samples, key)),
-        )
-
-
-def jobs(outcome: SimulationOutcome) -> Iterator[JobSummary]:
-    """Sum each job up, by name."""
-    samples = outcome.samples
-    first, gang = measures.waits_for_trainer(samples), measures.waits_for_gang(samples)
-    turns, scalings, times = measures.turns(samples), measures.scalings(samples), jct_s(outcome)
-    for key in sorted(first.seconds):
-        name = key.partition("/")[2]
-        rows = [job for sample in samples for job in sample.jobs if job.key == key]
-        whole = next((index for index, job in enumerate(rows) if job.is_complete), len(rows))
-        after = [job.trainers for job in rows[whole:] if not job.is_over]
-        yield JobSummary(
-            name=name,
-            wait_s=first.seconds[key],
-            gang_s=gang.seconds[key],
-            has_begun=any(not job.is_pending for job in rows),
-            was_whole=whole < len(rows),
-            jct_s=times.get(name),
-            fewest=min(after, default=0),
-            mean=round(measures.mean(after), 1),
-            most=max((job.trainers for job in rows), default=0),
-            scalings=sum(scalings.get(key, ())),
-            turns=turns.get(key, 0),
-            phase=rows[-1].phase,
-        )
-
-
-# --- What a person reads of one simulation: a row a second for a spreadsheet, and a summary ---
-
-
 @dataclass(frozen=True, kw_only=True)
 class SimulationReport:
     """One simulation, summed up."""
@@ -215,34 +115,118 @@ class SimulationReport:
 
 def summary(outcome: SimulationOutcome) -> SimulationReport:
     """Sum a simulation up."""
-    samples = outcome.samples
-    used = resources(samples)
-    trainers = measures.trainers(samples[-1])
-    steps = measures.scalings(samples).values()
+    samples, last = outcome.samples, outcome.samples[-1]
+    resources = tuple(_resource(samples, name) for name in measures.resources(samples))
+    scalings = measures.scalings(samples).values()
+    first, gang = (measures.waits(samples, for_gang=for_gang) for for_gang in (False, True))
+    ends = _jct_s(outcome)
     return SimulationReport(
         scenario=outcome.scenario.name,
         policy=outcome.policy,
         seed=outcome.seed,
-        seconds=samples[-1].at_ms / 1000,
-        utilisation=used[0].utilisation,
-        useful=used[0].useful,
-        stranded=used[0].stranded,
-        resources=used,
-        first_trainer=waits(measures.waits_for_trainer(samples)),
-        whole_gang=waits(measures.waits_for_gang(samples)),
-        completion=completion(outcome),
-        jain=round(measures.jain(trainers), 3),
-        spread=measures.spread(trainers),
-        grown=sum(up for up, _ in steps),
-        shrunk=sum(down for _, down in steps),
-        creations=samples[-1].created,
-        deletions=samples[-1].deleted,
+        seconds=last.at_ms / 1000,
+        utilisation=resources[0].utilisation,
+        useful=resources[0].useful,
+        stranded=resources[0].stranded,
+        resources=resources,
+        first_trainer=_waits(first),
+        whole_gang=_waits(gang),
+        completion=_completion(outcome, ends),
+        jain=round(measures.jain(last.trainers), 3),
+        spread=measures.spread(last.trainers),
+        grown=sum(job.up for job in scalings),
+        shrunk=sum(job.down for job in scalings),
+        creations=last.created,
+        deletions=last.deleted,
         passes=outcome.passes,
         calls=outcome.calls,
-        services=tuple(services(samples)),
-        jobs=tuple(jobs(outcome)),
+        services=tuple(_service(samples, key) for key in _keys(samples, "services")),
+        jobs=tuple(_jobs(samples, first, gang, ends)),
         violations=outcome.violations,
     )
+
+
+def _resource(samples: Samples, name: str) -> ResourceUse:
+    def mean(part: str) -> float:
+        return round(over_time(samples, lambda sample: sample.share(part, name)), 2)
+
+    of_samples = round(measures.mean(sample.share("running", name) for sample in samples), 2)
+    return ResourceUse(
+        name=name, of_samples=of_samples, **{field: mean(part) for field, part in PARTS.items()}
+    )
+
+
+def _waits(waits: Waits) -> WaitSummary:
+    seconds = waits.seconds.values()
+    return WaitSummary(
+        mean=round(measures.mean(seconds), 2),
+        p50=measures.percentile(seconds, 50),
+        p95=measures.percentile(seconds, 95),
+        max=max(seconds, default=0.0),
+        never=len(waits.never),
+    )
+
+
+def _jct_s(outcome: SimulationOutcome) -> dict[str, float]:
+    """Give from submission to success the seconds of each job that succeeded, by name."""
+    ends = measures.succeeded_s(outcome.samples)
+    begin_ms = outcome.scenario.begin_ms
+    return {
+        job.name: round(ends[key] - (job.at_ms - begin_ms) / 1000, 3)
+        for job in outcome.scenario.jobs
+        if (key := f"{NAMESPACE}/{job.name}") in ends
+    }
+
+
+def _completion(outcome: SimulationOutcome, jct_s: Mapping[str, float]) -> Completion:
+    submitted_s = {job.name: job.at_ms / 1000 for job in outcome.scenario.jobs}
+    left = sum(bool(job.work_s) and job.name not in jct_s for job in outcome.scenario.jobs)
+    ends = [submitted_s[name] + seconds for name, seconds in jct_s.items()]
+    return Completion(
+        finished=len(jct_s),
+        unfinished=left,
+        mean_s=round(measures.mean(jct_s.values()), 2) if jct_s else None,
+        p95_s=measures.percentile(jct_s.values(), 95) if jct_s else None,
+        makespan_s=round(max(ends) - min(submitted_s.values()), 3) if jct_s and not left else None,
+    )
+
+
+def _service(samples: Samples, key: str) -> ServiceSummary:
+    return ServiceSummary(
+        name=key.partition("/")[2],
+        lacking=round(over_time(samples, lambda sample: measures.missing(sample, key)), 2),
+        shortfall=round(measures.shortfall(samples, key), 2),
+        raises=tuple(measures.raises(samples, key)),
+    )
+
+
+def _jobs(samples: Samples, first: Waits, gang: Waits, jct_s: Mapping[str, float]) -> Iterator[JobSummary]:
+    scalings = measures.scalings(samples)
+    for key in sorted(first.seconds):
+        name = key.partition("/")[2]
+        rows = [job for sample in samples for job in sample.jobs if job.key == key]
+        whole = next((index for index, job in enumerate(rows) if job.is_complete), len(rows))
+        after = [job.trainers for job in rows[whole:] if not job.is_over]
+        scaled = scalings.get(key, Scalings())
+        yield JobSummary(
+            name=name,
+            wait_s=first.seconds[key],
+            gang_s=gang.seconds[key],
+            has_begun=any(not job.is_pending for job in rows),
+            was_whole=whole < len(rows),
+            jct_s=jct_s.get(name),
+            fewest=min(after, default=0),
+            mean=round(measures.mean(after), 1),
+            most=max(job.trainers for job in rows),
+            scalings=scaled.up + scaled.down,
+            turns=scaled.turns,
+            phase=rows[-1].phase,
+        )
+
+
+def _keys(samples: Samples, field: str) -> list[str]:
+    """Give the keys of all jobs or services that there ever were."""
+    return sorted({item.key for sample in samples for item in getattr(sample, field)})
 
 
 def rows(samples: Samples) -> str:
@@ -251,45 +235,110 @@ def rows(samples: Samples) -> str:
     Shares are percent of the cores; services and jobs follow in columns, then the utilisation of every other
     resource that the nodes have.
     """
+    services, jobs = _keys(samples, "services"), _keys(samples, "jobs")
+    others = measures.resources(samples)[1:]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    services = sorted({service.key for sample in samples for service in sample.services})
-    jobs = sorted({job.key for sample in samples for job in sample.jobs})
-    others = measures.resources(samples)[1:]
     writer.writerow(
         [
-            *("seconds", "utilisation", "useful", "background", "requested", "stranded"),
-            *("pending_jobs", "complete_jobs", "jain", "trainers", "created", "deleted"),
+            *("seconds", *SERIES),
             *(f"{key}:{part}" for key in services for part in ("target", "running")),
             *(f"{key}:{part}" for key in jobs for part in ("trainers", "target")),
             *(f"utilisation:{name}" for name in others),
         ]
     )
     for sample in samples:
-        shares = [f"{measures.utilisation(sample, name):.3f}" for name in others]
-        writer.writerow([*_shares(sample), *_services(sample, services), *_trainers(sample, jobs), *shares])
+        by_service = {service.key: (service.target, service.running) for service in sample.services}
+        by_job = {job.key: (job.trainers, job.target) for job in sample.jobs}
+        writer.writerow(
+            [
+                f"{sample.at_ms / 1000:g}",
+                *(f"{series.value(sample):.{series.digits}f}" for series in SERIES.values()),
+                *(value for key in services for value in by_service.get(key, ("", ""))),
+                *(value for key in jobs for value in by_job.get(key, ("", ""))),
+                *(f"{sample.share('running', name):.3f}" for name in others),
+            ]
+        )
     return text.getvalue()
 
 
-def _shares(sample: Sample) -> Iterator[object]:
-    yield f"{sample.at_ms / 1000:g}"
-    for part in (sample.running, sample.useful, sample.background, sample.requested, sample.stranded):
-        yield f"{sample.share(part):.3f}"
-    trainers = measures.trainers(sample)
-    yield from (measures.pending(sample), measures.complete(sample), f"{measures.jain(trainers):.4f}")
-    yield from (sum(trainers), sample.created, sample.deleted)
+# --- draw samples: the only door to matplotlib, an extra (`pip install 'mlstack[plot]'`) ---
+
+_LEGEND = 12
+"""Most lines that are named beside them."""
+_Line = tuple[str, Sequence[float | None], dict[str, Any]]
+"""Its name, a value a sample, and how it looks."""
 
 
-def _services(sample: Sample, keys: list[str]) -> Iterator[object]:
-    known = {service.key: service for service in sample.services}
-    for key in keys:
-        yield from (known[key].target, known[key].running) if key in known else ("", "")
+def library() -> Any:
+    """Give matplotlib, which takes about half a second to be imported.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise UsageError(
+            "plots need matplotlib, which is not installed", hint="pip install 'mlstack[plot]'"
+        ) from error
+    return matplotlib
 
 
-def _trainers(sample: Sample, keys: list[str]) -> Iterator[object]:
-    known = {job.key: job for job in sample.jobs}
-    for key in keys:
-        if key not in known:
-            yield from ("", "")
-        else:
-            yield from (known[key].trainers, "" if known[key].target is None else known[key].target)
+def draw(samples: Samples, title: str) -> str:
+    """Draw samples as SVG, the same for the same samples.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+    matplotlib = library()
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({"svg.hashsalt": "mlstack", "font.size": 9}):
+        figure = Figure(figsize=(10, 8), layout="constrained")
+        seconds = [sample.at_ms / 1000 for sample in samples]
+        panels = _panels(samples)
+        for axes, (label, lines, legend) in zip(figure.subplots(3, 1, sharex=True), panels, strict=True):
+            for name, values, style in lines:
+                axes.plot(seconds, values, label=name, **style)
+            axes.set_ylabel(label)
+            axes.set_ylim(bottom=0)
+            if 0 < len(lines) <= _LEGEND:
+                axes.legend(**legend)
+        axes.set_xlabel("seconds")
+        figure.suptitle(title)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()
+
+
+def _panels(samples: Samples) -> list[tuple[str, list[_Line], dict[str, Any]]]:
+    """Give what is drawn below each other: what is measured, the lines, and how the legend stands."""
+
+    def series(name: str) -> list[float]:
+        return [SERIES[name].value(sample) for sample in samples]
+
+    use: list[_Line] = [
+        ("requested", series("requested"), {"lw": 0.8}),
+        ("running", series("utilisation"), {"lw": 1.6}),
+        ("useful", series("useful"), {"lw": 1.2}),
+        ("stranded", series("stranded"), {"lw": 0.8}),
+    ]
+    for name in measures.resources(samples)[1:]:
+        shares = [sample.share("running", name) for sample in samples]
+        use.append((f"running, {name}", shares, {"lw": 0.8, "ls": "--"}))
+    by_key = [{job.key: job.trainers for job in sample.jobs} for sample in samples]
+    trainers: list[_Line] = [
+        (key.partition("/")[2], [jobs.get(key) for jobs in by_key], {"lw": 1.0})
+        for key in _keys(samples, "jobs")
+    ]
+    steps = {"drawstyle": "steps-post"}
+    waiting: list[_Line] = [("pending jobs", series("pending_jobs"), steps)]
+    missing = [sum(service.missing for service in sample.services) for sample in samples]
+    if any(missing):
+        waiting.append(("missing pods of services", missing, steps))
+    return [
+        ("% of cores, or as named", use, {"loc": "lower right", "ncols": 4}),
+        ("trainers", trainers, {"loc": "upper right", "ncols": 3}),
+        ("waiting", waiting, {"loc": "upper right"}),
+    ]

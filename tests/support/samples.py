@@ -12,7 +12,6 @@ def job(name: str, trainers: int, **facts: int | str | None) -> JobSample:
         "maximum": 60,
         "target": trainers,
         "phase": "Running",
-        "created_ms": 0,
         "bound": trainers,
         "unbound": 0,
         "servers": 3,

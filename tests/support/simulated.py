@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from mlstack.simulator import scenario
-from mlstack.simulator.engine import START_MS, Kernel, Obj, SimulatedStore, admit
+from mlstack.simulator.engine import Kernel, Obj, SimulatedStore
 from mlstack.simulator.nodes import (
-    Collector,
+    GarbageCollector,
     Kubelets,
-    KubeletSettings,
     NodeLifecycle,
     Workloads,
     WorkloadSettings,
@@ -43,18 +42,16 @@ def small_scenario(*events: ScenarioEvent, jobs: int = 3, seconds: int = 150, **
 class Sandbox:
     """Nodes, a scheduler, kubelets and controllers, without anybody who scales."""
 
-    def __init__(
-        self, *cores: int, seed: int = 0, scheduler: SchedulerSettings | None = None, gpus: int = 0
-    ) -> None:
-        self.kernel = Kernel(seed)
+    def __init__(self, *cores: int, scheduler: SchedulerSettings | None = None, gpus: int = 0) -> None:
+        self.kernel = Kernel()
         self.store = SimulatedStore(self.kernel)
-        self.kubelets = Kubelets(self.store, self.kernel, KubeletSettings())
-        self.lifecycle = NodeLifecycle(self.store, self.kernel, self.kubelets)
-        self.scheduler = Scheduler(self.store, self.kernel, scheduler or SchedulerSettings())
-        self.workloads = Workloads(self.store, self.kernel, WorkloadSettings())
-        self.collector = Collector(self.store, self.kernel)
-        for one in classes():
-            self.store.write(one)
+        self.kubelets = Kubelets(self.store, (2_000, 5_000))
+        self.lifecycle = NodeLifecycle(self.store, self.kubelets)
+        Scheduler(self.store, scheduler or SchedulerSettings())
+        Workloads(self.store, WorkloadSettings())
+        GarbageCollector(self.store)
+        for priority_class in classes():
+            self.store.write(priority_class)
         for index, count in enumerate(cores):
             offered = {"cpu": str(count), "memory": f"{4 * count}Gi", "nvidia.com/gpu": str(gpus)}
             for node in nodes(NodeGroup(name=f"n{index}", count=1, allocatable=offered)):
@@ -63,17 +60,13 @@ class Sandbox:
     def pod(self, name: str, cpu: str = "1", **spec: Any) -> Obj:
         """Create a pod."""
         container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default", "labels": spec.pop("labels", {})},
-            "spec": {"containers": [container], **spec},
-        }
-        return self.store.write(admit(self.store, pod))
+        metadata = {"name": name, "namespace": "default", "labels": spec.pop("labels", {})}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+        return self.store.create_pod({**pod, "spec": {"containers": [container], **spec}})
 
-    def workload(self, kind: str, name: str, count: int, cpu: str = "1", **spec: Any) -> Obj:
-        """Create a Deployment, Job or StatefulSet."""
-        container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+    def workload(self, kind: str, name: str, count: int, **spec: Any) -> Obj:
+        """Create a Deployment, Job or StatefulSet whose pods request a core."""
+        container = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
         field = "parallelism" if kind == "Job" else "replicas"
         template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container], **spec}}
         return self.store.write(
@@ -89,21 +82,25 @@ class Sandbox:
         """Let so much time pass."""
         self.kernel.run(self.kernel.now_ms + round(seconds * 1000))
 
-    @property
-    def elapsed_s(self) -> float:
-        """Give the time since the start."""
-        return (self.kernel.now_ms - START_MS) / 1000
+    def live(self, kind: str, name: str) -> Obj:
+        """Give an object that is there."""
+        obj = self.store.get(kind, name, "default")
+        assert obj is not None
+        return obj
 
     def node_of(self, name: str) -> str:
         """Give where a pod is bound, empty for nowhere."""
-        found = self.store.get("Pod", name, "default")
-        return str(found["spec"].get("nodeName", "")) if found else ""
+        return str(self.live("Pod", name)["spec"].get("nodeName", ""))
 
     def phase_of(self, name: str) -> str:
         """Give the phase of a pod, empty once it is gone."""
-        found = self.store.get("Pod", name, "default")
-        return str(found["status"]["phase"]) if found else ""
+        pod = self.store.get("Pod", name, "default")
+        return str(pod["status"]["phase"]) if pod else ""
 
     def pods(self, prefix: str = "") -> list[Obj]:
         """Give the pods whose name begins so."""
         return [pod for pod in self.store.all("Pod") if pod["metadata"]["name"].startswith(prefix)]
+
+    def going(self, prefix: str = "") -> list[Obj]:
+        """Give those of them that are being deleted."""
+        return [pod for pod in self.pods(prefix) if "deletionTimestamp" in pod["metadata"]]

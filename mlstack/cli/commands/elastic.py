@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from mlstack.kube.client import Cluster
     from mlstack.simulator.experiments import GoalTable
     from mlstack.simulator.report import SimulationReport
-    from mlstack.simulator.run import SimulationOutcome
     from mlstack.simulator.scenario import Scenario
 
 _LEVELS = ("error", "info", "debug")
@@ -258,7 +257,7 @@ def _print_example(value: bool) -> None:
     if value:
         from mlstack.simulator import scenario
 
-        write(scenario.EXAMPLE.read_text("utf-8"))
+        write((scenario.FOLDER / "example.yaml").read_text("utf-8"))
         raise typer.Exit
 
 
@@ -548,38 +547,18 @@ def _judge(
 ) -> GoalTable:
     """Run a case with so many seeds from the first on, and judge it by its goals."""
     from mlstack.simulator import experiments, scenario
-    from mlstack.simulator.experiments import GoalTable, SeedTrial, run_all
 
     if is_preempting is not None:
-        _check_services(case, scenario.CASES[case]() if case in scenario.CASES else None)
-    workers = os.cpu_count() or 1
+        _check_services(case, scenario.published(case) if case in scenario.CASES else None)
     with page.waiting(f"simulating {case}"):
-        if case == "jct":
-            rows = experiments.judge_jct(experiments.run_trials(seeds, workers=workers))
-            return GoalTable(case=case, policy="fair, throughput", seeds=seeds, rows=rows)
-        if case == "validation":
-            trials = experiments.trials(seeds)
-            rows = experiments.judge_validation(trials, run_all(trials, workers=workers))
-            return GoalTable(case=case, policy="edl-v010, off", seeds=seeds, rows=rows)
-        trials = [
-            SeedTrial(
-                case=case,
-                policy=config.mode,
-                seed=seed,
-                is_preempting=is_preempting,
-                config=config,
-                tick_ms=tick_ms,
-            )
-            for seed in seeds
-        ]
-        runs = run_all(trials, workers=workers)
-    return GoalTable(
-        case=case,
-        policy=config.mode,
-        seeds=seeds,
-        rows=experiments.judge_case(case, runs),
-        violations=tuple(f"seed {run.seed}, {text}" for run in runs for text in run.violations),
-    )
+        return experiments.judge(
+            case,
+            seeds,
+            config,
+            tick_ms=tick_ms,
+            is_preempting=is_preempting,
+            workers=os.cpu_count() or 1,
+        )
 
 
 def _simulate_once(
@@ -594,26 +573,25 @@ def _simulate_once(
 ) -> SimulationReport:
     """Run one simulation, and write its rows and its plot where that is wanted."""
     from mlstack.simulator import report
-    from mlstack.simulator import scenario as cases
-    from mlstack.simulator.run import simulate_with
+    from mlstack.simulator.run import simulate
+    from mlstack.simulator.scenario import with_preemption
 
     if plot is not None:
-        from mlstack.simulator.measures import library
-
-        library()
+        report.library()
     for file in (rows, plot):
         if file is not None:
             _check_place(file)
     scenario = _scenario(name)
     if is_preempting is not None:
         _check_services(name, scenario)
-        scenario = cases.with_preemption(scenario, is_preempting=is_preempting)
+        scenario = with_preemption(scenario, is_preempting=is_preempting)
     with page.waiting(f"simulating {scenario.name}"):
-        outcome = simulate_with(scenario, config, seed=seed, tick_ms=tick_ms)
+        outcome = simulate(scenario, config, seed=seed, tick_ms=tick_ms)
     if rows is not None:
         _write(rows, report.rows(outcome.samples))
     if plot is not None:
-        _write(plot, _drawn(outcome))
+        title = f"{outcome.scenario.name}, policy {outcome.policy}, seed {outcome.seed}"
+        _write(plot, report.draw(outcome.samples, title))
     return report.summary(outcome)
 
 
@@ -624,11 +602,9 @@ def _check_services(name: str, scenario: Scenario | None) -> None:
 
 def _scenario(name: str) -> Scenario:
     from mlstack.simulator import scenario
-    from mlstack.simulator.scenario import CASES
-    from mlstack.yaml.read import read_document
 
-    if name in CASES:
-        return CASES[name]()
+    if name in scenario.CASES:
+        return scenario.published(name)
     if name in _GOALS:
         raise UsageError(f"`{name}` is no single simulation", hint="leave --csv, --plot and --seed away")
     file = Path(name)
@@ -636,14 +612,7 @@ def _scenario(name: str) -> Scenario:
         raise NotFoundError(
             f"no scenario `{name}`", hint=f"one of {', '.join(_GOALS)}, or a file that describes one"
         )
-    document = read_document(read_text(file), source=name, is_yaml_1_2=True)
-    return scenario.read(document.value, where=name)
-
-
-def _drawn(outcome: SimulationOutcome) -> str:
-    from mlstack.simulator.measures import draw
-
-    return draw(outcome.samples, f"{outcome.scenario.name}, policy {outcome.policy}, seed {outcome.seed}")
+    return scenario.load(read_text(file), where=name)
 
 
 def _check_place(file: Path) -> None:

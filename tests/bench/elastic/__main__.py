@@ -20,9 +20,9 @@ from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 
-from mlstack.simulator.nodes import KubeletSettings
-from mlstack.simulator.run import SimulationOutcome, breaches_of_sample, simulate
-from mlstack.simulator.scenario import CASES, Scenario, with_preemption
+from mlstack.simulator.laws import breaches_of_sample
+from mlstack.simulator.run import SimulationOutcome, simulate
+from mlstack.simulator.scenario import CASES, Scenario, published, with_preemption
 from tests.bench.elastic.play import Played, play
 from tests.bench.elastic.results import judged, write_figures, write_result
 from tests.controlplane.recipes import obtain_all
@@ -32,14 +32,14 @@ from tests.support import isolation
 def main() -> int:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.elastic", description=__doc__)
-    parser.add_argument("case", choices=sorted(CASES))
+    parser.add_argument("case", choices=CASES)
     parser.add_argument("--no-preemption", action="store_true", help="the controller alone makes room")
     parser.add_argument("--slow", action="store_true", help="pods take long to start and to end")
     parser.add_argument("--simulated", action="store_true", help="in the simulator, not on a control plane")
     parser.add_argument("--runs", type=int, default=3, help="how many more (default: 3)")
     parser.add_argument("--out", type=Path, default=Path("elastic-results"), help="folder of the results")
     asked = parser.parse_args()
-    scenario, kept = CASES[asked.case](), asked.case
+    scenario, kept = published(asked.case), asked.case
     if asked.no_preemption:
         scenario, kept = with_preemption(scenario, is_preempting=False), f"{kept}-no-preemption"
     if asked.slow:
@@ -60,8 +60,7 @@ def main() -> int:
 def _with_slow_pods(scenario: Scenario) -> Scenario:
     """Give a case with pods as they are where images are large and programs end slowly."""
     services = tuple(replace(service, grace_s=30) for service in scenario.services)
-    kubelet = KubeletSettings(start_ms=(10_000, 30_000))
-    return replace(scenario, services=services, grace_s=30, kubelet=kubelet)
+    return replace(scenario, services=services, grace_s=30, start_ms=(10_000, 30_000))
 
 
 def _play(scenario: Scenario, kept: str, runs: int, out: Path) -> None:

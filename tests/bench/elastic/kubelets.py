@@ -7,15 +7,14 @@ from typing import Any
 
 import yaml
 
-from mlstack.simulator.nodes import KubeletSettings
 from tests.support.machinery import STAGES
 
 _GRACE_OVER = {"durationMilliseconds": 0, "durationFrom": {"expressionFrom": ".metadata.deletionTimestamp"}}
 
 
-def write_stages(path: Path, settings: KubeletSettings) -> Path:
+def write_stages(path: Path, start_ms: tuple[int, int]) -> Path:
     """Write the stages of a run: pods start after a while, and take their whole grace to end."""
-    least, most = settings.start_ms
+    least, most = start_ms
     delays = {
         "pod-run": {"durationMilliseconds": least, "jitterDurationMilliseconds": most},
         "pod-terminate": _GRACE_OVER,

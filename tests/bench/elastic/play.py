@@ -123,7 +123,7 @@ def _calendar(scenario: Scenario, cluster: TestCluster) -> Iterator[tuple[int, C
 
 
 def _serve(cluster: TestCluster, service: Service) -> None:
-    policy = scenario.preemption_policy(service)
+    policy = "PreemptLowerPriority" if service.is_preempting else "Never"
     name = f"priority-{service.priority}-{policy.lower()}"
     path = "/apis/scheduling.k8s.io/v1/priorityclasses"
     if service.priority and cluster.find(f"{path}/{name}") is None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from mlstack.simulator import measures, report
-from mlstack.simulator.experiments import Figures, Row, figures, judge_case
+from mlstack.simulator import report
+from mlstack.simulator.experiments import Figures, Row, compare_case, figures
 from mlstack.simulator.run import SimulationOutcome
 
 
@@ -21,7 +21,7 @@ def write_result(base: Path, outcome: SimulationOutcome, circumstances: Mapping[
         circumstances: what tells how far it can be trusted.
     """
     base.with_suffix(".csv").write_text(report.rows(outcome.samples))
-    base.with_suffix(".svg").write_text(measures.draw(outcome.samples, base.name))
+    base.with_suffix(".svg").write_text(report.draw(outcome.samples, base.name))
     write_figures(base, outcome, circumstances)
 
 
@@ -41,7 +41,7 @@ def judged(folder: Path, case: str, *, kept: str = "") -> tuple[Row, ...]:
         case: whose goals are meant.
         kept: what the files are called before the number; the case, where nothing is said.
     """
-    return judge_case(case, kept_figures(folder, kept or case))
+    return compare_case(case, kept_figures(folder, kept or case))
 
 
 def kept_figures(folder: Path, kept: str) -> list[Figures]:

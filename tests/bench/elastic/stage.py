@@ -28,7 +28,7 @@ def cluster_of(scenario: Scenario, programs: Programs, folder: Path) -> Iterator
         nodes=[node for group in scenario.nodes for node in _nodes(group)],
         storage_class="standard",
         binding_mode="Immediate",
-        stages=write_stages(folder / "stages.yaml", scenario.kubelet),
+        stages=write_stages(folder / "stages.yaml", scenario.start_ms),
     )
     plane = ControlPlane.start(programs, (spec,))
     try:

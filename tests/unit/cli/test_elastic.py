@@ -368,52 +368,46 @@ def test_simulate_leaves_out_for_people_what_does_not_apply(run: Runner) -> None
     assert "first trainer" not in run.ok("elastic simulate idle.yaml")
 
 
-def test_simulate_begins_with_the_seed_that_is_asked_for(
-    run: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[int] = []
+@pytest.fixture
+def trials(monkeypatch: pytest.MonkeyPatch) -> list[SeedTrial]:
+    """Make no runs, and give those that were to be made."""
+    trials: list[SeedTrial] = []
 
-    def run_all(trials: Sequence[SeedTrial], **_: object) -> list[Figures]:
-        made.extend(trial.seed for trial in trials)
-        return [Figures(seed=one.seed, values=defaultdict(float), violations=()) for one in trials]
+    def run_all(function: object, asked: Sequence[SeedTrial], workers: int) -> list[Figures]:
+        trials.extend(asked)
+        return [Figures(seed=trial.seed, values=defaultdict(float), violations=()) for trial in asked]
 
     monkeypatch.setattr("mlstack.simulator.experiments.run_all", run_all)
-    found = run("elastic simulate case1 --seeds 3 --first-seed 100 -o json").json
-    assert made == found["seeds"] == [100, 101, 102]
+    return trials
+
+
+def test_simulate_begins_with_the_seed_that_is_asked_for(run: Runner, trials: list[SeedTrial]) -> None:
+    table = run("elastic simulate case1 --seeds 3 --first-seed 100 -o json").json
+    assert [trial.seed for trial in trials] == table["seeds"] == [100, 101, 102]
 
 
 @pytest.mark.parametrize(
     ("words", "is_preempting"),
-    [("case2", None), ("case2 --preemption", True), ("case2-roomy --no-preemption", False)],
+    [
+        ("case2", True),
+        ("case2 --no-preemption", False),
+        ("case2-roomy", False),
+        ("case2-roomy --preemption", True),
+    ],
 )
 def test_simulate_leaves_making_room_to_whom_it_is_told(
-    run: Runner, monkeypatch: pytest.MonkeyPatch, words: str, is_preempting: bool | None
+    run: Runner, trials: list[SeedTrial], words: str, is_preempting: bool
 ) -> None:
-    made: list[bool | None] = []
-
-    def run_all(trials: Sequence[SeedTrial], **_: object) -> list[Figures]:
-        made.extend(trial.is_preempting for trial in trials)
-        return [Figures(seed=one.seed, values=defaultdict(float), violations=()) for one in trials]
-
-    monkeypatch.setattr("mlstack.simulator.experiments.run_all", run_all)
     run(f"elastic simulate {words} --seeds 2")
-    assert made == [is_preempting] * 2
+    assert [trial.scenario.services[0].is_preempting for trial in trials] == [is_preempting] * 2
 
 
 def test_simulate_judges_cases_with_the_settings_that_are_asked_for(
-    run: Runner, monkeypatch: pytest.MonkeyPatch
+    run: Runner, trials: list[SeedTrial]
 ) -> None:
-    made: list[SeedTrial] = []
-
-    def run_all(trials: Sequence[SeedTrial], **_: object) -> list[Figures]:
-        made.extend(trials)
-        return [Figures(seed=one.seed, values=defaultdict(float), violations=()) for one in trials]
-
-    monkeypatch.setattr("mlstack.simulator.experiments.run_all", run_all)
     run("elastic simulate case1 --seeds 1 --headroom 20 --moves 3 --tick 2s --policy throughput")
     run("elastic simulate case1 --seeds 1")
-    tried, usual = made
-    assert tried.config is not None and usual.config is not None
+    tried, usual = trials
     assert (tried.config.mode, tried.config.headroom_pct, tried.config.moves) == ("throughput", 20, 3)
     assert (usual.config.mode, usual.config.headroom_pct, usual.config.moves) == ("fair", 0, 15)
     assert (tried.tick_ms, usual.tick_ms) == (2_000, 5_000)

@@ -81,7 +81,7 @@ def test_a_highest_priority_that_makes_no_sense_is_refused(
 def test_a_missing_folder_is_told_before_anything_is_simulated(
     run: Runner, monkeypatch: pytest.MonkeyPatch, option: str
 ) -> None:
-    monkeypatch.setattr("mlstack.simulator.measures.library", lambda: None)
+    monkeypatch.setattr("mlstack.simulator.report.library", lambda: None)
 
     ran = run(f"elastic simulate nothing-here.yaml {option} nowhere/rows")
 

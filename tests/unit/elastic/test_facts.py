@@ -14,8 +14,9 @@ from mlstack.elastic.policy.plan import plan
 from mlstack.elastic.snapshot import PolicyConfig, ScalePlan, Snapshot
 from mlstack.elastic.training_job import parse
 from mlstack.kube.client import ObjectRef, WatchEvent
-from mlstack.simulator import measures, scenario
-from mlstack.simulator.run import breaches_of_sample, simulate
+from mlstack.simulator import scenario
+from mlstack.simulator.laws import breaches_of_sample
+from mlstack.simulator.run import simulate
 from tests.support.elastic import node, numbered, pod, training_job
 from tests.support.simulated import Sandbox
 from tests.support.stage import Stage
@@ -322,5 +323,5 @@ def test_a_simulated_job_on_the_network_of_its_nodes_keeps_every_law() -> None:
         ],
     }
     outcome = simulate(scenario.read(data, where="ports.yaml"))
-    assert measures.trainers(outcome.samples[-1]) == [4]
+    assert outcome.samples[-1].trainers == [4]
     assert [breach for sample in outcome.samples for breach in breaches_of_sample(sample)] == []

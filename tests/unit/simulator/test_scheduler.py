@@ -27,7 +27,7 @@ def test_pods_go_to_nodes_with_room_and_no_node_is_overfull() -> None:
 
 @pytest.mark.parametrize(("scoring", "spread"), [("least-allocated", 2), ("most-allocated", 1)])
 def test_scoring_spreads_or_packs(scoring: str, spread: int) -> None:
-    sandbox = Sandbox(8, 8, scheduler=SchedulerSettings(scoring=scoring))  # type: ignore[arg-type]
+    sandbox = Sandbox(8, 8, scheduler=SchedulerSettings(scoring=scoring))
     for index in range(4):
         sandbox.pod(f"p{index}")
         sandbox.run(1)
@@ -105,30 +105,28 @@ def test_preemption_takes_trainers_and_as_few_as_needed() -> None:
     sandbox.run(10)
     sandbox.pod("web", "3", priority=1000)
     sandbox.run(1)
-    going = [pod for pod in sandbox.pods("t") if "deletionTimestamp" in pod["metadata"]]
-    assert len(going) == 3
+    assert len(sandbox.going("t")) == 3
     assert sandbox.node_of("web") == ""
     sandbox.run(6)
     assert sandbox.node_of("web") == "n0-0"
     assert len(sandbox.pods("t")) == 7
 
 
-def test_pods_that_do_not_preempt_wait_for_room() -> None:
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"priorityClassName": "mlstack-trainer"}, {"priority": 1000, "preemptionPolicy": "Never"}),
+        ({"priority": -100}, {"priorityClassName": "mlstack-trainer"}),
+    ],
+    ids=["by its policy", "a trainer"],
+)
+def test_pods_that_do_not_preempt_wait_for_room(first: dict[str, object], second: dict[str, object]) -> None:
     sandbox = Sandbox(1)
-    sandbox.pod("trainer", priorityClassName="mlstack-trainer")
+    sandbox.pod("first", **first)
     sandbox.run(10)
-    sandbox.pod("web", priority=1000, preemptionPolicy="Never")
+    sandbox.pod("second", **second)
     sandbox.run(30)
-    assert (sandbox.node_of("trainer"), sandbox.node_of("web")) == ("n0-0", "")
-
-
-def test_a_trainer_pushes_nothing_aside() -> None:
-    sandbox = Sandbox(1)
-    sandbox.pod("low", priority=-100)
-    sandbox.run(10)
-    sandbox.pod("trainer", priorityClassName="mlstack-trainer")
-    sandbox.run(30)
-    assert (sandbox.node_of("low"), sandbox.node_of("trainer")) == ("n0-0", "")
+    assert (sandbox.node_of("first"), sandbox.node_of("second")) == ("n0-0", "")
 
 
 def test_preemption_keeps_a_disruption_budget_where_it_has_a_choice() -> None:
@@ -146,8 +144,7 @@ def test_preemption_keeps_a_disruption_budget_where_it_has_a_choice() -> None:
     sandbox.run(10)
     sandbox.pod("web", priority=1000)
     sandbox.run(1)
-    going = [pod["metadata"]["name"] for pod in sandbox.pods() if "deletionTimestamp" in pod["metadata"]]
-    assert going == ["b"]
+    assert [pod["metadata"]["name"] for pod in sandbox.going()] == ["b"]
 
 
 def test_cordoned_nodes_get_no_pods() -> None:

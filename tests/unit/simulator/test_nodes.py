@@ -1,7 +1,12 @@
 """Kubelets, controllers and failing nodes from outside."""
 
+from collections import Counter
+
 import pytest
 
+from mlstack.simulator.engine import Kernel, SimulatedStore
+from mlstack.simulator.nodes import Workloads, WorkloadSettings
+from mlstack.simulator.scenario import NAMESPACE, Service, deployment
 from tests.support.simulated import Sandbox
 
 
@@ -19,9 +24,7 @@ def test_a_deleted_pod_goes_when_its_grace_is_over() -> None:
     sandbox = Sandbox(4)
     sandbox.workload("Deployment", "web", 1, terminationGracePeriodSeconds=7)
     sandbox.run(10)
-    deployment = sandbox.store.get("Deployment", "web", "default")
-    assert deployment
-    sandbox.store.remove(deployment)
+    sandbox.store.remove(sandbox.live("Deployment", "web"))
     sandbox.run(6.9)
     assert [pod["status"]["phase"] for pod in sandbox.pods("web")] == ["Running"]
     sandbox.run(1)
@@ -42,13 +45,11 @@ def test_a_pod_that_ends_by_itself_gives_its_room_back(code: int, phase: str) ->
 @pytest.mark.parametrize("kind", ["Deployment", "Job", "StatefulSet"])
 def test_a_workload_has_as_many_pods_as_it_asks_for(kind: str) -> None:
     sandbox = Sandbox(64)
-    owner = sandbox.workload(kind, "w", 7)
+    sandbox.workload(kind, "w", 7)
     sandbox.run(10)
     assert len(sandbox.pods("w-")) == 7
     field = "parallelism" if kind == "Job" else "replicas"
-    live = sandbox.store.current(owner)
-    assert live
-    sandbox.store.write({**live, "spec": {**live["spec"], field: 3}})
+    sandbox.store.update(sandbox.live(kind, "w"), spec={field: 3})
     sandbox.run(60)
     assert len(sandbox.pods("w-")) == 3
 
@@ -57,14 +58,11 @@ def test_a_stateful_set_has_stable_names_and_makes_a_lost_pod_again() -> None:
     sandbox = Sandbox(8)
     sandbox.workload("StatefulSet", "w", 3)
     sandbox.run(10)
-    lost = sandbox.store.get("Pod", "w-1", "default")
-    assert lost
+    lost = sandbox.live("Pod", "w-1")
     sandbox.store.remove(lost)
     sandbox.run(10)
-    again = sandbox.store.get("Pod", "w-1", "default")
-    assert again and again["metadata"]["uid"] != lost["metadata"]["uid"]
-    owner = sandbox.store.get("StatefulSet", "w", "default")
-    assert owner and owner["status"]["readyReplicas"] == 3
+    assert sandbox.live("Pod", "w-1")["metadata"]["uid"] != lost["metadata"]["uid"]
+    assert sandbox.live("StatefulSet", "w")["status"]["readyReplicas"] == 3
 
 
 def test_controllers_make_twenty_pods_a_second_after_a_burst() -> None:
@@ -78,28 +76,51 @@ def test_controllers_make_twenty_pods_a_second_after_a_burst() -> None:
 
 def test_pods_without_a_node_go_first_when_a_deployment_shrinks() -> None:
     sandbox = Sandbox(3)
-    owner = sandbox.workload("Deployment", "web", 5, terminationGracePeriodSeconds=1)
+    sandbox.workload("Deployment", "web", 5, terminationGracePeriodSeconds=1)
     sandbox.run(10)
-    live = sandbox.store.current(owner)
-    assert live
-    sandbox.store.write({**live, "spec": {**live["spec"], "replicas": 3}})
+    sandbox.store.update(sandbox.live("Deployment", "web"), spec={"replicas": 3})
     sandbox.run(5)
     assert [pod["status"]["phase"] for pod in sandbox.pods("web")] == ["Running"] * 3
 
 
-def test_pods_leave_a_silent_node_when_their_patience_is_over() -> None:
+@pytest.mark.parametrize(
+    ("pods", "replicas", "left"),
+    [
+        ({"full": 6, "emptier": 5}, 7, {"full": 2, "emptier": 5}),
+        ({"full": 3, "emptier": 2}, 1, {"emptier": 1}),
+    ],
+    ids=["until nodes are empty", "until only the emptier is left"],
+)
+def test_pods_of_the_fullest_nodes_go_and_are_chosen_once(
+    pods: dict[str, int], replicas: int, left: dict[str, int]
+) -> None:
+    """At one request a second nodes grow empty meanwhile, and still nobody is chosen anew."""
+    kernel, count = Kernel(), sum(pods.values())
+    store = SimulatedStore(kernel)
+    Workloads(store, WorkloadSettings(rate=1, burst=count))
+    store.write(deployment(Service(name="web", replicas=count, requests={"cpu": "1"})))
+    kernel.run(kernel.now_ms + 5_000)
+    places = list(Counter(pods).elements())
+    for pod, place in zip(store.all("Pod"), places, strict=True):
+        store.update(pod, spec={"nodeName": place}, status={"phase": "Running"})
+    live = store.get("Deployment", "web", NAMESPACE)
+    assert live is not None
+    store.update(live, spec={"replicas": replicas})
+    kernel.run(kernel.now_ms + 60_000)
+    going = [pod for pod in store.all("Pod") if "deletionTimestamp" in pod["metadata"]]
+    assert Counter(places) - Counter(pod["spec"]["nodeName"] for pod in going) == left
+
+
+def test_pods_leave_a_silent_node_when_they_tolerate_it_no_longer() -> None:
     sandbox = Sandbox(4, 4)
-    patience = [{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 5}]
-    sandbox.workload("Job", "w", 8, tolerations=patience, terminationGracePeriodSeconds=1)
+    toleration = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 5}
+    sandbox.workload("Job", "w", 8, tolerations=[toleration], terminationGracePeriodSeconds=1)
     sandbox.run(10)
     sandbox.lifecycle.fail("n0-0")
     sandbox.run(39)
-    assert not any("deletionTimestamp" in pod["metadata"] for pod in sandbox.pods("w-"))
+    assert sandbox.going("w-") == []
     sandbox.run(10)
-    going = {
-        pod["spec"].get("nodeName") for pod in sandbox.pods("w-") if "deletionTimestamp" in pod["metadata"]
-    }
-    assert going == {"n0-0"}
+    assert {pod["spec"]["nodeName"] for pod in sandbox.going("w-")} == {"n0-0"}
 
 
 def test_a_node_that_comes_back_takes_pods_again() -> None:

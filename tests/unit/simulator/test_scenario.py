@@ -1,58 +1,61 @@
 """Scenarios that people write: what they may say, and what is said when they are wrong."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Any
 
 import pytest
 
 from mlstack.errors import ConfigError
 from mlstack.simulator import scenario
 from mlstack.simulator.run import simulate
-from mlstack.simulator.scenario import Happening
+from mlstack.simulator.scenario import CASES, EVENTS, FIELDS, FOLDER, Scenario
 from mlstack.yaml.read import read_document
 
-GUIDE = Path(__file__).parents[4] / "prototypes" / "elastic" / "README.md"
-
+GUIDE = Path(__file__).parents[3] / "prototypes" / "elastic" / "README.md"
+EXAMPLE = (FOLDER / "example.yaml").read_text("utf-8")
 NODES = [{"name": "n", "cpu": 8, "memory": "32Gi"}]
+
+
+def read(where: str = "a.yaml", **data: object) -> Scenario:
+    return scenario.read({"nodes": NODES, **data}, where=where)
+
+
+def spec_of(**job: object) -> Any:
+    return read(jobs=[{"name": "j", "max": 4, "trainer": {"cpu": 1}, **job}]).jobs[0].spec
 
 
 def test_a_job_counted_comes_several_times() -> None:
     job = {"name": "j", "count": 3, "at": 5, "every": 10, "max": 4, "trainer": {"cpu": 1}}
-    found = scenario.read({"nodes": NODES, "jobs": [job]}, where="a.yaml")
-    assert [(job.name, job.at_ms) for job in found.jobs] == [("j-0", 5_000), ("j-1", 15_000), ("j-2", 25_000)]
+    jobs = read(jobs=[job]).jobs
+    assert [(job.name, job.at_ms) for job in jobs] == [("j-0", 5_000), ("j-1", 15_000), ("j-2", 25_000)]
 
 
-def test_spec_is_laid_over_the_short_fields() -> None:
-    spec = {"trainer": {"max-instance": 9}, "scaling": "Manual"}
-    job = {"name": "j", "max": 4, "trainer": {"cpu": 1}, "spec": spec}
-    found = scenario.read({"nodes": NODES, "jobs": [job]}, where="a.yaml").jobs[0].spec
-    assert (found["trainer"]["max-instance"], found["trainer"]["min-instance"]) == (9, 1)
-    assert found["scaling"] == "Manual"
-
-
-def test_spec_may_be_in_camel_case() -> None:
-    spec = {"trainer": {"maxInstance": 9}, "faultTolerant": True}
-    job = {"name": "j", "max": 4, "trainer": {"cpu": 1}, "spec": spec}
-    found = scenario.read({"nodes": NODES, "jobs": [job]}, where="a.yaml").jobs[0].spec
-    assert (found["trainer"]["max-instance"], found["fault_tolerant"]) == (9, True)
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"trainer": {"max-instance": 9}, "fault_tolerant": True},
+        {"trainer": {"maxInstance": 9}, "faultTolerant": True},
+    ],
+    ids=["own names", "camel case"],
+)
+def test_spec_is_laid_over_the_short_fields(spec: dict[str, object]) -> None:
+    merged = spec_of(spec=spec)
+    assert (merged["trainer"]["max-instance"], merged["trainer"]["min-instance"]) == (9, 1)
+    assert merged["fault_tolerant"] is True
 
 
 def test_gpus_are_limits_too() -> None:
-    job = {"name": "j", "trainer": {"gpu": 2}}
-    found = scenario.read({"nodes": NODES, "jobs": [job]}, where="a.yaml").jobs[0].spec
-    assert found["trainer"]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    assert spec_of(trainer={"gpu": 2})["trainer"]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
 
 
 def test_pods_of_services_preempt_unless_it_is_said() -> None:
-    services = [{"name": "a", "cpu": 1}, {"name": "b", "cpu": 1, "preempts": False}]
-    found = scenario.read({"nodes": NODES, "services": services}, where="a.yaml")
-    assert [service.is_preempting for service in found.services] == [True, False]
+    services = read(services=[{"name": "a", "cpu": 1}, {"name": "b", "cpu": 1, "preempts": False}]).services
+    assert [service.is_preempting for service in services] == [True, False]
 
 
 def test_a_scenario_is_called_like_its_file() -> None:
-    assert scenario.read({"nodes": NODES}, where="dir/mine.yaml").name == "mine"
+    assert read("dir/mine.yaml").name == "mine"
 
 
 @pytest.mark.parametrize(
@@ -75,24 +78,7 @@ def test_a_scenario_is_called_like_its_file() -> None:
         ({"nodes": NODES, "begin": 30, "seconds": 30}, "`begin` must be less"),
         ([], "must be a map"),
     ],
-    ids=[
-        "empty",
-        "unknown",
-        "event",
-        "nameless",
-        "range",
-        "time",
-        "twice",
-        "name",
-        "start",
-        "no times",
-        "backwards",
-        "nodes",
-        "jobs",
-        "pods",
-        "begin",
-        "list",
-    ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_faults_are_told(data: object, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
@@ -123,8 +109,7 @@ def test_events_happen_to_what_there_is(event: dict[str, object], words: str) ->
 
 def test_events_may_happen_to_nodes_that_come_later() -> None:
     events = [{"what": "add-nodes", "name": "n", "count": 2}, {"what": "cordon-node", "name": "n-2", "at": 9}]
-    found = scenario.read({"nodes": NODES, "events": events}, where="a.yaml")
-    assert [event.name for event in found.events] == ["n", "n-2"]
+    assert [event.name for event in read(events=events).events] == ["n", "n-2"]
 
 
 @pytest.mark.parametrize(
@@ -140,54 +125,45 @@ def test_events_may_happen_to_nodes_that_come_later() -> None:
 )
 def test_amounts_are_read_as_kubernetes_reads_them(fields: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=r"scenario\.nodes\[0\]: `\S+` must be an amount such as"):
-        scenario.read({"nodes": [{"name": "n", **fields}]}, where="a.yaml")
+        read(nodes=[{"name": "n", **fields}])
 
 
 def test_no_more_than_every_write_fails() -> None:
     with pytest.raises(ConfigError, match="`errors` must be at most 100, got 101"):
-        scenario.read({"nodes": NODES, "faults": {"errors": 101}}, where="a.yaml")
+        read(faults={"errors": 101})
 
 
 @pytest.mark.parametrize("seconds", [1e99, float("inf"), float("nan")])
 def test_a_scenario_has_an_end(seconds: float) -> None:
     with pytest.raises(ConfigError, match="`seconds` must be at most 604800"):
-        scenario.read({"nodes": NODES, "seconds": seconds}, where="a.yaml")
+        read(seconds=seconds)
 
 
 def test_a_field_of_a_scenario_is_not_said_to_be_one_of_a_job() -> None:
     with pytest.raises(ConfigError, match=r"scenario\.nodes\[0\]: `memry` is no field$") as caught:
-        scenario.read({"nodes": [{"name": "n", "cpu": 4, "memry": "1Gi"}]}, where="a.yaml")
+        read(nodes=[{"name": "n", "cpu": 4, "memry": "1Gi"}])
     assert "mlstack elastic simulate --example" in str(caught.value.hint)
 
 
 def test_the_example_runs_and_breaks_no_law() -> None:
-    example = read_document(scenario.EXAMPLE.read_text("utf-8"), source="example.yaml").value
-    outcome = simulate(scenario.read(example, where="example.yaml"))
+    outcome = simulate(scenario.load(EXAMPLE, where="example.yaml"))
     assert outcome.violations == ()
     assert {job.key: job.phase for job in outcome.samples[-1].jobs}["default/faces"] == "Succeeded"
 
 
-@pytest.mark.parametrize(
-    ("place", "fields"),
-    [
-        ("", scenario.TOP),
-        ("nodes", scenario.NODE),
-        ("jobs", scenario.JOB),
-        ("services", [name for name in scenario.SERVICE if name != "gpu"]),
-        ("events", scenario.EVENT),
-    ],
-)
-def test_the_example_has_every_field(place: str, fields: Sequence[str]) -> None:
-    example = read_document(scenario.EXAMPLE.read_text("utf-8"), source="example.yaml").value
-    entries = example[place] if place else [example]
-    assert set(fields) == {name for entry in entries for name in entry}
+@pytest.mark.parametrize("level", FIELDS)
+def test_the_example_has_every_field(level: str) -> None:
+    example = read_document(EXAMPLE, source="example.yaml").value
+    entries = example[level] if level else [example]
+    fields = set(FIELDS[level]) - ({"gpu"} if level == "services" else set())
+    assert fields == {name for entry in entries for name in entry}
 
 
-def test_the_example_names_every_event() -> None:
-    text = scenario.EXAMPLE.read_text("utf-8")
-    assert [what for what in get_args(Happening) if what not in text] == []
+@pytest.mark.parametrize("text", [EXAMPLE, GUIDE.read_text("utf-8")], ids=["example", "guide"])
+def test_example_and_guide_name_every_event(text: str) -> None:
+    assert [what for what in EVENTS if what not in text] == []
 
 
-def test_the_guide_names_every_event() -> None:
-    text = GUIDE.read_text(encoding="utf-8")
-    assert [what for what in get_args(Happening) if f"`{what}`" not in text] == []
+@pytest.mark.parametrize("name", CASES)
+def test_a_published_experiment_is_called_like_its_file(name: str) -> None:
+    assert scenario.published(name).name == name

@@ -1,0 +1,239 @@
+"""What is measured from events and samples: use of a cluster, means over time, waits, fairness, services."""
+
+from typing import Any
+
+import pytest
+
+from mlstack.kube.client import WatchEvent
+from mlstack.simulator import measures
+from mlstack.simulator.measures import ClusterObserver
+from mlstack.simulator.scenario import (
+    JobPlan,
+    NodeGroup,
+    Service,
+    background,
+    deployment,
+    nodes,
+    training_job,
+)
+from tests.support.samples import job, sample
+
+WEB = "default/web"
+
+
+# --- samples, summed up of what watch events tell, wherever they come from ---
+
+SPEC = {
+    "image": "a:1",
+    "trainer": {
+        "entrypoint": "x",
+        "min-instance": 1,
+        "max-instance": 4,
+        "resources": {"requests": {"cpu": "3"}},
+    },
+    "pserver": {"min-instance": 1, "resources": {"requests": {"cpu": "1"}}},
+}
+
+
+def hear(observer: ClusterObserver, *objects: dict[str, Any], change: str = "ADDED") -> None:
+    for obj in objects:
+        named = {"namespace": "default", "uid": obj["metadata"]["name"], **obj["metadata"]}
+        observer.hear(WatchEvent(type=change, object={**obj, "metadata": named}))  # type: ignore[arg-type]
+
+
+def pod(
+    name: str, role: str = "", *, cpu: str = "3", node: str = "n-0", phase: str = "Running"
+) -> dict[str, Any]:
+    labels = {"mlstack.dev/training-job": "j", "mlstack.dev/role": role} if role else {"app": "web"}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            **({"nodeName": node} if node else {}),
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
+        },
+        "status": {"phase": phase},
+    }
+
+
+def cluster(cores: int = 10) -> ClusterObserver:
+    observer = ClusterObserver()
+    hear(observer, *nodes(NodeGroup(name="n", count=1, allocatable={"cpu": str(cores)})))
+    hear(observer, training_job(JobPlan(name="j", at_ms=0, spec=SPEC), 5))
+    return observer
+
+
+def test_running_pods_count_and_waiting_ones_are_only_requested() -> None:
+    observer = cluster()
+    hear(observer, pod("t0", "trainer"), pod("t1", "trainer", node="", phase="Pending"))
+    found = observer.sample(0)
+    assert (found.share("running"), found.share("requested")) == (30, 60)
+    assert (found.jobs[0].trainers, found.jobs[0].bound, found.jobs[0].unbound) == (1, 1, 1)
+
+
+def test_room_is_useful_once_the_gang_is_whole() -> None:
+    observer = cluster()
+    hear(observer, pod("t0", "trainer"), pod("m", "master", cpu="1"))
+    assert observer.sample(0).useful == {}
+    hear(observer, pod("p", "pserver", cpu="1"))
+    found = observer.sample(0)
+    assert found.jobs[0].is_complete
+    assert found.share("useful") == 50
+
+
+def test_pods_on_their_way_out_run_but_are_no_trainers_any_more() -> None:
+    observer = cluster()
+    going = pod("t0", "trainer")
+    hear(observer, going)
+    going["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    hear(observer, going, change="MODIFIED")
+    found = observer.sample(0)
+    assert (found.share("running"), found.jobs[0].trainers, found.deleted) == (30, 0, 1)
+    hear(observer, going, change="DELETED")
+    found = observer.sample(0)
+    assert (found.share("running"), found.deleted, found.created) == (0, 1, 1)
+
+
+def test_background_is_told_by_its_namespace() -> None:
+    observer = cluster()
+    agent = background("n-0", {"cpu": "1"})
+    agent["metadata"]["uid"] = "agent"
+    observer.hear(WatchEvent(type="ADDED", object=agent))
+    found = observer.sample(0)
+    assert (found.share("background"), found.share("useful")) == (10, 0)
+
+
+def test_pods_of_a_service_are_told_by_its_selector() -> None:
+    observer = cluster()
+    hear(observer, deployment(Service(name="web", replicas=3, requests={"cpu": "3"})))
+    hear(observer, pod("w0"), pod("w1", node="", phase="Pending"))
+    found = observer.sample(0)
+    assert (found.services[0].target, found.services[0].running, found.pending) == (3, 1, 1)
+
+
+def test_room_where_no_trainer_fits_is_stranded() -> None:
+    observer = cluster(cores=8)
+    hear(observer, pod("t0", "trainer"))
+    assert observer.sample(0).stranded.get("cpu", 0) == 0
+    hear(observer, pod("t1", "trainer"))
+    assert observer.sample(0).stranded["cpu"] == 2000
+
+
+def test_an_overfull_node_is_named() -> None:
+    observer = cluster(cores=5)
+    hear(observer, pod("t0", "trainer"), pod("t1", "trainer"))
+    assert observer.sample(0).crowded == ("n-0",)
+
+
+# --- measures of samples ---
+
+
+def test_mean_over_time_weighs_each_sample_by_how_long_it_stood() -> None:
+    samples = [sample(0, running=100), sample(1, running=0), sample(10, running=50)]
+    assert measures.over_time(samples, lambda each: each.share("running")) == pytest.approx(10)
+    assert measures.mean(each.share("running") for each in samples) == pytest.approx(50)
+
+
+def test_waits_count_from_the_first_sample_of_a_job_and_to_the_end_if_in_vain() -> None:
+    samples = [
+        sample(0, job("a", 0)),
+        sample(5, job("a", 3), job("b", 0)),
+        sample(9, job("a", 3), job("b", 0)),
+    ]
+    found = measures.waits(samples, for_gang=False)
+    assert found.seconds == {"default/a": 5, "default/b": 4}
+    assert found.never == ["default/b"]
+
+
+def test_a_job_that_is_deleted_waits_no_longer() -> None:
+    samples = [sample(0, job("a", 0)), sample(3, job("a", 0)), sample(60)]
+    found = measures.waits(samples, for_gang=False)
+    assert found.seconds == {"default/a": 3}
+    assert found.never == ["default/a"]
+
+
+def test_a_gang_is_whole_with_all_servers_and_the_least_trainers() -> None:
+    samples = [
+        sample(0, job("a", 2, servers=2)),
+        sample(3, job("a", 1)),
+        sample(7, job("a", 2)),
+    ]
+    assert measures.waits(samples, for_gang=True).seconds == {"default/a": 7}
+
+
+@pytest.mark.parametrize(
+    ("counts", "index"), [([5, 5, 5], 1.0), ([9, 0, 0], 1 / 3), ([0, 0], 1.0), ([4, 2], 36 / 40)]
+)
+def test_jains_index(counts: list[int], index: float) -> None:
+    assert measures.jain(counts) == pytest.approx(index)
+
+
+def test_percentile_is_the_smallest_value_that_enough_do_not_exceed() -> None:
+    assert measures.percentile([4, 1, 3, 2], 50) == 2
+    assert measures.percentile(range(1, 21), 95) == 19
+    assert measures.percentile([], 95) == 0
+
+
+def test_below_minimum_counts_after_a_job_was_whole_and_not_when_it_is_taken_off() -> None:
+    short = {"servers": 3, "bound": 1}
+    samples = [
+        sample(0, job("a", 1, bound=1)),
+        sample(1, job("a", 2)),
+        sample(2, job("a", 1, **short)),
+        sample(3, job("a", 0, target=0)),
+        sample(4, job("a", 0, bound=0)),
+    ]
+    assert measures.below_minimum(samples) == [(2_000, "default/a")]
+
+
+def test_last_change_is_of_pods_made_deleted_or_running() -> None:
+    samples = [sample(0, job("a", 2)), sample(1, job("a", 3), created=1), sample(2, job("a", 3), created=1)]
+    assert measures.last_change_s(samples) == 1
+
+
+def test_turns_count_changes_of_direction() -> None:
+    targets = [2, 5, 5, 3, 3, 4, 6, 6]
+    samples = [sample(second, job("a", target)) for second, target in enumerate(targets)]
+    assert measures.scalings(samples) == {"default/a": (3, 1, 2)}
+
+
+def test_jobs_that_come_later_begin_with_no_trainers() -> None:
+    samples = [
+        sample(0, job("a", 4)),
+        sample(1, job("a", 4), job("b", 3)),
+        sample(2, job("a", 2), job("b", 3)),
+    ]
+    assert measures.scalings(samples) == {"default/a": (0, 1, 0), "default/b": (1, 0, 0)}
+
+
+def test_the_end_of_a_job_is_no_turn() -> None:
+    samples = [
+        sample(0, job("a", 2)),
+        sample(1, job("a", 5)),
+        sample(2, job("a", 0, phase="Completing")),
+        sample(3, job("a", 0, phase="Succeeded")),
+    ]
+    assert measures.scalings(samples) == {"default/a": (1, 0, 0)}
+
+
+def test_a_service_is_measured_while_it_grows() -> None:
+    samples = [
+        sample(0, service=(100, 100)),
+        *(sample(second, service=(200, min(200, 100 + 20 * (second - 10)))) for second in range(10, 20)),
+    ]
+    assert [step.seconds for step in measures.raises(samples, WEB)] == [5]
+    assert measures.shortfall(samples, WEB) == pytest.approx(300 / 9)
+
+
+def test_a_target_that_is_never_reached_takes_the_whole_plateau() -> None:
+    samples = [sample(0, service=(10, 10)), sample(1, service=(20, 10)), sample(31, service=(20, 19))]
+    assert [step.seconds for step in measures.raises(samples, WEB)] == [30]
+
+
+def test_what_a_service_frees_is_used_again() -> None:
+    loads = [90, 70, 75, 80, 89] + [90] * 60
+    samples = [
+        sample(second, running=load, service=(100 if second == 0 else 50, 50))
+        for second, load in enumerate(loads)
+    ]
+    assert measures.restored_after_s(samples, WEB) == [3]
