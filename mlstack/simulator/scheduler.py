@@ -167,7 +167,7 @@ class SchedulerNode:
 # --- preemption, as DefaultPreemption without extenders: see "Pod Priority and Preemption" ---
 
 
-class Preemption(NamedTuple):
+class Candidate(NamedTuple):
     """The pods of a node that would have to go, and what the scheduler compares, the best first."""
 
     # disruption budgets that are broken, highest priority, sum of priorities, number, age, name of the node
@@ -179,9 +179,9 @@ Budgets = Mapping[str, list[tuple[str, int]]]
 """The disruption budgets of each pod, by its UID: their names, and how many pods may still go."""
 
 
-def preempt(
+def find_victims(
     pod: PodFacts, node: SchedulerNode, reserved: Counter[str], budgets: Budgets
-) -> Preemption | None:
+) -> Candidate | None:
     """Give who has to go from a node for a pod, None if that does not help.
 
     Budgets are kept where there is a choice, and broken where there is none. `reserved` is what the node
@@ -217,7 +217,7 @@ def preempt(
     shifted = sum(number + 2**31 for number in priorities)
     broken = sum(victim.uid in protected for victim in victims)
     badness = (broken, max(priorities), shifted, len(victims), youngest, node.place.name)
-    return Preemption(badness, victims)
+    return Candidate(badness, victims)
 
 
 def disruption_budgets(store: SimulatedStore) -> Budgets:
@@ -397,22 +397,22 @@ class Scheduler:
             self._hopeless.add(_shape(pod))
             return nominated
         budgets = disruption_budgets(self._store)
-        preemptions = [
-            preemption
+        candidates = [
+            candidate
             for node in self._filter(pod)
-            if (preemption := preempt(pod, node, self._reserved(node, pod), budgets))
+            if (candidate := find_victims(pod, node, self._reserved(node, pod), budgets))
         ]
-        if not preemptions:
+        if not candidates:
             self._hopeless.add(_shape(pod))
             return ""
-        preemption = min(preemptions, key=lambda preemption: preemption.badness)
-        self._nominated[pod.uid] = (preemption.badness[-1], pod)
-        for victim in preemption.victims:
+        badness, victims = min(candidates, key=lambda candidate: candidate.badness)
+        self._nominated[pod.uid] = (badness[-1], pod)
+        for victim in victims:
             doomed = self._store.get("Pod", victim.name, victim.namespace)
             if doomed is not None and doomed["metadata"]["uid"] == victim.uid:
                 target = with_condition(doomed, "DisruptionTarget", "True", reason="PreemptionByScheduler")
                 self._store.delete(self._store.update(doomed, status={"conditions": target}))
-        return preemption.badness[-1]
+        return badness[-1]
 
     def _may_preempt(self, live: Mapping[str, Any], pod: PodFacts) -> bool:
         """Tell whether a pod may push others aside: not if some are on their way out for it already."""
