@@ -233,4 +233,4 @@ def only_field(data: Mapping[str, Any], path: Path, value: Any) -> Mapping[str, 
     """Give an object that says nothing but one field."""
     names = {key: data["metadata"][key] for key in ("name", "namespace") if key in data["metadata"]}
     bare = {"apiVersion": data["apiVersion"], "kind": data["kind"], "metadata": names}
-    return managed_fields.put(bare, path, value)
+    return dict(managed_fields.put(bare, path, value))

@@ -104,7 +104,7 @@ class History:
 
         names = history.part_names(name_of(self.app, self.environment), revision.number, revision.parts)
         state = history.decode(revision, parallel.whole(parallel.run(part, names)))
-        masking.note_objects({"items": [obj.data for obj in state.objects]})
+        masking.note_object({"items": [obj.data for obj in state.objects]})
         masking.note(*state.secrets)
         return state
 

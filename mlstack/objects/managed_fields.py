@@ -34,19 +34,12 @@ MISSING = _Missing()
 
 @dataclass(frozen=True, kw_only=True)
 class FieldChange:
-    """One field that differs.
+    """One field that differs."""
 
-    Attributes:
-        path: the field as people write it: `spec.template.spec.containers[main].image`.
-        action: whether the field appears, goes or gets another value.
-        old: value in the cluster, None if the field is added.
-        new: value that is wanted, None if the field is removed.
-    """
-
-    path: str
-    action: Literal["added", "removed", "changed"]
-    old: Any = None
-    new: Any = None
+    path: str  # the field as people write it: `spec.template.spec.containers[main].image`.
+    action: Literal["added", "removed", "changed"]  # whether the field appears, goes or gets another value.
+    old: Any = None  # value in the cluster, None if the field is added.
+    new: Any = None  # value that is wanted, None if the field is removed.
 
 
 class Owner(NamedTuple):
@@ -117,8 +110,8 @@ def minus(one: Tree, other: Tree) -> dict[str, Any]:
     for key, tree in one.items():
         if key not in other or not (tree or _is_member(other[key])):
             result[key] = tree
-        elif tree and (left := minus(tree, other[key] or {_SELF: {}})):
-            result[key] = left
+        elif tree and (rest := minus(tree, other[key] or {_SELF: {}})):
+            result[key] = rest
     return result
 
 
@@ -184,8 +177,7 @@ def step_text(step: str) -> str:
 
 def compare(live: Any, desired: Any, tree: Tree) -> Iterator[FieldChange]:
     """Tell in which of the tree's fields two objects differ; everything else is ignored."""
-    for _, change in located(live, desired, tree):
-        yield change
+    return (change for _, change in located(live, desired, tree))
 
 
 def located(
@@ -230,11 +222,9 @@ def project(value: Any, tree: Tree) -> Any:
     inner = {key: below for key, below in tree.items() if key != _SELF}
     if not inner or not isinstance(value, Mapping | list):
         return value
-    steps = [(key, take_step(value, key)) for key in inner]
-    kept = [(key, project(found, inner[key])) for key, found in steps if found is not MISSING]
-    if isinstance(value, Mapping):
-        return {key.partition(":")[2]: found for key, found in kept}
-    return [found for _, found in kept]
+    parts = [(key, take_step(value, key)) for key in inner]
+    named = [(key.partition(":")[2], project(part, inner[key])) for key, part in parts if part is not MISSING]
+    return dict(named) if isinstance(value, Mapping) else [part for _, part in named]
 
 
 def tree_of(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -263,12 +253,12 @@ def _cut(value: Any, path: Path) -> Any:
         name = step[2:]
         if not isinstance(value, Mapping) or name not in value:
             return value
-        left = _cut(value[name], rest) if rest else MISSING
-        if left is value[name]:
+        remainder = _cut(value[name], rest) if rest else MISSING
+        if remainder is value[name]:
             return value
-        if left is MISSING or left in ({}, []):
+        if remainder is MISSING or remainder in ({}, []):
             return {key: inner for key, inner in value.items() if key != name}
-        return {**value, name: left}
+        return {**value, name: remainder}
     index = item_place(value, step) if isinstance(value, list) else None
     if index is None:
         return value
@@ -276,8 +266,8 @@ def _cut(value: Any, path: Path) -> Any:
         return [*value[:index], *value[index + 1 :]]
     if step.startswith("k:") and len(rest) == 1 and rest[0][2:] in json.loads(step[2:]):
         return value
-    left = _cut(value[index], rest)
-    return value if left is value[index] else [*value[:index], left, *value[index + 1 :]]
+    remainder = _cut(value[index], rest)
+    return value if remainder is value[index] else [*value[:index], remainder, *value[index + 1 :]]
 
 
 def item_place(value: Sequence[Any], step: str) -> int | None:
@@ -291,11 +281,10 @@ def item_place(value: Sequence[Any], step: str) -> int | None:
         return sought if sought < len(value) else None
     if kind == "v":
         return next((index for index, item in enumerate(value) if item == sought), None)
-    for must_say_all in (True, False):
+    for least in (len(sought), 1):
         for index, item in enumerate(value):
-            known = [name for name in sought if isinstance(item, Mapping) and name in item]
-            is_enough = len(known) == len(sought) or not must_say_all
-            if known and is_enough and all(item[name] == sought[name] for name in known):
+            said = [name for name in sought if isinstance(item, Mapping) and name in item]
+            if len(said) >= least and all(item[name] == sought[name] for name in said):
                 return index
     return None
 
@@ -305,60 +294,56 @@ def removals(data: Mapping[str, Any], paths: Iterable[Path]) -> tuple[Mapping[st
 
     It fails where an item of a list stands in another place meanwhile; what else changes does not matter.
     """
-    found = [list(_steps(data, path)) for path in paths]
-    found.sort(key=lambda steps: [(isinstance(token, str), token) for token, _ in steps], reverse=True)
+    located: list[list[tuple[str | int, Mapping[str, Any]]]] = []
+    for path in paths:
+        value: Any = data
+        steps: list[
+            tuple[str | int, Mapping[str, Any]]
+        ] = []  # and by what an item is known: by its keys, or itself
+        for step in path:
+            index = None if step.startswith("f:") else item_place(value, step)
+            if index is None:
+                steps.append((step[2:], {}))
+                value = value[step[2:]]
+                continue
+            value = value[index]
+            keys = json.loads(step[2:]) if step.startswith("k:") else {}
+            steps.append(
+                (index, {name: value[name] for name in keys if name in value} if keys else {"": value})
+            )
+        located.append(steps)
+    located.sort(key=lambda steps: [(isinstance(token, str), token) for token, _ in steps], reverse=True)
     tests = {
         _pointer(steps[: depth + 1], name): value
-        for steps in found
+        for steps in located
         for depth, (_, keys) in enumerate(steps)
         for name, value in keys.items()
     }
     return (
         *({"op": "test", "path": path, "value": value} for path, value in tests.items()),
-        *({"op": "remove", "path": _pointer(steps)} for steps in found),
+        *({"op": "remove", "path": _pointer(steps)} for steps in located),
     )
 
 
-_PointerStep = tuple[str | int, Mapping[str, Any]]
-
-
-def _steps(data: Any, path: Path) -> Iterator[_PointerStep]:
-    """Give name or index of each step, and by what to know an item: its keys, or itself under no name."""
-    value = data
-    for step in path:
-        index = None if step.startswith("f:") else item_place(value, step)
-        if index is None:
-            yield step[2:], {}
-            value = value[step[2:]]
-            continue
-        value = value[index]
-        keys = json.loads(step[2:]) if step.startswith("k:") else {}
-        yield index, {name: value[name] for name in keys if name in value} if keys else {"": value}
-
-
-def _pointer(steps: Sequence[_PointerStep], *names: str) -> str:
+def _pointer(steps: Sequence[tuple[str | int, Any]], *names: str) -> str:
     tokens = [*(str(token) for token, _ in steps), *filter(None, names)]
     return "".join(f"/{token.replace('~', '~0').replace('/', '~1')}" for token in tokens)
 
 
-def put(data: Mapping[str, Any], path: Path, desired: Any) -> dict[str, Any]:
+def put(value: Any, path: Path, desired: Any) -> Any:
     """Give a copy in which a field has another value; what lies on the way is made."""
-    return dict(_put(data, path, desired))
-
-
-def _put(value: Any, path: Path, desired: Any) -> Any:
     if not path:
         return desired
     step, rest = path[0], path[1:]
     if step.startswith("f:"):
         inner = value if isinstance(value, Mapping) else {}
-        return {**inner, step[2:]: _put(inner.get(step[2:]), rest, desired)}
+        return {**inner, step[2:]: put(inner.get(step[2:]), rest, desired)}
     items = list(value) if isinstance(value, list) else []
     index = item_place(items, step)
     if index is None:
         fresh = json.loads(step[2:]) if step.startswith("k:") else desired
-        return [*items, _put(fresh, rest, desired)]
-    items[index] = _put(items[index], rest, desired)
+        return [*items, put(fresh, rest, desired)]
+    items[index] = put(items[index], rest, desired)
     return items
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 
@@ -50,22 +50,14 @@ class Secrets:
         self._forms: dict[str, dict[str, bool]] = {}
         self._names: set[str] = set()
         self._called_secret: set[str] = set()
-        for value in values:
-            self.add(value)
+        self.add(list(values))
 
     def add(self, value: Any) -> None:
         """Take note of a value; of a map or list, of every scalar in it."""
-        if isinstance(value, Mapping):
-            for inner in value.values():
-                self.add(inner)
-        elif isinstance(value, list | tuple):
-            for inner in value:
-                self.add(inner)
-        elif value is not None and not isinstance(value, bool):
-            known = value if isinstance(value, bytes) else str(value)
-            if known and known not in self._values:
-                self._values.add(known)
-                self._waiting.append(known)
+        for scalar in _scalars([value]):
+            if scalar and scalar not in self._values:
+                self._values.add(scalar)
+                self._waiting.append(scalar)
 
     def allow(self, names: Iterable[str]) -> None:
         """Take note of names that may be read although a Secret holds the same: a user, a database."""
@@ -80,27 +72,27 @@ class Secrets:
         """Give a text with the mask in the place of all it holds of secrets."""
         while self._waiting:
             for form, is_bounded in _forms(self._waiting.pop()):
-                known = self._forms.setdefault(form[:_START], {})
-                known[form] = is_bounded and known.get(form, True)
+                forms = self._forms.setdefault(form[:_START], {})
+                forms[form] = is_bounded and forms.get(form, True)
         if not self._forms:
             return text
         spans = set(self._spans(text))
         if _ESCAPED.search(text) is not None:  # a program has escaped something
             plain, edges = _unescaped(text)
             spans |= {(edges[start], edges[end]) for start, end in self._spans(plain)}
-        kept: list[str] = []
+        parts: list[str] = []
         at = 0
         for start, end in sorted(spans):
-            if start > at or not kept:
-                kept += [text[at:start], MASK]
+            if start > at or not parts:
+                parts += [text[at:start], MASK]
             at = max(at, end)
-        return "".join(kept) + text[at:] if kept else text
+        return "".join(parts) + text[at:] if parts else text
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Give where secrets stand, from left to right; places may overlap."""
-        known, allowed = self._forms, self._names - self._called_secret
+        by_start, allowed = self._forms, self._names - self._called_secret
         for start in range(len(text) - _START + 1):
-            forms = known.get(text[start : start + _START])
+            forms = by_start.get(text[start : start + _START])
             if forms is not None:
                 ends = (_end(text, start, *form) for form in forms.items() if form[0] not in allowed)
                 end = max(ends, default=0)
@@ -192,25 +184,20 @@ def _unescaped(text: str) -> tuple[str, list[int]]:
 
 def _meant(escape: str) -> str:
     """Give the characters that an escape stands for."""
-    if escape.isspace():
-        return " "
-    if escape[0] == "'":
-        return "'"
-    if escape[0] == "%":
-        return _of_bytes(bytes.fromhex(escape.replace("%", "")))
+    if escape.isspace() or escape[0] == "'":
+        return escape[0] if escape[0] == "'" else " "
     if escape[0] == "&":
         name = escape[1:-1]
         code = int(name[2:], 16) if name[:2] == "#x" else int(name[1:]) if name[1:].isdigit() else 0
         return _ENTITIES.get(name) or (chr(code) if 0 < code < 0x110000 else escape)
-    letters = escape.replace("\\", "")
-    if not letters:
-        return "\\"
-    if letters[0] == "x":
-        return _of_bytes(bytes.fromhex(letters.replace("x", "")))
-    if letters[0] == "u":
-        return bytes.fromhex(letters.replace("u", "")).decode("utf-16-be", "replace")
-    if letters[0] == "U":
-        return chr(min(int(letters[1:], 16), 0x10FFFF))
+    letters = escape.replace("\\", "") or "\\"
+    match letters[0]:
+        case "%" | "x":
+            return _of_bytes(bytes.fromhex(letters.replace(letters[0], "")))
+        case "u":
+            return bytes.fromhex(letters.replace("u", "")).decode("utf-16-be", "replace")
+        case "U":
+            return chr(min(int(letters[1:], 16), 0x10FFFF))
     return _LETTERS.get(letters, letters)
 
 
@@ -267,18 +254,13 @@ def note(*values: Any) -> None:
 
 
 def note_object(data: Any) -> None:
-    """Take note of what a Kubernetes object keeps secret, if it is a Secret."""
-    if _of_run is not None and isinstance(data, Mapping) and is_secret(data):
-        for value in values_of_secret(data):
-            _of_run.add(value)
-
-
-def note_objects(value: Any) -> None:
-    """Take note of what the Secrets among objects keep secret; a List is gone through."""
-    if isinstance(value, Mapping):
-        note_object(value)
-        for item in value["items"] if isinstance(value.get("items"), list) else ():
-            note_objects(item)
+    """Take note of what a Kubernetes object keeps secret, if it is a Secret; of those in a List too."""
+    if _of_run is None or not isinstance(data, Mapping):
+        return
+    for value in values_of_secret(data) if is_secret(data) else ():
+        _of_run.add(value)
+    for item in data["items"] if isinstance(data.get("items"), list) else ():
+        note_object(item)
 
 
 def allow(names: Iterable[str]) -> None:
@@ -327,15 +309,11 @@ def values_of_secret(data: Mapping[str, Any]) -> Iterator[str | bytes]:
     """Give the values of a Secret: decoded where they are base64, else as they stand."""
     from base64 import b64decode
 
-    for field in ("data", "stringData"):
-        for value in _scalars([data.get(field)]):
-            yield value
-            try:
-                decoded = b64decode(value, validate=True) if field == "data" else b""
-            except ValueError:  # what is wrong there is secret all the same
-                decoded = b""
-            if decoded:
-                yield decoded
+    yield from _scalars([data.get("stringData")])
+    for value in _scalars([data.get("data")]):
+        yield value
+        with suppress(ValueError):  # what is wrong there is secret all the same
+            yield b64decode(value, validate=True)
     metadata = data.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
     copy = annotations.get(_COPIES) if isinstance(annotations, Mapping) else None
@@ -350,14 +328,15 @@ def values_of_secret(data: Mapping[str, Any]) -> Iterator[str | bytes]:
             yield from values_of_secret({key: value for key, value in inner.items() if key != "metadata"})
 
 
-def _scalars(values: Iterable[Any]) -> Iterator[str]:
+def _scalars(values: Iterable[Any]) -> Iterator[Any]:
+    """Give every scalar as text, or as bytes where it is such."""
     for value in values:
         if isinstance(value, Mapping):
             yield from _scalars(value.values())
         elif isinstance(value, list | tuple):
             yield from _scalars(value)
         elif value is not None and not isinstance(value, bool):
-            yield str(value)
+            yield value if isinstance(value, bytes) else str(value)
 
 
 def mask_object(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -139,9 +139,7 @@ RANK = {
     for rank, kinds in enumerate(RANKS.values())
     for name in kinds.split()
 }
-_COUNT = len(RANKS)
-_FIRST = ("namespaces", "definitions")
-_WEBHOOKS = _COUNT - 1
+_WEBHOOKS = len(RANKS) - 1
 _OTHERS = list(RANKS).index("custom resources")
 
 
@@ -152,7 +150,7 @@ def rank(identity: Identity) -> int:
 
 def is_first(identity: Identity) -> bool:
     """Tell whether an object is a namespace or a definition: what everything else may need."""
-    return rank(identity) < len(_FIRST)
+    return rank(identity) <= list(RANKS).index("definitions")
 
 
 # --- what a person says about order: the annotation, and `dependsOn` of components ---------------------
@@ -165,7 +163,7 @@ _FORM = (
 )
 
 
-def annotated(manifest: KubeObject, known: Mapping[Identity, object]) -> tuple[Identity, ...]:
+def annotated(manifest: KubeObject, objects: Mapping[Identity, object]) -> tuple[Identity, ...]:
     """Give what the annotation of an object names.
 
     A name without a namespace means a cluster-scoped object, or else one of the object's own namespace: so
@@ -192,7 +190,7 @@ def annotated(manifest: KubeObject, known: Mapping[Identity, object]) -> tuple[I
             message = f"`{manifest.identity}` says that it depends on itself"
             raise ConfigError(message, where=where or manifest.component)
         here = Identity(target.group, target.kind, manifest.namespace, target.name)
-        is_here = not target.namespace and target not in known and here in known
+        is_here = not target.namespace and target not in objects and here in objects
         targets[here if is_here else target] = None
     return tuple(targets)
 
@@ -204,17 +202,15 @@ def outside(objects: Iterable[KubeObject]) -> tuple[tuple[KubeObject, Identity],
         ConfigError: an annotation cannot be read.
     """
     listed = tuple(objects)
-    known = {manifest.identity: manifest for manifest in listed}
-    pairs = ((manifest, target) for manifest in listed for target in annotated(manifest, known))
-    return tuple((manifest, target) for manifest, target in pairs if target not in known)
+    own = {manifest.identity: manifest for manifest in listed}
+    pairs = ((manifest, target) for manifest in listed for target in annotated(manifest, own))
+    return tuple((manifest, target) for manifest, target in pairs if target not in own)
 
 
 def closure(direct: Mapping[str, Sequence[str]], files: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
     """Give all components that each component depends on, through others as well.
 
-    Args:
-        direct: what each component names itself; those that name nothing may be left out.
-        files: the component's files, for messages.
+    `direct` is what each names itself; `files` are the components' own, for messages.
 
     Raises:
         ConfigError: components depend on each other in a circle.
@@ -222,15 +218,12 @@ def closure(direct: Mapping[str, Sequence[str]], files: Mapping[str, str]) -> Ma
     circle = find_cycle(sorted(direct), direct)
     if circle:
         way = " → ".join(f"`{name}`" for name in (*circle, circle[0]))
-        raise ConfigError(
-            f"components depend on each other in a circle: {way}",
-            where=files.get(circle[0]),
-            hint="take one of them out of `dependsOn`",
-        )
+        message = f"components depend on each other in a circle: {way}"
+        hint = "take one of them out of `dependsOn`"
+        raise ConfigError(message, where=files.get(circle[0]), hint=hint)
     reached: dict[str, set[str]] = {}
-    for name in sort(
-        sorted(direct), {key: set(value) & direct.keys() for key, value in direct.items()}, lambda _: 0
-    ):
+    before = {name: set(others) & direct.keys() for name, others in direct.items()}
+    for name in sort(sorted(direct), before, lambda _: 0):
         reached[name] = set(direct[name]).union(*(reached.get(other, ()) for other in direct[name]))
     return {name: tuple(sorted(reached[name])) for name in direct if direct[name]}
 
@@ -253,9 +246,19 @@ class _Builder:
         if self._strict:
             self._refuse_circles()
         self._add_references()
-        self._break_circles()
-        levels = self._levels()
-        self._add_waves(levels)
+        # Take away what kinds need where people say otherwise.
+        while circle := find_cycle(self._nodes, self._before):
+            pairs = list(zip(circle, (*circle[1:], circle[0]), strict=True))
+            weak = (pair for pair in pairs if self._before[pair[0]][pair[1]] == "needs")
+            after, before = next(weak, pairs[0])
+            del self._before[after][before]
+        # Each node has its rank, raised above everything that it has to come after.
+        bases = self._bases()
+        levels: dict[Node, int] = {}
+        for node in sort(self._nodes, self._before, lambda _: 0):
+            usual = self._usual(node, bases) if isinstance(node, Identity) else 0
+            levels[node] = max([usual, *(levels[needed] for needed in self._before[node])])
+        self._add_waves(levels, bases)
         nodes = sort(self._nodes, self._before, lambda node: levels.get(node, 0))
         return Graph(nodes=tuple(nodes), before=self._before)
 
@@ -326,21 +329,17 @@ class _Builder:
             for target in references(manifest):
                 if target in self._objects:
                     self._add(target, manifest.identity, "needs")
-        for manifest in self._objects.values():
-            if is_webhook(manifest.identity):
-                self._add_webhook(manifest)
-
-    def _add_webhook(self, webhook: KubeObject) -> None:
-        for service in services(webhook):
-            workloads = tuple(self._behind(service))
-            barrier = Barrier("endpoint", str(service), service, workloads)
-            self._add(barrier, webhook.identity, "needs")
-            for identity in (service, *workloads):
-                if identity in self._objects:
-                    self._add(identity, barrier, "needs")
-        for manifest in self._objects.values():
-            if intercepts(webhook, manifest, self._kinds):
-                self._add(webhook.identity, manifest.identity, "needs")
+        for webhook in (manifest for name, manifest in self._objects.items() if is_webhook(name)):
+            for service in services(webhook):
+                workloads = tuple(self._behind(service))
+                barrier = Barrier("endpoint", str(service), service, workloads)
+                self._add(barrier, webhook.identity, "needs")
+                for identity in (service, *workloads):
+                    if identity in self._objects:
+                        self._add(identity, barrier, "needs")
+            for manifest in self._objects.values():
+                if intercepts(webhook, manifest, self._kinds):
+                    self._add(webhook.identity, manifest.identity, "needs")
 
     def _behind(self, service: Identity) -> Iterator[Identity]:
         """Give the workloads whose pods a Service leads to."""
@@ -354,24 +353,7 @@ class _Builder:
             ):
                 yield other.identity
 
-    def _break_circles(self) -> None:
-        """Take away what kinds need where people say otherwise."""
-        while circle := find_cycle(self._nodes, self._before):
-            pairs = list(zip(circle, (*circle[1:], circle[0]), strict=True))
-            weak = (pair for pair in pairs if self._before[pair[0]][pair[1]] == "needs")
-            after, before = next(weak, pairs[0])
-            del self._before[after][before]
-
     # --- what is usual ---
-
-    def _levels(self) -> dict[Node, int]:
-        """Give each node its rank, raised above everything that it has to come after."""
-        bases = self._bases()
-        levels: dict[Node, int] = {}
-        for node in sort(self._nodes, self._before, lambda _: 0):
-            usual = self._usual(node, bases) if isinstance(node, Identity) else 0
-            levels[node] = max([usual, *(levels[needed] for needed in self._before[node])])
-        return levels
 
     def _usual(self, identity: Identity, bases: Mapping[str, int]) -> int:
         """Give the level of an object as its kind and its component have it."""
@@ -380,20 +362,19 @@ class _Builder:
 
     def _bases(self) -> dict[str, int]:
         """Give what is added to a component's ranks, so that it keeps its waves behind those of others."""
-        known = {name: set(others) - {name} for name, others in self._depends.items()}
-        names = sorted({*known, *(name for others in known.values() for name in others)})
+        depends = {name: set(others) - {name} for name, others in self._depends.items()}
+        names = sorted({*depends, *(name for others in depends.values() for name in others)})
         bases: dict[str, int] = {}
-        for name in sort(names, known, lambda _: 0):
-            bases[name] = max((bases[other] + _COUNT for other in known.get(name, ())), default=0)
+        for name in sort(names, depends, lambda _: 0):
+            bases[name] = max((bases[other] + len(RANKS) for other in depends.get(name, ())), default=0)
         return bases
 
-    def _add_waves(self, levels: Mapping[Node, int]) -> None:
+    def _add_waves(self, levels: Mapping[Node, int], bases: Mapping[str, int]) -> None:
         """Put lower ranks before higher ones, inside each component and each namespace.
 
         Nothing comes later only because something of a lower rank waits for what people say: that may take
         long, and the two may need each other. Nor does anything wait for webhooks.
         """
-        bases = self._bases()
         scopes: dict[str, list[Identity]] = {}
         free: dict[str, set[Identity]] = {}
         for identity, manifest in self._objects.items():
@@ -434,12 +415,10 @@ class _Builder:
 
 
 def graph(objects: Sequence[KubeObject], depends: Depends | None = None, *, strict: bool = True) -> Graph:
-    """Work out what has to come after what.
+    """Work out what has to come after what among the objects of a run.
 
-    Args:
-        objects: the objects of a run; annotations are read from them.
-        depends: for each component all components it depends on.
-        strict: refuse what people say wrongly; else it is left out, as for objects that are deleted.
+    `depends` has for each component all components it depends on. What people say wrongly is refused if
+    `strict`, else left out, as for objects that are deleted.
 
     Raises:
         ConfigError: an annotation cannot be read, or what people say goes in a circle; names it.
@@ -448,16 +427,7 @@ def graph(objects: Sequence[KubeObject], depends: Depends | None = None, *, stri
 
 
 # Kinds that others may need although those are of no higher rank.
-_SPECIAL = frozenset(
-    {
-        "StorageClass",
-        "PersistentVolume",
-        "HorizontalPodAutoscaler",
-        "MutatingWebhookConfiguration",
-        "ValidatingWebhookConfiguration",
-        "ValidatingAdmissionPolicy",
-    }
-)
+_SPECIAL = ("StorageClass", "PersistentVolume", "HorizontalPodAutoscaler", "ValidatingAdmissionPolicy")
 
 
 def ordered(objects: Iterable[KubeObject], depends: Depends | None = None) -> tuple[KubeObject, ...]:
@@ -467,7 +437,10 @@ def ordered(objects: Iterable[KubeObject], depends: Depends | None = None) -> tu
         ConfigError: as `graph`.
     """
     listed = tuple(objects)
-    is_special = (manifest.kind in _SPECIAL or DEPENDS_ON in manifest.annotations for manifest in listed)
+    is_special = (
+        manifest.kind in _SPECIAL or is_webhook(manifest.identity) or DEPENDS_ON in manifest.annotations
+        for manifest in listed
+    )
     if not depends and not any(is_special):
         return tuple(sorted(listed, key=lambda manifest: rank(manifest.identity)))
     same: dict[Identity, list[KubeObject]] = {}

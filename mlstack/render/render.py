@@ -349,7 +349,7 @@ class Loader:
         """Give the objects of documents; a List gives its items."""
         source = Source(component=component, file=file)
         for document in documents:
-            masking.note_objects(document.value)
+            masking.note_object(document.value)
             for path, data in _unpacked(document.value):
                 if place_of is not None:
                     source = _located(document, path, place_of, component, file, every_part=self._locate)
