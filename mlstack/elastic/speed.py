@@ -39,13 +39,8 @@ def source(job: Job) -> SpecSource:
     return SpecSource(job.curve, job.speed, job.maximum, pservers)
 
 
-def speeds(job: Job) -> tuple[Fraction, ...]:
-    """Give the speed of a job with 0 to `maximum` trainers, concave and never falling."""
-    return speeds_from(source(job))
-
-
 @lru_cache(maxsize=4096)
-def speeds_from(known: SpecSource) -> tuple[Fraction, ...]:
+def speeds(known: SpecSource) -> tuple[Fraction, ...]:
     """Give the speed with 0 to `maximum` trainers, concave and never falling."""
     points = _usable(known.curve)
     if points:

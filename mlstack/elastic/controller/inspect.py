@@ -12,8 +12,7 @@ from mlstack.elastic.controller.controller import no_training_jobs, sources
 from mlstack.elastic.controller.jobs import JobFacts
 from mlstack.elastic.controller.snapshot_builder import build_snapshot
 from mlstack.elastic.controller.state import restore_limits, restore_moves
-from mlstack.elastic.policy.fair import POLICIES
-from mlstack.elastic.policy.plan import BASELINES, plan
+from mlstack.elastic.policy.plan import BASELINES, POLICIES, plan
 from mlstack.elastic.snapshot import (
     NO_LIMIT,
     Decision,

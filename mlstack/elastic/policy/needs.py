@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Set
+from collections.abc import Collection, Iterable, Set
 from typing import NamedTuple
 
 from mlstack.elastic.policy.state import (
@@ -42,10 +42,8 @@ def members(state: JobState, whole: list[int]) -> list[ResourceNeed]:
 def needs(state: JobState, whole: list[int]) -> list[ResourceNeed]:
     """Give the pods of a job's gang that are not there: members, then trainers up to the minimum."""
     short = state.job.minimum - state.count
-    return [
-        *members(state, whole),
-        *([ResourceNeed("trainer", state.job.trainer, short)] if short > 0 else []),
-    ]
+    trainers = [ResourceNeed("trainer", state.job.trainer, short)] if short > 0 else []
+    return members(state, whole) + trainers
 
 
 def amount(lacked: Iterable[ResourceNeed], size: int) -> Vector:
@@ -53,50 +51,23 @@ def amount(lacked: Iterable[ResourceNeed], size: int) -> Vector:
     return total([tuple(amount * need.number for amount in need.request) for need in lacked], size)
 
 
-def useful(cluster: ClusterState, state: JobState) -> frozenset[str]:
-    """Give the nodes that could take any pod of a job's gang."""
-    kinds = [shape(need.request) for need in needs(state, cluster.whole)]
-    nodes = cluster.nodes_of(state.job.nodes, state.bars)
-    sizes = {size for size in {node.allocatable for node in nodes} if any(fits(size, kind) for kind in kinds)}
+def useful_nodes(cluster: ClusterState, state: JobState) -> frozenset[str]:
+    """Give the nodes that could take any pod of a job's gang, none if even all of them empty are too few."""
+    lacked, size = needs(state, cluster.whole), len(cluster.snapshot.resources)
+    shapes = [shape(need.request) for need in lacked]
+    sizes = Counter([node.allocatable for node in cluster.nodes_of(state.job.nodes, state.bars)])
+    sizes = Counter({room: n for room, n in sizes.items() if any(fits(room, each) for each in shapes)})
+    whole = total([tuple(amount * number for amount in room) for room, number in sizes.items()], size)
+    could_run = fits(whole, shape(amount(lacked, size))) and all(
+        any(fits(room, each) for room in sizes) for each in shapes
+    )
+    nodes = cluster.nodes_of(state.job.nodes, state.bars) if could_run else []
     return frozenset([node.name for node in nodes if node.allocatable in sizes])
 
 
-def could_ever_run(cluster: ClusterState, state: JobState, node_names: frozenset[str]) -> bool:
-    """Tell whether the gang of a job could fit if the nodes it can use were empty, by sums and pod by pod."""
-    lacked = needs(state, cluster.whole)
-    sizes = Counter([node.allocatable for node in cluster.nodes_of(node_names)])
-    size = len(cluster.snapshot.resources)
-    room = total([tuple(amount * number for amount in all_) for all_, number in sizes.items()], size)
-    return fits(room, shape(amount(lacked, size))) and all(
-        any(fits(all_, shape(need.request)) for all_ in sizes) for need in lacked
-    )
-
-
-# --- what room there can be at most: what fails by that alone need not be tried pod by pod ---
+# --- what room there can be at most ---
 
 Room = list[int]
-
-
-class FreeRoom:
-    """What some nodes together have free, kept up to date from the log; overfull ones count as full."""
-
-    def __init__(self, cluster: ClusterState, nodes: Iterable[NodeInfo]) -> None:
-        self._cluster = cluster
-        self._seen = len(cluster.log)
-        self._at = {node.index: [max(0, amount) for amount in node.later] for node in nodes}
-        self._sums = [sum(amounts) for amounts in zip(*self._at.values(), strict=True)]
-        self._sums += [0] * (len(cluster.whole) - len(self._sums))
-
-    def sums(self) -> list[int]:
-        """Give the sum of each resource."""
-        log = self._cluster.log
-        for index in dict.fromkeys(log[self._seen :]):
-            if (before := self._at.get(index)) is not None:
-                self._at[index] = after = [max(0, amount) for amount in self._cluster.nodes[index].later]
-                for resource, amount in enumerate(after):
-                    self._sums[resource] += amount - before[resource]
-        self._seen = len(log)
-        return list(self._sums)
 
 
 def has_places(
@@ -106,11 +77,13 @@ def has_places(
     preempted: Collection[JobState] = (),
 ) -> bool:
     """Tell whether there can be places enough for each kind of pod that a job lacks, if others took none."""
-    rooms = _without(cluster, preempted)
     givers = {
-        each for each in cluster.states.values() if each.surplus and each.job.priority <= state.job.priority
+        other
+        for other in cluster.states.values()
+        if other.surplus and other.job.priority <= state.job.priority
     }
     givers.difference_update(preempted)
+    rooms = _without(cluster, preempted)
     pairs = [
         (rooms[node.index], _lifted(node, rooms[node.index], givers)) for node in cluster.nodes_of(node_names)
     ]
@@ -124,41 +97,32 @@ def _is_room(pairs: list[tuple[Room, Room]], amounts: Shape, number: int, givers
     missing = number - sum([count(room, amounts) for room, _ in pairs])
     if missing <= 0:
         return True
-    requests = [giver.job.trainer for giver in givers]
     largest = [
-        (resource, amount, max([one[resource] for one in requests], default=0))
+        (resource, amount, max([1, *(giver.job.trainer[resource] for giver in givers)]))
         for resource, amount in amounts
     ]
-    prices: list[int] = []
+    prices: list[int] = []  # how many trainers at least go for each place beyond those that are free
     for room, lifted in pairs:
-        free = count(room, amounts)
-        prices += _prices(room, free, min(count(lifted, amounts), free + missing), largest)
+        free, gone = count(room, amounts), 0
+        for places in range(free + 1, min(count(lifted, amounts), free + missing) + 1):
+            before = gone
+            for resource, amount, size in largest:
+                gone = max(gone, -((room[resource] - places * amount) // size))
+            prices.append(gone - before)
     cheapest = sorted(prices)[:missing]
     return len(cheapest) == missing and sum(cheapest) <= sum([giver.surplus for giver in givers])
 
 
-def _prices(room: Room, free: int, most: int, largest: list[tuple[int, int, int]]) -> Iterator[int]:
-    """Give how many trainers at least have to go for each place in a room beyond those that are free."""
-    gone = 0
-    for places in range(free + 1, most + 1):
-        before = gone
-        for resource, amount, size in largest:
-            gone = max(gone, -((room[resource] - places * amount) // max(1, size)))
-        yield gone - before
-
-
 def _without(cluster: ClusterState, preempted: Collection[JobState]) -> list[Room]:
     """Give the room of each node once those jobs are gone."""
-    gone = set(preempted)
+    gone, keys = set(preempted), {other.job.key for other in preempted}
     rooms = [_lifted(node, node.later, gone) for node in cluster.nodes]
-    for other in preempted:
-        for held in other.job.held:
-            if (node := cluster.by_name.get(held.node)) is not None:
-                _add(rooms[node.index], held.request)
-    keys = {other.job.key for other in preempted}
-    for node, request, _, owner in cluster.reservations.values():
-        if owner in keys:
-            _add(rooms[node.index], request)
+    held = [(cluster.by_name.get(held.node), held.request) for other in preempted for held in other.job.held]
+    held += [(node, request) for node, request, _, owner in cluster.reservations.values() if owner in keys]
+    for node, request in held:
+        if node is not None:
+            for resource, amount in enumerate(request):
+                rooms[node.index][resource] += amount
     return rooms
 
 
@@ -170,8 +134,3 @@ def _lifted(node: NodeInfo, room: Room, states: Set[JobState]) -> Room:
         for resource, amount in state.amounts:
             lifted[resource] += number * amount
     return lifted
-
-
-def _add(room: Room, request: Vector) -> None:
-    for resource, amount in enumerate(request):
-        room[resource] += amount

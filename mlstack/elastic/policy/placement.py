@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from mlstack.elastic.policy.state import (
     fits,
     shape,
 )
-from mlstack.elastic.snapshot import Cause, Demand, Unplaced, Vector
+from mlstack.elastic.snapshot import Cause, Demand, Vector
 
 CROWDED = 8
 """Entries for each node, void ones too, from which on the void ones are thrown away."""
@@ -48,21 +49,23 @@ class Ranking:
         self._seen, self._seen_jobs = len(cluster.log), len(cluster.changed)
         self._epoch = cluster.epoch
         self._last = dict.fromkeys(self.nodes, 0)
-        ranks = self._first_ranks(nodes)
-        self._heap = [(rank, index, 0) for rank, index in ranks if rank is not None]
+        self._heap = [(rank, index, 0) for rank, index in self._first_ranks(nodes) if rank is not None]
         heapify(self._heap)
 
     def _first_ranks(self, nodes: list[NodeInfo]) -> Iterator[tuple[tuple[int, ...] | None, int]]:
         """Give ranks and indexes, worked out once for all nodes that are alike and without trainers."""
+        kinds: dict[Hashable, int] = self._cluster.searches.setdefault("kinds", {})
         alike: dict[int, tuple[int, ...] | None] = {}
         for node in nodes:
             if node.states:
                 yield self._rank(node), node.index
-            else:
-                kind = self._cluster.kind(node)
-                if kind not in alike:
-                    alike[kind] = self._rank(node)
-                yield alike[kind], node.index
+                continue
+            if (kind := node.kind) is None:
+                form = (node.allocatable, tuple(node.now), tuple(node.later))
+                kind = node.kind = kinds.setdefault(form, len(kinds))
+            if kind not in alike:
+                alike[kind] = self._rank(node)
+            yield alike[kind], node.index
 
     def _enter(self, index: int, rank: tuple[int, ...] | None) -> None:
         """Rank a node anew; what was entered for it before is void."""
@@ -84,9 +87,9 @@ class Ranking:
         if self.least is not None and self._epoch != cluster.epoch:
             states = dict.fromkeys(cluster.changed[self._seen_jobs :])
             self._epoch, self._seen_jobs = cluster.epoch, len(cluster.changed)
-            for node in dict.fromkeys([slot.node for state in states for slot in state.slots]):
-                if node is not None and node.index in self.nodes:
-                    self._enter(node.index, self._rank(node))
+            for changed in dict.fromkeys([slot.node for state in states for slot in state.slots]):
+                if changed is not None and changed.index in self.nodes:
+                    self._enter(changed.index, self._rank(changed))
 
     def best(self) -> NodeInfo | None:
         """Give the node of least cost, None if none will do."""
@@ -105,22 +108,60 @@ class Ranking:
         return None
 
 
-def free_cost(cluster: ClusterState, node: NodeInfo, amounts: Shape) -> tuple[int, ...] | None:
-    """Give the cost of a free place: spared devices, room at once before room to come, best fit."""
-    later, now, whole, tier, left = node.later, node.now, cluster.whole, 0, 0
-    for resource, amount in amounts:  # as in `left_over`, here on the way: asked most often of all
-        rest = later[resource] - amount
-        if rest < 0:
-            return None
-        if now[resource] < amount:
-            tier = 1
-        left += rest * WHOLE // whole[resource]
-    return (cluster.spared(node, amounts) if node.devices else 0, tier, left)
+def best_node(
+    cluster: ClusterState,
+    key: Hashable,
+    node_names: NodeNames,
+    barred: frozenset[str],
+    cost: Cost,
+    least: Cost | None = None,
+) -> NodeInfo | None:
+    """Give the node of least cost, None if none will do; `key` tells the cost from others."""
+    whole = ("ranking", key, node_names, barred)
+    if (ranking := cluster.searches.get(whole)) is None:
+        nodes = cluster.nodes_of(node_names, barred)
+        ranking = cluster.searches[whole] = Ranking(cluster, nodes, cost, least)
+    best: NodeInfo | None = ranking.best()
+    return best
+
+
+def free_node(
+    cluster: ClusterState, amounts: Shape, node_names: NodeNames, barred: frozenset[str] = frozenset()
+) -> NodeInfo | None:
+    """Give the best node with room for a pod: spared devices, room at once before room to come, best fit."""
+    whole = cluster.whole
+
+    def cost(node: NodeInfo) -> tuple[int, ...] | None:
+        later, now, tier, left = node.later, node.now, 0, 0
+        for resource, amount in amounts:  # as in `left_over`, here on the way: asked most often of all
+            rest = later[resource] - amount
+            if rest < 0:
+                return None
+            if now[resource] < amount:
+                tier = 1
+            left += rest * WHOLE // whole[resource]
+        return (cluster.spared(node, amounts) if node.devices else 0, tier, left)
+
+    return best_node(cluster, ("free", amounts), node_names, barred, cost)
 
 
 # --- which trainers of one node have to go so that a pod fits ---
 
 Allowance = Callable[[JobState], int]
+"""Gives how many trainers a job may lose."""
+
+
+@dataclass(frozen=True)
+class SurplusUpTo:
+    """The allowance of all trainers above the minimum, of jobs up to a priority."""
+
+    priority: int
+    is_of_pods: bool = False  # whether the priority of their pods counts, not that of the jobs
+
+    def __call__(self, state: JobState) -> int:
+        """Give how many trainers a job may lose."""
+        priority = state.job.pod_priority if self.is_of_pods else state.job.priority
+        return state.surplus if priority <= self.priority else 0
 
 
 class Clearance(NamedTuple):
@@ -136,24 +177,14 @@ class Clearance(NamedTuple):
 _FREE = Clearance(-(1 << 62), 0, 0, 0, ())
 
 
-def surplus_up_to(priority: int) -> Allowance:
-    """Give the allowance of all trainers above the minimum, of jobs up to a priority among jobs."""
-    return lambda state: state.surplus if state.job.priority <= priority else 0
-
-
-def surplus_under_pods(priority: int) -> Allowance:
-    """Give the allowance of all trainers above the minimum, of jobs whose pods have at most this priority."""
-    return lambda state: state.surplus if state.job.pod_priority <= priority else 0
-
-
-def can_go(slot: TrainerSlot, gone: int = 0) -> bool:
+def can_go(slot: TrainerSlot) -> bool:
     """Tell whether so many others of its job run that the job does not fall below its minimum meanwhile.
 
     The one at which the others meet never goes while the job goes on.
     """
     if slot.is_meeting:
         return False
-    return not slot.is_bound or slot.state.bound - gone > slot.state.job.minimum
+    return not slot.is_bound or slot.state.bound > slot.state.job.minimum
 
 
 def clear(cluster: ClusterState, node: NodeInfo, amounts: Shape, allow: Allowance) -> Clearance | None:
@@ -170,8 +201,26 @@ def clear(cluster: ClusterState, node: NodeInfo, amounts: Shape, allow: Allowanc
         return None
     allowed = {state: most for state in node.states if (most := allow(state)) > 0}
     for priority in sorted({state.job.priority for state in allowed}):
-        if chosen := _single(node, allowed, priority, short) or _several(node, allowed, priority, short):
-            return _cost(cluster, node, amounts, chosen)
+        chosen = _single(node, allowed, priority, short) or _several(node, allowed, priority, short)
+        if not chosen:
+            continue
+        room = list(later)
+        for resource, amount in amounts:
+            room[resource] -= amount
+        for slot in chosen:
+            for resource, amount in slot.state.amounts:
+                room[resource] += amount
+        is_useful = any(fits(room, kind) for kind in cluster.shapes)
+        waste = [
+            0 if is_useful else room[resource] * WHOLE // cluster.whole[resource] for resource, _ in amounts
+        ]
+        return Clearance(
+            priority=max([slot.state.job.priority for slot in chosen]),
+            evictions=sum([slot.is_bound for slot in chosen]),
+            waste=sum(waste),
+            negative_share=-min([slot.state.share for slot in chosen]),
+            slots=tuple(chosen),
+        )
     return None
 
 
@@ -201,15 +250,18 @@ def _single(
     node: NodeInfo, allowed: dict[JobState, int], priority: int, short: list[tuple[int, int]]
 ) -> list[TrainerSlot]:
     """Find one trainer of a priority whose room is enough, none if there is none."""
-    best: tuple[bool, int, EvictionOrder, str] | None = None
-    chosen: list[TrainerSlot] = []
-    for state in allowed:
-        if state.job.priority == priority and fits(state.job.trainer, short):
-            for slot in node.states[state]:
-                rank = (slot.is_bound, -state.share, slot.eviction_order, state.job.key)
-                if (best is None or rank < best) and can_go(slot):
-                    best, chosen = rank, [slot]
-    return chosen
+    slots = [
+        slot
+        for state in allowed
+        if state.job.priority == priority and fits(state.job.trainer, short)
+        for slot in node.states[state]
+        if can_go(slot)
+    ]
+
+    def rank(slot: TrainerSlot) -> tuple[bool, int, EvictionOrder, str]:
+        return (slot.is_bound, -slot.state.share, slot.eviction_order, slot.state.job.key)
+
+    return [min(slots, key=rank)] if slots else []
 
 
 def _several(
@@ -222,13 +274,25 @@ def _several(
         frees = state.job.trainer
         if not any([frees[resource] for resource in left]):
             continue
-        number = max([_times(amount, frees[resource], len(slots)) for resource, amount in left.items()])
+        number = 0
+        for resource, amount in left.items():
+            if amount > 0:
+                number = max(number, -(-amount // frees[resource]) if frees[resource] else len(slots))
         going = slots[:number]
         taken.append((state, going))
         left = {resource: amount - len(going) * frees[resource] for resource, amount in left.items()}
         if max(left.values()) <= 0:
-            return _pruned(taken, left)
-    return []
+            break
+    else:
+        return []
+    needed: list[TrainerSlot] = []  # without those that are not needed after all, the dearest first
+    for state, slots in reversed(taken):
+        frees = state.job.trainer
+        spare = min([-amount // frees[resource] for resource, amount in left.items() if frees[resource]])
+        kept = max(0, len(slots) - spare)
+        left = {resource: amount + (len(slots) - kept) * frees[resource] for resource, amount in left.items()}
+        needed[:0] = slots[:kept]
+    return needed
 
 
 def _groups(
@@ -242,51 +306,16 @@ def _groups(
     for state, most in allowed.items():
         if state.job.priority > priority:
             continue
-        unbound: list[TrainerSlot] = []
-        bound: list[TrainerSlot] = []
-        for slot in node.states[state]:
-            if not slot.is_meeting:
-                (bound if slot.is_bound else unbound).append(slot)
+        slots = [slot for slot in node.states[state] if not slot.is_meeting]
+        bound = [slot for slot in slots if slot.is_bound]
+        unbound = [slot for slot in slots if not slot.is_bound]
         sparing = min(most - len(unbound), state.bound - state.job.minimum)
         for group, number in ((unbound, most), (bound, sparing)):
             if group and number > 0:
-                standing = (state.job.priority, group is bound, -state.share, state.job.key)
-                groups.append((standing, state, group, number))
+                rank = (state.job.priority, group is bound, -state.share, state.job.key)
+                groups.append((rank, state, group, number))
     for _, state, slots, number in sorted(groups, key=lambda group: group[0]):
         yield state, sorted(slots, key=lambda slot: slot.eviction_order)[:number]
-
-
-def _times(amount: int, size: int, most: int) -> int:
-    """Give how many of a size make up an amount, `most` where none does."""
-    if amount <= 0:
-        return 0
-    return -(-amount // size) if size else most
-
-
-def _pruned(taken: list[tuple[JobState, list[TrainerSlot]]], left: dict[int, int]) -> list[TrainerSlot]:
-    """Drop trainers that are not needed after all, the dearest first; `left` is minus what is too much."""
-    needed: list[TrainerSlot] = []
-    for state, slots in reversed(taken):
-        frees = state.job.trainer
-        spare = min([-amount // frees[resource] for resource, amount in left.items() if frees[resource]])
-        kept = max(0, len(slots) - spare)
-        left = {resource: amount + (len(slots) - kept) * frees[resource] for resource, amount in left.items()}
-        needed[:0] = slots[:kept]
-    return needed
-
-
-def _cost(cluster: ClusterState, node: NodeInfo, amounts: Shape, chosen: list[TrainerSlot]) -> Clearance:
-    room = list(node.later)
-    priority, share, evictions = -(1 << 62), 1 << 62, 0
-    for slot in chosen:
-        state = slot.state
-        for resource, amount in state.amounts:
-            room[resource] += amount
-        priority, share = max(priority, state.job.priority), min(share, state.share)
-        evictions += slot.is_bound
-    for resource, amount in amounts:
-        room[resource] -= amount
-    return Clearance(priority, evictions, cluster.waste(room, amounts), -share, tuple(chosen))
 
 
 # --- places for masters and parameter servers: where they cost the fewest places for trainers ---
@@ -296,9 +325,7 @@ def _cost(cluster: ClusterState, node: NodeInfo, amounts: Shape, chosen: list[Tr
 # were lifted, because trainers can be moved and these pods cannot.
 
 Loss = tuple[int, int]
-
-# What a further pod costs where none fits.
-_TOO_MUCH = (1 << 62, 1 << 62)
+"""Thousandths of a place for trainers, gang pods counted, and whole places."""
 
 
 class SlotLoss:
@@ -319,14 +346,13 @@ class SlotLoss:
         self._known: dict[Vector, tuple[Loss, Loss]] = {}
 
     def of(self, room: list[int]) -> tuple[Loss, Loss]:
-        """Give what the pod costs in a room, and what a further one like it would cost beside it.
-
-        Each in thousandths of a place, gang pods counted, and in whole places.
-        """
+        """Give what the pod costs in a room, and what a further one like it would cost beside it."""
         key = tuple(room)
         if (known := self._known.get(key)) is None:
             rest = self._less(room)
-            further = self._between(rest, self._less(rest)) if fits(rest, self._amounts) else _TOO_MUCH
+            further = (1 << 62, 1 << 62)  # where none fits
+            if fits(rest, self._amounts):
+                further = self._between(rest, self._less(rest))
             known = self._known[key] = (self._between(room, rest), further)
         return known
 
@@ -350,9 +376,9 @@ class SlotLoss:
         for places in range(1 + (count(room, self._trainer) if self._trainer else 0)):
             companions = most
             for free, amount, beside in rows:
-                found = (free - places * amount) // beside
-                if found < companions:
-                    companions = found
+                number = (free - places * amount) // beside
+                if number < companions:
+                    companions = number
             value = companions * worth + 1000 * places
             if value > best:
                 best = value
@@ -360,150 +386,111 @@ class SlotLoss:
         return best
 
 
-# --- the cluster together with the searches in it, and the three ways to give a pod a place ---
+def _node_for_server(
+    cluster: ClusterState, state: JobState, amounts: Shape, node_names: NodeNames, *, is_late: bool
+) -> NodeInfo | None:
+    """Give the node where a master or parameter server costs the fewest places for trainers."""
+    companion = shape(max(state.job.gang, key=lambda role: role.count).request) if state.job.gang else ()
+    allow = SurplusUpTo(state.job.priority)
+    kind = (state.amounts, companion, amounts)
+    if (loss := cluster.searches.get(("loss", kind))) is None:
+        values = cluster.searches.setdefault(("values", kind[:2]), {})
+        loss = cluster.searches["loss", kind] = SlotLoss(*kind, cluster.whole, values)
+
+    def price(node: NodeInfo, taken: int, evictions: int, share: int) -> tuple[int, ...]:
+        spared, left = cluster.spared(node, amounts), cluster.left_over(node, amounts)
+        lost, further = loss.of(node.lifted)
+        return (taken if is_late else 0, spared, *lost, *further, evictions, share, left)
+
+    def at_least(node: NodeInfo) -> tuple[int, ...] | None:
+        row = least(node, amounts, allow)
+        return None if row is None else price(node, row[1], row[1], row[3])
+
+    def cost(node: NodeInfo) -> tuple[int, ...] | None:
+        row = clear(cluster, node, amounts, allow)
+        return None if row is None else price(node, len(row.slots), row.evictions, row.negative_share)
+
+    barred = frozenset[str]() if is_late else state.bars
+    key = ("server", kind, state.job.priority, is_late)
+    return best_node(cluster, key, node_names, barred, cost, at_least)
 
 
-class Transaction:
-    """All that the steps of a plan share."""
+# --- the three ways to give a pod a place ---
 
-    def __init__(self, cluster: ClusterState) -> None:
-        self.cluster = cluster
-        self.unplaced: dict[str, Unplaced] = {}  # what found no place so far, by key
-        self._rankings: dict[Hashable, Ranking] = {}
-        self._losses: dict[Hashable, SlotLoss] = {}
-        self._values: dict[Hashable, dict[Vector, int]] = {}
-        self._free: dict[tuple[NodeNames, int], list[int]] = {}
 
-    def _ranked(
-        self,
-        key: Hashable,
-        node_names: NodeNames,
-        barred: frozenset[str],
-        cost: Cost,
-        least: Cost | None = None,
-    ) -> Ranking:
-        """Give the ranking of some nodes, without those that are barred, that `key` tells from others."""
-        whole = (key, node_names, barred)
-        if (ranking := self._rankings.get(whole)) is None:
-            nodes = self.cluster.nodes_of(node_names, barred)
-            ranking = self._rankings[whole] = Ranking(self.cluster, nodes, cost, least)
-        return ranking
+def place_foreign(cluster: ClusterState, demand: Demand) -> bool:
+    """Find room for a pod of others, at need by taking trainers above a minimum; tell whether."""
+    amounts, allow = shape(demand.request), SurplusUpTo(demand.priority, is_of_pods=True)
+    node = free_node(cluster, amounts, demand.nodes)
+    node = node or _cleared(cluster, amounts, demand.nodes, frozenset(), allow, ("yield", demand.key))
+    if node is not None:
+        cluster.reserve(node, demand.request, demand.key)
+    return node is not None
 
-    def free_node(
-        self, amounts: Shape, node_names: NodeNames, barred: frozenset[str] = frozenset()
-    ) -> NodeInfo | None:
-        """Give the best node with room for a pod, None if there is none."""
-        ranking = self._ranked(
-            ("free", amounts), node_names, barred, lambda node: free_cost(self.cluster, node, amounts)
-        )
-        return ranking.best()
 
-    def node_to_clear(
-        self, amounts: Shape, node_names: NodeNames, barred: frozenset[str], allow: Allowance, key: Hashable
-    ) -> NodeInfo | None:
-        """Give the node where making room hurts least, None if there is none.
+def place_server(
+    cluster: ClusterState,
+    state: JobState,
+    request: Vector,
+    node_names: NodeNames,
+    key: str,
+    *,
+    is_late: bool = False,
+) -> NodeInfo | None:
+    """Find room for a master or parameter server where it costs the fewest places for trainers.
 
-        `key` tells this allowance from others; it may only get stricter while room is made.
-        """
+    One that `is_late` is there already: then rather where no trainer has to go, and on nodes too that are
+    passed over, since it may be tied to one.
+    """
+    node = _node_for_server(cluster, state, shape(request), node_names, is_late=is_late)
+    if node is not None:
+        _make_room(cluster, node, shape(request), SurplusUpTo(state.job.priority), ("gang", state.job.key))
+        cluster.reserve(node, request, key, owner=state.job.key)
+    return node
 
-        def cost(node: NodeInfo) -> tuple[int, ...] | None:
-            found = clear(self.cluster, node, amounts, allow)
-            return None if found is None else found[:4]
 
-        ranking = self._ranked(
-            ("clear", amounts, key), node_names, barred, cost, lambda node: least(node, amounts, allow)
-        )
-        return ranking.best()
+def place_trainer(cluster: ClusterState, state: JobState, node_names: NodeNames, cause: Cause) -> bool:
+    """Find room for a trainer of a job's minimum; tell whether there is."""
+    amounts, allow = state.amounts, SurplusUpTo(state.job.priority)
+    node = free_node(cluster, amounts, node_names, state.bars)
+    node = node or _cleared(cluster, amounts, node_names, state.bars, allow, ("gang", state.job.key))
+    if node is not None:
+        cluster.add(state, node, cause)
+    return node is not None
 
-    def node_for_server(
-        self,
-        state: JobState,
-        amounts: Shape,
-        node_names: NodeNames,
-        allow: Allowance,
-        *,
-        is_late: bool,
-    ) -> NodeInfo | None:
-        """Give the node where a master or parameter server costs the fewest places for trainers."""
-        companion = shape(max(state.job.gang, key=lambda role: role.count).request) if state.job.gang else ()
-        kind = (state.amounts, companion, amounts)
-        if (loss := self._losses.get(kind)) is None:
-            values = self._values.setdefault(kind[:2], {})
-            loss = self._losses[kind] = SlotLoss(*kind, self.cluster.whole, values)
 
-        def price(node: NodeInfo, taken: int, evictions: int, share: int) -> tuple[int, ...]:
-            spared, left = self.cluster.spared(node, amounts), self.cluster.left_over(node, amounts)
-            lost, further = loss.of(node.lifted)
-            return (taken if is_late else 0, spared, *lost, *further, evictions, share, left)
+def node_to_clear(
+    cluster: ClusterState, amounts: Shape, node_names: NodeNames, barred: frozenset[str], allow: SurplusUpTo
+) -> NodeInfo | None:
+    """Give the node where making room hurts least, None if there is none."""
 
-        def at_least(node: NodeInfo) -> tuple[int, ...] | None:
-            found = least(node, amounts, allow)
-            return None if found is None else price(node, found[1], found[1], found[3])
+    def cost(node: NodeInfo) -> tuple[int, ...] | None:
+        clearance = clear(cluster, node, amounts, allow)
+        return None if clearance is None else clearance[:4]
 
-        def cost(node: NodeInfo) -> tuple[int, ...] | None:
-            found = clear(self.cluster, node, amounts, allow)
-            return (
-                None
-                if found is None
-                else price(node, len(found.slots), found.evictions, found.negative_share)
-            )
+    def at_least(node: NodeInfo) -> tuple[int, ...] | None:
+        return least(node, amounts, allow)
 
-        key = ("server", kind, state.job.priority, is_late)
-        barred = frozenset[str]() if is_late else state.bars
-        return self._ranked(key, node_names, barred, cost, at_least).best()
+    return best_node(cluster, ("clear", amounts, allow), node_names, barred, cost, at_least)
 
-    def free_in_all(self, node_names: NodeNames) -> list[int]:
-        """Give what is free on all these nodes together."""
-        key = (node_names, len(self.cluster.log))
-        if key not in self._free:
-            nodes = self.cluster.nodes_of(node_names)
-            size = range(len(self.cluster.snapshot.resources))
-            self._free[key] = [sum(node.later[resource] for node in nodes) for resource in size]
-        return self._free[key]
 
-    def _make_room(self, node: NodeInfo, amounts: Shape, allow: Allowance, cause: Cause, whom: str) -> None:
-        clearance = clear(self.cluster, node, amounts, allow)
-        for slot in clearance.slots if clearance else ():
-            self.cluster.evict(slot, cause, whom)
+def _cleared(
+    cluster: ClusterState,
+    amounts: Shape,
+    node_names: NodeNames,
+    barred: frozenset[str],
+    allow: SurplusUpTo,
+    why: tuple[Cause, str],
+) -> NodeInfo | None:
+    node = node_to_clear(cluster, amounts, node_names, barred, allow)
+    if node is not None:
+        _make_room(cluster, node, amounts, allow, why)
+    return node
 
-    def place_foreign(self, demand: Demand) -> bool:
-        """Find room for a pod of others, at need by taking trainers above a minimum; tell whether."""
-        amounts = shape(demand.request)
-        node = self.free_node(amounts, demand.nodes)
-        if node is None:
-            allow = surplus_under_pods(demand.priority)
-            key = ("pods", demand.priority)
-            node = self.node_to_clear(amounts, demand.nodes, frozenset(), allow, key)
-            if node is None:
-                return False
-            self._make_room(node, amounts, allow, "yield", demand.key)
-        self.cluster.reserve(node, demand.request, demand.key)
-        return True
 
-    def place_server(
-        self, state: JobState, request: Vector, node_names: NodeNames, key: str, *, is_late: bool = False
-    ) -> NodeInfo | None:
-        """Find room for a master or parameter server where it costs the fewest places for trainers.
-
-        One that `is_late` is there already: then rather where no trainer has to go, and on nodes too that are
-        passed over, since it may be tied to one.
-        """
-        amounts, allow = shape(request), surplus_up_to(state.job.priority)
-        node = self.node_for_server(state, amounts, node_names, allow, is_late=is_late)
-        if node is not None:
-            self._make_room(node, amounts, allow, "gang", state.job.key)
-            self.cluster.reserve(node, request, key, owner=state.job.key)
-        return node
-
-    def place_trainer(self, state: JobState, node_names: NodeNames, cause: Cause) -> bool:
-        """Find room for a trainer of a job's minimum; tell whether there is."""
-        node = self.free_node(state.amounts, node_names, state.bars)
-        if node is None:
-            allow = surplus_up_to(state.job.priority)
-            key = ("jobs", state.job.priority)
-            node = self.node_to_clear(state.amounts, node_names, state.bars, allow, key)
-            if node is None:
-                return False
-            self._make_room(node, state.amounts, allow, "gang", state.job.key)
-        self.cluster.add(state, node, cause)
-        return True
+def _make_room(
+    cluster: ClusterState, node: NodeInfo, amounts: Shape, allow: Allowance, why: tuple[Cause, str]
+) -> None:
+    clearance = clear(cluster, node, amounts, allow)
+    for slot in clearance.slots if clearance else ():
+        cluster.evict(slot, *why)

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import lcm
-from typing import Protocol
+from typing import Any, Protocol
 
-from mlstack.elastic.snapshot import Cause, Job, Node, Reservation, Snapshot, Trainer, Vector
+from mlstack.elastic.snapshot import Cause, Job, Node, Snapshot, Trainer, Unplaced, Vector
 
 # --- arithmetic with requests: what fits, how often, and how much is left, in integers ---
 
 Shape = tuple[tuple[int, int], ...]
 NodeNames = frozenset[str] | None
 """Nodes that pods may go to, None for all."""
+EvictionOrder = tuple[int, int, int, int, str]
 
 # Left-overs of different resources are compared as parts of a reference amount, in these units: a resource
 # counted in other units then changes no decision.
 WHOLE = 10**9
-
-# A pod that requests nothing fits any number of times.
-ENDLESS = 1 << 20
 
 
 def shape(request: Vector) -> Shape:
@@ -38,12 +36,12 @@ def fits(room: Sequence[int], amounts: Iterable[tuple[int, int]]) -> bool:
 
 
 def count(room: Sequence[int], amounts: Shape) -> int:
-    """Give how many such pods fit into a room."""
-    most = ENDLESS
+    """Give how many such pods fit into a room; one that requests nothing fits any number of times."""
+    most = 1 << 20
     for resource, amount in amounts:
-        found = room[resource] // amount
-        if found < most:
-            most = found
+        times = room[resource] // amount
+        if times < most:
+            most = times
     return most if most > 0 else 0
 
 
@@ -69,24 +67,9 @@ def is_within(small: Shape, large: Shape) -> bool:
 
 # --- nodes, jobs and trainers as they stand while a plan is made ---
 
-EvictionOrder = tuple[int, int, int, int, str]
-
 
 class NodeInfo:
     """A node with its room."""
-
-    __slots__ = (
-        "allocatable",
-        "devices",
-        "index",
-        "kind",
-        "later",
-        "lifted",
-        "name",
-        "now",
-        "states",
-        "unbound",
-    )
 
     def __init__(self, index: int, node: Node) -> None:
         self.index = index  # its rank by name
@@ -98,81 +81,36 @@ class NodeInfo:
         self.now = [all_ - used for all_, used in zip(node.allocatable, node.used, strict=True)]
         self.later = list(self.now)  # room when everything on its way out, by this plan too, is gone
         self.lifted = list(self.now)  # `later` as if no trainer were there
-        # the jobs that have trainers on it, with these; changed by `add_slot` and `remove_slot` alone
-        self.states: dict[JobState, list[TrainerSlot]] = {}
+        self.states: dict[JobState, list[TrainerSlot]] = {}  # the jobs that have trainers on it, with these
         self.unbound = 0  # how many of these are not bound to it yet
         # a number that nodes of the same size and room share, None if it is to be found anew
         self.kind: int | None = None
-
-    def add_slot(self, slot: TrainerSlot) -> None:
-        """Put a trainer on it."""
-        slots = self.states.get(slot.state)
-        if slots is None:
-            self.states[slot.state] = [slot]
-        else:
-            slots.append(slot)
-        self.unbound += not slot.is_bound
-
-    def remove_slot(self, slot: TrainerSlot) -> None:
-        """Take a trainer off it."""
-        slots = self.states[slot.state]
-        slots.remove(slot)
-        if not slots:
-            del self.states[slot.state]
-        self.unbound -= not slot.is_bound
 
 
 class TrainerSlot:
     """A trainer, live or planned, with its place."""
 
-    __slots__ = ("cause", "eviction_order", "is_bound", "is_meeting", "node", "state", "trainer")
-
     def __init__(self, state: JobState, node: NodeInfo | None, trainer: Trainer | None, cause: Cause) -> None:
         self.state = state  # whose it is
         self.node = node  # where it is or is to go; None for a node that takes no pods any more, or none yet
-        self.trainer = trainer  # the live pod, None for one that is planned
+        self.trainer = trainer  # the live pod
         self.cause = cause  # why it was planned
+        self.is_planned = trainer is None  # no pod is there yet
         # whether a pod runs there: losing it costs work
         self.is_bound = trainer is not None and bool(trainer.node)
         # whether the others of its job meet at it: it stays while the job does
         self.is_meeting = trainer is not None and trainer.is_meeting
         # the order in which trainers of one job go: planned, unbound, unready, young ones first, and of one
         # age those of the highest indexes
-        self.eviction_order: EvictionOrder = _eviction_order(node, trainer)
-
-    @property
-    def is_planned(self) -> bool:
-        """Tell whether no pod is there yet."""
-        return self.trainer is None
-
-
-def _eviction_order(node: NodeInfo | None, trainer: Trainer | None) -> EvictionOrder:
-    if trainer is None:
-        return (0, 0, 0, 0, node.name if node else "")
-    rank = 1 if not trainer.node else 2 if node is None else 3
-    return (rank, int(trainer.is_ready), -trainer.created_ms, -trainer.index, trainer.name)
+        self.eviction_order: EvictionOrder = (0, 0, 0, 0, node.name if node else "")
+        if trainer is not None:
+            rank = 1 if not trainer.node else 2 if node is None else 3
+            age = (-trainer.created_ms, -trainer.index, trainer.name)
+            self.eviction_order = (rank, int(trainer.is_ready), *age)
 
 
 class JobState:
     """A job with the trainers that it has and gets."""
-
-    __slots__ = (
-        "amounts",
-        "bars",
-        "bound",
-        "gone",
-        "hints",
-        "is_admitted",
-        "is_held_off",
-        "is_withdrawn",
-        "job",
-        "notes",
-        "share",
-        "slots",
-        "surplus",
-        "unbound",
-        "withheld",
-    )
 
     def __init__(self, job: Job, now_ms: int) -> None:
         self.job = job
@@ -186,8 +124,7 @@ class JobState:
         self.is_admitted = job.state != "waiting"  # whether it has pods
         self.share = 0  # how well off it is
         self.surplus = 0  # how many trainers it can lose without falling below its minimum
-        # nodes for the pods of its gang, if it was admitted by this plan
-        self.hints: dict[str, list[str]] = {}
+        self.hints: dict[str, list[str]] = {}  # nodes for its gang, if it was admitted by this plan
         self.withheld = 0  # how many failed trainers it gets no others for
         self.is_withdrawn = False  # whether trainers were withdrawn because they found no node
         # whether it is too early to admit it again
@@ -259,54 +196,38 @@ class ClusterState:
     def __init__(self, snapshot: Snapshot, scoring: Scoring, swaps: int) -> None:
         self.snapshot = snapshot
         self.scoring = scoring
-        # the nodes, by name
-        self.nodes = [
-            NodeInfo(index, node)
-            for index, node in enumerate(sorted(snapshot.nodes, key=lambda node: node.name))
-        ]
+        nodes = sorted(snapshot.nodes, key=lambda node: node.name)
+        self.nodes = [NodeInfo(index, node) for index, node in enumerate(nodes)]  # by name
         self.by_name = {node.name: node for node in self.nodes}
-        # the jobs, by key
-        self.states = {
-            job.key: JobState(job, snapshot.now_ms) for job in sorted(snapshot.jobs, key=lambda job: job.key)
-        }
+        jobs = sorted(snapshot.jobs, key=lambda job: job.key)
+        self.states = {job.key: JobState(job, snapshot.now_ms) for job in jobs}  # by key
+        self.reservations: dict[int, Reserved] = {}
+        self.unplaced: dict[str, Unplaced] = {}  # what found no place so far, by key
         self.log: list[int] = []  # indexes of the nodes that changed, in order of the changes
         self.changed: list[JobState] = []  # the jobs that changed, in order of the changes
         # how often something was taken back, or jobs may have gained trainers: to take some may cost less
         # than it did
         self.epoch = 0
-        self.reservations: dict[int, Reserved] = {}
+        self.searches: dict[Hashable, Any] = {}  # what searches found out, for the next ones
+        # the largest amount that any node has of each resource
+        size = range(len(snapshot.resources))
+        self.whole = [max([1, *(node.allocatable[resource] for node in self.nodes)]) for resource in size]
+        # the requests that may come for free room, without those that are larger than another one
+        asked = {state.amounts for state in self.states.values()}
+        asked |= {shape(demand.request) for demand in snapshot.demands}
+        kinds = sorted(asked, key=lambda kind: (len(kind), kind))
+        self.shapes = [a for a in kinds if not any(is_within(b, a) for b in kinds if b != a)]
         self._undo: list[Callable[[], None]] = []
-        self._most = self._bound(swaps)
         self._numbers = 0
-        self._kinds: dict[tuple[Vector, Vector, Vector], int] = {}
-        self._chosen: dict[tuple[frozenset[str] | None, frozenset[str]], list[NodeInfo]] = {}
-        self.whole = self._references(len(snapshot.resources))
-        self.shapes = self._smallest()
+        # No plan needs so many changes: each trainer and pod comes and goes twice at most.
+        trainers = sum(max(job.maximum, len(job.trainers)) for job in jobs)
+        servers = sum(len(job.held) + sum(role.count for role in job.gang) + 2 for job in jobs)
+        pods = trainers + servers + len(snapshot.demands)
+        self._most = 4 * pods + 2 * min(swaps, trainers * (len(jobs) + 1))
         self._enter()
 
-    def _bound(self, swaps: int) -> int:
-        """Give a number of changes that no plan needs: each trainer and pod comes and goes twice at most."""
-        jobs = self.snapshot.jobs
-        trainers = sum(max(job.maximum, len(job.trainers)) for job in jobs)
-        pods = len(self.snapshot.demands) + sum(
-            len(job.held) + sum(role.count for role in job.gang) + 2 for job in jobs
-        )
-        return 4 * (trainers + pods) + 2 * min(swaps, trainers * (len(jobs) + 1))
-
-    def _references(self, size: int) -> list[int]:
-        """Give the largest amount that any node has of each resource."""
-        return [max([1, *(node.allocatable[resource] for node in self.nodes)]) for resource in range(size)]
-
-    def _smallest(self) -> list[Shape]:
-        """Give the requests that may come for free room, without those that are larger than another one."""
-        asked = {state.amounts for state in self.states.values()}
-        asked |= {shape(demand.request) for demand in self.snapshot.demands}
-        ordered = sorted(asked, key=lambda kind: (len(kind), kind))
-        return [
-            kind for kind in ordered if not any(is_within(other, kind) for other in ordered if other != kind)
-        ]
-
     def _enter(self) -> None:
+        """Take the room of what goes, and put all bound trainers where they are."""
         for going in self.snapshot.arriving:
             if (node := self.by_name.get(going.node)) is not None:
                 for resource, amount in enumerate(going.request):
@@ -317,31 +238,22 @@ class ClusterState:
                     self._add(TrainerSlot(state, self.by_name.get(trainer.node), trainer, "steady"))
             self._update(state)
 
-    # Room.
-
-    def _take(self, node: NodeInfo, amounts: Shape) -> None:
-        now, later = node.now, node.later
-        for resource, amount in amounts:
-            now[resource] -= amount
-            later[resource] -= amount
-        self._touch(node)
-
-    def _give(self, node: NodeInfo, amounts: Shape, *, at_once: bool) -> None:
-        for resource, amount in amounts:
-            node.later[resource] += amount
-            if at_once:
-                node.now[resource] += amount
-        self._touch(node)
-
-    def _touch(self, node: NodeInfo) -> None:
+    def _shift(self, node: NodeInfo, amounts: Shape, sign: int, *rooms: list[int]) -> None:
+        """Add to rooms of a node (1), or take from them (-1)."""
+        for room in rooms:
+            for resource, amount in amounts:
+                room[resource] += sign * amount
         self.log.append(node.index)
         node.kind = None
 
-    def _lift(self, node: NodeInfo, amounts: Shape, sign: int) -> None:
-        for resource, amount in amounts:
-            node.lifted[resource] += sign * amount
+    def _update(self, state: JobState) -> None:
+        """Note that a job has other trainers, or other rights to them."""
+        count = len(state.slots)
+        state.share = self.scoring.share(state.job, count)
+        state.surplus = 0 if state.is_settled else max(0, count - state.job.minimum)
+        self.changed.append(state)
 
-    # Changes that can be taken back.
+    # --- changes that can be taken back ---
 
     @property
     def steps(self) -> int:
@@ -363,38 +275,16 @@ class ClusterState:
         """Keep room for a pod that is no trainer; `owner` is the job it belongs to."""
         number = self._numbers = self._numbers + 1
         self._reserve(number, (node, request, key, owner))
-        self._note(lambda: self._unreserve(number))
-
-    def cancel(self, owner: str) -> None:
-        """Give up all room kept for the pods of a job."""
-        for number, row in list(self.reservations.items()):
-            if row[3] == owner:
-                self._unreserve(number)
-                self._note(partial(self._reserve, number, row))
+        self._note(partial(self._unreserve, number))
 
     def _reserve(self, number: int, row: Reserved) -> None:
         self.reservations[number] = row
-        self._take(row[0], shape(row[1]))
-        self._lift(row[0], shape(row[1]), -1)
+        node = row[0]
+        self._shift(node, shape(row[1]), -1, node.now, node.later, node.lifted)
 
     def _unreserve(self, number: int) -> None:
         node, request, _, _ = self.reservations.pop(number)
-        self._give(node, shape(request), at_once=True)
-        self._lift(node, shape(request), 1)
-
-    def release(self, node: NodeInfo, request: Vector) -> None:
-        """Count the room of a bound pod that this plan takes away."""
-        amounts = shape(request)
-        self._give(node, amounts, at_once=False)
-        self._lift(node, amounts, 1)
-
-        def undo() -> None:
-            for resource, amount in amounts:
-                node.later[resource] -= amount
-            self._lift(node, amounts, -1)
-            self._touch(node)
-
-        self._note(undo)
+        self._shift(node, shape(request), 1, node.now, node.later, node.lifted)
 
     def add(self, state: JobState, node: NodeInfo, cause: Cause) -> None:
         """Give a job a trainer at a node: one that waits for a node if there is any, else a new one."""
@@ -412,8 +302,9 @@ class ClusterState:
     def _add(self, slot: TrainerSlot) -> None:
         state, node = slot.state, slot.node
         if node is not None:
-            self._take(node, state.amounts)
-            node.add_slot(slot)
+            self._shift(node, state.amounts, -1, node.now, node.later)
+            node.states.setdefault(state, []).append(slot)
+            node.unbound += not slot.is_bound
         state.slots.append(slot)
         state.bound += slot.is_bound
         self._update(state)
@@ -423,16 +314,12 @@ class ClusterState:
         state.slots.remove(slot)
         state.bound -= slot.is_bound
         if node is not None:
-            node.remove_slot(slot)
-            self._give(node, state.amounts, at_once=True)
+            node.states[state].remove(slot)
+            if not node.states[state]:
+                del node.states[state]
+            node.unbound -= not slot.is_bound
+            self._shift(node, state.amounts, 1, node.now, node.later)
         self._update(state)
-
-    def _update(self, state: JobState) -> None:
-        """Note that a job has other trainers, or other rights to them."""
-        count = len(state.slots)
-        state.share = self.scoring.share(state.job, count)
-        state.surplus = 0 if state.is_settled else max(0, count - state.job.minimum)
-        self.changed.append(state)
 
     def evict(self, slot: TrainerSlot, cause: Cause, whom: str = "") -> None:
         """Take a trainer from a job, in favour of `whom`; one without a node may get another place."""
@@ -441,7 +328,7 @@ class ClusterState:
         if slot.is_bound:
             state.gone.append((slot, cause, whom))
             if node is not None:
-                self._delay(node, state.amounts, 1)
+                self._shift(node, state.amounts, -1, node.now)  # a pod needs its time to go
         elif trainer is not None:
             state.unbound.append(trainer)
 
@@ -449,18 +336,12 @@ class ClusterState:
             if slot.is_bound:
                 state.gone.pop()
                 if node is not None:
-                    self._delay(node, state.amounts, -1)
+                    self._shift(node, state.amounts, 1, node.now)
             elif trainer is not None:
                 state.unbound.remove(trainer)
             self._add(slot)
 
         self._note(undo)
-
-    def _delay(self, node: NodeInfo, amounts: Shape, sign: int) -> None:
-        """Count room as still to come: a pod needs its time to go."""
-        for resource, amount in amounts:
-            node.now[resource] -= sign * amount
-        node.kind = None
 
     def suspend(self, state: JobState, cause: Cause, text: str) -> None:
         """Take a job off whole: trainers, masters and parameter servers."""
@@ -468,54 +349,35 @@ class ClusterState:
             self.evict(slot, "suspended")
         for held in sorted(state.job.held, key=lambda room: (room.node, room.request)):
             if (node := self.by_name.get(held.node)) is not None:
-                self.release(node, held.request)
-        self.cancel(state.job.key)
-        state.is_admitted = False
-        self._update(state)
-        state.notes.append((cause, text))
-
-        def undo() -> None:
-            state.is_admitted = True
-            state.notes.pop()
-            self._update(state)
-
-        self._note(undo)
+                rooms, amounts = (node.later, node.lifted), shape(held.request)
+                self._shift(node, amounts, 1, *rooms)
+                self._note(partial(self._shift, node, amounts, -1, *rooms))
+        for number, row in list(self.reservations.items()):
+            if row[3] == state.job.key:
+                self._unreserve(number)
+                self._note(partial(self._reserve, number, row))
+        self._set(state, is_admitted=False, notes=[*state.notes, (cause, text)])
 
     def relax(self, state: JobState, text: str) -> None:
         """Let a job go on with the trainers that it has as its minimum."""
-        job = state.job
-        state.job = replace(job, minimum=state.count)
-        state.notes.append(("steady", text))
-        self._update(state)
-
-        def undo() -> None:
-            state.job = job
-            state.notes.pop()
-            self._update(state)
-
-        self._note(undo)
+        job = replace(state.job, minimum=state.count)
+        self._set(state, job=job, notes=[*state.notes, ("steady", text)])
 
     def admit(self, state: JobState, hints: dict[str, list[str]]) -> None:
         """Count a job as running, with nodes for the pods of its gang."""
-        state.is_admitted = True
-        state.hints = hints
-        self._update(state)
+        self._set(state, is_admitted=True, hints=hints)
 
-        def undo() -> None:
-            state.is_admitted = False
-            state.hints = {}
+    def _set(self, state: JobState, **values: Any) -> None:
+        before = {name: getattr(state, name) for name in values}
+
+        def give(values: dict[str, Any]) -> None:
+            vars(state).update(values)
             self._update(state)
 
-        self._note(undo)
+        give(values)
+        self._note(partial(give, before))
 
-    # Questions.
-
-    def kind(self, node: NodeInfo) -> int:
-        """Give a number that nodes of the same size and room share."""
-        if (known := node.kind) is None:
-            standing = (node.allocatable, tuple(node.now), tuple(node.later))
-            known = node.kind = self._kinds.setdefault(standing, len(self._kinds))
-        return known
+    # --- questions ---
 
     def left_over(self, node: NodeInfo, amounts: Shape) -> int:
         """Give what a node has left of the things asked for, after the pod, in shares of the largest node."""
@@ -524,47 +386,48 @@ class ClusterState:
             left += (later[resource] - amount) * WHOLE // whole[resource]
         return left
 
-    def waste(self, room: list[int], amounts: Shape) -> int:
-        """Give the share of a left-over that fits nothing; 0 if somebody can use it."""
-        for kind in self.shapes:
-            if fits(room, kind):
-                return 0
-        return sum([room[resource] * WHOLE // self.whole[resource] for resource, _ in amounts])
-
     def spared(self, node: NodeInfo, amounts: Shape) -> int:
         """Give the share of devices that such a pod leaves idle: it is to fill GPU nodes or leave them."""
-        if not node.devices:
-            return 0
-        asked = dict(amounts)
-        return sum(
-            (node.later[resource] - asked[resource] if resource in asked else count)
-            * WHOLE
-            // self.whole[resource]
-            for resource, count in node.devices
-        )
+        asked, spared = dict(amounts) if node.devices else {}, 0
+        for resource, count in node.devices:
+            idle = node.later[resource] - asked[resource] if resource in asked else count
+            spared += idle * WHOLE // self.whole[resource]
+        return spared
 
-    def reserved(self) -> set[str]:
-        """Give the keys of pods for which room is kept."""
-        return {key for _, _, key, _ in self.reservations.values()}
-
-    def kept(self) -> tuple[Reservation, ...]:
-        """Give the room that is kept for pods which are no trainers."""
-        rows = [
-            Reservation(node=node.name, request=request, key=key)
-            for node, request, key, _ in self.reservations.values()
-        ]
-        return tuple(sorted(rows, key=lambda row: (row.key, row.node)))
-
-    def nodes_of(self, names: frozenset[str] | None, without: Iterable[str] = ()) -> list[NodeInfo]:
+    def nodes_of(self, names: NodeNames, barred: frozenset[str] = frozenset()) -> list[NodeInfo]:
         """Give the nodes of these names, or all, without some."""
-        barred = frozenset(without)
         if names is None and not barred:
             return self.nodes
-        if (known := self._chosen.get((names, barred))) is None:
-            known = [
+        key = ("nodes", names, barred)
+        if (nodes := self.searches.get(key)) is None:
+            nodes = self.searches[key] = [
                 node
                 for node in self.nodes
                 if (names is None or node.name in names) and node.name not in barred
             ]
-            self._chosen[names, barred] = known
-        return known
+        chosen: list[NodeInfo] = nodes
+        return chosen
+
+
+class FreeRoom:
+    """The sums of a measure of some nodes, kept up to date from the log."""
+
+    def __init__(
+        self, cluster: ClusterState, nodes: Iterable[NodeInfo], measure: Callable[[NodeInfo], Sequence[int]]
+    ) -> None:
+        self._cluster = cluster
+        self._measure = measure
+        self._at = {node.index: measure(node) for node in nodes}
+        self._sums = [sum(amounts) for amounts in zip(*self._at.values(), strict=True)]
+        self._seen = len(cluster.log)
+
+    def sums(self) -> list[int]:
+        """Give the sums; none where there is no node."""
+        log = self._cluster.log
+        for index in dict.fromkeys(log[self._seen :]):
+            if (before := self._at.get(index)) is not None:
+                self._at[index] = after = self._measure(self._cluster.nodes[index])
+                for position, amount in enumerate(after):
+                    self._sums[position] += amount - before[position]
+        self._seen = len(log)
+        return list(self._sums)

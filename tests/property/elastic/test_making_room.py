@@ -7,7 +7,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.elastic.policy.placement import SlotLoss, clear, surplus_up_to
+from mlstack.elastic.policy.placement import SlotLoss, SurplusUpTo, clear
 from mlstack.elastic.policy.state import ClusterState, Fulfilment, Shape, dominant, fits, shape, total
 from mlstack.elastic.snapshot import Job, Node, Snapshot, Trainer
 from tests.property.elastic.moments import MANY
@@ -49,7 +49,7 @@ def test_those_that_go_make_room_enough_and_none_goes_in_vain(
     cluster = ClusterState(snapshot, Fulfilment(snapshot.jobs), 0)
     (node,), amounts = cluster.nodes, shape(request)
 
-    found = clear(cluster, node, amounts, surplus_up_to(1))
+    found = clear(cluster, node, amounts, SurplusUpTo(1))
 
     assert (found is not None) == fits(node.allocatable, amounts)
     for spared in (None, *found.slots) if found is not None else ():

@@ -10,7 +10,6 @@ import pytest
 
 from mlstack.elastic.policy import fair
 from mlstack.elastic.policy.fair import Headroom
-from mlstack.elastic.policy.placement import Transaction
 from mlstack.elastic.policy.plan import plan
 from mlstack.elastic.policy.state import ClusterState, JobState, NodeInfo, Shape
 from mlstack.elastic.snapshot import PolicyConfig, Snapshot
@@ -77,14 +76,14 @@ def test_unchanged_policy_breaks_none_of_these_laws() -> None:
 
 def test_room_that_grows_with_every_trainer_breaks_the_law_of_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """B1: the dry run adds a trainer's request to what is free instead of taking it away."""
-    take = ClusterState._take
+    shift = ClusterState._shift
 
-    def wrongly(self: ClusterState, node: NodeInfo, amounts: Shape) -> None:
-        take(self, node, tuple((each, -amount) for each, amount in amounts))
+    def wrongly(self: ClusterState, node: NodeInfo, amounts: Shape, sign: int, *rooms: list[int]) -> None:
+        shift(self, node, amounts, -sign, *rooms)
 
     def add(self: ClusterState, state: JobState, node: NodeInfo, cause: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ClusterState, "_take", wrongly)
+            patch.setattr(ClusterState, "_shift", wrongly)
             original(self, state, node, cause)  # type: ignore[arg-type]
 
     original = ClusterState.add
@@ -117,12 +116,11 @@ def test_equal_increments_instead_of_equal_levels_are_not_even(monkeypatch: pyte
 def test_shrinking_by_another_rule_than_growing_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """B5: a trainer is given where there is room, and taken where little is left, in the same plan."""
 
-    def grow(transaction: Transaction, headroom: Headroom) -> int:
-        grown = original(transaction, headroom)
-        for state in transaction.cluster.states.values():
+    def grow(cluster: ClusterState, headroom: Headroom) -> None:
+        original(cluster, headroom)
+        for state in cluster.states.values():
             for slot in [slot for slot in state.slots if slot.is_planned][: state.surplus]:
-                transaction.cluster.evict(slot, "bounds")
-        return grown
+                cluster.evict(slot, "bounds")
 
     original = fair.grow
     monkeypatch.setattr("mlstack.elastic.policy.fair.grow", grow)

@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
 from hypothesis import given
 
-from mlstack.elastic.policy import gangs
-from mlstack.elastic.policy.needs import FreeRoom
-from mlstack.elastic.policy.placement import Ranking, Transaction
+from mlstack.elastic.policy import gangs, placement
+from mlstack.elastic.policy.placement import Ranking
 from mlstack.elastic.policy.plan import plan
-from mlstack.elastic.policy.state import NodeInfo
+from mlstack.elastic.policy.state import ClusterState, FreeRoom, NodeInfo
 from mlstack.elastic.snapshot import PolicyConfig, Snapshot
 from tests.property.elastic.moments import MANY, moments
 
 CONFIG = PolicyConfig()
 BEST = Ranking.best
+BEST_NODE = placement.best_node
 
 
 class Afresh(FreeRoom):
     """Adds up for every question."""
 
     def sums(self) -> list[int]:
-        return FreeRoom(self._cluster, [self._cluster.nodes[index] for index in self._at])._sums
+        nodes = [self._cluster.nodes[index] for index in self._at]
+        return FreeRoom(self._cluster, nodes, self._measure)._sums
 
 
-def forgetful(find: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a search rank all nodes anew whenever something was taken back."""
-    seen: dict[int, int] = {}
-
-    def found(self: Transaction, *args: Any, **options: Any) -> Any:
-        if seen.get(id(self)) != self.cluster.epoch:
-            self._rankings.clear()
-        seen[id(self)] = self.cluster.epoch
-        return find(self, *args, **options)
-
-    return found
+def forgetful(cluster: ClusterState, *args: Any) -> NodeInfo | None:
+    """Rank all nodes anew whenever something was taken back."""
+    if cluster.searches.get("epoch") != cluster.epoch:
+        for key in [key for key in cluster.searches if key[0] == "ranking"]:  # type: ignore[index]
+            del cluster.searches[key]
+    cluster.searches["epoch"] = cluster.epoch
+    return BEST_NODE(cluster, *args)
 
 
 def honest(ranking: Ranking) -> NodeInfo | None:
@@ -59,7 +55,7 @@ def test_what_is_not_tried_would_have_failed(snapshot: Snapshot) -> None:
 @MANY
 @given(moments(jobs=8))
 def test_what_sums_rule_out_would_have_failed(snapshot: Snapshot) -> None:
-    with patch.object(gangs.Attempts, "is_conceivable", lambda *_: True):
+    with patch.object(gangs.Admission, "is_conceivable", lambda *_: True):
         tried = plan(snapshot, CONFIG)
     decided, found = plan(snapshot, CONFIG).decisions, tried.decisions
     assert {key: (one.target, one.places, one.victims) for key, one in decided.items()} == {
@@ -70,7 +66,7 @@ def test_what_sums_rule_out_would_have_failed(snapshot: Snapshot) -> None:
 @MANY
 @given(moments(jobs=8))
 def test_nodes_that_are_not_ranked_again_are_ranked_right(snapshot: Snapshot) -> None:
-    with patch.object(Transaction, "_ranked", forgetful(Transaction._ranked)):
+    with patch.object(placement, "best_node", forgetful):
         ranked = plan(snapshot, CONFIG)
     assert plan(snapshot, CONFIG) == ranked
 

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.elastic.policy.plan import plan
-from mlstack.elastic.policy.throughput import Gain
+from mlstack.elastic.policy.plan import Gain, plan
 from mlstack.elastic.snapshot import Curve, Job, JobStage, Node, PolicyConfig, ScalePlan, Snapshot, Trainer
-from mlstack.elastic.speed import speeds
+from mlstack.elastic.speed import source, speeds
 from tests.property.elastic.moments import MANY
 
 FAIR = PolicyConfig(mode="fair")
@@ -92,7 +91,9 @@ def targets(decided: ScalePlan) -> dict[str, int]:
 
 def worth(snapshot: Snapshot, counts: dict[str, int]) -> Fraction:
     """The product of the speeds of all jobs that run: as large as the sum of the logarithms is."""
-    return prod((speeds(job)[n] for job in snapshot.jobs if (n := counts[job.key])), start=Fraction(1))
+    return prod(
+        (speeds(source(job))[n] for job in snapshot.jobs if (n := counts[job.key])), start=Fraction(1)
+    )
 
 
 @MANY

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from mlstack.elastic.policy.needs import FreeRoom, has_places
-from mlstack.elastic.policy.placement import CROWDED, Transaction, surplus_up_to
-from mlstack.elastic.policy.state import ClusterState, Fulfilment, NodeInfo
+from mlstack.elastic.policy.gangs import free_amounts
+from mlstack.elastic.policy.needs import has_places
+from mlstack.elastic.policy.placement import CROWDED, Ranking, SurplusUpTo, node_to_clear
+from mlstack.elastic.policy.state import ClusterState, FreeRoom, Fulfilment, NodeInfo
 from mlstack.elastic.snapshot import Held, Job, Node, Snapshot, Trainer
 
 ON_B = frozenset("b")
@@ -19,30 +20,29 @@ def two_full_nodes() -> ClusterState:
     return ClusterState(snapshot, Fulfilment(snapshot.jobs), 0)
 
 
-def find(transaction: Transaction) -> NodeInfo | None:
-    return transaction.node_to_clear(((0, 2),), ON_B, frozenset(), surplus_up_to(0), "jobs")
+def find(cluster: ClusterState) -> NodeInfo | None:
+    return node_to_clear(cluster, ((0, 2),), ON_B, frozenset(), SurplusUpTo(0))
 
 
 def test_a_node_is_ranked_again_when_its_job_gets_back_what_it_lost_elsewhere() -> None:
     cluster = two_full_nodes()
-    finder, b = Transaction(cluster), cluster.by_name["b"]
-    assert find(finder) is b
+    b = cluster.by_name["b"]
+    assert find(cluster) is b
     ((first, *_),) = cluster.by_name["a"].states.values()
     cluster.evict(first, "gang")
-    assert find(finder) is None
+    assert find(cluster) is None
     cluster.rollback(0)
-    assert find(finder) is b
+    assert find(cluster) is b
 
 
 def test_a_ranking_does_not_grow_with_the_number_of_attempts() -> None:
     cluster = two_full_nodes()
-    finder = Transaction(cluster)
     for _ in range(20 * CROWDED):
-        find(finder)
+        find(cluster)
         cluster.reserve(cluster.by_name["b"], (1,), "web")
         cluster.rollback(0)
-    (ranking,) = finder._rankings.values()
-    assert find(finder) is cluster.by_name["b"]
+    (ranking,) = [each for each in cluster.searches.values() if isinstance(each, Ranking)]
+    assert find(cluster) is cluster.by_name["b"]
     assert len(ranking._heap) <= CROWDED
 
 
@@ -64,9 +64,9 @@ def cluster_of(*jobs: Job) -> ClusterState:
     return ClusterState(snapshot, Fulfilment(jobs), 0)
 
 
-def test_free_room_follows_the_ledger_and_passes_over_what_is_overfull() -> None:
+def test_free_room_follows_what_is_kept_and_passes_over_what_is_overfull() -> None:
     cluster = cluster_of(running("j", *["a"] * 6, minimum=1))
-    room = FreeRoom(cluster, cluster.nodes)
+    room = FreeRoom(cluster, cluster.nodes, free_amounts)
     assert room.sums() == [10]
     cluster.reserve(cluster.by_name["b"], (3,), "web")
     assert room.sums() == [7]

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mlstack.elastic.policy.fair import POLICIES
-from mlstack.elastic.policy.plan import BASELINES, plan
+from mlstack.elastic.policy.plan import BASELINES, POLICIES, plan
 from mlstack.elastic.snapshot import (
     Arriving,
     Demand,
