@@ -1,10 +1,9 @@
 """Wrong input: one clear message with its place and the next step, the right exit code, nothing written."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
@@ -25,459 +24,176 @@ TEMPLATE = "vendor/ours/tools@1.2.0/web/templates/page.yaml.j2"
 CONFLICT = "<<<<<<< ours\nname: a\n=======\nname: b\n>>>>>>> theirs\n"
 
 
-@dataclass(frozen=True)
-class Wrong:
-    """What somebody does wrong, and what is said.
-
-    Attributes:
-        line: the command line.
-        code: the exit code.
-        told: the first line, without `error: `.
-        hint: the next step; empty where the message says it all.
-        files: files of the app that are changed before; None removes one.
-    """
-
-    line: str
-    code: int
-    told: str
-    hint: str = ""
-    files: Mapping[str, str | bytes | None] = field(default_factory=dict)
-
-
-NAMES = [
-    Wrong("aply prod", 2, "no command `mlstack aply`", "did you mean `mlstack apply`?"),
-    Wrong(
-        "param sett front color red",
-        2,
-        "no command `mlstack param sett`",
-        "did you mean `mlstack param set`?",
-    ),
-    Wrong("render", 2, "which environment?", "name one, or choose one: mlstack env current --set ENV"),
-    Wrong("render prdo", 4, "no environment `prdo`", "did you mean `prod`?"),
-    Wrong("apply other.json", 4, "no environment `other.json`", "mlstack plan ENV --out other.json"),
-    Wrong("render other", 4, "no environment `other`", "mlstack env add other"),
-    Wrong("render prod -c frnt", 4, "no component or module `frnt`", "did you mean `front`?"),
-    Wrong("render prod -o jsno", 2, "no output format `jsno`", "use `-o json`"),
-    Wrong("apply prod -n Bad_NS", 2, "`Bad_NS` cannot be a namespace", "use up to 63 lower-case letters"),
-    Wrong("generate wep back", 4, "no installed package has a prototype `wep`", "did you mean `web`?"),
-    Wrong("generate web back", 2, "prototype `web` needs `image`", "add --image=VALUE"),
-    Wrong(
-        "generate web front --image x",
-        2,
-        "there is a component `front` already (components/front.yaml)",
-        "--force",
-    ),
-    Wrong("generate web ../x --image x", 2, "`../x` cannot be a component name", "use up to 63 letters"),
-    Wrong(
-        "generate web back --image x --imge y",
-        2,
-        "prototype `web` has no parameter `imge`",
-        "did you mean `image`?",
-    ),
-    Wrong(
-        "generate web back --image x --replicas many",
-        2,
-        '`replicas` must be an integer, got "many"',
-        "--help",
-    ),
-    *(
-        Wrong(
-            f"generate web {name} --image x",
-            2,
-            f"`{name}` cannot be a component: its file is that of the module's parameters",
-            "choose another name",
-            {"components/shop/params.yaml": HEAD.format("ModuleParams")},
-        )
-        for name in ("shop.params", "shop.Params")
-    ),
-    Wrong("generate web Front --image x", 2, "a component `front` is there, and `Front` differs", "on macOS"),
-    Wrong(
-        "generate web Shop.cart --image x",
-        2,
-        "a module `shop` is there, and `Shop` differs from it in letter case alone",
-        "choose another name",
-        {"components/shop/params.yaml": HEAD.format("ModuleParams")},
-    ),
-    Wrong(
-        "component rm front",
-        3,
-        f"`front` is the last target of `prod`; without one everything would be deployed ({ENV})",
-        "mlstack env set prod --targets NAME",
-        {ENV: HEAD.format("Environment") + "targets: [front, front]\n", "components/back.yaml": OBJECT},
-    ),
-    *(
-        Wrong(
-            line, 2, f"`{name}` cannot be an environment name: `{part}` in an environment's folder", "choose"
-        )
-        for part in ("patches", "Patches", "params.yaml", "environment.yaml")
-        for name in (f"prod/{part}", f"prod/{part}/eu")
-        for line in (f"env add {name}", f"env set prod --name {name}")
-    ),
-    Wrong("env add Prod", 2, "an environment `prod` is there, and `Prod` differs", "choose another name"),
-    Wrong("registry add Ours ../registry", 2, "a registry `ours` is there, and `Ours` differs", "choose"),
-    Wrong("component rm frnt", 4, "no component `frnt`", "did you mean `front`?"),
-    Wrong("env add prod", 2, "there is an environment `prod` already", "mlstack env describe prod"),
-    Wrong("env add b --context minikub", 4, "no context `minikub`", "did you mean `minikube`?"),
-    Wrong("env add ../b", 2, "`..` cannot be an environment name", "use up to 63"),
-    Wrong("env add b --namespace B", 2, "`B` cannot be a namespace", "use up to 63"),
-    Wrong("env set prod --namespace B_c", 2, "`B_c` cannot be a namespace", "use up to 63"),
-    Wrong(
-        "env set prod --kubernetes-version 1.99",
-        2,
-        "`kubernetesVersion` must be 1.30 to 1.37, got `1.99`",
-        "mlstack env set prod --kubernetes-version 1.36",
-    ),
-    Wrong("env rm prdo", 4, "no environment `prdo`", "did you mean `prod`?"),
-    Wrong("pkg install ours/tols", 4, "registry `ours` has no package `tols`", "did you mean `tools`?"),
-    Wrong("pkg install our/tools", 4, "no registry `our` in app.yaml", "did you mean `ours`?"),
-    Wrong("pkg install tools", 2, "`tools` is not a package", "write `registry/package`"),
-    Wrong("pkg install ours/tools@9", 4, "package `tools` has no version `9`", "known versions: 1.2.0"),
-    Wrong("pkg rm ours/tools", 2, "package `ours/tools` is used by `front`", "mlstack component rm front"),
-    Wrong("registry add x ../nothing", 5, "no folder `../nothing` for registry `x`", "check the address"),
-    Wrong(
-        "registry add x ftp://a/b", 5, "`ftp://a/b` is no address of a registry", "give a folder, a git URL"
-    ),
-    Wrong("registry describe our", 4, "no registry `our`", "did you mean `ours`?"),
-    Wrong("prototype describe wep", 4, "no installed package has a prototype `wep`", "did you mean `web`?"),
-    Wrong("init demo --dir .", 2, "there is an app at", "choose another folder"),
-    Wrong(
-        "--dir /nowhere render prod",
-        4,
-        "no app directory at `/nowhere` or above",
-        "mlstack init NAME makes one",
-    ),
-]
-"""Names that lead to nothing, or cannot be names."""
-
-VALUES = [
-    Wrong(
-        "param set front replica 2",
-        4,
-        "prototype `web` has no parameter `replica`",
-        "did you mean `replicas`?",
-    ),
-    Wrong(
-        "param set front",
-        2,
-        "`param set` takes [COMPONENT] KEY VALUE, got 1 word",
-        "mlstack param set cnn num_gpus 1",
-    ),
-    Wrong(
-        "param set front replicas",
-        2,
-        "`front` is a component: which of its parameters?",
-        "mlstack param list front",
-    ),
-    Wrong(
-        "param set front replicas x",
-        2,
-        '`replicas` must be an integer, got "x"',
-        "mlstack prototype describe web",
-    ),
-    Wrong(
-        "param set front replicas 10",
-        2,
-        "`replicas` must be 0 to 9 pods, got 10",
-        "mlstack prototype describe web",
-    ),
-    Wrong(
-        "param set front replicas 99999999999999999999",
-        2,
-        "`replicas` must be an integer, got",
-        "describe web",
-    ),
-    Wrong(
-        "param set front color blue", 2, '`color` must be one of `red`, `green`, got "blue"', "describe web"
-    ),
-    Wrong("param set front image ''", 2, "`image` must not be empty", "mlstack prototype describe web"),
-    Wrong("param set front image --file nothing", 4, "no file `nothing`", "relative paths start at"),
-    Wrong(
-        "param set front image --file components",
-        2,
-        "cannot read `components`: is a directory",
-        "give a text file",
-    ),
-    Wrong("param set --env=prdo front replicas 2", 4, "no environment `prdo`", "did you mean `prod`?"),
-    Wrong("param set --module=m color red", 4, "no module `m`", "mlstack component list"),
-    Wrong(
-        "param unset front color", 4, "`color` is not set for front", "it comes from prototype ours/tools/web"
-    ),
-    Wrong(
-        "param explain plain",
-        2,
-        "`plain` is a plain manifest, which has no parameters",
-        "edit components/plain.yaml",
-        {"components/plain.yaml": OBJECT},
-    ),
-    Wrong("render prod --set color", 2, "`--set color` is not `key=value`", "write --set"),
-    Wrong(
-        "render prod --set colr=red",
-        2,
-        "no component has a parameter `colr` (--set colr)",
-        "did you mean `color`?",
-    ),
-    Wrong(
-        "render prod --set front.colr=red",
-        2,
-        "prototype `web` has no parameter `colr` (--set front.colr)",
-        "did you mean `color`?",
-    ),
-    Wrong(
-        "render prod --set front=red",
-        2,
-        "`front` is a component, no parameter (--set front)",
-        "--set front.PARAM=VALUE",
-    ),
-    Wrong(
-        "render prod --set replicas=x",
-        2,
-        '`replicas` must be an integer, got "x" (--set replicas)',
-        "--set replicas=1",
-    ),
-    Wrong("render prod --values v.yaml", 4, "no values file `v.yaml`", "relative paths start at"),
-    Wrong(
-        "render prod --values components",
-        2,
-        "cannot read the values file `components`: is a directory",
-        "give a YAML file",
-    ),
-    Wrong(
-        "render prod --values v.yaml",
-        3,
-        "`front` is a component, no parameter (v.yaml:1)",
-        "components: {front:",
-        {"v.yaml": "front: {color: red}\n"},
-    ),
-    Wrong(
-        "render prod --values v.yaml",
-        3,
-        '`replicas` must be an integer, got "x" (v.yaml:3)',
-        "--set replicas=1",
-        {"v.yaml": "components:\n  front:\n    replicas: x\n"},
-    ),
-    Wrong(
-        "render prod --values v.yaml",
-        3,
-        "a values file is a map, got a list (v.yaml)",
-        "",
-        {"v.yaml": "- a\n"},
-    ),
-]
-"""Values of the wrong type, out of range, for parameters that there are not."""
-
-FILES = [
-    Wrong(
-        "render prod",
-        3,
-        "`replicas` must be an integer, got a list (components/front.yaml:4)",
-        "mlstack param set front replicas 1",
-        {FRONT: COMPONENT.replace("nginx", "nginx, replicas: [1]")},
-    ),
-    Wrong(
-        "render prod",
-        3,
-        "prototype `web` has no parameter `imge` (components/front.yaml:4)",
-        "did you mean `image`?",
-        {FRONT: COMPONENT.replace("image", "imge")},
-    ),
-    Wrong(
-        "render prod",
-        4,
-        "no installed package has a prototype `wep` (components/front.yaml)",
-        "did you mean `web`?",
-        {FRONT: COMPONENT.replace("web", "wep")},
-    ),
-    Wrong(
-        "render prod",
-        3,
-        "`replicas` must be 0 to 9 pods, got 99 (environments/prod/params.yaml:5)",
-        "mlstack param set --env=prod front replicas 9",
-        {PARAMS: ENV_PARAMS + "components:\n  front:\n    replicas: 99\n"},
-    ),
-    Wrong(
-        "render prod",
-        3,
-        '`color` must be one of `red`, `green`, got "blue" (environments/prod/params.yaml:4)',
-        "mlstack param set --env=prod color",
-        {PARAMS: ENV_PARAMS + "globals:\n  color: blue\n"},
-    ),
-    Wrong(
-        "render prod",
-        3,
-        '`replicas` must be an integer, got "x" (app.yaml:5)',
-        "mlstack param set replicas 1",
-        {"app.yaml": HEAD.format("App") + "name: demo\nparams:\n  replicas: x\n"},
-    ),
-    Wrong(
-        "render prod",
-        4,
-        "no component `frnt` (environments/prod/params.yaml:4)",
-        "did you mean `front`?",
-        {PARAMS: ENV_PARAMS + "components:\n  frnt: {replicas: 1}\n"},
-    ),
-    Wrong(
-        "render prod",
-        4,
-        "no component `frnt` to patch (environments/prod/patches/frnt.yaml)",
-        "did you mean `front`?",
-        {"environments/prod/patches/frnt.yaml": OBJECT},
-    ),
-    Wrong(
-        "render prod",
-        3,
-        "`kind` must be `EnvironmentParams` in this file, got `Component` (environments/prod/params.yaml:2)",
-        "",
-        {PARAMS: COMPONENT},
-    ),
-    Wrong(
-        "render prod",
-        3,
-        "`apiVersion` is `mlstack.dev/v9`, which a newer mlstack wrote",
-        "",
-        {PARAMS: ENV_PARAMS.replace("v1", "v9")},
-    ),
-    Wrong(
-        "render prod",
-        3,
-        "the file must be a map, got a list (environments/prod/params.yaml:1)",
-        "",
-        {PARAMS: "- a\n"},
-    ),
-    Wrong(
-        "render prod",
-        3,
-        "the file holds nothing (environments/prod/params.yaml)",
-        "fill it, or remove it",
-        {PARAMS: ""},
-    ),
-    Wrong(
-        "render prod",
-        3,
-        "broken YAML: did not find expected node content (environments/prod/params.yaml:4)",
-        "a value is missing here",
-        {PARAMS: ENV_PARAMS + "globals: [\na: }\n"},
-    ),
-    Wrong(
-        "render prod",
-        3,
-        "broken YAML: a tab cannot indent (environments/prod/params.yaml:4)",
-        "indent with spaces",
-        {PARAMS: ENV_PARAMS + "globals:\n\ta: 1\n"},
-    ),
-    Wrong(
-        "render prod",
-        3,
-        "`globals` is set twice (environments/prod/params.yaml:4)",
-        "",
-        {PARAMS: ENV_PARAMS + "globals: {}\nglobals: {}\n"},
-    ),
-    Wrong(
-        "render prod",
-        3,
-        "broken YAML: control characters are not allowed (environments/prod/params.yaml:3)",
-        "remove control characters",
-        {PARAMS: ENV_PARAMS + "globals: {color: a\0}\n"},
-    ),
-    Wrong(
-        "render prod",
-        3,
-        "the file is not UTF-8 text (environments/prod/params.yaml:3)",
-        "save it as UTF-8",
-        {PARAMS: ENV_PARAMS.encode() + b"globals: {color: \xe9}\n"},
-    ),
-    Wrong(
-        "render prod",
-        3,
-        "the file is not UTF-8 text (environments/prod/params.yaml:1)",
-        "save it as UTF-8",
-        {PARAMS: ENV_PARAMS.encode("utf-16")},
-    ),
-    Wrong(
-        "render prod",
-        3,
-        "the file holds the marks of a merge conflict (app.yaml:3)",
-        "choose what shall stand there",
-        {"app.yaml": HEAD.format("App") + CONFLICT},
-    ),
-    Wrong(
-        "pkg install ours/tools",
-        3,
-        "the file holds the marks of a merge conflict (mlstack.lock:3)",
-        "choose what shall stand there",
-        {"mlstack.lock": HEAD.format("Lock") + CONFLICT},
-    ),
-    Wrong(
-        "param set front color green",
-        3,
-        "broken YAML: did not find expected node content (environments/prod/params.yaml:4)",
-        "a value is missing here",
-        {PARAMS: ENV_PARAMS + "globals: [\na: }\n"},
-    ),
-    Wrong(
-        "param unset front image",
-        3,
-        "broken YAML: did not find expected node content (app.yaml:4)",
-        "",
-        {"app.yaml": HEAD.format("App") + "name: [\na: }\n"},
-    ),
-    Wrong(
-        "validate prod",
-        3,
-        "`kubernetesVersion` must be 1.30 to 1.37, got `1.99` (environments/prod/environment.yaml)",
-        "mlstack env set prod --kubernetes-version 1.36",
-        {ENV: HEAD.format("Environment") + 'kubernetesVersion: "1.99"\n'},
-    ),
-    Wrong(
-        "apply prod",
-        3,
-        "environment `prod` names no kubectl context (environments/prod/environment.yaml)",
-        "mlstack env set prod --context CONTEXT",
-        {ENV: HEAD.format("Environment")},
-    ),
-    Wrong(
-        "render prod",
-        3,
-        "environments extend each other in a circle: prod → prod",
-        "",
-        {ENV: HEAD.format("Environment") + "extends: prod\n"},
-    ),
-    Wrong(
-        "render prod",
-        4,
-        "no prototype `ours/tools/web`: package `ours/tools` is not installed (components/front.yaml)",
-        "mlstack pkg install ours/tools",
-        {"mlstack.lock": None},
-    ),
-    Wrong(
-        "render prod",
-        5,
-        "the content of package `ours/tools@1.2.0` is not what mlstack.lock says",
-        "mlstack pkg install --force ours/tools@1.2.0",
-        {TEMPLATE: "a: 1\n"},
-    ),
-    Wrong(
-        "render prod",
-        3,
-        "a document is no Kubernetes object: it has no `kind` (components/x.yaml:1)",
-        "give it apiVersion, kind",
-        {"components/x.yaml": "apiVersion: v1\nmetadata: {name: a}\n"},
-    ),
-    Wrong(
-        "render prod",
-        3,
-        "component `x`: a mapping or a list cannot be a key (components/x.yaml:1)",
-        "helm template",
-        {"components/x.yaml": "kind: {{ .Values.kind }}\n"},
-    ),
-    Wrong(
-        "render prod",
-        3,
-        "component `x` brings `ConfigMap default/a` twice (components/x.yaml:1 and components/x.yaml:5)",
-        "rename or remove one",
-        {"components/x.yaml": f"{OBJECT}---\n{OBJECT}"},
-    ),
-]
-"""Files that are broken, of another kind, changed by hand, or not there."""
+# command line | exit code | first line after `error: ` | hint; names that lead to nothing, or cannot be any
+NAMES = """
+aply prod | 2 | no command `mlstack aply` | did you mean `mlstack apply`?
+param sett front color red | 2 | no command `mlstack param sett` | did you mean `mlstack param set`?
+render | 2 | which environment? | name one, or choose one: mlstack env current --set ENV
+render prdo | 4 | no environment `prdo` | did you mean `prod`?
+apply other.json | 4 | no environment `other.json` | mlstack plan ENV --out other.json
+render other | 4 | no environment `other` | mlstack env add other
+render prod -c frnt | 4 | no component or module `frnt` | did you mean `front`?
+render prod -o jsno | 2 | no output format `jsno` | use `-o json`
+apply prod -n Bad_NS | 2 | `Bad_NS` cannot be a namespace | use up to 63 lower-case letters
+generate wep back | 4 | no installed package has a prototype `wep` | did you mean `web`?
+generate web back | 2 | prototype `web` needs `image` | add --image=VALUE
+generate web front --image x | 2 | there is a component `front` already (components/front.yaml) | --force
+generate web ../x --image x | 2 | `../x` cannot be a component name | use up to 63 letters
+generate web back --image x --imge y | 2 | prototype `web` has no parameter `imge` | did you mean `image`?
+generate web back --image x --replicas many | 2 | `replicas` must be an integer, got "many" | --help
+generate web Front --image x | 2 | a component `front` is there, and `Front` differs | on macOS
+env add Prod | 2 | an environment `prod` is there, and `Prod` differs | choose another name
+registry add Ours ../registry | 2 | a registry `ours` is there, and `Ours` differs | choose
+component rm frnt | 4 | no component `frnt` | did you mean `front`?
+env add prod | 2 | there is an environment `prod` already | mlstack env describe prod
+env add b --context minikub | 4 | no context `minikub` | did you mean `minikube`?
+env add ../b | 2 | `..` cannot be an environment name | use up to 63
+env add b --namespace B | 2 | `B` cannot be a namespace | use up to 63
+env set prod --namespace B_c | 2 | `B_c` cannot be a namespace | use up to 63
+env set prod --kubernetes-version 1.99 | 2
+    | `kubernetesVersion` must be 1.30 to 1.37, got `1.99` | mlstack env set prod --kubernetes-version 1.36
+env rm prdo | 4 | no environment `prdo` | did you mean `prod`?
+pkg install ours/tols | 4 | registry `ours` has no package `tols` | did you mean `tools`?
+pkg install our/tools | 4 | no registry `our` in app.yaml | did you mean `ours`?
+pkg install tools | 2 | `tools` is not a package | write `registry/package`
+pkg install ours/tools@9 | 4 | package `tools` has no version `9` | known versions: 1.2.0
+pkg rm ours/tools | 2 | package `ours/tools` is used by `front` | mlstack component rm front
+registry add x ../nothing | 5 | no folder `../nothing` for registry `x` | check the address
+registry add x ftp://a/b | 5 | `ftp://a/b` is no address of a registry | give a folder, a git URL
+registry describe our | 4 | no registry `our` | did you mean `ours`?
+prototype describe wep | 4 | no installed package has a prototype `wep` | did you mean `web`?
+init demo --dir . | 2 | there is an app at | choose another folder
+--dir /nowhere render prod | 4 | no app directory at `/nowhere` or above | mlstack init NAME makes one
+"""
+# values of the wrong type, out of range, for parameters that there are not
+VALUES = """
+param set front replica 2 | 4 | prototype `web` has no parameter `replica` | did you mean `replicas`?
+param set front | 2 | `param set` takes [COMPONENT] KEY VALUE, got 1 word | mlstack param set cnn num_gpus 1
+param set front replicas | 2 | `front` is a component: which of its parameters? | mlstack param list front
+param set front replicas x | 2 | `replicas` must be an integer, got "x" | mlstack prototype describe web
+param set front replicas 10 | 2 | `replicas` must be 0 to 9 pods, got 10 | mlstack prototype describe web
+param set front replicas 99999999999999999999 | 2 | `replicas` must be an integer, got | describe web
+param set front color blue | 2 | `color` must be one of `red`, `green`, got "blue" | describe web
+param set front image '' | 2 | `image` must not be empty | mlstack prototype describe web
+param set front image --file nothing | 4 | no file `nothing` | relative paths start at
+param set front image --file components | 2 | cannot read `components`: is a directory | give a text file
+param set --env=prdo front replicas 2 | 4 | no environment `prdo` | did you mean `prod`?
+param set --module=m color red | 4 | no module `m` | mlstack component list
+param unset front color | 4 | `color` is not set for front | it comes from prototype ours/tools/web
+render prod --set color | 2 | `--set color` is not `key=value` | write --set
+render prod --set colr=red | 2 | no component has a parameter `colr` (--set colr) | did you mean `color`?
+render prod --set front.colr=red | 2
+    | prototype `web` has no parameter `colr` (--set front.colr) | did you mean `color`?
+render prod --set front=red | 2 | `front` is a component, no parameter (--set front) | --set front.PARAM=VALUE
+render prod --set replicas=x | 2 | `replicas` must be an integer, got "x" (--set replicas) | --set replicas=1
+render prod --values v.yaml | 4 | no values file `v.yaml` | relative paths start at
+render prod --values components | 2
+    | cannot read the values file `components`: is a directory | give a YAML file
+"""
+# The same, and the files of the app that are changed before: broken, of another kind, changed by hand; None
+# removes one.
+FILES: dict[str, dict[str, Any]] = {
+    "generate web shop.params --image x | 2 | `shop.params` cannot be a component: its file is that of"
+    " the module's parameters | choose another name": {
+        "components/shop/params.yaml": HEAD.format("ModuleParams")
+    },
+    "generate web shop.Params --image x | 2 | `shop.Params` cannot be a component: its file is that of"
+    " the module's parameters | choose another name": {
+        "components/shop/params.yaml": HEAD.format("ModuleParams")
+    },
+    "generate web Shop.cart --image x | 2 | a module `shop` is there, and `Shop` differs from it in"
+    " letter case alone | choose another name": {"components/shop/params.yaml": HEAD.format("ModuleParams")},
+    "component rm front | 3 | `front` is the last target of `prod`; without one everything would be"
+    " deployed (environments/prod/environment.yaml) | mlstack env set prod --targets NAME": {
+        ENV: HEAD.format("Environment") + "targets: [front, front]\n",
+        "components/back.yaml": OBJECT,
+    },
+    "param explain plain | 2 | `plain` is a plain manifest, which has no parameters"
+    " | edit components/plain.yaml": {"components/plain.yaml": OBJECT},
+    "render prod --values v.yaml | 3 | `front` is a component, no parameter (v.yaml:1)"
+    " | components: {front:": {"v.yaml": "front: {color: red}\n"},
+    'render prod --values v.yaml | 3 | `replicas` must be an integer, got "x" (v.yaml:3)'
+    " | --set replicas=1": {"v.yaml": "components:\n  front:\n    replicas: x\n"},
+    "render prod --values v.yaml | 3 | a values file is a map, got a list (v.yaml) |": {"v.yaml": "- a\n"},
+    "render prod | 3 | `replicas` must be an integer, got a list (components/front.yaml:4)"
+    " | mlstack param set front replicas 1": {FRONT: COMPONENT.replace("nginx", "nginx, replicas: [1]")},
+    "render prod | 3 | prototype `web` has no parameter `imge` (components/front.yaml:4)"
+    " | did you mean `image`?": {FRONT: COMPONENT.replace("image", "imge")},
+    "render prod | 4 | no installed package has a prototype `wep` (components/front.yaml)"
+    " | did you mean `web`?": {FRONT: COMPONENT.replace("web", "wep")},
+    "render prod | 3 | `replicas` must be 0 to 9 pods, got 99 (environments/prod/params.yaml:5)"
+    " | mlstack param set --env=prod front replicas 9": {
+        PARAMS: ENV_PARAMS + "components:\n  front:\n    replicas: 99\n"
+    },
+    'render prod | 3 | `color` must be one of `red`, `green`, got "blue"'
+    " (environments/prod/params.yaml:4) | mlstack param set --env=prod color": {
+        PARAMS: ENV_PARAMS + "globals:\n  color: blue\n"
+    },
+    'render prod | 3 | `replicas` must be an integer, got "x" (app.yaml:5) | mlstack param set replicas 1': {
+        "app.yaml": HEAD.format("App") + "name: demo\nparams:\n  replicas: x\n"
+    },
+    "render prod | 4 | no component `frnt` (environments/prod/params.yaml:4) | did you mean `front`?": {
+        PARAMS: ENV_PARAMS + "components:\n  frnt: {replicas: 1}\n"
+    },
+    "render prod | 4 | no component `frnt` to patch (environments/prod/patches/frnt.yaml)"
+    " | did you mean `front`?": {"environments/prod/patches/frnt.yaml": OBJECT},
+    "render prod | 3 | `kind` must be `EnvironmentParams` in this file, got `Component`"
+    " (environments/prod/params.yaml:2) |": {PARAMS: COMPONENT},
+    "render prod | 3 | `apiVersion` is `mlstack.dev/v9`, which a newer mlstack wrote |": {
+        PARAMS: ENV_PARAMS.replace("v1", "v9")
+    },
+    "render prod | 3 | the file must be a map, got a list (environments/prod/params.yaml:1) |": {
+        PARAMS: "- a\n"
+    },
+    "render prod | 3 | the file holds nothing (environments/prod/params.yaml) | fill it, or remove it": {
+        PARAMS: ""
+    },
+    "render prod | 3 | broken YAML: did not find expected node content (environments/prod/params.yaml:4)"
+    " | a value is missing here": {PARAMS: ENV_PARAMS + "globals: [\na: }\n"},
+    "render prod | 3 | broken YAML: a tab cannot indent (environments/prod/params.yaml:4)"
+    " | indent with spaces": {PARAMS: ENV_PARAMS + "globals:\n\ta: 1\n"},
+    "render prod | 3 | `globals` is set twice (environments/prod/params.yaml:4) |": {
+        PARAMS: ENV_PARAMS + "globals: {}\nglobals: {}\n"
+    },
+    "render prod | 3 | broken YAML: control characters are not allowed (environments/prod/params.yaml:3)"
+    " | remove control characters": {PARAMS: ENV_PARAMS + "globals: {color: a\0}\n"},
+    "render prod | 3 | the file is not UTF-8 text (environments/prod/params.yaml:3) | save it as UTF-8": {
+        PARAMS: ENV_PARAMS.encode() + b"globals: {color: \xe9}\n"
+    },
+    "render prod | 3 | the file is not UTF-8 text (environments/prod/params.yaml:1) | save it as UTF-8": {
+        PARAMS: ENV_PARAMS.encode("utf-16")
+    },
+    "render prod | 3 | the file holds the marks of a merge conflict (app.yaml:3)"
+    " | choose what shall stand there": {"app.yaml": HEAD.format("App") + CONFLICT},
+    "pkg install ours/tools | 3 | the file holds the marks of a merge conflict (mlstack.lock:3)"
+    " | choose what shall stand there": {"mlstack.lock": HEAD.format("Lock") + CONFLICT},
+    "param set front color green | 3 | broken YAML: did not find expected node content"
+    " (environments/prod/params.yaml:4) | a value is missing here": {
+        PARAMS: ENV_PARAMS + "globals: [\na: }\n"
+    },
+    "param unset front image | 3 | broken YAML: did not find expected node content (app.yaml:4) |": {
+        "app.yaml": HEAD.format("App") + "name: [\na: }\n"
+    },
+    "validate prod | 3 | `kubernetesVersion` must be 1.30 to 1.37, got `1.99`"
+    " (environments/prod/environment.yaml) | mlstack env set prod --kubernetes-version 1.36": {
+        ENV: HEAD.format("Environment") + 'kubernetesVersion: "1.99"\n'
+    },
+    "apply prod | 3 | environment `prod` names no kubectl context (environments/prod/environment.yaml)"
+    " | mlstack env set prod --context CONTEXT": {ENV: HEAD.format("Environment")},
+    "render prod | 3 | environments extend each other in a circle: prod → prod |": {
+        ENV: HEAD.format("Environment") + "extends: prod\n"
+    },
+    "render prod | 4 | no prototype `ours/tools/web`: package `ours/tools` is not installed"
+    " (components/front.yaml) | mlstack pkg install ours/tools": {"mlstack.lock": None},
+    "render prod | 5 | the content of package `ours/tools@1.2.0` is not what mlstack.lock says"
+    " | mlstack pkg install --force ours/tools@1.2.0": {TEMPLATE: "a: 1\n"},
+    "render prod | 3 | a document is no Kubernetes object: it has no `kind` (components/x.yaml:1)"
+    " | give it apiVersion, kind": {"components/x.yaml": "apiVersion: v1\nmetadata: {name: a}\n"},
+    "render prod | 3 | component `x`: a mapping or a list cannot be a key (components/x.yaml:1)"
+    " | helm template": {"components/x.yaml": "kind: {{ .Values.kind }}\n"},
+    "render prod | 3 | component `x` brings `ConfigMap default/a` twice (components/x.yaml:1 and"
+    " components/x.yaml:5) | rename or remove one": {"components/x.yaml": f"{OBJECT}---\n{OBJECT}"},
+}
 
 
 @cache
@@ -497,22 +213,31 @@ def app(tmp_path: Path, run: Runner, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-@pytest.mark.parametrize(
-    "wrong", [*NAMES, *VALUES, *FILES], ids=lambda wrong: f"{wrong.line}: {wrong.told}"[:90]
-)
+FOLDERS = [
+    f"{line}{name} | 2 | `{name}` cannot be an environment name: `{part}` in an environment's folder | choose"
+    for part in ("patches", "Patches", "params.yaml", "environment.yaml")
+    for name in (f"prod/{part}", f"prod/{part}/eu")
+    for line in ("env add ", "env set prod --name ")
+]
+LINES = (NAMES + VALUES).replace("\n    |", " |").splitlines()
+CASES = {**{case: {} for case in (*LINES, *FOLDERS) if case}, **FILES}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[:90])
 def test_one_message_with_place_and_next_step_and_nothing_is_written(
-    app: Path, run: Runner, tmp_path: Path, wrong: Wrong
+    app: Path, run: Runner, tmp_path: Path, case: str
 ) -> None:
-    for name, content in wrong.files.items():
+    line, code, message, hint = (part.strip() for part in f"{case} ".split(" | "))
+    for name, content in CASES[case].items():
         (app / name).unlink(missing_ok=True)
         if content is not None:
             write_tree(app, {name: content})
     before = read_tree(tmp_path)
-    ran = run(wrong.line)
+    ran = run(line)
     first, *others = ran.err.splitlines()
-    assert (ran.code, ran.out) == (wrong.code, "")
-    assert first.startswith(f"error: {wrong.told}")
-    assert wrong.hint in "\n".join(others)
-    assert all(line.startswith(("hint: ", "      ", "  ")) for line in others)
+    assert (ran.code, ran.out) == (int(code), "")
+    assert first.startswith(f"error: {message}")
+    assert hint in "\n".join(others)
+    assert all(other.startswith(("hint: ", "      ", "  ")) for other in others)
     assert "internal fault" not in ran.err
     assert read_tree(tmp_path) == before
