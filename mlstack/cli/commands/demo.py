@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
+import os
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -19,7 +17,6 @@ from mlstack.errors import MlstackError
 
 if TYPE_CHECKING:
     from mlstack.kube.client import Cluster
-    from mlstack.kube.kubeconfig import Kubeconfig
     from mlstack.testing.controllers import Simulation
 
 top = family()
@@ -28,89 +25,78 @@ CONTEXTS = ("minikube", "gke")
 APP = "my-kubeflow"
 
 
-@dataclass(frozen=True)
-class DemoStep:
-    """One command of the demo."""
-
-    purpose: str
-    words: Sequence[str]  # the command line after `mlstack`
-    code: int = 0  # the exit code it gives
-
-
-SCRIPT = (
-    DemoStep("An app is a directory for git.", ["init", APP]),
-    DemoStep(
-        "This address of old leads to the registry that mlstack brings along.",
-        ["registry", "add", "kubeflow", "github.com/google/kubeflow/tree/master/kubeflow"],
-    ),
-    DemoStep("Packages are copied into the app and pinned.", ["pkg", "install", "kubeflow/core"]),
-    DemoStep("", ["pkg", "install", "kubeflow/tf-job"]),
-    DemoStep(
-        "A component is a prototype under a name.",
-        ["generate", "core", "kubeflow-core", "--name=kubeflow-core"],
-    ),
-    DemoStep("", ["generate", "tf-cnn", "cnn", "--name=cnn"]),
-    DemoStep("An environment is a kubectl context and a namespace.", ["env", "add", "minikube"]),
-    DemoStep("Every object is checked before it is sent, offline.", ["validate", "minikube"]),
-    DemoStep("The core goes first: it brings the kind TFJob.", ["apply", "minikube", "-c", "kubeflow-core"]),
-    DemoStep("", ["apply", "minikube", "-c", "cnn"]),
-    DemoStep("Applying again writes nothing.", ["apply", "minikube", "-c", "cnn"]),
-    DemoStep("Controllers in memory have run it all by now.", ["status", "minikube"]),
-    DemoStep(
-        "Parameters have types and bounds.", ["param", "set", "--env=minikube", "cnn", "num_workers", "2"]
-    ),
-    DemoStep("The difference to the cluster, before it is made.", ["diff", "minikube", "-c", "cnn"], code=1),
-    DemoStep(
-        "A running job cannot change: it is recreated, which has to be confirmed.",
-        ["apply", "minikube", "-c", "cnn", "--yes"],
-    ),
-    DemoStep(
-        "Another cluster, where the same job is to have a GPU.", ["env", "add", "gke", "--context", "gke"]
-    ),
-    DemoStep("", ["param", "set", "--env=gke", "cnn", "num_gpus", "1"]),
-    DemoStep(
-        "Every value knows where it comes from, and which fields it reaches.",
-        ["param", "explain", "cnn", "num_gpus", "--env", "gke"],
-    ),
-    DemoStep("", ["apply", "gke"]),
-    DemoStep(
-        "This cluster has no GPUs. What does not run says why, and what to do.",
-        ["status", "gke", "-c", "cnn"],
-        code=1,
-    ),
-    DemoStep("And away with it.", ["delete", "minikube", "--yes"]),
-)
+# Command lines after `mlstack`, what they are for, and the exit code where it is not 0.
+SCRIPT = """\
+# An app is a directory for git.
+init my-kubeflow
+# This address of old leads to the registry that mlstack brings along.
+registry add kubeflow github.com/google/kubeflow/tree/master/kubeflow
+# Packages are copied into the app and pinned.
+pkg install kubeflow/core
+pkg install kubeflow/tf-job
+# A component is a prototype under a name.
+generate core kubeflow-core --name=kubeflow-core
+generate tf-cnn cnn --name=cnn
+# An environment is a kubectl context and a namespace.
+env add minikube
+# Every object is checked before it is sent, offline.
+validate minikube
+# The core goes first: it brings the kind TFJob.
+apply minikube -c kubeflow-core
+apply minikube -c cnn
+# Applying again writes nothing.
+apply minikube -c cnn
+# Controllers in memory have run it all by now.
+status minikube
+# Parameters have types and bounds.
+param set --env=minikube cnn num_workers 2
+# The difference to the cluster, before it is made.
+diff minikube -c cnn  # gives 1
+# A running job cannot change: it is recreated, which has to be confirmed.
+apply minikube -c cnn --yes
+# Another cluster, where the same job is to have a GPU.
+env add gke --context gke
+param set --env=gke cnn num_gpus 1
+# Every value knows where it comes from, and which fields it reaches.
+param explain cnn num_gpus --env gke
+apply gke
+# This cluster has no GPUs. What does not run says why, and what to do.
+status gke -c cnn  # gives 1
+# And away with it.
+delete minikube --yes
+"""
 
 
 @top.command(takes="", examples=["mlstack demo"])
 def demo(session: Session) -> int:
     """See it all work in a minute; needs no cluster, no network and leaves nothing behind."""
-    stage = Stage()
-    first, *others = SCRIPT
+    stage, purpose = Stage(), ""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        _play(first, stage)
-        write(f"$ cd {APP}\n")
-        with contextlib.chdir(APP):
-            for step in others:
-                _play(step, stage)
+        for line in SCRIPT.splitlines():
+            if line.startswith("# "):
+                purpose = f"{line}\n"
+                continue
+            words, _, code = line.partition("  # gives ")
+            _play(purpose, words, int(code or 0), stage)
+            purpose = ""
+            if words == f"init {APP}":
+                write(f"$ cd {APP}\n")
+                os.chdir(APP)
     write("That was all of it. Start your own: mlstack init NAME")
     return 0
 
 
-def _play(step: DemoStep, stage: Stage) -> None:
+def _play(purpose: str, words: str, expected: int, stage: Stage) -> None:
     from mlstack.cli.main import main
 
-    line = f"mlstack {shlex.join(step.words)}"
-    write(f"# {step.purpose}\n$ {line}" if step.purpose else f"$ {line}")
+    write(f"{purpose}$ mlstack {words}")
     with contextlib.redirect_stderr(sys.stdout):
-        code = main(step.words, ports=stage.ports())
-    if code != step.code:
-        raise DemoError(f"`{line}` gave {code}, not {step.code}", hint=_HINT)
+        code = main(words.split(), ports=stage.ports())
+    if code != expected:
+        hint = "this installation of mlstack is broken, or it is a fault of mlstack: please report it"
+        raise DemoError(f"`mlstack {words}` gave {code}, not {expected}", hint=hint)
     stage.settle()
     write("\n")
-
-
-_HINT = "this installation of mlstack is broken, or it is a fault of mlstack: please report it"
 
 
 class DemoError(MlstackError):
@@ -127,9 +113,15 @@ class Stage:
 
     def ports(self) -> Ports:
         """Give ports that lead to the clusters; nobody is there to be asked."""
+        from mlstack.kube.kubeconfig import Context, Kubeconfig
+
+        contexts = {
+            name: Context(name=name, cluster="in memory", server="", namespace="default") for name in CONTEXTS
+        }
+        kubeconfig = Kubeconfig(current_context=CONTEXTS[0], contexts=contexts)
         return Ports(
             connect=lambda context, kubeconfig: self._cluster(context),
-            kubeconfig=lambda path: _kubeconfig(),
+            kubeconfig=lambda path: kubeconfig,
             clock=self._clock,
             ask=lambda question: False,
             ask_text=lambda question: "",
@@ -155,15 +147,6 @@ class Stage:
             self._clusters[context] = cluster
             self._simulations.append(simulation)
         return self._clusters[context]
-
-
-def _kubeconfig() -> Kubeconfig:
-    from mlstack.kube.kubeconfig import Context, Kubeconfig
-
-    contexts = {
-        name: Context(name=name, cluster="in memory", server="", namespace="default") for name in CONTEXTS
-    }
-    return Kubeconfig(current_context=CONTEXTS[0], contexts=contexts)
 
 
 class StandingClock:
