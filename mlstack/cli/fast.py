@@ -1,11 +1,15 @@
-"""The console script: answers at once what needs no command line library, and hands on all the rest.
+"""The console script: answers at once what needs no command line library, hands on the rest, hears signals.
 
 What a plain `render` printed before for the same files is printed again, with hardly any import at all.
 Anything unusual, and every error, is left to the plain path, which prints the same for the rest.
 """
 
+from __future__ import annotations
+
+import atexit
 import gc
 import os
+import signal
 import sys
 
 from mlstack.cli import output
@@ -13,15 +17,12 @@ from mlstack.cli import output
 TYPE_CHECKING = False  # as in `typing`, which is an import
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from mlstack.cli.interruption import Interruption
+    from typing import Any, NoReturn
 
 
 def main() -> int:
     """Run the command line of this process and give its exit code."""
     try:
-        from mlstack.cli.interruption import Interruption
-
         _prepare_streams()
         # A command is short and leaves few cycles: looking for them takes a twentieth of its start.
         gc.set_threshold(50_000, 20, 20)
@@ -40,7 +41,7 @@ def main() -> int:
     return code
 
 
-def _ended(interruption: "Interruption") -> int:
+def _ended(interruption: Interruption) -> int:
     """Give the exit code; a signal may come before the boundary of the command line stands."""
     try:
         return _run(sys.argv[1:])
@@ -50,8 +51,6 @@ def _ended(interruption: "Interruption") -> int:
 
 
 def _leave(code: int) -> None:
-    from mlstack.cli.interruption import leave
-
     try:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -94,10 +93,89 @@ def _run(words: list[str]) -> int:
     return full(words)
 
 
+# --- being asked to end ---
+
+INTERRUPTED_EXIT_CODE = 130
+
+_HANGUP = getattr(signal, "SIGHUP", 0)  # Windows has none
+_WORDS = {int(signal.SIGINT): "interrupted", int(signal.SIGTERM): "terminated"}
+_WORDS |= {int(_HANGUP): "hung up"} if _HANGUP else {}
+
+
+class Interruption:
+    """Makes a KeyboardInterrupt of the first signal that asks the program to end; the second ends it at once.
+
+    Ctrl-C, SIGTERM (as CI systems and containers send it) and SIGHUP (a terminal was closed) end a command in
+    the same way. A signal that is ignored when the program starts, as under nohup, stays ignored.
+
+    It lets no error out that only comes of the signal, as an import that was cut off half-way: compiled
+    modules turn the exception into an ImportError of theirs when it meets them while they load.
+    """
+
+    def __init__(self) -> None:
+        self.heard = 0  # the signal that came
+        self._taken: list[list[int]] = []
+
+    @classmethod
+    def of_process(cls) -> Interruption:
+        """Give the one that listens in this process already, else a new one."""
+        owners = (getattr(signal.getsignal(number), "__self__", None) for number in _WORDS)
+        return next((owner for owner in owners if isinstance(owner, cls)), None) or cls()
+
+    @property
+    def word(self) -> str:
+        """Say in a word why the program ends."""
+        return _WORDS[self.heard or signal.SIGINT]
+
+    @property
+    def exit_code(self) -> int:
+        """Give what shells report of a program that a signal ended: 128 and the number of the signal."""
+        return 128 + self.heard if self.heard else INTERRUPTED_EXIT_CODE
+
+    def __enter__(self) -> Interruption:
+        """Begin to listen, to what nobody else listens to; it may be entered again inside."""
+        self._taken.append([])
+        for number in _WORDS:
+            if signal.getsignal(number) is _usual(number):
+                try:
+                    signal.signal(number, self._note)
+                except ValueError:  # only the main thread hears signals
+                    break
+                self._taken[-1].append(number)
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Stop listening; an error after a signal becomes a KeyboardInterrupt."""
+        for number in self._taken.pop():
+            signal.signal(number, _usual(number))
+        if self.heard and isinstance(error, Exception):
+            raise KeyboardInterrupt from error
+
+    def _note(self, number: int, frame: object) -> None:
+        if not self.heard:
+            self.heard = number
+            raise KeyboardInterrupt
+        if number != _HANGUP:  # a closed terminal says so itself, and its shell says it again
+            os.write(2, f"{self.word}\n".encode())
+            leave(self.exit_code)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process here: no thread is waited for, but secrets in temporary files are removed."""
+    try:
+        atexit._run_exitfuncs()
+    finally:
+        os._exit(code)
+
+
+def _usual(number: int) -> Any:
+    return signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+
+
 # --- the plain forms of `render` ---
 
 
-def render(words: "Sequence[str]") -> int | None:
+def render(words: Sequence[str]) -> int | None:
     """Run `render ENV [-c NAME]…` and give its exit code, or None to let the plain path do it."""
     environments, components = [], []
     rest = list(words)
@@ -120,7 +198,7 @@ def render(words: "Sequence[str]") -> int | None:
     return _print(notes, text)
 
 
-def _rendered(environment: str, components: "Sequence[str]") -> tuple[str, str]:
+def _rendered(environment: str, components: Sequence[str]) -> tuple[str, str]:
     """Give what goes to stderr and to stdout: as remembered, else rendered.
 
     Raises:
@@ -143,13 +221,13 @@ def _rendered(environment: str, components: "Sequence[str]") -> tuple[str, str]:
         return remembered
     from mlstack.app.reader import AppReader
     from mlstack.objects import masking
-    from mlstack.operations import render
+    from mlstack.render import render
 
     gc.disable()  # looking for cycles, of which there are few, takes a tenth of a large render
     try:
         with masking.collecting():
             app = AppReader(root, store=store)
-            state = render.render_environment(app, environment, components=components, store=store)
+            state = render.load(app, environment, components=components, store=store)
             if state.has_secrets and sys.stdout.isatty():
                 raise PermissionError("on a terminal secrets are hidden")
             printed = output.scrubbed(output.notes_text(state)), output.objects_yaml(state.objects)

@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from mlstack import __version__
 from mlstack.cli.commands import COMMANDS, NEXT_STEP, OPTIONS, SUMMARY, program_help
-from mlstack.cli.interruption import INTERRUPTED_EXIT_CODE, Interruption
+from mlstack.cli.fast import INTERRUPTED_EXIT_CODE, Interruption
 from mlstack.cli.output import ClosedOutputError, emit, guarded, json_escaped, say, stop_writing, write
 from mlstack.cli.ports import Ports, Session
 from mlstack.errors import INTERNAL_EXIT_CODE, MlstackError, UsageError

@@ -214,9 +214,9 @@ def indented(message: str) -> str:
 def emit(result: object, output_format: str) -> int:
     """Print a result on stdout; exit code 1 for a truthful no (`result.ok` is false), else 0."""
     if output_format == "table":
-        from mlstack.cli import page, views
+        from mlstack.cli import page
 
-        view = views.page(result)
+        view = page.page_of(result)
         page.show(view)
         for note in view.notes:
             say(note)
@@ -227,9 +227,9 @@ def emit(result: object, output_format: str) -> int:
 
 def table_text(result: object) -> str:
     """Write the human view as plain text."""
-    from mlstack.cli import page, views
+    from mlstack.cli import page
 
-    return page.text(views.page(result))
+    return page.text(page.page_of(result))
 
 
 def yaml_text(result: object) -> str:
@@ -251,9 +251,9 @@ def json_text(result: object) -> str:
 
 def name_text(result: object) -> str:
     """Write the names alone, one a line, for other programs."""
-    from mlstack.cli import page, views
+    from mlstack.cli import page
 
-    return "\n".join(map(page.one_line, views.page(result).names))
+    return "\n".join(map(page.one_line, page.page_of(result).names))
 
 
 # A new output format is one function here, and its name in the help of `-o`.

@@ -240,10 +240,10 @@ def showing(output_format: str) -> Iterator[Callable[[StatusResult], None]]:
     if output_format != "table":
         yield lambda result: None
     elif is_terminal(sys.stdout):
-        from mlstack.cli import page, views
+        from mlstack.cli import page
 
         with page.redrawing() as redraw:
-            yield lambda result: redraw(views.page(result))
+            yield lambda result: redraw(page.page_of(result))
     else:
         known: dict[str, tuple[str, str]] = {}
 

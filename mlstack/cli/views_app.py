@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from mlstack.cli.page import Block, Page, TextLine
-from mlstack.cli.views import (
+from mlstack.cli.page import (
     LISTINGS,
+    Block,
     Columns,
     Listing,
+    Page,
+    TextLine,
     count,
     facts,
     notes,

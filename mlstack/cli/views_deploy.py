@@ -7,17 +7,23 @@ from dataclasses import replace
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, Any
 
-from mlstack.cli.page import WIDTH, Block, Page, Style, TextLine, shorten, text_width
-from mlstack.cli.views import (
+from mlstack.cli.page import (
     LONGEST_LINE,
+    WIDTH,
+    Block,
     Columns,
     Listing,
+    Page,
+    Style,
+    TextLine,
     count,
     facts,
     listing,
     notes,
     one_line_value,
+    shorten,
     size_and_digest,
+    text_width,
     view,
 )
 from mlstack.objects.managed_fields import FieldChange

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlstack.cli.page import Block, Page, TextLine, TextTable
-from mlstack.cli.views import count, facts, view
+from mlstack.cli.page import Block, Page, TextLine, TextTable, count, facts, view
 
 _BREACHES = 10
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mlstack.app.params import Overrides
 from mlstack.app.reader import AppReader
 from mlstack.objects.kinds import Kinds
-from mlstack.objects.kube_object import DesiredState, KubeObject
+from mlstack.objects.kube_object import KubeObject
 from mlstack.render import render
 from mlstack.render.template import CodeStore
 from mlstack.yaml import read
@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     from mlstack.validate.formats import Fault
 
 _NO_OVERRIDES = Overrides()
-
-
-def render_environment(
-    app: AppReader,
-    environment: str,
-    *,
-    components: Sequence[str] = (),
-    overrides: Overrides = _NO_OVERRIDES,
-    store: CodeStore | None = None,
-) -> DesiredState:
-    """Give the objects that `apply` would send, in its order; arguments and errors as of `render.load`."""
-    return render.load(app, environment, components=components, overrides=overrides, store=store)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from mlstack.errors import (
     WrongClusterError,
 )
 from mlstack.kube import connect
-from mlstack.operations.render import render_environment
+from mlstack.render import render
 from mlstack.yaml import read, write
 from tests.support.cluster import TestCluster, User
 from tests.support.controlplane import ControlPlane
@@ -698,7 +698,7 @@ def test_kubectl_diff_of_the_rendered_output_is_empty(
 ) -> None:
     stack.write("a", deployment(env=[], args=None), secret(a="1"), config_map(a="yes", b="012", c="1e3"))
     stack.apply()
-    text = write.to_yaml_documents(found.data for found in render_environment(stack.app, "minikube").objects)
+    text = write.to_yaml_documents(found.data for found in render.load(stack.app, "minikube").objects)
     assert len(read.read_documents(text, source="rendered")) == 3
     assert minikube.kubectl("diff", "-f", "-", input=text).stdout == ""
 

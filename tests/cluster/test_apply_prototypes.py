@@ -16,7 +16,7 @@ from mlstack.deploy.prune import KeepOptions
 from mlstack.deploy.target import Target
 from mlstack.kube import connect
 from mlstack.operations import deploy
-from mlstack.operations.render import render_environment
+from mlstack.render import render
 from mlstack.yaml import write
 from tests.support import examples
 from tests.support.cluster import TestCluster
@@ -73,7 +73,7 @@ def test_example_is_applied_once_and_for_all(
     assert deploy.apply(plan, clock=clock).ok
 
     # Definitions outlive a delete: those that another example left carry its environment's marks.
-    rendered = render_environment(app, case.environment).objects
+    rendered = render.load(app, case.environment).objects
     text = write.to_yaml_documents(
         found.data for found in rendered if found.kind != "CustomResourceDefinition"
     )

@@ -62,10 +62,10 @@ def _from_cluster(
 def render(session: Session, out: Path | None = None) -> int:
     """Print the Kubernetes objects of an environment; needs no cluster."""
     from mlstack.app import atomic
-    from mlstack.operations import render
+    from mlstack.render import render
 
     given = session.given
-    state = render.render_environment(
+    state = render.load(
         session.app,
         session.environment(given["env"]),
         components=given["components"],
@@ -154,9 +154,9 @@ def diff(session: Session, other: str | None = None, live: bool = False, summary
 def _emit_diff(session: Session, result: object, *, summary: bool) -> int:
     if not summary or session.given["output"] != "table":
         return emit(result, session.given["output"])
-    from mlstack.cli import views, views_deploy
+    from mlstack.cli import views_deploy
 
-    page.show(views_deploy.names_alone(views.page(result)))
+    page.show(views_deploy.names_alone(page.page_of(result)))
     return 0 if getattr(result, "ok", True) else 1
 
 

@@ -10,7 +10,7 @@ import pytest
 from mlstack.app.app_dir import AppDir
 from mlstack.cli import fast
 from mlstack.objects.kube_object import DesiredState
-from mlstack.operations import render as operation
+from mlstack.render import render as operation
 from tests.support.cli import Runner
 from tests.support.registry import small_app
 
@@ -77,7 +77,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> DesiredState:
         raise RuntimeError("rendered again")
 
-    monkeypatch.setattr(operation, "render_environment", refuse)
+    monkeypatch.setattr(operation, "load", refuse)
 
 
 def test_what_was_printed_is_printed_again_without_work(
@@ -119,14 +119,14 @@ def test_files_that_change_meanwhile_are_not_mixed_up(
     params = tmp_path / "demo/environments/gke/params.yaml"
     before = "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\n"
     params.write_text(before)
-    render = operation.render_environment
+    render = operation.load
 
     def edit_and_render(app: AppDir, *words: Any, **options: Any) -> DesiredState:
         params.write_text(before + "components:\n  front:\n    color: green\n")
         return render(app, *words, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(operation, "render_environment", edit_and_render)
+        patch.setattr(operation, "load", edit_and_render)
         assert "green" in printed(capsys, "gke")[0]
     params.write_text(before)
     assert "green" not in printed(capsys, "gke")[0]

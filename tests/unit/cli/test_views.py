@@ -9,7 +9,7 @@ import pytest
 
 from mlstack import operations
 from mlstack.app.params import Origin
-from mlstack.cli import views
+from mlstack.cli import page as views
 from mlstack.cli.output import FORMATS, plain, table_text
 from mlstack.cli.page import text_width
 from mlstack.deploy.result import ComponentStatus, ObjectStatus, PodStatus, StatusResult
@@ -48,7 +48,7 @@ def test_every_result_has_a_view(name: str) -> None:
 
 
 def test_a_result_without_a_view_is_shown_as_yaml() -> None:
-    page = views.page({"a": 1})
+    page = views.page_of({"a": 1})
     assert [getattr(block, "text", "") for block in page.blocks] == ["a: 1"]
 
 

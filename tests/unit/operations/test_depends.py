@@ -10,7 +10,7 @@ from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest
 from mlstack.errors import ConfigError, NotFoundError, SchemaError
 from mlstack.operations import app, prototypes
-from mlstack.operations.render import render_environment
+from mlstack.render import render
 from tests.support.builders import read_tree
 from tests.support.kubectl import KUBECONFIG
 from tests.support.registry import small_app
@@ -45,7 +45,7 @@ def test_a_component_comes_after_those_it_depends_on(depending: Depending) -> No
     depending.write("a", "b")
     depending.write("b", "c")
     depending.write("c")
-    state = render_environment(depending.app, "gke")
+    state = render.load(depending.app, "gke")
     assert list(dict.fromkeys(one.component for one in state.objects)) == ["c", "b", "a"]
     assert state.depends == {"a": ("b", "c"), "b": ("c",)}
 
@@ -54,7 +54,7 @@ def test_what_is_not_selected_still_orders_the_others(depending: Depending) -> N
     depending.write("a", "b")
     depending.write("b", "c")
     depending.write("c")
-    state = render_environment(depending.app, "gke", components=("a", "c"))
+    state = render.load(depending.app, "gke", components=("a", "c"))
     assert list(dict.fromkeys(one.component for one in state.objects)) == ["c", "a"]
 
 
@@ -62,7 +62,7 @@ def test_a_module_stands_for_all_its_components(depending: Depending) -> None:
     depending.write("core.one")
     depending.write("core.two", "core")
     depending.write("jobs", "core")
-    state = render_environment(depending.app, "gke")
+    state = render.load(depending.app, "gke")
     assert state.depends == {"core.two": ("core.one",), "jobs": ("core.one", "core.two")}
 
 
@@ -70,7 +70,7 @@ def test_an_unknown_component_is_told_with_the_nearest_and_its_line(depending: D
     depending.write("front", "bakc")
     depending.write("back")
     with pytest.raises(NotFoundError) as caught:
-        render_environment(depending.app, "gke")
+        render.load(depending.app, "gke")
     assert caught.value.message == "no component or module `bakc`"
     assert (caught.value.near, caught.value.where) == ("back", "components/front.yaml:6")
 
@@ -80,14 +80,14 @@ def test_a_circle_is_named(depending: Depending) -> None:
     depending.write("b", "c")
     depending.write("c", "a")
     with pytest.raises(ConfigError, match="in a circle: `a` → `b` → `c` → `a`") as caught:
-        render_environment(depending.app, "gke")
+        render.load(depending.app, "gke")
     assert caught.value.where == "components/a.yaml"
 
 
 def test_a_component_does_not_depend_on_itself(depending: Depending) -> None:
     depending.write("a", "a")
     with pytest.raises(ConfigError, match="in a circle: `a` → `a`"):
-        render_environment(depending.app, "gke")
+        render.load(depending.app, "gke")
 
 
 @pytest.mark.parametrize("text", ["b", "[1]", "[b, b]", "{b: c}"])
@@ -97,7 +97,7 @@ def test_it_is_a_list_of_different_names(depending: Depending, text: str) -> Non
     file = depending.root / "components/a.yaml"
     file.write_text(f"{file.read_text()}dependsOn: {text}\n")
     with pytest.raises(SchemaError, match="dependsOn"):
-        render_environment(depending.app, "gke")
+        render.load(depending.app, "gke")
 
 
 def test_the_list_of_components_shows_it(depending: Depending) -> None:
