@@ -12,7 +12,7 @@ from typing import Any
 from mlstack.app import schema
 from mlstack.app.app import Component, Environment, Manifest
 from mlstack.app.document import described, expectation
-from mlstack.app.params import Overrides, Resolved, Setting, join_path, merge
+from mlstack.app.params import Overrides, Resolved, join_path, merge
 from mlstack.app.prototype import Prototype
 from mlstack.app.reader import AppReader
 from mlstack.errors import (
@@ -91,28 +91,24 @@ def load(
     app.check_patches(environment)
     selected = app.selected(used, components)
     depends = app.depends(selected)
-    loader = Loader(app, used, overrides=overrides, store=store, locate=locate)
-    try:
-        rendered = [loader.render(component) for component in selected]
-        stamped = _stamped(rendered, app=app.app.name, environment=used)
-        kube_object.refuse_duplicates(stamped)
-        objects = order.ordered(stamped, depends)
-    except ConfigError as error:
-        if locate or type(error) is not ConfigError:
-            raise
-        # Again for the lines of what it says of whole objects; other errors have theirs.
-        return load(
-            app,
-            environment,
-            components=components,
-            overrides=overrides,
-            store=store,
-            namespace=namespace,
-            locate=True,
-        )
+    for is_located in dict.fromkeys((locate, True)):
+        loader = Loader(app, used, overrides=overrides, store=store, locate=is_located)
+        try:
+            rendered = [loader.render(component) for component in selected]
+            stamped = _stamped(rendered, app=app.app.name, environment=used)
+            kube_object.refuse_duplicates(stamped)
+            objects = order.ordered(stamped, depends)
+            break
+        except ConfigError as error:
+            # Again for the lines of what it says of whole objects; other errors have theirs.
+            if is_located or type(error) is not ConfigError:
+                raise
     loader.save()
-    masking.allow(_names(app.app.name, used, stamped))
-    notes = [note for one in rendered for note in one.notes] + [*app.undeclared_globals(used.name, selected)]
+    # What people know things by is no secret, even where one says the same.
+    masking.allow((app.app.name, used.name, used.namespace, used.context))
+    masking.allow(text for obj in stamped for text in (obj.name, obj.namespace, obj.kind, obj.component))
+    notes = [note for component in rendered for note in component.notes]
+    notes += app.undeclared_globals(used.name, selected)
     timeouts = {c.full_name: c.timeout_s for c in selected if isinstance(c, Component)}
     return DesiredState(
         app=app.app.name,
@@ -123,8 +119,8 @@ def load(
         depends=depends,
         timeouts={name: timeout_s for name, timeout_s in timeouts.items() if timeout_s is not None},
         notes=tuple(dict.fromkeys(notes)),
-        has_secrets=any(one.has_secrets for one in rendered) or any(o.kind == "Secret" for o in stamped),
-        secrets=tuple(dict.fromkeys(text for one in rendered for text in one.secrets)),
+        has_secrets=any(c.has_secrets for c in rendered) or any(obj.kind == "Secret" for obj in stamped),
+        secrets=tuple(dict.fromkeys(text for component in rendered for text in component.secrets)),
     )
 
 
@@ -168,30 +164,23 @@ def known_secrets(app: AppReader, environment: str) -> tuple[str, ...]:
     return tuple(known)
 
 
-def _names(app: str, environment: Environment, objects: Iterable[KubeObject]) -> Iterator[str]:
-    """Give what people know things by, which is no secret even where one says the same."""
-    yield from (app, environment.name, environment.namespace, environment.context)
-    for each in objects:
-        yield from (each.name, each.namespace, each.kind, each.component)
-
-
 def _stamped(rendered: Sequence[Rendered], *, app: str, environment: Environment) -> list[KubeObject]:
     """Give namespace and marks to every object; definitions of the run say which kinds have a namespace."""
     built_in = Kinds.builtin()
-    kinds = built_in.with_crds(each.data for component in rendered for each in component.objects)
+    kinds = built_in.with_crds(obj.data for component in rendered for obj in component.objects)
     stamped = []
     for component in rendered:
-        for each in component.objects:
-            is_built_in = built_in.lookup(each.api_version, each.kind) is not None
+        for obj in component.objects:
+            is_built_in = built_in.lookup(obj.api_version, obj.kind) is not None
             data = kube_object.stamp(
-                normalised(each.data, built_in=is_built_in),
+                normalised(obj.data, built_in=is_built_in),
                 app=app,
                 environment=environment.name,
                 component=component.component,
                 namespace=component.namespace,
                 kinds=kinds,
             )
-            stamped.append(KubeObject(data=data, component=each.component, source=each.source))
+            stamped.append(KubeObject(data=data, component=obj.component, source=obj.source))
     return stamped
 
 
@@ -318,7 +307,7 @@ class Loader:
         for name in self._renderers[key].names:
             parsed = self._objects(rendering, name, prototype, component)
             objects += parsed
-            contents += [(name, each.data) for each in parsed]
+            contents += [(name, obj.data) for obj in parsed]
         notes = [*rendering.notes]
         if not self._locate:
             render = Render(objects=contents, notes=notes, reads=rendering.reads)
@@ -370,14 +359,14 @@ class Loader:
         if not patches:
             return tuple(objects)
         result = []
-        changed = patched([each.data for each in objects], patches)
-        for each, data in zip(objects, changed, strict=True):
-            over = {path: at for one in patches if one.matches(each.data) for path, at in one.places.items()}
-            source = each.source and replace(each.source, places={**each.source.places, **over})
+        changed = patched([obj.data for obj in objects], patches)
+        for obj, data in zip(objects, changed, strict=True):
+            over = {path: at for p in patches if p.matches(obj.data) for path, at in p.places.items()}
+            source = obj.source and replace(obj.source, places={**obj.source.places, **over})
             masking.note_object(data)
-            if source is not None and data is not each.data:
+            if source is not None and data is not obj.data:
                 check_object(data, source.at)
-            result.append(KubeObject(data=data, component=each.component, source=source))
+            result.append(KubeObject(data=data, component=obj.component, source=source))
         return tuple(result)
 
 
@@ -424,42 +413,37 @@ def _naming(component: str) -> Iterator[None]:
 
 def _refused(error: TemplateRefusedError, component: Component, resolved: Resolved) -> TemplateRefusedError:
     """Say of a refusal where the parameters that it names were set, and how the first of them is set anew."""
-    named = [name for name in re.findall("`([^`]+)`", error.message) if name in resolved.values]
-    settings = [(name, resolved.setting(name)) for name in named]
-    places = [str(one.origin) for _, one in settings if one is not None and one.layer != "default"]
-    return TemplateRefusedError(
-        f"component `{component.full_name}`: {error.message}",
-        where=places[0] if places else error.where,
-        hint=_set_anew(*settings[0], component.full_name) if settings else error.hint,
-    )
-
-
-def _set_anew(name: str, setting: Setting | None, component: str) -> str:
-    origin = str(setting.origin) if setting is not None else ""
-    if origin.startswith("--"):
-        return f"{origin}=VALUE"
-    if setting is not None and setting.layer == "command line":
-        return f"--set {name}=VALUE"
-    target = component if setting is None or setting.layer == "default" else setting.target
-    return f"mlstack param set {target} {name} VALUE".replace("  ", " ")
+    names = [name for name in re.findall("`([^`]+)`", error.message) if name in resolved.values]
+    settings = [resolved.setting(name) for name in names]
+    places = [
+        str(setting.origin) for setting in settings if setting is not None and setting.layer != "default"
+    ]
+    hint = error.hint
+    if names:
+        setting, target = settings[0], component.full_name
+        if setting is not None and str(setting.origin).startswith("--"):
+            hint = f"{setting.origin}=VALUE"
+        elif setting is not None and setting.layer == "command line":
+            hint = f"--set {names[0]}=VALUE"
+        else:
+            if setting is not None and setting.layer != "default":
+                target = setting.target
+            hint = f"mlstack param set {target} {names[0]} VALUE".replace("  ", " ")
+    message = f"component `{component.full_name}`: {error.message}"
+    return TemplateRefusedError(message, where=places[0] if places else error.where, hint=hint)
 
 
 # --- what is a Kubernetes object ---
 
 
 def _unpacked(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    if _is_list(value):
+    """Give the items of what `kubectl get` writes for several objects: a List, which has no name."""
+    is_list = isinstance(value, Mapping) and str(value.get("kind", "")).endswith("List")
+    if is_list and isinstance(value.get("items"), list) and "name" not in (value.get("metadata") or {}):
         for index, item in enumerate(value["items"]):
             yield from _unpacked(item, (*path, "items", index))
     else:
         yield path, value
-
-
-def _is_list(value: Any) -> bool:
-    """Tell what `kubectl get` writes for several objects from a kind whose name happens to end so."""
-    if not isinstance(value, Mapping) or not str(value.get("kind", "")).endswith("List"):
-        return False
-    return isinstance(value.get("items"), list) and "name" not in (value.get("metadata") or {})
 
 
 def check_object(data: Any, at: Callable[[Path], str]) -> None:
@@ -540,7 +524,10 @@ def patched(objects: Sequence[Mapping[str, Any]], patches: Sequence[Patch]) -> l
     for patch in patches:
         places = [place for place, data in enumerate(result) if patch.matches(data)]
         if not places:
-            raise _no_target(patch, objects)
+            target = f"{patch.data['kind']} {patch.data['metadata']['name']}"
+            rendered = [f"{data.get('kind')} {(data.get('metadata') or {}).get('name')}" for data in objects]
+            message = f"the component renders no `{target}` to patch"
+            raise NotFoundError(message, near=nearest(target, rendered), where=patch.where)
         for place in places:
             result[place] = merge(result[place], patch.data)
     return result
@@ -548,14 +535,6 @@ def patched(objects: Sequence[Mapping[str, Any]], patches: Sequence[Patch]) -> l
 
 def _kind(data: Mapping[str, Any]) -> tuple[str, str]:
     return group_of(str(data.get("apiVersion", ""))), str(data.get("kind", ""))
-
-
-def _no_target(patch: Patch, objects: Sequence[Mapping[str, Any]]) -> NotFoundError:
-    wanted = f"{patch.data['kind']} {patch.data['metadata']['name']}"
-    known = [f"{data.get('kind')} {(data.get('metadata') or {}).get('name')}" for data in objects]
-    return NotFoundError(
-        f"the component renders no `{wanted}` to patch", near=nearest(wanted, known), where=patch.where
-    )
 
 
 # --- an object the way the API server keeps it, so that what is rendered is what is applied ---
@@ -628,12 +607,11 @@ def _text_maps(data: dict[str, Any]) -> dict[str, Any]:
     # Where either is no map, both stay as they are for validation to speak of.
     if data.get("kind") == "Secret" and isinstance(strings, Mapping) and isinstance(texts, Mapping):
         del result["stringData"]
-        result["data"] = {**texts, **{key: _encoded(value) for key, value in strings.items()}}
+        result["data"] = dict(texts)
+        for key, value in strings.items():
+            is_text = isinstance(value, str)
+            result["data"][key] = base64.b64encode(value.encode()).decode() if is_text else value
     return {key: value for key, value in result.items() if key not in _TEXT_MAPS or value != {}}
-
-
-def _encoded(value: Any) -> Any:
-    return base64.b64encode(value.encode()).decode() if isinstance(value, str) else value
 
 
 def _pruned(value: Any) -> Any:
@@ -660,11 +638,11 @@ def _network_policy(spec: dict[str, Any]) -> dict[str, Any]:
         if rules == [] and policy_type in types:
             del result[name]
         elif isinstance(rules, list):
-            result[name] = [_rule(rule, peer) for rule in rules]
+            empty: tuple[tuple[str, list[object]], ...] = ((peer, []), ("ports", []))
+            result[name] = [
+                {key: value for key, value in rule.items() if (key, value) not in empty}
+                if isinstance(rule, Mapping)
+                else rule
+                for rule in rules
+            ]
     return result
-
-
-def _rule(rule: Any, peer: str) -> Any:
-    if not isinstance(rule, Mapping):
-        return rule
-    return {key: value for key, value in rule.items() if not (key in (peer, "ports") and value == [])}
