@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -173,7 +172,7 @@ def _stamped(rendered: Sequence[Rendered], *, app: str, environment: Environment
         for obj in component.objects:
             is_built_in = built_in.lookup(obj.api_version, obj.kind) is not None
             data = kube_object.stamp(
-                normalised(obj.data, built_in=is_built_in),
+                kube_object.normalised(obj.data, built_in=is_built_in),
                 app=app,
                 environment=environment.name,
                 component=component.component,
@@ -535,114 +534,3 @@ def patched(objects: Sequence[Mapping[str, Any]], patches: Sequence[Patch]) -> l
 
 def _kind(data: Mapping[str, Any]) -> tuple[str, str]:
     return group_of(str(data.get("apiVersion", ""))), str(data.get("kind", ""))
-
-
-# --- an object the way the API server keeps it, so that what is rendered is what is applied ---
-# Where a form would make server-side apply misbehave, it is replaced by an equal one: `stringData` (a key
-# dropped from it would stay in the Secret for ever), empty maps (they would own the whole map), fields
-# that only the server sets (a manifest exported by `kubectl get -o yaml` carries them).
-
-_SERVER_METADATA = frozenset(
-    {"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"}
-)
-_EMPTY_IS_ABSENT = frozenset(
-    {"annotations", "args", "binaryData", "command", "data", "env", "envFrom", "finalizers"}
-    | {"imagePullSecrets", "initContainers", "labels", "limits", "nodeSelector", "ownerReferences"}
-    | {"requests", "tolerations", "volumeMounts", "volumes"}
-)
-_TEXT_MAPS = frozenset({"data", "stringData", "binaryData"})
-_NESTED = (dict, list)
-
-
-def normalised(data: Mapping[str, Any], *, built_in: bool) -> dict[str, Any]:
-    """Give an equal object in the form the server keeps.
-
-    In custom resources a null or an empty map may mean something to their controller, so only the metadata of
-    kinds that are not `built_in` to Kubernetes is touched.
-    """
-    result = dict(data)
-    if "metadata" in result:
-        result["metadata"] = _metadata(result["metadata"])
-    kind = data.get("kind")
-    if not built_in:
-        return {key: _without_null_times(value) for key, value in result.items()}
-    result.pop("status", None)
-    if kind == "CustomResourceDefinition":
-        return result
-    if kind in ("Secret", "ConfigMap"):
-        return _text_maps(result)
-    result = dict(_pruned(result))
-    if kind == "ClusterRole" and result.get("aggregationRule") is not None:
-        # The aggregating controller owns the rules; an empty list of ours would fight with it for ever.
-        result.pop("rules", None)
-    if kind == "NetworkPolicy" and isinstance(result.get("spec"), dict):
-        result["spec"] = _network_policy(result["spec"])
-    return result
-
-
-def _metadata(metadata: Any) -> Any:
-    if not isinstance(metadata, Mapping):
-        return metadata
-    kept = {key: value for key, value in metadata.items() if key not in _SERVER_METADATA}
-    return {key: value for key, value in kept.items() if value not in (None, {}, [])}
-
-
-def _without_null_times(value: Any) -> Any:
-    """Drop `creationTimestamp: null`, which Go programs write into pod templates and no CRD declares."""
-    if isinstance(value, Mapping):
-        kept = {k: v for k, v in value.items() if not (k == "creationTimestamp" and v is None)}
-        return {key: _without_null_times(item) for key, item in kept.items()}
-    if isinstance(value, list):
-        return [_without_null_times(item) for item in value]
-    return value
-
-
-def _text_maps(data: dict[str, Any]) -> dict[str, Any]:
-    """Fold `stringData` into `data`; a null value is the empty text, as the API server reads it."""
-    result = {key: value for key, value in data.items() if value is not None}
-    for name in _TEXT_MAPS & result.keys():
-        if isinstance(result[name], Mapping):
-            result[name] = {key: "" if value is None else value for key, value in result[name].items()}
-    strings, texts = result.get("stringData"), result.get("data", {})
-    # Where either is no map, both stay as they are for validation to speak of.
-    if data.get("kind") == "Secret" and isinstance(strings, Mapping) and isinstance(texts, Mapping):
-        del result["stringData"]
-        result["data"] = dict(texts)
-        for key, value in strings.items():
-            is_text = isinstance(value, str)
-            result["data"][key] = base64.b64encode(value.encode()).decode() if is_text else value
-    return {key: value for key, value in result.items() if key not in _TEXT_MAPS or value != {}}
-
-
-def _pruned(value: Any) -> Any:
-    """Drop nulls, and the empty maps and lists that mean the same as none."""
-    if isinstance(value, list):
-        return [_pruned(item) if item.__class__ in _NESTED else item for item in value]
-    result = {}
-    for key, item in value.items():
-        if item.__class__ in _NESTED:
-            item = _pruned(item)
-            if not item and key in _EMPTY_IS_ABSENT:
-                continue
-        if item is not None:
-            result[key] = item
-    return result
-
-
-def _network_policy(spec: dict[str, Any]) -> dict[str, Any]:
-    """Drop empty peers and ports; an empty rule list means "deny all" and goes only if the type says it."""
-    types = spec.get("policyTypes") or []
-    result = dict(spec)
-    for name, peer, policy_type in (("ingress", "from", "Ingress"), ("egress", "to", "Egress")):
-        rules = result.get(name)
-        if rules == [] and policy_type in types:
-            del result[name]
-        elif isinstance(rules, list):
-            empty: tuple[tuple[str, list[object]], ...] = ((peer, []), ("ports", []))
-            result[name] = [
-                {key: value for key, value in rule.items() if (key, value) not in empty}
-                if isinstance(rule, Mapping)
-                else rule
-                for rule in rules
-            ]
-    return result

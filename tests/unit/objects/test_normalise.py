@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.render.render import normalised
+from mlstack.objects.kube_object import normalised
 
 
 def of(kind: str, **content: Any) -> dict[str, Any]:
