@@ -99,14 +99,7 @@ class YamlError(ConfigError):
 
 
 class NotFoundError(MlstackError):
-    """Raised when a name leads to nothing.
-
-    Args:
-        message: what was looked for and where.
-        near: the nearest known name; becomes the hint when none is given.
-        where: the place of the wrong name.
-        hint: what to do next.
-    """
+    """Raised when a name leads to nothing; `near`, the nearest known one, is the hint when none is given."""
 
     exit_code = 4
 
@@ -138,18 +131,12 @@ class UnreachableError(ClusterError):
 class ForbiddenError(ClusterError):
     """Raised when the API server says no.
 
-    Args:
-        message: who may not do what.
-        why: `credentials`, `rights`, `escalation`, `quota`, `policy` or `terminating` (a namespace or
-            definition that is going away: worth another try after it has gone).
-        where: the object.
-        hint: what to do next.
+    `why` is `credentials`, `rights`, `escalation`, `quota`, `policy` or `terminating` (a namespace or
+    definition that is going away: worth another try after it has gone).
     """
 
-    def __init__(
-        self, message: str, *, why: str = "rights", where: str | None = None, hint: str | None = None
-    ) -> None:
-        super().__init__(message, where=where, hint=hint)
+    def __init__(self, message: str, *, why: str = "rights", **place: str | None) -> None:
+        super().__init__(message, **place)
         self.why = why
 
 
@@ -165,12 +152,7 @@ class FieldConflict:
 class ConflictError(ClusterError):
     """Raised when another field manager owns a field, or an object changed meanwhile.
 
-    Args:
-        message: which object, which fields.
-        conflicts: the fields and their owners; none if the object changed or was replaced meanwhile.
-        managers: the owners' names, where the fields are not known.
-        where: the object.
-        hint: what to do next.
+    There are no `conflicts` if it changed or was replaced; `managers` are owners of unknown fields.
     """
 
     def __init__(
@@ -179,10 +161,9 @@ class ConflictError(ClusterError):
         *,
         conflicts: Sequence[FieldConflict] = (),
         managers: Sequence[str] = (),
-        where: str | None = None,
-        hint: str | None = None,
+        **place: str | None,
     ) -> None:
-        super().__init__(message, where=where, hint=hint)
+        super().__init__(message, **place)
         self.conflicts = tuple(conflicts)
         self.managers = tuple(sorted({*managers, *(conflict.manager for conflict in conflicts)}))
 
@@ -201,24 +182,13 @@ class Cause:
 
 
 class InvalidError(ClusterError):
-    """Raised when the API server finds an object wrong; the same object will never pass.
+    """Raised when the API server finds an object wrong: it will never pass.
 
-    Args:
-        message: which object, which fields.
-        causes: the faults, one a field; none if the server could not read the object at all.
-        where: the object.
-        hint: what to do next.
+    There is a cause for each field; none if the server could not read the object at all.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        causes: Sequence[Cause] = (),
-        where: str | None = None,
-        hint: str | None = None,
-    ) -> None:
-        super().__init__(message, where=where, hint=hint)
+    def __init__(self, message: str, *, causes: Sequence[Cause] = (), **place: str | None) -> None:
+        super().__init__(message, **place)
         self.causes = tuple(causes)
 
 
@@ -227,36 +197,18 @@ class VersionGoneError(InvalidError):
 
 
 class ObjectNotFoundError(ClusterError):
-    """Raised when the cluster has no such object, namespace or kind.
+    """Raised when the cluster has no such thing: `what` is `object`, `namespace` or `kind`."""
 
-    Args:
-        message: what is missing.
-        what: `object`, `namespace` or `kind`.
-        where: the object.
-        hint: what to do next.
-    """
-
-    def __init__(
-        self, message: str, *, what: str = "object", where: str | None = None, hint: str | None = None
-    ) -> None:
-        super().__init__(message, where=where, hint=hint)
+    def __init__(self, message: str, *, what: str = "object", **place: str | None) -> None:
+        super().__init__(message, **place)
         self.what = what
 
 
 class TransientError(ClusterError):
-    """Raised when the API server cannot do it now and the same request may pass later.
+    """Raised when the same request may pass later; `webhook` names the admission webhook that failed."""
 
-    Args:
-        message: what stands in the way.
-        webhook: name of the admission webhook that failed, if one did.
-        where: the object.
-        hint: what to do next.
-    """
-
-    def __init__(
-        self, message: str, *, webhook: str = "", where: str | None = None, hint: str | None = None
-    ) -> None:
-        super().__init__(message, where=where, hint=hint)
+    def __init__(self, message: str, *, webhook: str = "", **place: str | None) -> None:
+        super().__init__(message, **place)
         self.webhook = webhook
 
 
@@ -273,24 +225,10 @@ class WrongClusterError(ClusterError):
 
 
 class NotReadyError(MlstackError):
-    """Raised when objects were applied but failed or did not become ready in time.
-
-    Args:
-        message: what is not ready.
-        reasons: the last reason of each object that is not ready.
-        where: the environment or component.
-        hint: what to do next.
-    """
+    """Raised when objects failed or did not become ready in time, with the last reason of each."""
 
     exit_code = 7
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        reasons: Sequence[str] = (),
-        where: str | None = None,
-        hint: str | None = None,
-    ) -> None:
-        super().__init__(message, where=where, hint=hint)
+    def __init__(self, message: str, *, reasons: Sequence[str] = (), **place: str | None) -> None:
+        super().__init__(message, **place)
         self.reasons = tuple(reasons)

@@ -17,11 +17,7 @@ _LIBRARIES = ("jinja2", "yaml", "jsonschema")
 
 @cache
 def identity() -> str:
-    """Give a hash of this program, its libraries and its interpreter; a change of a source is enough.
-
-    Raises:
-        OSError: its sources cannot be looked at.
-    """
+    """Give a hash of this program, its libraries and its interpreter; a change of a source is enough."""
     hashed = hashlib.blake2b(sys.version.encode(), digest_size=20)
     for file in (*_sources(str(Path(mlstack.__file__).parent)), *_libraries()):
         status = os.stat(file)  # noqa: PTH116 - there are some two hundred of them

@@ -12,22 +12,14 @@ T = TypeVar("T")
 
 
 class Table(Generic[T]):
-    """Things registered under one or more names, where they are written.
-
-    Args:
-        what: what the table holds, for messages (`registry protocol`).
-    """
+    """Things registered under one or more names, where they are written."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._rows: dict[str, T] = {}
 
     def register(self, *names: str) -> Callable[[T], T]:
-        """Give a decorator that enters a thing under `names` and returns it unchanged.
-
-        Raises:
-            ValueError: a name is taken: two files claim the same thing.
-        """
+        """Give a decorator that enters a thing under `names` and returns it unchanged."""
 
         def enter(thing: T) -> T:
             for name in names:

@@ -68,11 +68,7 @@ class AppDir(AppReader):
 
     @classmethod
     def find(cls, start: Path, *, store: PassedStore | None = None) -> AppDir:
-        """Find the app directory that `start` lies in; `store` remembers which files passed their schema.
-
-        Raises:
-            NotFoundError: neither `start` nor a folder above it holds `app.yaml`.
-        """
+        """Find the app directory that `start` lies in; `store` remembers which files passed their schema."""
         root = layout.find_root(start)
         if root is None:
             message = f"no app directory at `{start.absolute()}` or above"
@@ -81,23 +77,14 @@ class AppDir(AppReader):
 
     @classmethod
     def check_new(cls, root: Path, name: str) -> None:
-        """Refuse what cannot be a new app.
-
-        Raises:
-            UsageError: the name cannot be an app's, or there is an app already.
-        """
+        """Refuse what cannot be a new app."""
         check_app_name(name)
         if (root / layout.APP_FILE).exists():
             raise UsageError(f"there is an app at `{root}` already", hint="choose another folder")
 
     @classmethod
     def create(cls, root: Path, name: str, *, registries: Sequence[RegistryRef] = ()) -> AppDir:
-        """Make an app directory that can be used at once.
-
-        Raises:
-            UsageError: the name cannot be an app's, or there is an app already.
-            ConfigError: the folder cannot be written; nothing was changed.
-        """
+        """Make an app directory that can be used at once."""
         cls.check_new(root, name)
         content: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "App", "name": name}
         if registries:
@@ -115,9 +102,6 @@ class AppDir(AppReader):
         """Keep every other command from editing the app; what was read before is read anew.
 
         Whoever edits holds it from reading to writing. It may be entered again inside.
-
-        Raises:
-            ConfigError: another command has been editing the app for `LOCK_WAIT_S`.
         """
         if self._is_locked:
             yield
@@ -142,12 +126,7 @@ class AppDir(AppReader):
         self.forget()
 
     def edited(self, file: str, kind: str) -> EditedFile:
-        """Begin to edit a file of a kind; one that is not there begins with its kind alone.
-
-        Raises:
-            SchemaError: it does not fit its kind.
-            YamlError: it is no YAML.
-        """
+        """Begin to edit a file of a kind; one that is not there begins with its kind alone."""
         data = self.files.bytes(file)
         if data is None:
             return EditedFile(file, write.to_yaml({"apiVersion": API_VERSION, "kind": kind}))
@@ -163,11 +142,7 @@ class AppDir(AppReader):
     # --- registries ---
 
     def add_registry(self, registry: RegistryRef) -> None:
-        """Enter a registry in `app.yaml`.
-
-        Raises:
-            UsageError: the name is taken, or cannot be a registry's.
-        """
+        """Enter a registry in `app.yaml`."""
         check_registry_name(registry.name)
         known = [ref.name for ref in self.app.registries]
         if registry.name in known:
@@ -181,11 +156,7 @@ class AppDir(AppReader):
     # --- components ---
 
     def add_component(self, component: Component, *, replace: bool = False) -> str:
-        """Write a component's file and give its name; a module's folder is made on the way.
-
-        Raises:
-            UsageError: the name cannot be a component's, or there is one and `replace` is false.
-        """
+        """Write a component's file and give its name; a module's folder is made on the way."""
         name, module = component.full_name, component.module
         check_component_name(component.name)
         if module:
@@ -211,15 +182,7 @@ class AppDir(AppReader):
         return file
 
     def remove_component(self, name: str) -> tuple[str, ...]:
-        """Remove a component and what environments say about it; the cluster is not touched.
-
-        Returns:
-            The files that were deleted or changed.
-
-        Raises:
-            NotFoundError: no such component.
-            ConfigError: it is the last target of an environment.
-        """
+        """Remove a component and what environments say about it; the cluster is not touched."""
         deleted = [self.component(name).file]
         changed: dict[str, bytes | str] = {}
         for environment in self.environment_names:
@@ -247,9 +210,6 @@ class AppDir(AppReader):
         """Write a new environment's files and give the name of the first.
 
         `seed` holds files to begin with, by name in its folder; their comments and order stay.
-
-        Raises:
-            UsageError: the name cannot be an environment's, or it is taken.
         """
         name = check_environment_name(environment.name)
         self._check_new_environment(name, self.environment_names)
@@ -280,9 +240,6 @@ class AppDir(AppReader):
         """Change fields of an environment's own file; give it, and whether it changed.
 
         Keys are those of the file (`kubernetesVersion`); None removes one.
-
-        Raises:
-            NotFoundError: no such environment.
         """
         self.environment_chain(name)
         edited = self.edited(layout.environment_file(name), "Environment")
@@ -294,22 +251,13 @@ class AppDir(AppReader):
         return edited.file, self._save(edited)
 
     def pin_identity(self, name: str, identity: ClusterIdentity) -> None:
-        """Bind an environment to a cluster, in its own file.
-
-        Raises:
-            NotFoundError: no such environment.
-        """
+        """Bind an environment to a cluster, in its own file."""
         with self.locked():
             file, _ = self.edit_environment(name, {"cluster": to_map(identity)})
             self.files.note_sound(file, "Environment")
 
     def rename_environment(self, name: str, new: str) -> None:
-        """Give an environment another name; those that extend it follow.
-
-        Raises:
-            NotFoundError: no such environment.
-            UsageError: the new name cannot be an environment's, or it is taken.
-        """
+        """Give an environment another name; those that extend it follow."""
         self.environment_chain(name)
         check_environment_name(new)
         self._check_new_environment(new, [other for other in self.environment_names if other != name])
@@ -330,12 +278,7 @@ class AppDir(AppReader):
         self.write(files, old_files)
 
     def remove_environment(self, name: str) -> None:
-        """Remove an environment's files; the cluster is not touched.
-
-        Raises:
-            NotFoundError: no such environment.
-            UsageError: another environment extends it.
-        """
+        """Remove an environment's files; the cluster is not touched."""
         self.environment_chain(name)
         chains = {other: self.environment_chain(other) for other in self.environment_names}
         heirs = [other for other, chain in chains.items() if chain[-1].environment.extends == name != other]
@@ -361,11 +304,7 @@ class AppDir(AppReader):
         ]
 
     def set_current_environment(self, name: str | None) -> None:
-        """Choose the environment that commands take when none is named; None takes the choice back.
-
-        Raises:
-            NotFoundError: no such environment.
-        """
+        """Choose the environment that commands take when none is named; None takes the choice back."""
         if name is None:
             self.write({}, [layout.CURRENT_ENVIRONMENT])
             return
@@ -399,14 +338,7 @@ class AppDir(AppReader):
         return edited.file, self._save(edited)
 
     def unset_param(self, scope: ParamScope, path: Sequence[str]) -> str | None:
-        """Take a value back, so that the next lower level counts again.
-
-        Returns:
-            The file, or None when nothing was set there.
-
-        Raises:
-            NotFoundError: no such component, module or environment.
-        """
+        """Take a value back, so that the next lower level counts again."""
         edited, full = self._edited_param(scope, path)
         if not edited.unset(full):
             return None
@@ -509,14 +441,7 @@ class AppDir(AppReader):
         return [package.folder for package in self.lock.packages if package.folder not in kept]
 
     def remove_package(self, ref: PackageRef) -> tuple[LockedPackage, ...]:
-        """Remove a package's requirement (all versions without one), and what nothing requires any more.
-
-        Returns:
-            The packages whose folders are gone.
-
-        Raises:
-            NotFoundError: it is not installed.
-        """
+        """Remove a package's requirement (all versions without one), and what nothing requires any more."""
         named = [package for package in self.lock.packages if _is(package.ref, ref)]
         if not named:
             raise NotFoundError(f"package `{ref}` is not installed", hint="mlstack pkg list --installed")

@@ -52,30 +52,18 @@ class AppDocument:
 
 
 def read(data: bytes, *, file: str) -> AppDocument:
-    """Read a file that holds exactly one document.
-
-    Raises:
-        YamlError: it is no YAML, no UTF-8, or not one document.
-    """
+    """Read a file that holds exactly one document."""
     return AppDocument(file, yamlread.read_document(decode(data, file=file), source=file))
 
 
 def read_all(data: bytes, *, file: str) -> tuple[AppDocument, ...]:
-    """Read every document of a file; empty ones are left out.
-
-    Raises:
-        YamlError: it is no YAML or no UTF-8.
-    """
+    """Read every document of a file; empty ones are left out."""
     documents = yamlread.read_documents(decode(data, file=file), source=file, with_positions=True)
     return tuple(AppDocument(file, document) for document in documents)
 
 
 def decode(data: bytes, *, file: str) -> str:
-    """Give the text of a file.
-
-    Raises:
-        YamlError: it is not UTF-8.
-    """
+    """Give the text of a file."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -92,11 +80,7 @@ def kind_of(value: Any) -> str | None:
 
 
 def layer_of(document: AppDocument, path: KeyPath, kind: str, target: str) -> Layer:
-    """Give the map at a path of a document as a layer; an absent one is an empty layer.
-
-    Raises:
-        SchemaError: something else than a map stands there.
-    """
+    """Give the map at a path of a document as a layer; an absent one is an empty layer."""
     value: Any = document.value
     for part in path:
         value = value.get(part)
@@ -260,11 +244,7 @@ class FieldReader:
 
 
 def fields_of(document: AppDocument, kind: str) -> FieldReader:
-    """Give the fields of a file of a known kind, `apiVersion` and `kind` checked.
-
-    Raises:
-        SchemaError: another kind, or an apiVersion that this version does not know.
-    """
+    """Give the fields of a file of a known kind, `apiVersion` and `kind` checked."""
     fields = FieldReader(document)
     if document.value.get("kind") == "ksonnet.io/app":
         fields.refuse(

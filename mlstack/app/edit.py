@@ -215,19 +215,11 @@ class EditedFile:
         return actual
 
     def set(self, path: KeyPath, value: Any) -> None:
-        """Set a value; missing maps around it are made.
-
-        Raises:
-            ConfigError: a parent is no map, or something else would change with it.
-        """
+        """Set a value; missing maps around it are made."""
         self.text = edit.set_value(self.text, path, value, source=self.file)
 
     def unset(self, path: KeyPath) -> bool:
-        """Remove a value with its key; tell whether it was there.
-
-        Raises:
-            ConfigError: something else would change with it.
-        """
+        """Remove a value with its key; tell whether it was there."""
         if not edit.has_value(self.text, path, source=self.file):
             return False
         self.text = edit.unset_value(self.text, path, source=self.file)

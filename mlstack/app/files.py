@@ -31,11 +31,7 @@ class AppFiles:
         self._documents: dict[str, AppDocument | None] = {}
 
     def bytes(self, file: str) -> bytes | None:
-        """Give a file's bytes, or nothing when it is not there.
-
-        Raises:
-            ConfigError: it cannot be read.
-        """
+        """Give a file's bytes, or nothing when it is not there."""
         path = self.root / file
         self.digests[file] = ""
         try:
@@ -58,12 +54,7 @@ class AppFiles:
         return data
 
     def document(self, file: str, kind: str) -> AppDocument | None:
-        """Give a file of ours, checked; nothing when it is not there.
-
-        Raises:
-            SchemaError: it does not fit its kind.
-            YamlError: it is no YAML.
-        """
+        """Give a file of ours, checked; nothing when it is not there."""
         if file not in self._documents:
             data = self.bytes(file)
             document = None if data is None else documents.read(data, file=file)
@@ -160,11 +151,7 @@ def read_file(path: Path) -> bytes:
 
 
 def check_name(path: PurePosixPath, source: str) -> None:
-    """Refuse names that are no UTF-8 or hold what cannot be shown: nobody could see what they are.
-
-    Raises:
-        ConfigError: it is such a name, or it lies deeper than `MAX_DEPTH`.
-    """
+    """Refuse names that are no UTF-8 or hold what cannot be shown: nobody could see what they are."""
     if len(path.parts) > MAX_DEPTH:
         raise ConfigError(f"the folder holds folders more than {MAX_DEPTH} deep", where=source)
     for name in path.parts:
@@ -202,11 +189,7 @@ def _files(folder: Path, root: Path, source: str, below: str = "") -> Iterator[P
 
 
 def folder(name: str) -> Path:
-    """Give a bundled folder: in the installed package first, in the checkout beside it second.
-
-    Raises:
-        MlstackError: it is in neither, so the installation is broken.
-    """
+    """Give a bundled folder: in the installed package first, in the checkout beside it second."""
     package = Path(__file__).parent.parent
     for base in (package / "_bundled", package.parent):
         if (base / name).is_dir():

@@ -76,11 +76,7 @@ class PackageFolder:
     def read(
         cls, folder: Path, *, source: str = "", registry: str = "", passed: PassedStore | None = None
     ) -> PackageFolder:
-        """Read a folder of the disk.
-
-        Raises:
-            ConfigError: a link leaves the folder, or it is too large.
-        """
+        """Read a folder of the disk."""
         source = source or str(folder)
         return cls(read_folder(folder, source=source), source=source, registry=registry, passed=passed)
 
@@ -230,11 +226,7 @@ class PackageFolder:
         }
 
     def document(self, path: str, kind: str) -> AppDocument:
-        """Give a checked document of the package.
-
-        Raises:
-            SchemaError: the file is missing or does not fit its schema.
-        """
+        """Give a checked document of the package."""
         if path not in self._documents:
             data = self.files.get(PurePosixPath(path))
             if data is None:

@@ -480,11 +480,7 @@ class Overrides:
 
 
 def parse_set(text: str, *, as_string: bool = False) -> SetOption:
-    r"""Read `key=value` or `component.key=value`; `\.` is a dot inside a key.
-
-    Raises:
-        UsageError: there is no `=`, or nothing before it.
-    """
+    r"""Read `key=value` or `component.key=value`; `\.` is a dot inside a key."""
     key, equals, value = text.partition("=")
     path = split_path(key)
     if not equals or not all(path):
@@ -497,11 +493,7 @@ def parse_set(text: str, *, as_string: bool = False) -> SetOption:
 
 
 def canonical_name(prototype: Prototype, name: str) -> str:
-    """Give the canonical spelling of a parameter; old spellings and `-` for `_` are understood.
-
-    Raises:
-        NotFoundError: the prototype declares no such parameter; carries the nearest one.
-    """
+    """Give the canonical spelling of a parameter; old spellings and `-` for `_` are understood."""
     table = spelling_table(prototype.params)
     for spelling in (name, name.replace("-", "_")):
         if spelling in table:
@@ -515,9 +507,6 @@ def typed(prototype: Prototype, texts: Mapping[str, str | None]) -> dict[str, An
     """Give the values of options by canonical name, in the order they were given.
 
     A text is None for an option without a value.
-
-    Raises:
-        UsageError: an unknown name, or an option without a value that is no switch.
     """
     values: dict[str, Any] = {}
     for name, text in texts.items():

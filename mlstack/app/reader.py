@@ -95,11 +95,7 @@ class AppReader:
 
     @cached_property
     def component_files(self) -> Mapping[str, tuple[str, str, str]]:
-        """Give full name → (file, module, name) of all components, sorted, without reading them.
-
-        Raises:
-            ConfigError: two files stand for one component.
-        """
+        """Give full name → (file, module, name) of all components, sorted, without reading them."""
         components: dict[str, tuple[str, str, str]] = {}
         for file, module, name in layout.component_files(self.files.root):
             full_name = f"{module}.{name}" if module else name
@@ -146,12 +142,7 @@ class AppReader:
         raise NotFoundError(message, near=near, where=where, hint=None if near else hint)
 
     def component_with_params(self, name: str) -> Component:
-        """Give a component that is made from a prototype.
-
-        Raises:
-            UsageError: it is a plain manifest.
-            NotFoundError: there is none of that name.
-        """
+        """Give a component that is made from a prototype."""
         component = self.component(name)
         if isinstance(component, Component):
             return component
@@ -213,11 +204,7 @@ class AppReader:
         return file if document is None else str(document.origin(path))
 
     def read_manifest(self, component: Manifest) -> tuple[AppDocument, ...]:
-        """Give all documents of a plain manifest, with source positions.
-
-        Raises:
-            YamlError: it is no YAML.
-        """
+        """Give all documents of a plain manifest, with source positions."""
         data = self.files.bytes(component.file)
         if data is None:
             raise ConfigError("the file is gone", where=component.file)
@@ -264,12 +251,7 @@ class AppReader:
         return merged
 
     def environment_chain(self, name: str | None) -> tuple[EnvironmentFiles, ...]:
-        """Give an environment and what it extends, the farthest ancestor first; nothing for none.
-
-        Raises:
-            NotFoundError: there is no such environment; with the nearest known one.
-            ConfigError: environments extend each other in a circle.
-        """
+        """Give an environment and what it extends, the farthest ancestor first; nothing for none."""
         if name is None:
             return ()
         if name not in self._chains:
@@ -322,11 +304,7 @@ class AppReader:
         return (data.decode("utf-8", errors="replace").strip() or None) if data else None
 
     def patches(self, environment: str, component: str) -> tuple[AppDocument, ...]:
-        """Give the patches of an environment, and of those it extends, for a component; ancestors first.
-
-        Raises:
-            ConfigError: one is no part of an object.
-        """
+        """Give the patches of an environment, and of those it extends, for a component; ancestors first."""
         patches: list[AppDocument] = []
         for layer in self.environment_chain(environment):
             file = layout.patch_file(layer.environment.name, component)
@@ -339,11 +317,7 @@ class AppReader:
         return tuple(patches)
 
     def check_patches(self, environment: str) -> None:
-        """Refuse patches of an environment, or of those it extends, that belong to no component.
-
-        Raises:
-            NotFoundError: there is no such component; with the nearest one.
-        """
+        """Refuse patches of an environment, or of those it extends, that belong to no component."""
         usual = f"remove it, or name it as the component: {layout.patch_file('ENV', 'NAME')}"
         for layer in self.environment_chain(environment):
             for file, component in layout.patch_files(self.root, layer.environment.name):

@@ -39,11 +39,7 @@ class Vendor:
         self._prototypes: dict[tuple[str, str], Prototype] = {}
 
     def folder(self, locked: LockedPackage) -> PackageFolder:
-        """Give a package's folder, its digest checked.
-
-        Raises:
-            RegistryError: it is missing or its content is not what was locked.
-        """
+        """Give a package's folder, its digest checked."""
         if locked.folder not in self._folders:
             self._folders[locked.folder] = self._read(locked)
         return self._folders[locked.folder]

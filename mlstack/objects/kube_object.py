@@ -191,11 +191,7 @@ def stamp(
 
 
 def refuse_duplicates(objects: Iterable[KubeObject]) -> None:
-    """Raise if two objects are the same one.
-
-    Raises:
-        ConfigError: naming the object and both places.
-    """
+    """Raise if two objects are the same one."""
     known: dict[Identity, KubeObject] = {}
     for manifest in objects:
         first = known.setdefault(manifest.identity, manifest)

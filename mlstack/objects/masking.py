@@ -38,11 +38,7 @@ _NOT_TELLING = ("-----", "apiVersion:", "kind:")
 
 
 class Secrets:
-    """Values that nobody may read, and where they stand in a text.
-
-    Args:
-        values: as for `add`.
-    """
+    """Values that nobody may read, and where they stand in a text."""
 
     def __init__(self, values: Iterable[Any] = ()) -> None:
         self._values: set[str | bytes] = set()

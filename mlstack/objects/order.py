@@ -89,9 +89,6 @@ def sort(nodes: Sequence[N], before: Mapping[N, Collection[N]], priority: Callab
     """Give the nodes so that each comes after what it needs; of several that could come, the smallest.
 
     Equal priorities keep the order of `nodes`.
-
-    Raises:
-        ValueError: some nodes need each other in a circle.
     """
     numbers = {node: number for number, node in enumerate(nodes)}
     sorter = TopologicalSorter({node: before.get(node, ()) for node in nodes})
@@ -168,9 +165,6 @@ def annotated(manifest: KubeObject, objects: Mapping[Identity, object]) -> tuple
 
     A name without a namespace means a cluster-scoped object, or else one of the object's own namespace: so
     the same annotation does in every environment.
-
-    Raises:
-        ConfigError: it does not read as a list of objects, or names the object itself.
     """
     text = manifest.annotations.get(DEPENDS_ON)
     if text is None:
@@ -196,11 +190,7 @@ def annotated(manifest: KubeObject, objects: Mapping[Identity, object]) -> tuple
 
 
 def outside(objects: Iterable[KubeObject]) -> tuple[tuple[KubeObject, Identity], ...]:
-    """Give the objects that depend on something which none of them is, and on what.
-
-    Raises:
-        ConfigError: an annotation cannot be read.
-    """
+    """Give the objects that depend on something which none of them is, and on what."""
     listed = tuple(objects)
     own = {manifest.identity: manifest for manifest in listed}
     pairs = ((manifest, target) for manifest in listed for target in annotated(manifest, own))
@@ -211,9 +201,6 @@ def closure(direct: Mapping[str, Sequence[str]], files: Mapping[str, str]) -> Ma
     """Give all components that each component depends on, through others as well.
 
     `direct` is what each names itself; `files` are the components' own, for messages.
-
-    Raises:
-        ConfigError: components depend on each other in a circle.
     """
     circle = find_cycle(sorted(direct), direct)
     if circle:
@@ -431,11 +418,7 @@ _SPECIAL = ("StorageClass", "PersistentVolume", "HorizontalPodAutoscaler", "Vali
 
 
 def ordered(objects: Iterable[KubeObject], depends: Depends | None = None) -> tuple[KubeObject, ...]:
-    """Sort objects as they are written; where nothing decides they keep their order.
-
-    Raises:
-        ConfigError: as `graph`.
-    """
+    """Sort objects as they are written; where nothing decides they keep their order."""
     listed = tuple(objects)
     is_special = (
         manifest.kind in _SPECIAL or is_webhook(manifest.identity) or DEPENDS_ON in manifest.annotations

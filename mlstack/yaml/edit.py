@@ -27,11 +27,7 @@ _BY_HAND = "edit the file by hand"
 
 
 def has_value(text: str, path: Path, *, source: str) -> bool:
-    """Tell whether a text sets a value at a path, be it null.
-
-    Raises:
-        YamlError: the text is broken or holds several documents.
-    """
+    """Tell whether a text sets a value at a path, be it null."""
     return _has(_read(text, source), path)
 
 
@@ -58,10 +54,6 @@ def unset_value(text: str, path: Path, *, source: str) -> str:
     """Remove one value with its key, and the parents that it leaves empty; absent ones change nothing.
 
     The path has keys of mappings from the root; it is not empty.
-
-    Raises:
-        YamlError: the text is broken or holds several documents.
-        ConfigError: the edit would change something else.
     """
     before = _read(text, source)
     if not _has(before, path):

@@ -48,31 +48,17 @@ def to_flow(value: Any) -> str:
     """Write a value on one line; mappings and lists in the form that JSON and YAML share.
 
     Only keys that are too long for readers of YAML are announced by `? `, which JSON does not know.
-
-    Raises:
-        ValueError: as `to_yaml`.
-        TypeError: as `to_yaml`.
     """
     return _compact(value, _flow_label) if isinstance(value, Mapping | list | tuple) else write_scalar(value)
 
 
 def to_json(value: Any) -> str:
-    """Write JSON: two spaces, keys in their order, no needless escapes, a newline at the end.
-
-    Raises:
-        ValueError: as `to_yaml`.
-        TypeError: as `to_yaml`.
-    """
+    """Write JSON: two spaces, keys in their order, no needless escapes, a newline at the end."""
     return _json(value, "\n") + "\n"
 
 
 def to_compact_json(value: Any) -> str:
-    """Write JSON on one line, in a form that YAML reads too if no key is longer than 1,000 characters.
-
-    Raises:
-        ValueError: as `to_yaml`.
-        TypeError: as `to_yaml`.
-    """
+    """Write JSON on one line, in a form that YAML reads too if no key is longer than 1,000 characters."""
     return _compact(value, _json_label)
 
 
