@@ -29,7 +29,7 @@ from mlstack.cli.page import (
 from mlstack.objects.managed_fields import FieldChange
 
 if TYPE_CHECKING:
-    from mlstack.deploy.drift import Difference
+    from mlstack.deploy.drift import Difference, DriftRow
     from mlstack.deploy.history import Revision
     from mlstack.deploy.result import (
         ChangeReport,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from mlstack.operations.history import (
         CompareResult,
         DriftResult,
-        DriftRow,
         HistoryResult,
         RevisionDiff,
         RevisionResult,

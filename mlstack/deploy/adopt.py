@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 from mlstack.deploy.conflicts import ConflictPolicy, ConflictResolution, OwnedField
 from mlstack.deploy.replacement import dry_run_copy, is_allocated, says_fixed
 from mlstack.errors import Cause, ConflictError, ForbiddenError, InvalidError, MlstackError
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects import managed_fields
-from mlstack.objects.kube_object import MANAGER, KubeObject
+from mlstack.objects.kube_object import MANAGER, Data, KubeObject
 from mlstack.objects.managed_fields import (
     ADOPTABLE,
     BEFORE_FIRST_APPLY,
@@ -30,13 +29,13 @@ from mlstack.objects.managed_fields import (
     value_at,
 )
 
-Patch = tuple[Mapping[str, Any], ...]
+Patch = tuple[Data, ...]
 
 # --- whose the fields are: patches of `managedFields`, which change nothing else ---
 
 
 def own(
-    live: Mapping[str, Any],
+    live: Data,
     *,
     api_version: str,
     adopt: bool = False,
@@ -71,7 +70,7 @@ def own(
     return entries_patch(live, [{**entry, "fieldsType": "FieldsV1", "fieldsV1": ours}, *others])
 
 
-def entries_patch(live: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> Patch:
+def entries_patch(live: Data, entries: Sequence[Data]) -> Patch:
     """Give the patch that replaces all field managers of an object in just this version."""
     return (
         {"op": "test", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]},
@@ -91,12 +90,7 @@ _NAMED = 4  # a note, not a list: a diff with `--adopt` has them all
 
 
 def gone_by_adoption(
-    cluster: Cluster,
-    live: Mapping[str, Any],
-    resolution: ConflictResolution,
-    data: Mapping[str, Any],
-    *,
-    spare: Sequence[Path] = (),
+    cluster: Cluster, live: Data, resolution: ConflictResolution, data: Data, *, spare: Sequence[Path] = ()
 ) -> tuple[FieldChange, ...]:
     """Tell what changes in an object when fields that other tools applied, and we do not, belong to us.
 
@@ -114,9 +108,7 @@ def gone_by_adoption(
     return changed_without(cluster, live, data, _without(managed_fields.minus(taken, kept), [*spare, *left]))
 
 
-def changed_without(
-    cluster: Cluster, live: Mapping[str, Any], data: Mapping[str, Any], tree: Tree
-) -> tuple[FieldChange, ...]:
+def changed_without(cluster: Cluster, live: Data, data: Data, tree: Tree) -> tuple[FieldChange, ...]:
     """Tell what changes in an object when nobody owns some fields any more; defaults come back."""
     if not tree:
         return ()
@@ -131,7 +123,7 @@ def changed_without(
     return tuple(change for change in changes if not is_allocated(change.path))
 
 
-def adoption_note(live: Mapping[str, Any], gone: Sequence[FieldChange], *, adopt: bool) -> Iterator[str]:
+def adoption_note(live: Data, gone: Sequence[FieldChange], *, adopt: bool) -> Iterator[str]:
     """Say in one line from whom an object is taken over, or what that would do; nothing if from nobody."""
     owners = sorted({str(owner) for owner in adoptable(live)})
     if not owners:
@@ -150,7 +142,7 @@ def adoption_note(live: Mapping[str, Any], gone: Sequence[FieldChange], *, adopt
 # --- list items that a person put in the place of ours, so that both together are not valid ---
 
 
-def displaced(live: Mapping[str, Any], data: Mapping[str, Any], causes: Iterable[Cause]) -> tuple[Path, ...]:
+def displaced(live: Data, data: Data, causes: Iterable[Cause]) -> tuple[Path, ...]:
     """Give the items of people's tools that are to go for ours to be valid; none if it is not about them.
 
     Who changes the port of a Service from 80 to 81 by hand makes another item of it, since the port is its
@@ -178,9 +170,7 @@ _LABELS = frozenset({("f:metadata", "f:labels"), ("f:metadata", "f:annotations")
 _Parted = tuple[list[OwnedField], list[OwnedField]]
 
 
-def fields_of_no_file(
-    forced: Mapping[str, Any], data: Mapping[str, Any], *, metadata_only: bool = False
-) -> list[OwnedField]:
+def fields_of_no_file(forced: Data, data: Data, *, metadata_only: bool = False) -> list[OwnedField]:
     """Give the fields that would stay in an object although its manifest does not have them."""
     ours = managed_fields.owned(forced, MANAGER)
     return [
@@ -207,8 +197,8 @@ def _theirs(tree: Tree, ours: Tree, path: Path = ()) -> Iterator[Path]:
 
 def dropped(
     fields: Sequence[OwnedField],
-    live: Mapping[str, Any],
-    applied: Sequence[Mapping[str, Any]],
+    live: Data,
+    applied: Sequence[Data],
     policy: ConflictPolicy,
     *,
     spare: Collection[Path] = (),
@@ -288,8 +278,8 @@ def by_people(fields: Iterable[OwnedField], *, labels: bool = False) -> list[Own
 
 
 def without(
-    cluster: Cluster, manifest: KubeObject, live: Mapping[str, Any], paths: Sequence[Path]
-) -> tuple[Mapping[str, Any], InvalidError | None]:
+    cluster: Cluster, manifest: KubeObject, live: Data, paths: Sequence[Path]
+) -> tuple[Data, InvalidError | None]:
     """Ask the server what an object is without some fields, and why they cannot go while it exists, if so.
 
     Defaults and webhooks have their say.
@@ -309,7 +299,7 @@ def without(
         return managed_fields.cut(live, paths), None
 
 
-def widened(live: Mapping[str, Any], data: Mapping[str, Any], paths: Sequence[Path]) -> tuple[Path, ...]:
+def widened(live: Data, data: Data, paths: Sequence[Path]) -> tuple[Path, ...]:
     """Give instead of fields the map or list that holds nothing else, as long as it is no program's either.
 
     A person who sets a field makes what it lies in: left behind empty, that may mean something else.

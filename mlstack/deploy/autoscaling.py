@@ -18,6 +18,7 @@ from mlstack.objects.kube_object import (
     COMPONENT_LABEL,
     ENVIRONMENT_LABEL,
     MANAGER,
+    Data,
     Identity,
     KubeObject,
     group_of,
@@ -33,7 +34,7 @@ REPLICAS = ("f:spec", "f:replicas")
 _AUTOSCALERS = (("autoscaling/v2", "HorizontalPodAutoscaler"), ("keda.sh/v1alpha1", "ScaledObject"))
 
 
-def scaled_workload(data: Mapping[str, Any]) -> Identity | None:
+def scaled_workload(data: Data) -> Identity | None:
     """Read what an object scales: a HorizontalPodAutoscaler, or a ScaledObject of KEDA; None for others.
 
     Deployment is what KEDA scales where the kind is not said.
@@ -53,7 +54,7 @@ def scaled_workload(data: Mapping[str, Any]) -> Identity | None:
     )
 
 
-def _by_workload(objects: Iterable[Mapping[str, Any]]) -> dict[Identity, str]:
+def _by_workload(objects: Iterable[Data]) -> dict[Identity, str]:
     """Name autoscalers as people do (`HorizontalPodAutoscaler web`), by the workload they scale."""
     return {
         workload: f"{data['kind']} {data['metadata'].get('name', '')}"
@@ -124,12 +125,12 @@ class Scalers:
         path = self.path(workload)
         return bool(path) and managed_fields.value_at(workload.data, path) is not MISSING
 
-    def payload(self, manifest: KubeObject) -> Mapping[str, Any]:
+    def payload(self, manifest: KubeObject) -> Data:
         """Give what we will own of an object: all but the number that an autoscaler of the run sets."""
         path = self.path(manifest) if self.scaler(manifest, live=False) else ()
         return managed_fields.cut(manifest.data, [path]) if path else manifest.data
 
-    def replicas(self, manifest: KubeObject, live: Mapping[str, Any]) -> Replicas:
+    def replicas(self, manifest: KubeObject, live: Data) -> Replicas:
         """Tell how the number of a live workload is to be treated."""
         path, data = self.path(manifest), self.payload(manifest)
         scaler = self.scaler(manifest) if self.is_set(manifest) else ""
@@ -174,7 +175,7 @@ class Scalers:
             raise
 
     def _list(self, namespace: str) -> _Listed:
-        items: list[Mapping[str, Any]] = []
+        items: list[Data] = []
         complete = True
         for api_version, kind in _AUTOSCALERS:
             if api_version.startswith("keda") and not self._cluster.kinds().lookup(api_version, kind):
@@ -197,7 +198,7 @@ class Scalers:
         is_meant = not self._resolved.selective or component in [label_of(name) for name in state.components]
         return self._prune and is_ours and component is not None and is_meant
 
-    def _definition(self, workload: KubeObject) -> Mapping[str, Any] | None:
+    def _definition(self, workload: KubeObject) -> Data | None:
         kind = self._cluster.kinds().lookup(workload.api_version, workload.kind)
         for data in self._definitions:
             if data["spec"]["group"] == workload.group and data["spec"]["names"]["kind"] == workload.kind:
@@ -221,15 +222,15 @@ class Replicas:
     """
 
     path: Path  # empty if the kind cannot be scaled
-    data: Mapping[str, Any]  # what is to be sent, without the number where it is not ours
-    asked: Mapping[str, Any]  # what a dry run is asked about: as if the number were held already
-    handover: Mapping[str, Any] | None  # the number alone, where we own it and let go of it
+    data: Data  # what is to be sent, without the number where it is not ours
+    asked: Data  # what a dry run is asked about: as if the number were held already
+    handover: Data | None  # the number alone, where we own it and let go of it
     notes: tuple[str, ...]  # to whom the number is left
     left: tuple[tuple[str, str], ...]  # path and autoscaler, where that is none of this run's
     spared: tuple[Path, ...]  # fields that no adoption may make ours
 
 
-def only_field(data: Mapping[str, Any], path: Path, value: Any) -> Mapping[str, Any]:
+def only_field(data: Data, path: Path, value: Any) -> Data:
     """Give an object that says nothing but one field."""
     names = {key: data["metadata"][key] for key in ("name", "namespace") if key in data["metadata"]}
     bare = {"apiVersion": data["apiVersion"], "kind": data["kind"], "metadata": names}

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from mlstack.app.app import ClusterIdentity
 from mlstack.errors import ConflictError, InvalidError, MlstackError
 from mlstack.kube import parallel
-from mlstack.objects.kube_object import Identity, KubeObject
+from mlstack.objects.kube_object import Data, Identity, KubeObject
 from mlstack.objects.managed_fields import FieldChange, step_text
 
 Action = Literal["create", "update", "recreate", "delete", "unchanged", "missing", "kept"]
@@ -56,16 +56,16 @@ class Change:
     writes: bool = True
     # why this must not be done; a difference shows it, an apply refuses to begin
     refusal: Refusal | None = None
-    payload: Mapping[str, Any] | None = None  # what is really sent where that is less than what is desired
+    payload: Data | None = None  # what is really sent where that is less than what is desired
     # the live object's metadata, `{"metadata": {…}}`, of an object found unchanged by asking
-    seen: Mapping[str, Any] | None = None
+    seen: Data | None = None
     # resourceVersion of the object the change was computed from; the write is for it alone
     live_version: str = ""
     # JSON patch of `managedFields` that goes before the write: a take-over, or versions of the API that
     # are not served any more
-    prepare: tuple[Mapping[str, Any], ...] = ()
+    prepare: tuple[Data, ...] = ()
     # fields that an autoscaler is to own: held for it between our letting go of them and its first write
-    handover: Mapping[str, Any] | None = None
+    handover: Data | None = None
     left: tuple[tuple[str, str], ...] = ()  # path and manager of each field that is left to somebody else
     # path and manager of each label and annotation that a person added since the last apply
     labels: tuple[tuple[str, str], ...] = ()
@@ -233,7 +233,7 @@ def _moved(approved: Change, now: Change) -> Iterator[str]:
 # --- what is sent of one object ---
 
 
-def with_uid(data: Mapping[str, Any], uid: str, version: str = "") -> dict[str, Any]:
+def with_uid(data: Data, uid: str, version: str = "") -> dict[str, Any]:
     """Give a payload that can only change this very object, in this version if one is given."""
     precise = {"resourceVersion": version} if version else {}
     return {**data, "metadata": {**data["metadata"], "uid": uid, **precise}}

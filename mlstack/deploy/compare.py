@@ -19,6 +19,7 @@ from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import (
     ENVIRONMENT_LABEL,
     MANAGER,
+    Data,
     DesiredState,
     Identity,
     KubeObject,
@@ -157,7 +158,7 @@ def _live_state(resolved: ResolvedTarget) -> DesiredState:
     )
 
 
-def _owned(live: Mapping[str, Any]) -> dict[str, Any]:
+def _owned(live: Data) -> dict[str, Any]:
     """Give what we applied of a live object, with its name, and without the mark of its ApplySet."""
     names = {key: live["metadata"][key] for key in ("name", "namespace") if key in live["metadata"]}
     tree = managed_fields.owned(live, MANAGER)

@@ -6,7 +6,7 @@ before and no longer owns in the answer is what we would take, so no message has
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from mlstack.deploy.changes import with_uid
 from mlstack.errors import ConflictError, FieldConflict, InvalidError
 from mlstack.kube.client import Applied, Cluster
 from mlstack.objects import managed_fields
-from mlstack.objects.kube_object import MANAGER, KubeObject
+from mlstack.objects.kube_object import MANAGER, Data, KubeObject
 from mlstack.objects.managed_fields import (
     FORCE_FIELDS,
     MISSING,
@@ -71,7 +71,7 @@ class ConflictPolicy:
         return any(pattern.covers(path) for pattern in self.ignore) and not self.is_forced(path)
 
 
-def lost(live: Mapping[str, Any], forced: Mapping[str, Any]) -> list[OwnedField]:
+def lost(live: Data, forced: Data) -> list[OwnedField]:
     """Give the fields each manager loses by a forced apply, from the server's answer to a dry run of it."""
     tree = owned(forced, MANAGER)
     ours, whole = set(paths(tree)), set(_wholes(tree))
@@ -83,7 +83,7 @@ def lost(live: Mapping[str, Any], forced: Mapping[str, Any]) -> list[OwnedField]
     ]
 
 
-def swept(live: Mapping[str, Any], forced: Mapping[str, Any]) -> list[OwnedField]:
+def swept(live: Data, forced: Data) -> list[OwnedField]:
     """Give the fields others lose because they lie in something of ours that goes, as an item of a list."""
     going = set(paths(owned(live, MANAGER))) - set(paths(owned(forced, MANAGER)))
     return [
@@ -93,7 +93,7 @@ def swept(live: Mapping[str, Any], forced: Mapping[str, Any]) -> list[OwnedField
     ]
 
 
-def _gone(live: Mapping[str, Any], forced: Mapping[str, Any]) -> Iterator[OwnedField]:
+def _gone(live: Data, forced: Data) -> Iterator[OwnedField]:
     """Give of everybody but us what they own in one object and not in the other."""
     after = {entry.owner: entry.tree for entry in managed_fields.entries(forced)}
     for entry in managed_fields.entries(live):
@@ -102,9 +102,7 @@ def _gone(live: Mapping[str, Any], forced: Mapping[str, Any]) -> Iterator[OwnedF
                 yield entry.owner, path
 
 
-def emptied(
-    live: Mapping[str, Any], payload: Mapping[str, Any], gone: Iterable[Path], policy: ConflictPolicy
-) -> list[OwnedField]:
+def emptied(live: Data, payload: Data, gone: Iterable[Path], policy: ConflictPolicy) -> list[OwnedField]:
     """Give the empty maps of a payload that stay a program's once what others put into them is gone.
 
     While something is in them nobody loses them; afterwards they would be ours for one apply, no longer.
@@ -140,7 +138,7 @@ DROPPED = "removes {fields}, which {owner} changed and the files no longer have"
 FOREIGN = "removes {fields}, which {owner} set{when} and no file has (--keep-foreign-fields keeps that)"
 
 
-def notes(text: str, fields: Iterable[OwnedField], live: Mapping[str, Any]) -> Iterator[str]:
+def notes(text: str, fields: Iterable[OwnedField], live: Data) -> Iterator[str]:
     """Say in one line a manager what becomes of its fields; `when` is the time of its last write."""
     times = {entry.owner: entry.time for entry in managed_fields.entries(live)}
     for owner, names in _names_by_owner(fields).items():
@@ -165,18 +163,14 @@ def _names_by_owner(fields: Iterable[OwnedField]) -> dict[Owner, list[str]]:
 class ConflictResolution:
     """What is to be sent, and what the server would make of it."""
 
-    payload: Mapping[str, Any]  # without the fields that others keep
+    payload: Data  # without the fields that others keep
     forced: Applied  # the answer to the forced dry run of it
     taken: list[OwnedField]
     left: list[OwnedField]  # but for what our own files tell to ignore
 
 
 def resolve(
-    cluster: Cluster,
-    manifest: KubeObject,
-    data: Mapping[str, Any],
-    live: Mapping[str, Any],
-    policy: ConflictPolicy,
+    cluster: Cluster, manifest: KubeObject, data: Data, live: Data, policy: ConflictPolicy
 ) -> ConflictResolution:
     """Find what can be sent of `data` without taking what others are to keep; nothing is written.
 
@@ -209,7 +203,7 @@ def resolve(
 
 
 def _without_ignored(
-    data: dict[str, Any], live: Mapping[str, Any], forced: Mapping[str, Any], policy: ConflictPolicy
+    data: dict[str, Any], live: Data, forced: Data, policy: ConflictPolicy
 ) -> dict[str, Any]:
     """Leave fields as they are that nobody is to change.
 

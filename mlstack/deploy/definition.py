@@ -12,11 +12,10 @@ from typing import Any
 from mlstack.errors import ClusterError
 from mlstack.kube.client import Cluster
 from mlstack.objects.kinds import CRD_GROUP, kinds_of_crd
-from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.kube_object import Data, KubeObject
 
 ALLOW_ANNOTATION = "mlstack.dev/allow-destructive"
 
-Schema = Mapping[str, Any]
 
 # Keyword → whether a greater number allows more.
 _BOUNDS = {
@@ -39,19 +38,19 @@ def is_definition(manifest: KubeObject) -> bool:
     return (manifest.group, manifest.kind) == (CRD_GROUP, "CustomResourceDefinition")
 
 
-def is_allowed(data: Mapping[str, Any]) -> bool:
+def is_allowed(data: Data) -> bool:
     """Tell whether a definition says itself that it may take things away."""
     annotations = (data.get("metadata") or {}).get("annotations") or {}
     return annotations.get(ALLOW_ANNOTATION) == "true"
 
 
-def losses_of(cluster: Cluster, live: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+def losses_of(cluster: Cluster, live: Data, after: Data) -> tuple[str, ...]:
     """Say what a change of a definition would take away from what is there."""
     all_losses, without_objects = losses(live, after), losses(live, after, has_objects=False)
     return all_losses if all_losses == without_objects or _has_objects(cluster, live) else without_objects
 
 
-def demands_of(cluster: Cluster, live: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+def demands_of(cluster: Cluster, live: Data, after: Data) -> tuple[str, ...]:
     """Say what a change of a definition would demand of the objects that are there."""
     texts = demands(live, after)
     if not texts or not _has_objects(cluster, live):
@@ -61,7 +60,7 @@ def demands_of(cluster: Cluster, live: Mapping[str, Any], after: Mapping[str, An
     )
 
 
-def _has_objects(cluster: Cluster, definition: Mapping[str, Any]) -> bool:
+def _has_objects(cluster: Cluster, definition: Data) -> bool:
     for kind in kinds_of_crd(definition):
         try:
             return bool(cluster.list(kind.api_version, kind.kind, metadata_only=True).items)
@@ -70,7 +69,7 @@ def _has_objects(cluster: Cluster, definition: Mapping[str, Any]) -> bool:
     return True
 
 
-def losses(live: Mapping[str, Any], after: Mapping[str, Any], *, has_objects: bool = True) -> tuple[str, ...]:
+def losses(live: Data, after: Data, *, has_objects: bool = True) -> tuple[str, ...]:
     """Say what would be lost; nothing if the change only adds or allows more."""
     before, wanted = live.get("spec") or {}, after.get("spec") or {}
     names, other_names = before.get("names") or {}, wanted.get("names") or {}
@@ -96,7 +95,7 @@ def losses(live: Mapping[str, Any], after: Mapping[str, Any], *, has_objects: bo
     return tuple(texts)
 
 
-def demands(live: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+def demands(live: Data, after: Data) -> tuple[str, ...]:
     """Say what a definition would newly demand of objects, where nobody can tell whether it allows less."""
     others = _versions(after)
     return tuple(
@@ -107,12 +106,12 @@ def demands(live: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...
     )
 
 
-def _versions(data: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _versions(data: Data) -> dict[str, Data]:
     versions = (data.get("spec") or {}).get("versions") or ()
     return {str(version.get("name", "")): version for version in versions}
 
 
-def _schema(version: Mapping[str, Any]) -> Schema:
+def _schema(version: Data) -> Data:
     return (version.get("schema") or {}).get("openAPIV3Schema") or {}
 
 
@@ -123,7 +122,7 @@ def _listed(version: str, texts: Iterable[str]) -> Iterator[str]:
         yield f"version `{version}`: and {len(listed) - _NAMED} fields more"
 
 
-def narrowed(old: Schema, new: Schema, path: str = "") -> Iterator[str]:
+def narrowed(old: Data, new: Data, path: str = "") -> Iterator[str]:
     """Say which fields of a schema would go, or allow less than before.
 
     Expressions (CEL), formats and combinations (`oneOf` …) are not compared: nobody can tell which of two
@@ -156,7 +155,7 @@ def narrowed(old: Schema, new: Schema, path: str = "") -> Iterator[str]:
         yield from narrowed(before, after, inner)
 
 
-def _narrowed_values(old: Schema, new: Schema, field: str) -> Iterator[str]:
+def _narrowed_values(old: Data, new: Data, field: str) -> Iterator[str]:
     allowed, rest = old.get("enum"), new.get("enum")
     if rest is not None:
         gone = [value for value in allowed or () if value not in rest]
@@ -172,7 +171,7 @@ def _narrowed_values(old: Schema, new: Schema, field: str) -> Iterator[str]:
         yield f"{field} would have to match `{new['pattern']}`"
 
 
-def demanded(old: Schema, new: Schema, path: str = "") -> Iterator[str]:
+def demanded(old: Data, new: Data, path: str = "") -> Iterator[str]:
     """Say which fields of a schema get a rule (CEL), format, pattern or combination that they had not.
 
     Rules on a change (`oldSelf`) do not count: an object as it is cannot break them.
@@ -195,7 +194,7 @@ def demanded(old: Schema, new: Schema, path: str = "") -> Iterator[str]:
         yield from demanded(before, after, inner)
 
 
-def _items(old: Schema, new: Schema, path: str) -> Iterator[tuple[Schema, Schema, str]]:
+def _items(old: Data, new: Data, path: str) -> Iterator[tuple[Data, Data, str]]:
     """Give the schemas of what is in lists and open maps, where both have one."""
     for keyword, step in (("items", "[]"), ("additionalProperties", ".*")):
         before, after = old.get(keyword), new.get(keyword)
@@ -203,15 +202,15 @@ def _items(old: Schema, new: Schema, path: str) -> Iterator[tuple[Schema, Schema
             yield before, after, f"{path}{step}"
 
 
-def _type(schema: Schema) -> str:
+def _type(schema: Data) -> str:
     return "int-or-string" if schema.get("x-kubernetes-int-or-string") else str(schema.get("type") or "")
 
 
-def _takes_anything(schema: Schema) -> bool:
+def _takes_anything(schema: Data) -> bool:
     return bool(schema.get("x-kubernetes-preserve-unknown-fields"))
 
 
-def _is_open(schema: Schema) -> bool:
+def _is_open(schema: Data) -> bool:
     extra = schema.get("additionalProperties")
     return _takes_anything(schema) or extra is True or isinstance(extra, Mapping)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from mlstack.app.app import ConflictRule
 from mlstack.deploy.autoscaling import Scalers, only_field
 from mlstack.deploy.changes import ApplyOptions, Change, Changes, Refusal, digest_of
 from mlstack.deploy.inventory import Inventory, Member, people_hash
@@ -23,12 +22,10 @@ from mlstack.errors import (
 )
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
-from mlstack.objects import kube_object, managed_fields, order
+from mlstack.objects import managed_fields, order
 from mlstack.objects.kinds import Kind, Kinds, kinds_of_crd
-from mlstack.objects.kube_object import Identity, KubeObject
+from mlstack.objects.kube_object import MANAGER, Data, Identity, KubeObject
 from mlstack.objects.order import DEPENDS_ON, outside
-
-Data = Mapping[str, Any]
 
 # How often an object may be another one than a moment before, as while somebody recreates it; of a hundred
 # objects on a server that refuses one question of four, five times were not enough once in ten runs.
@@ -41,14 +38,12 @@ _USUAL = ApplyOptions()
 class DiffContext:
     """What holds for every object of a run when it is compared."""
 
+    resolved: ResolvedTarget
     cluster: Cluster
-    environment: str
+    options: ApplyOptions
     scalers: Scalers
     applied: LastApplied
-    options: ApplyOptions = _USUAL
-    rules: tuple[ConflictRule, ...] = ()  # of the app, for fields that others own as well
-    environments: frozenset[str] = frozenset()  # all of the app, as labels name them
-    members: Mapping[Identity, Member] = field(default_factory=dict)  # what was written last
+    members: Mapping[Identity, Member]  # what was written last
     live: LiveState | None = None  # None: each object is asked for
     check_new: bool = False
 
@@ -57,15 +52,12 @@ def context_of(
     resolved: ResolvedTarget, options: ApplyOptions = _USUAL, inventory: Inventory | None = None
 ) -> DiffContext:
     """Give what holds for every object of a run, in which each object is asked for."""
-    app = resolved.target.app
     return DiffContext(
+        resolved=resolved,
         cluster=resolved.cluster,
-        environment=resolved.state.environment,
+        options=options,
         scalers=Scalers(resolved, prune=options.prune),
         applied=LastApplied(resolved),
-        options=options,
-        rules=app.app.conflicts,
-        environments=frozenset(map(kube_object.label_of, app.environment_names)),
         members=inventory.members if inventory else {},
     )
 
@@ -90,8 +82,17 @@ def diff(
     results = parallel.run(lambda manifest: diff_object(context, manifest), manifests)
     if not check_new:
         results = _with_new_checked(results, manifests, context, hasty=not live.inventory.exists)
-    results = _with_redefined(results, manifests, context)
-    changes = tuple(_with_refusals(results, manifests, context))
+    changes = tuple(_changes(results, manifests, context))
+    notes = [*state.notes, *(f"namespace `{namespace.name}` is created first" for namespace in live.created)]
+    for change in changes:
+        if change.action == "unchanged" and change.left:  # nobody would look at it
+            notes += [f"`{change.identity}` {note}" for note in change.notes if "leaves" in note]
+    notes += kept_labels((change.identity, change.labels) for change in changes)
+    if context.applied.fault:
+        notes.append(
+            "what was applied before cannot be read, so fields that others changed and the files no longer"
+            f" have may stay: {context.applied.fault}"
+        )
     return Changes(
         app=state.app,
         environment=state.environment,
@@ -101,29 +102,8 @@ def diff(
         changes=changes,
         depends=state.depends,
         secrets=state.secrets,
-        notes=(
-            *state.notes,
-            *(f"namespace `{namespace.name}` is created first" for namespace in live.created),
-            # of objects that nobody would look at
-            *(
-                f"`{change.identity}` {note}"
-                for change in changes
-                if change.action == "unchanged" and change.left
-                for note in change.notes
-                if "leaves" in note
-            ),
-            *kept_labels((change.identity, change.labels) for change in changes),
-            *_history_notes(context.applied),
-        ),
+        notes=tuple(notes),
     )
-
-
-def _history_notes(applied: LastApplied) -> Iterator[str]:
-    if applied.fault:
-        yield (
-            "what was applied before cannot be read, so fields that others changed and the files no longer"
-            f" have may stay: {applied.fault}"
-        )
 
 
 def kept_labels(labels: Iterable[tuple[Identity, Sequence[tuple[str, str]]]]) -> tuple[str, ...]:
@@ -192,35 +172,12 @@ def _with_new_checked(
     return checked
 
 
-def _with_redefined(
-    results: list[Change | MlstackError], manifests: Sequence[KubeObject], context: DiffContext
-) -> list[Change | MlstackError]:
-    """Look without the server at objects that only a new version of their definition may let pass."""
-    redefined = {
-        (kind.group, kind.kind)
-        for change in results
-        if isinstance(change, Change) and change.writes and not change.refusal and change.desired
-        for kind in kinds_of_crd(change.desired.data)
-    }
-    checked = list(results)
-    for place, manifest in enumerate(manifests):
-        if not isinstance(results[place], InvalidError) or (manifest.group, manifest.kind) not in redefined:
-            continue
-        note = "not checked by the server: its definition changes first"
-        live = context.cluster.get(ObjectRef.of(manifest.data))
-        if live is None:
-            checked[place] = _creation(context, manifest, reachable=False, notes=(note,))
-        else:
-            from mlstack.deploy.object_diff import diff_unchecked
-
-            checked[place] = diff_unchecked(context, manifest, live, notes=(note,))
-    return checked
-
-
-def _with_refusals(
+def _changes(
     results: Sequence[Change | MlstackError], manifests: Sequence[KubeObject], context: DiffContext
 ) -> Iterator[Change]:
     """Give a change for every object, for one that the server does not accept a change that is refused.
+
+    Objects that only a new version of their definition may let pass are looked at without the server.
 
     Raises:
         MlstackError: something is not the fault of one object.
@@ -228,20 +185,27 @@ def _with_refusals(
     errors = [result for result in results if isinstance(result, MlstackError)]
     if others := [error for error in errors if not _is_of_object(error)]:
         raise parallel.together(others)
+    redefined = {
+        (kind.group, kind.kind)
+        for change in results
+        if isinstance(change, Change) and change.writes and not change.refusal and change.desired
+        for kind in kinds_of_crd(change.desired.data)
+    }
     for result, manifest in zip(results, manifests, strict=True):
         if isinstance(result, Change):
             yield result
-            continue
-        try:
-            absent = context.live.absent_namespaces if context.live else frozenset[str]()
-            reachable = is_reachable(manifest, context.cluster, absent)
-            live = context.cluster.get(ObjectRef.of(manifest.data)) if reachable else None
-        except ClusterError:  # what is wrong is known already
-            live = None
-        said = result.message.removeprefix(f"`{manifest.identity}`").removeprefix(" is refused")
-        reason = said.removeprefix(": ").strip()
-        refusal = Refusal(kind="invalid", reasons=(reason,), hint=result.hint or "", error=result)
-        yield refused(manifest, live, refusal)
+        elif isinstance(result, InvalidError) and (manifest.group, manifest.kind) in redefined:
+            yield _diff_unchecked(context, manifest)
+        else:
+            try:
+                reachable = is_reachable(manifest, context.cluster, context.live)
+                live = context.cluster.get(ObjectRef.of(manifest.data)) if reachable else None
+            except ClusterError:  # what is wrong is known already
+                live = None
+            said = result.message.removeprefix(f"`{manifest.identity}`").removeprefix(" is refused")
+            reasons = (said.removeprefix(": ").strip(),)
+            refusal = Refusal(kind="invalid", reasons=reasons, hint=result.hint or "", error=result)
+            yield refused(manifest, live, refusal)
 
 
 def _is_of_object(error: MlstackError) -> bool:
@@ -249,6 +213,18 @@ def _is_of_object(error: MlstackError) -> bool:
     if isinstance(error, ForbiddenError):
         return error.why not in ("credentials", "rights")
     return isinstance(error, InvalidError | ConflictError | TransientError)
+
+
+def _diff_unchecked(context: DiffContext, manifest: KubeObject) -> Change:
+    notes = ("not checked by the server: its definition changes first",)
+    live = context.cluster.get(ObjectRef.of(manifest.data))
+    if live is None:
+        return _creation(context, manifest, reachable=False, notes=notes)
+    from mlstack.deploy.object_diff import update
+
+    data = context.scalers.payload(manifest)
+    tree = managed_fields.union(managed_fields.owned(live, MANAGER), managed_fields.tree_of(data))
+    return update(context, manifest, live, tuple(managed_fields.compare(live, data, tree)), notes=notes)
 
 
 def refused(manifest: KubeObject, live: Data | None, refusal: Refusal) -> Change:
@@ -285,8 +261,7 @@ def _diff_object(context: DiffContext, manifest: KubeObject) -> Change:
     listed = known.unchanged(manifest) if known else None
     if listed is not None and not is_meddled(context, manifest, listed):
         return _unchanged(context, manifest, listed)
-    absent = known.absent_namespaces if known else frozenset[str]()
-    reachable = is_reachable(manifest, context.cluster, absent)
+    reachable = is_reachable(manifest, context.cluster, known)
     live: Data | None = None
     if reachable and known is not None and manifest.identity in known.live:
         answer = known.live[manifest.identity]

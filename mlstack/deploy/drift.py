@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from mlstack.deploy import adopt, inventory_store, result
 from mlstack.deploy.changes import with_uid
@@ -23,7 +23,7 @@ from mlstack.errors import ConflictError, InvalidError, MlstackError
 from mlstack.kube import parallel
 from mlstack.kube.client import ObjectRef
 from mlstack.objects import managed_fields
-from mlstack.objects.kube_object import APP_LABEL, MANAGER, Identity, KubeObject
+from mlstack.objects.kube_object import APP_LABEL, MANAGER, Data, Identity, KubeObject
 from mlstack.objects.managed_fields import OURS, FieldChange, ManagedFieldsEntry, Path, is_persons_tool
 
 Cause = Literal["person", "controller", "stale", "unknown"]
@@ -62,18 +62,21 @@ class Difference:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObjectDrift:
+class DriftRow:
     """How one live object stands against the files and the last apply."""
 
-    identity: Identity
-    component: str
-    # `missing` was applied and is not there, `new` was not applied so far, `extra` is there with our marks
-    # and not in the files.
+    object: str  # the object as people name it: `Deployment kubeflow/tf-hub`
+    kind: str  # its kind
+    namespace: str  # its namespace, empty for cluster-scoped objects
+    name: str  # its name
+    component: str  # full name of the component that brings it
+    # `same`, `changed`, `missing` (was applied and is not there), `new` (was not applied so far) or
+    # `extra` (is there with our marks, and not in the files)
     state: DriftState
-    reason: str = ""  # what happened to the object as a whole, empty if nothing did
-    manager: str = ""  # the field manager that made an extra object ours, empty if nobody is recorded
-    time: str = ""  # when it did
-    differences: tuple[Difference, ...] = ()
+    reason: str  # what happened to the object as a whole, empty if nothing did
+    manager: str  # the field manager that made an extra object ours, empty if nobody is recorded
+    time: str  # when it did
+    differences: tuple[Difference, ...]  # fields that are not as the files say
 
     @property
     def causes(self) -> tuple[str, ...]:
@@ -87,13 +90,13 @@ class ObjectDrift:
 
 
 def differences(
-    live: Mapping[str, Any],
-    after: Mapping[str, Any],
+    live: Data,
+    after: Data,
     *,
     tree: managed_fields.Tree | None = None,
     gone: Sequence[Path] = (),
-    remaining: Mapping[str, Any] | None = None,
-    applied: Mapping[str, Any] | None = None,
+    remaining: Data | None = None,
+    applied: Data | None = None,
     secrets: Sequence[str] = (),
 ) -> tuple[Difference, ...]:
     """Tell every field of ours in which a live object differs from what an apply would make of it.
@@ -123,9 +126,7 @@ def differences(
     )
 
 
-def _difference(
-    live: Mapping[str, Any], path: Path, change: FieldChange, applied: Mapping[str, Any] | None
-) -> Difference:
+def _difference(live: Data, path: Path, change: FieldChange, applied: Data | None) -> Difference:
     """Give a difference with its cause."""
     entries = managed_fields.entries(live)
     ours = [entry for entry in entries if entry.owner == OURS]
@@ -183,22 +184,11 @@ def _depth(entry: ManagedFieldsEntry, path: Path) -> int:
 # --- environment: live objects against files and the last apply ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class Drift:
-    """What became of an environment."""
+def find_drift(resolved: ResolvedTarget) -> tuple[tuple[DriftRow, ...], tuple[str, ...]]:
+    """Judge every object of an environment, and say what could not be seen; nothing is written.
 
-    objects: tuple[ObjectDrift, ...]  # those of the files in their order, then those only the cluster has
-    notes: tuple[str, ...] = ()  # what could not be seen
-
-
-class _Row(NamedTuple):
-    drift: ObjectDrift
-    labels: tuple[tuple[str, str], ...] = ()  # path and manager of labels that people added
-    note: str = ""  # to whom a number is left
-
-
-def find_drift(resolved: ResolvedTarget) -> Drift:
-    """Judge every object of an environment; nothing is written."""
+    First stand the objects of the files in their order, then those that only the cluster has.
+    """
     state, cluster = resolved.state, resolved.cluster
     inventory = inventory_store.load_or_find(
         cluster, app=state.app, environment=state.environment, namespace=resolved.place.namespace
@@ -208,76 +198,99 @@ def find_drift(resolved: ResolvedTarget) -> Drift:
     resolved = replace(resolved, state=replace(state, objects=objects))
     context = context_of(resolved, inventory=inventory)
     manifests = placed(objects, cluster)
-    rows = parallel.whole(
-        parallel.run(lambda manifest: _drift(context, inventory, manifest, state.secrets), manifests)
-    )
+    answers = parallel.whole(parallel.run(lambda manifest: _drift(context, inventory, manifest), manifests))
     extra, unread = _extra(resolved, inventory, {manifest.identity for manifest in manifests})
-    by_name = sorted(rows, key=lambda row: row.drift.identity)
-    notes = [row.note for row in by_name if row.note]
-    notes += kept_labels((row.drift.identity, row.labels) for row in by_name)
+    by_name = sorted(zip((manifest.identity for manifest in manifests), answers, strict=True))
+    notes = [note for _, (_, _, note) in by_name if note]
+    notes += kept_labels((identity, labels) for identity, (_, labels, _) in by_name)
     if fault := context.applied.fault:
-        notes.append(
-            f"what was applied last cannot be read, so removed fields may be laid to nobody: {fault}"
-        )
-    return Drift(
-        objects=(*(row.drift for row in rows), *extra),
-        notes=tuple(dict.fromkeys((*state.notes, *inventory.notes, *notes, *unread))),
-    )
+        what = "what was applied last cannot be read, so removed fields may be laid to nobody"
+        notes.append(f"{what}: {fault}")
+    rows = (*(row for row, _, _ in answers), *extra)
+    return rows, tuple(dict.fromkeys((*state.notes, *inventory.notes, *notes, *unread)))
 
 
-def _drift(context: DiffContext, inventory: Inventory, manifest: KubeObject, secrets: Sequence[str]) -> _Row:
+_Answer = tuple[DriftRow, tuple[tuple[str, str], ...], str]
+"""A row, path and manager of labels that people added, and to whom a number is left."""
+
+
+def _drift(context: DiffContext, inventory: Inventory, manifest: KubeObject) -> _Answer:
     """Tell how a live object stands; one that changes while it is looked at is looked at again."""
     for _ in range(MOVES):
         try:
-            return _drift_now(context, inventory, manifest, secrets)
+            return _drift_now(context, inventory, manifest)
         except ConflictError as moved:
             if moved.conflicts:
                 raise
-    return _drift_now(context, inventory, manifest, secrets)
+    return _drift_now(context, inventory, manifest)
 
 
-def _drift_now(
-    context: DiffContext, inventory: Inventory, manifest: KubeObject, secrets: Sequence[str]
-) -> _Row:
-    drift = ObjectDrift(identity=manifest.identity, component=manifest.component, state="same")
+def _drift_now(context: DiffContext, inventory: Inventory, manifest: KubeObject) -> _Answer:
     member = inventory.members.get(manifest.identity)
     live = context.cluster.get(ObjectRef.of(manifest.data))
     if live is None or live["metadata"].get("deletionTimestamp"):
         if member is None and live is None:
-            return _Row(replace(drift, state="new", reason="was not applied so far"))
+            return _row(manifest.identity, manifest.component, "new", "was not applied so far"), (), ""
         reason = "is being deleted" if live is not None else "was applied and is not there any more"
-        return _Row(replace(drift, state="missing", reason=reason))
+        return _row(manifest.identity, manifest.component, "missing", reason), (), ""
     replicas, note = context.scalers.replicas(manifest, live), ""
     if replicas.left:
         numbers = [managed_fields.value_at(data, replicas.path) for data in (live, manifest.data)]
         values = "{} in the cluster, {} in the files".format(*numbers)
         note = f"`{manifest.identity}` {replicas.notes[0]} ({values})"
     if member is not None and _is_as_left(context, manifest, live, member):
-        return _Row(drift, note=note)
-    before = context.applied.of(manifest)
-    applied: Mapping[str, Any] | None = inventory.label(before[0]) if before else None
-    if not before and member and member.payload_hash and member.payload_hash == payload_hash(replicas.asked):
+        return _row(manifest.identity, manifest.component, "same"), (), note
+    last = context.applied.of(manifest)
+    applied: Data | None = inventory.label(last[0]) if last else None
+    if not last and member and member.payload_hash and member.payload_hash == payload_hash(replicas.asked):
         applied = replicas.asked
     labels: tuple[tuple[str, str], ...] = ()
     try:
         payload = with_uid(replicas.asked, live["metadata"]["uid"])
-        forced = context.cluster.apply(payload, force=True, dry_run=True).object
+        after = context.cluster.apply(payload, force=True, dry_run=True).object
     except InvalidError as error:
-        fields = _without_answer(context, manifest, live, replicas.asked, error, applied, secrets)
+        after, tree, gone = _without_answer(context, manifest, live, replicas.asked, error)
+        remaining = after
     else:
-        policy = policy_of(context, manifest)
-        removed = removed_fields(context, manifest, live, forced, policy, replicas.spared)
-        dropped = [path for _, path in (*removed.dropped, *removed.dropped_left)]
-        gone = tuple(dict.fromkeys([*dropped, *(path for _, path in removed.foreign)]))
-        remaining, labels = managed_fields.cut(removed.after, dropped), removed.labels
-        fields = differences(live, forced, gone=gone, remaining=remaining, applied=applied, secrets=secrets)
+        policy, tree = policy_of(context, manifest), None
+        removed = removed_fields(context, manifest, live, after, policy, replicas.spared)
+        gone = [path for _, path in (*removed.dropped, *removed.dropped_left)]
+        remaining, labels = managed_fields.cut(removed.after, gone), removed.labels
+        gone += [path for _, path in removed.foreign]
+    secrets, paths = context.resolved.state.secrets, tuple(dict.fromkeys(gone))
+    fields = differences(
+        live, after, tree=tree, gone=paths, remaining=remaining, applied=applied, secrets=secrets
+    )
     again = member is not None and bool(member.uid) and member.uid != live["metadata"]["uid"]
     reason = "was deleted and made anew since it was applied" if again else ""
-    found = replace(drift, state="changed" if fields or again else "same", reason=reason, differences=fields)
-    return _Row(found, labels, note)
+    state: DriftState = "changed" if fields or again else "same"
+    return _row(manifest.identity, manifest.component, state, reason, fields=fields), labels, note
 
 
-def _is_as_left(context: DiffContext, manifest: KubeObject, live: Mapping[str, Any], member: Member) -> bool:
+def _row(
+    identity: Identity,
+    component: str,
+    state: DriftState,
+    reason: str = "",
+    *,
+    maker: ManagedFieldsEntry | None = None,
+    fields: tuple[Difference, ...] = (),
+) -> DriftRow:
+    return DriftRow(
+        object=str(identity),
+        kind=identity.kind,
+        namespace=identity.namespace,
+        name=identity.name,
+        component=component,
+        state=state,
+        reason=reason,
+        manager=maker.owner.manager if maker else "",
+        time=maker.time if maker else "",
+        differences=fields,
+    )
+
+
+def _is_as_left(context: DiffContext, manifest: KubeObject, live: Data, member: Member) -> bool:
     """Tell from hashes alone that nothing differs: definitions take seconds to ask about."""
     return (
         member.uid == live["metadata"]["uid"]
@@ -289,65 +302,42 @@ def _is_as_left(context: DiffContext, manifest: KubeObject, live: Mapping[str, A
 
 
 def _without_answer(
-    context: DiffContext,
-    manifest: KubeObject,
-    live: Mapping[str, Any],
-    data: Mapping[str, Any],
-    error: InvalidError,
-    applied: Mapping[str, Any] | None,
-    secrets: Sequence[str],
-) -> tuple[Difference, ...]:
-    """Tell what an object is that cannot take the change: by a new one, or by what is written."""
+    context: DiffContext, manifest: KubeObject, live: Data, data: Data, error: InvalidError
+) -> tuple[Data, managed_fields.Tree | None, list[Path]]:
+    """Tell what an object is that cannot take the change: by a new one, or by what is written.
+
+    Given are what it would be, the fields to look at, and those that go.
+    """
     copy = dry_run_copy(context.cluster, data, live)
     foreign = [path for _, path in foreign_fields(context, manifest, live)]
-    if isinstance(copy, MlstackError):
-        sent = {key: value for key, value in data.items() if key not in ("apiVersion", "kind")}
-        tree = managed_fields.union(managed_fields.owned(live, MANAGER), managed_fields.tree_of(sent))
-        gone, after = foreign, data
-    else:
-        tree, after = None, copy
-        gone = [*adopt.displaced(live, data, error.causes), *foreign]
-    gone = list(dict.fromkeys(gone))
-    return differences(live, after, tree=tree, gone=gone, remaining=after, applied=applied, secrets=secrets)
+    if not isinstance(copy, MlstackError):
+        return copy, None, [*adopt.displaced(live, data, error.causes), *foreign]
+    sent = {key: value for key, value in data.items() if key not in ("apiVersion", "kind")}
+    tree = managed_fields.union(managed_fields.owned(live, MANAGER), managed_fields.tree_of(sent))
+    return data, tree, foreign
 
 
 def _extra(
     resolved: ResolvedTarget, inventory: Inventory, manifests: set[Identity]
-) -> tuple[tuple[ObjectDrift, ...], tuple[str, ...]]:
+) -> tuple[list[DriftRow], tuple[str, ...]]:
     """Give what is there with our marks and not in the files: left over by us, or copied by somebody."""
     items, notes = inventory_store.labelled_objects(resolved.cluster, inventory)
     label = ("f:metadata", "f:labels", f"f:{APP_LABEL}")
     places = {"", inventory.namespace, *(member.namespace for member in inventory.members)}
     rows = []
-    for item in items:
-        member, is_ours = inventory_store.member_of(item), inventory_store.is_ours(item, inventory)
-        maker = next((entry for entry in managed_fields.entries(item) if _depth(entry, label)), None)
-        # Controllers copy labels to what they make as well.
-        is_copy = (
-            maker is not None
-            and maker.owner.manager != MANAGER
-            and is_persons_tool(maker.owner)
-            and not other_owner_of(item, inventory)
-            and item["metadata"].get("namespace", "") in places
-        )
+    for item in sorted(items, key=lambda item: inventory_store.member_of(item).identity):
+        member = inventory_store.member_of(item)
         is_meant = not resolved.selective or member.component in resolved.state.components
-        if member.identity in manifests or not is_meant or not (is_ours or is_copy):
+        if member.identity in manifests or not is_meant:
             continue
-        left = "the files do not bring it any more"
-        rows.append(
-            ObjectDrift(
-                identity=member.identity,
-                component=member.component,
-                state="extra",
-                reason=left if is_ours else "carries our labels, and mlstack did not make it",
-                manager=maker.owner.manager if maker else "",
-                time=maker.time if maker else "",
-            )
-        )
-    return tuple(sorted(rows, key=lambda row: row.identity)), notes
-
-
-def summary(objects: Sequence[ObjectDrift]) -> dict[str, int]:
-    """Count the differences by their cause."""
-    causes = [cause for drift in objects for cause in drift.causes]
-    return {cause: causes.count(cause) for cause in sorted(set(causes))}
+        maker = next((entry for entry in managed_fields.entries(item) if _depth(entry, label)), None)
+        reason = "the files do not bring it any more"
+        if not inventory_store.is_ours(item, inventory):
+            reason = "carries our labels, and mlstack did not make it"
+            by_person = maker is not None and maker.owner.manager != MANAGER and is_persons_tool(maker.owner)
+            is_here = item["metadata"].get("namespace", "") in places
+            # Controllers copy labels to what they make as well.
+            if not by_person or other_owner_of(item, inventory) or not is_here:
+                continue
+        rows.append(_row(member.identity, member.component, "extra", reason, maker=maker))
+    return rows, notes

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import Any
 
 from mlstack.deploy import history_store, inventory_store, permissions
 from mlstack.deploy.autoscaling import SCALABLE, Scalers
@@ -29,11 +28,10 @@ from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.kube.parallel import PendingResult, prefetch
 from mlstack.objects import kube_object
 from mlstack.objects.kinds import Kinds, kinds_of_crd
-from mlstack.objects.kube_object import DesiredState, Identity, KubeObject
+from mlstack.objects.kube_object import Data, DesiredState, Identity, KubeObject
 from mlstack.objects.managed_fields import adoptable
 from mlstack.readiness import operators
 
-Data = Mapping[str, Any]
 Group = tuple[str, str, str]
 """API version, kind and namespace."""
 
@@ -125,7 +123,9 @@ def fetch(
     refuse_unknown_kinds(manifests, state, cluster)
     answers = dict(zip(needed, namespaces(), strict=True))
     absent, created = _missing_namespaces(manifests, state, answers, create=options.create)
-    reachable = [obj for obj in (*created, *manifests) if is_reachable(obj, cluster, absent)]
+    reachable = [
+        obj for obj in (*created, *manifests) if obj.namespace not in absent and is_reachable(obj, cluster)
+    ]
     candidates = _unchanged_members(reachable, known, scalers)
     metadata, listed = _metadata(cluster, state, reachable, candidates, lists)
     live = LiveState(
@@ -176,11 +176,9 @@ def namespaces_of(manifests: Sequence[KubeObject], state: DesiredState) -> list[
     return sorted({obj.namespace for obj in manifests if obj.namespace} | {state.namespace})
 
 
-def is_reachable(
-    manifest: KubeObject, cluster: Cluster, absent_namespaces: frozenset[str] = frozenset()
-) -> bool:
+def is_reachable(manifest: KubeObject, cluster: Cluster, live: LiveState | None = None) -> bool:
     """Tell whether the server can be asked about an object now, in the scope it is written for."""
-    if manifest.namespace in absent_namespaces:
+    if live is not None and manifest.namespace in live.absent_namespaces:
         return False
     if Kinds.builtin().lookup(manifest.api_version, manifest.kind):
         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from mlstack.deploy.inventory import people_hash
 from mlstack.errors import ConflictError, InvalidError, MlstackError, VersionGoneError
 from mlstack.objects import managed_fields
 from mlstack.objects.kinds import Kinds
-from mlstack.objects.kube_object import MANAGER, KubeObject
+from mlstack.objects.kube_object import MANAGER, Data, KubeObject
 from mlstack.objects.managed_fields import (
     ADOPTABLE,
     AUTOSCALING,
@@ -32,15 +32,13 @@ from mlstack.objects.managed_fields import (
 )
 from mlstack.readiness.assess import needs_new_run
 
-Data = Mapping[str, Any]
-
 
 def diff_live(context: DiffContext, manifest: KubeObject, live: Data) -> Change:
     """Give the change of a live object; one of another app or environment is refused, or adopted.
 
     Definitions and namespaces that both want alike stay whose they are.
     """
-    foreign = replacement.foreign_owner(manifest, live, context.environments)
+    foreign = replacement.foreign_owner(manifest, live, context.resolved.target.app.environment_names)
     if foreign is None:
         return _diff(context, manifest, live)
     owner, refusal = foreign
@@ -76,7 +74,7 @@ def _diff(context: DiffContext, manifest: KubeObject, live: Data) -> Change:
     removed = removed_fields(context, manifest, live, resolution.forced.object, policy, replicas.spared)
     if removed.error is not None:
         fixed = replacement.sentence(manifest, removed.error.causes, removed.changed)
-        verdict = replacement.judge(manifest, context.environment, fixed=fixed, why=None)
+        verdict = replacement.judge(manifest, context.resolved.state.environment, fixed=fixed, why=None)
         return _replace(context, manifest, live, removed.changed, verdict, tuple(removed.notes(live)))
     emptied = conflicts.emptied(live, resolution.payload, removed.paths, policy)
     if emptied:
@@ -85,9 +83,10 @@ def _diff(context: DiffContext, manifest: KubeObject, live: Data) -> Change:
         resolution = replace(again, taken=resolution.taken, left=[*resolution.left, *emptied])
     is_adopted = context.options.adopt and bool(adoptable(live))
     gone: tuple[FieldChange, ...] = ()
+    taken = [field for field in resolution.taken if field[0].manager not in (MANAGER, HANDOVER)]
     notes = [
         *resolution.forced.warnings,
-        *conflicts.notes(conflicts.TAKEN, _worth_a_line(resolution.taken), live),
+        *conflicts.notes(conflicts.TAKEN, taken, live),
         *conflicts.notes(conflicts.LEFT, resolution.left, live),
         *conflicts.notes(conflicts.SWEPT, conflicts.swept(live, resolution.forced.object), live),
         *removed.notes(live),
@@ -101,10 +100,6 @@ def _diff(context: DiffContext, manifest: KubeObject, live: Data) -> Change:
     return _compared(
         context, manifest, live, resolution, replicas, removed, gone if is_adopted else (), notes
     )
-
-
-def _worth_a_line(fields: Sequence[OwnedField]) -> list[OwnedField]:
-    return [(owner, path) for owner, path in fields if owner.manager not in (MANAGER, HANDOVER)]
 
 
 def _compared(
@@ -149,13 +144,14 @@ def _compared(
         facts["payload"] = managed_fields.cut(resolution.payload, [replicas.path])
     if not changed:
         writes = own != new or bool(facts["prepare"]) or replicas.handover is not None
-        return change_of(context, manifest, action="unchanged", writes=writes, **facts, **_version(live))
+        facts |= {"action": "unchanged", "writes": writes, "fingerprint": ""}
+        return update(context, manifest, live, (), **facts)
     if why := needs_new_run(live, changed):
-        verdict = replacement.judge(manifest, context.environment, fixed=why, why=why)
+        verdict = replacement.judge(manifest, context.resolved.state.environment, fixed=why, why=why)
         return _replace(context, manifest, live, changed, verdict, facts["notes"])
     if definition.is_definition(manifest):
         facts |= _losses(context, manifest, live, after, facts["notes"])
-    return _update(context, manifest, live, changed, **facts)
+    return update(context, manifest, live, changed, **facts)
 
 
 def _prepared(
@@ -199,12 +195,12 @@ def policy_of(context: DiffContext, manifest: KubeObject) -> ConflictPolicy:
     Raises:
         ConfigError: an annotation holds no paths.
     """
-    scalers, options = context.scalers, context.options
+    scalers, options, rules = context.scalers, context.options, context.resolved.target.app.app.conflicts
     ended = scalers.is_set(manifest) and scalers.loses(manifest)
     return ConflictPolicy(
         force=annotated(manifest, FORCE_FIELDS),
         ignore=annotated(manifest, IGNORE_FIELDS),
-        rules=tuple(rule for rule in context.rules if not rule.kinds or manifest.kind in rule.kinds),
+        rules=tuple(rule for rule in rules if not rule.kinds or manifest.kind in rule.kinds),
         adopted=(ADOPTABLE if options.adopt else frozenset()) | ({AUTOSCALING} if ended else frozenset()),
         forced=options.force_conflicts,
         keep_foreign=options.keep_foreign_fields,
@@ -252,11 +248,14 @@ def removed_fields(
     known = {path for _, path in (*dropped, *dropped_left)}
     fields = [(owner, path) for owner, path in fields if path not in known]
     foreign, foreign_left = _foreign(context, manifest, live, fields, spared)
+    member = context.members.get(manifest.identity)
+    is_told = member is not None and member.people_hash == people_hash(live)
+    labels = [] if is_told else adopt.by_people(fields, labels=True)
     removed = RemovedFields(
         dropped=dropped,
         dropped_left=dropped_left,
         foreign_left=foreign_left,
-        labels=_new_labels(context, manifest, live, fields),
+        labels=tuple((path_text(path), owner.manager) for owner, path in labels),
         after=live,
     )
     going = [path for _, path in foreign if value_at(live, path) is not MISSING]
@@ -298,17 +297,6 @@ def foreign_fields(
     return _foreign(context, manifest, live, fields, spared)[0]
 
 
-def _new_labels(
-    context: DiffContext, manifest: KubeObject, live: Data, fields: Sequence[OwnedField]
-) -> tuple[tuple[str, str], ...]:
-    """Give path and manager of labels and annotations among fields of others, unless told before."""
-    member = context.members.get(manifest.identity)
-    if member is not None and member.people_hash == people_hash(live):
-        return ()
-    labels = adopt.by_people(fields, labels=True)
-    return tuple((path_text(path), owner.manager) for owner, path in labels)
-
-
 # --- an object that a dry run cannot tell of: the server refuses it, or cannot be asked yet ---
 
 
@@ -336,7 +324,7 @@ def _diff_refused(context: DiffContext, manifest: KubeObject, live: Data, error:
     lost = definition.losses_of(cluster, live, manifest.data) if is_definition else ()
     why = needs_new_run(live, changed)
     fixed = "; ".join(lost) or replacement.sentence(manifest, error.causes, changed)
-    verdict = replacement.judge(manifest, context.environment, fixed=fixed, why=why)
+    verdict = replacement.judge(manifest, context.resolved.state.environment, fixed=fixed, why=why)
     if fault is not None and isinstance(verdict, str):
         verdict = replacement.unless_refused(verdict, fault)
     # What people added and goes with the object is said; nothing of what a new one has too.
@@ -359,7 +347,7 @@ def _replace(
     facts: dict[str, Any] = {"refusal": verdict}
     if isinstance(verdict, str):
         facts = {"action": "recreate", "reason": verdict}
-    return _update(context, manifest, live, changed, notes=notes, payload=manifest.data, **facts)
+    return update(context, manifest, live, changed, notes=notes, payload=manifest.data, **facts)
 
 
 def _displace(
@@ -374,7 +362,7 @@ def _displace(
     listed = ", ".join(f"`{text}`" for text in values)
     note = f"removes {listed}, which a person put in the place of ours"
     patch = adopt.own(live, api_version=manifest.api_version, paths=items)
-    return _update(context, manifest, live, changed, notes=(note,), prepare=patch)
+    return update(context, manifest, live, changed, notes=(note,), prepare=patch)
 
 
 def _diff_gone_version(context: DiffContext, manifest: KubeObject, live: Data) -> Change:
@@ -387,7 +375,7 @@ def _diff_gone_version(context: DiffContext, manifest: KubeObject, live: Data) -
     changed = [change for change in differing if not change.path.startswith("apiVersion")]
     note = "its field owners are rewritten first: they stand in a version that is not served any more"
     entries = [{**raw, "apiVersion": manifest.api_version} for raw in managed_fields.raw_entries(live)]
-    return _update(
+    return update(
         context,
         manifest,
         live,
@@ -398,28 +386,20 @@ def _diff_gone_version(context: DiffContext, manifest: KubeObject, live: Data) -
     )
 
 
-def diff_unchecked(context: DiffContext, manifest: KubeObject, live: Data, **facts: Any) -> Change:
-    """Give the change of a live object by what is written alone: the server cannot tell yet."""
-    data = context.scalers.payload(manifest)
-    tree = managed_fields.union(managed_fields.owned(live, MANAGER), managed_fields.tree_of(data))
-    return _update(context, manifest, live, tuple(managed_fields.compare(live, data, tree)), **facts)
-
-
 def _ours(live: Data, after: Data) -> managed_fields.Tree:
     """Give the fields that we own in either object."""
     return managed_fields.union(managed_fields.owned(live, MANAGER), managed_fields.owned(after, MANAGER))
 
 
-def _update(
+def update(
     context: DiffContext, manifest: KubeObject, live: Data, changed: Sequence[FieldChange], **facts: Any
 ) -> Change:
     """Give the change of a live object in some fields, whose secrets are masked."""
-    masked = result.masked(manifest.identity, changed)
-    usual = {"action": "update", "fields": masked, "fingerprint": fingerprint(changed), **_version(live)}
+    usual = {
+        "action": "update",
+        "fields": result.masked(manifest.identity, changed),
+        "fingerprint": fingerprint(changed),
+        "live_uid": str(live["metadata"]["uid"]),
+        "live_version": str(live["metadata"]["resourceVersion"]),
+    }
     return change_of(context, manifest, **{**usual, **facts})
-
-
-def _version(live: Data) -> dict[str, str]:
-    """Give which object, and which version of it, a change was computed from."""
-    metadata = live["metadata"]
-    return {"live_uid": str(metadata["uid"]), "live_version": str(metadata["resourceVersion"])}

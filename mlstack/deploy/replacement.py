@@ -12,7 +12,15 @@ from mlstack.deploy.inventory import MEMBER_LABEL, name_of
 from mlstack.errors import Cause, ConfigError, ForbiddenError, InvalidError, MlstackError
 from mlstack.kube.client import Cluster
 from mlstack.objects import managed_fields
-from mlstack.objects.kube_object import APP_LABEL, ENVIRONMENT_LABEL, MANAGER, KubeObject, marks
+from mlstack.objects.kube_object import (
+    APP_LABEL,
+    ENVIRONMENT_LABEL,
+    MANAGER,
+    Data,
+    KubeObject,
+    label_of,
+    marks,
+)
 from mlstack.objects.managed_fields import FieldChange, path_text
 from mlstack.readiness import assess
 from mlstack.readiness.ml import change_text
@@ -107,9 +115,7 @@ def sentence(manifest: KubeObject, causes: Sequence[Cause], changed: Sequence[Fi
 _NEW_UID = "(UID of the new object)"
 
 
-def dry_run_copy(
-    cluster: Cluster, data: Mapping[str, Any], live: Mapping[str, Any]
-) -> Mapping[str, Any] | MlstackError:
+def dry_run_copy(cluster: Cluster, data: Data, live: Data) -> Data | MlstackError:
     """Give what a creation would make of an object that exists, or what the server has against it.
 
     It is asked about under another name. In the answer stand its own name, and the live object's UID and
@@ -182,7 +188,7 @@ _MARKS = frozenset(
 )
 
 
-def other_owner(manifest: KubeObject, live: Mapping[str, Any]) -> str:
+def other_owner(manifest: KubeObject, live: Data) -> str:
     """Say whose an object is if it is not ours; empty if it is, or is nobody's."""
     labels = live["metadata"].get("labels") or {}
     app, environment = labels.get(APP_LABEL), labels.get(ENVIRONMENT_LABEL)
@@ -194,11 +200,11 @@ def other_owner(manifest: KubeObject, live: Mapping[str, Any]) -> str:
 
 
 def foreign_owner(
-    manifest: KubeObject, live: Mapping[str, Any], environments: Collection[str]
+    manifest: KubeObject, live: Data, environments: Collection[str]
 ) -> tuple[str, Refusal] | None:
     """Give whose an object is, and the refusal to take it from them; None if it is ours or nobody's.
 
-    `environments` are those of the app, as labels name them.
+    `environments` are those of the app.
     """
     owner = other_owner(manifest, live)
     if not owner:
@@ -206,7 +212,7 @@ def foreign_owner(
     hint = "rename it, or take it over with --adopt; it must then go from where it was"
     labels, ours = live["metadata"].get("labels") or {}, manifest.labels
     former = labels.get(ENVIRONMENT_LABEL, "")
-    if former and labels.get(APP_LABEL) == ours.get(APP_LABEL) and former not in environments:
+    if former and labels.get(APP_LABEL) == ours.get(APP_LABEL) and former not in map(label_of, environments):
         owner = f"environment `{former}`, which app `{ours[APP_LABEL]}` does not have"
         hint = (
             f"if `{former}` is called `{ours[ENVIRONMENT_LABEL]}` now, take all of it over once with"

@@ -13,6 +13,8 @@ from mlstack.errors import ConfigError
 if TYPE_CHECKING:
     from mlstack.objects.kinds import Kinds
 
+Data = Mapping[str, Any]
+"""An object of Kubernetes as plain data."""
 
 MANAGER = "mlstack"
 APP_LABEL = "mlstack.dev/app"

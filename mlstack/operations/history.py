@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from mlstack.deploy import compare, drift, history, lock, result
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import Changes
 from mlstack.deploy.compare import ComparedEnvironment
-from mlstack.deploy.drift import Difference, DriftState, ObjectDrift
+from mlstack.deploy.drift import DriftRow
 from mlstack.deploy.history import Revision
 from mlstack.deploy.history_store import History, open_history
 from mlstack.deploy.result import ObjectChange, report
@@ -153,24 +154,6 @@ def compare_environments(
 
 
 @dataclass(frozen=True, kw_only=True)
-class DriftRow:
-    """How one live object stands against the files and the last apply."""
-
-    object: str  # the object as people name it: `Deployment kubeflow/tf-hub`
-    kind: str  # its kind
-    namespace: str  # its namespace, empty for cluster-scoped objects
-    name: str  # its name
-    component: str  # full name of the component that brings it
-    # `same`, `changed`, `missing` (was applied and is not there), `new` (was not applied so far) or
-    # `extra` (is there with our marks, and not in the files)
-    state: DriftState
-    reason: str  # what happened to the object as a whole, empty if nothing did
-    manager: str  # the field manager that made an extra object ours, empty if nobody is recorded
-    time: str  # when it did
-    differences: tuple[Difference, ...]  # fields that are not as the files say
-
-
-@dataclass(frozen=True, kw_only=True)
 class DriftResult:
     """What became of an environment since it was applied."""
 
@@ -197,32 +180,17 @@ def find_drift(target: Target, *, opener: Opener) -> DriftResult:
         ClusterError: the cluster cannot be asked or is another one.
     """
     resolved = resolve(target, opener)
-    found = drift.find_drift(resolved)
+    rows, notes = drift.find_drift(resolved)
+    causes = Counter(cause for row in rows for cause in row.causes)
     return DriftResult(
-        ok=all(row.state == "same" for row in found.objects),
+        ok=all(row.state == "same" for row in rows),
         app=resolved.state.app,
         environment=resolved.state.environment,
         namespace=resolved.state.namespace,
         context=resolved.place.context,
-        objects=tuple(_row(row) for row in found.objects),
-        counts=drift.summary(found.objects),
-        notes=found.notes,
-    )
-
-
-def _row(found: ObjectDrift) -> DriftRow:
-    identity = found.identity
-    return DriftRow(
-        object=str(identity),
-        kind=identity.kind,
-        namespace=identity.namespace,
-        name=identity.name,
-        component=found.component,
-        state=found.state,
-        reason=found.reason,
-        manager=found.manager,
-        time=found.time,
-        differences=found.differences,
+        objects=rows,
+        counts=dict(sorted(causes.items())),
+        notes=notes,
     )
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.drift import Difference
+from mlstack.deploy.drift import Difference, DriftRow
 from mlstack.errors import OutdatedError
 from mlstack.kube import connect
 from mlstack.operations import deploy
-from mlstack.operations.history import DriftResult, DriftRow, find_drift
+from mlstack.operations.history import DriftResult, find_drift
 from tests.support.cluster import TestCluster
 from tests.support.counted import Counted
 from tests.support.deploying import Stack, config_map, crd, deployment, is_established, secret

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from mlstack.deploy.drift import DriftRow
 from mlstack.kube.client import ObjectRef
-from mlstack.operations.history import DriftResult, DriftRow, find_drift
+from mlstack.operations.history import DriftResult, find_drift
 from mlstack.testing.cluster import MemoryCluster
 from tests.support.deploying import Stack, config_map, crd, deployment, secret
 
