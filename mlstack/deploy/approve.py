@@ -101,7 +101,7 @@ def approve(plan: ApplyPlan, *, now_s: float, salt: str) -> dict[str, Any]:
         "inputs": _inputs(target, salt, costly=state.has_secrets),
         "salt": salt,
         "costly": state.has_secrets,
-        "counts": dict(sorted(changes.counts().items())),
+        "counts": changes.counts(),
         "notes": [masking.scrubbed(note) for note in changes.notes],
         "objects": rows(changes, salt, costly=state.has_secrets),
     }

@@ -122,19 +122,9 @@ class Changes:
         """Give the changes that send something."""
         return tuple(change for change in self.changes if change.writes)
 
-    @property
-    def destructive(self) -> bool:
-        """Tell whether anything is deleted or recreated."""
-        return any(change.action in DESTRUCTIVE for change in self.changes)
-
-    @property
-    def changes_existing(self) -> bool:
-        """Tell whether anything that exists changes or goes."""
-        return any(change.action in EXISTING for change in self.changes)
-
-    def counts(self) -> Mapping[Action, int]:
-        """Count the objects of each action."""
-        return Counter(change.action for change in self.changes)
+    def counts(self) -> dict[str, int]:
+        """Count the objects of each action, in order."""
+        return dict(sorted(Counter(change.action for change in self.changes).items()))
 
 
 def refusal_error(changes: Iterable[Change], *kinds: RefusalKind) -> MlstackError | None:

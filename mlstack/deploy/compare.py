@@ -25,14 +25,8 @@ from mlstack.objects.kube_object import (
     KubeObject,
     label_of,
 )
-from mlstack.objects.managed_fields import FieldChange
 
 _BACK: Mapping[str, Action] = {"create": "delete", "delete": "create", "recreate": "update"}
-_TURNED: Mapping[str, Literal["added", "removed", "changed"]] = {
-    "added": "removed",
-    "removed": "added",
-    "changed": "changed",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +75,20 @@ def compare(
     if left.where != right.where:
         files, live = (left, right) if left.where == "local" else (right, left)
         changes, notes = _with_cluster(target, files, live, opener)
-        return tuple(map(_turned, changes)) if files is left else changes, notes
+        if files is right:
+            return changes, notes
+        reversed_changes = (
+            replace(
+                change,
+                action=_BACK.get(change.action, change.action),
+                fields=tuple(field.reversed for field in change.fields),
+                desired=None,
+                reason="",
+                notes=(),
+            )
+            for change in changes
+        )
+        return tuple(reversed_changes), notes
     targets = [replace(target, environment=side.environment) for side in (left, right)]
     before, after = (
         side.desired() if left.where == "local" else _live_state(resolve(side, opener)) for side in targets
@@ -111,16 +118,6 @@ def _with_cluster(
         for change in changes
         if change.component or change.identity != own
     ), state.notes
-
-
-def _turned(change: Change) -> Change:
-    """Give a change as it is seen from the other side."""
-    fields = tuple(
-        FieldChange(path=field.path, action=_TURNED[field.action], old=field.new, new=field.old)
-        for field in change.fields
-    )
-    action = _BACK.get(change.action, change.action)
-    return replace(change, action=action, fields=fields, desired=None, reason="", notes=())
 
 
 def _moved(state: DesiredState, place: Environment, other: Environment) -> DesiredState:

@@ -7,7 +7,7 @@ files have changed since; one that is another's was changed by that one; one tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -29,8 +29,6 @@ from mlstack.objects.managed_fields import OURS, FieldChange, ManagedFieldsEntry
 Cause = Literal["person", "controller", "stale", "unknown"]
 DriftState = Literal["same", "changed", "missing", "new", "extra"]
 DriftAction = Literal["changed", "removed", "added"]
-
-_SEEN_FROM_LIVE: Mapping[str, DriftAction] = {"changed": "changed", "added": "removed", "removed": "added"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +156,7 @@ def _difference(live: Data, path: Path, change: FieldChange, applied: Data | Non
         cause = "person" if is_persons_tool(owner.owner) else "controller"
     return Difference(
         path=change.path,
-        action=_SEEN_FROM_LIVE[change.action],
+        action=change.reversed.action,
         cause=cause,
         live=change.old,
         wanted=change.new,

@@ -126,7 +126,13 @@ def fetch(
     reachable = [
         obj for obj in (*created, *manifests) if obj.namespace not in absent and is_reachable(obj, cluster)
     ]
-    candidates = _unchanged_members(reachable, known, scalers)
+    candidates = {
+        obj.identity: member
+        for obj in reachable
+        if (member := known.members.get(obj.identity)) is not None
+        and (member.payload_hash and member.uid and member.api_version == obj.api_version)
+        and payload_hash(scalers.payload(obj)) == member.payload_hash
+    }
     metadata, listed = _metadata(cluster, state, reachable, candidates, lists)
     live = LiveState(
         objects=manifests,
@@ -155,17 +161,16 @@ def fetch(
 def placed(manifests: Sequence[KubeObject], cluster: Cluster) -> tuple[KubeObject, ...]:
     """Take the namespace off objects whose kind only the server knows to be cluster-scoped."""
     known = Kinds.builtin().with_crds(obj.data for obj in manifests)
-    return tuple(
-        obj if known.lookup(obj.api_version, obj.kind) else _placed(obj, cluster.kinds()) for obj in manifests
-    )
-
-
-def _placed(manifest: KubeObject, served: Kinds) -> KubeObject:
-    kind = served.lookup(manifest.api_version, manifest.kind)
-    if kind is None or kind.namespaced:
-        return manifest
-    metadata = {key: value for key, value in manifest.metadata.items() if key != "namespace"}
-    return manifest.with_data({**manifest.data, "metadata": metadata})
+    objects = []
+    for obj in manifests:
+        kind = None
+        if not known.lookup(obj.api_version, obj.kind):
+            kind = cluster.kinds().lookup(obj.api_version, obj.kind)
+        if kind is not None and not kind.namespaced:
+            metadata = {key: value for key, value in obj.metadata.items() if key != "namespace"}
+            obj = obj.with_data({**obj.data, "metadata": metadata})
+        objects.append(obj)
+    return tuple(objects)
 
 
 def namespaces_of(manifests: Sequence[KubeObject], state: DesiredState) -> list[str]:
@@ -255,19 +260,6 @@ def _missing_namespaces(
 
 
 # --- lists of metadata: which objects are not there, which are as we left them ---
-
-
-def _unchanged_members(
-    manifests: Sequence[KubeObject], inventory: Inventory, scalers: Scalers
-) -> dict[Identity, Member]:
-    """Give the members of which we want what we sent last."""
-    return {
-        obj.identity: member
-        for obj in manifests
-        if (member := inventory.members.get(obj.identity)) is not None
-        and (member.payload_hash and member.uid and member.api_version == obj.api_version)
-        and payload_hash(scalers.payload(obj)) == member.payload_hash
-    }
 
 
 def _metadata(

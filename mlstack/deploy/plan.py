@@ -8,7 +8,7 @@ from functools import cached_property
 
 from mlstack.app.app import ClusterIdentity, Environment
 from mlstack.deploy import history_store, inventory, inventory_store, result
-from mlstack.deploy.changes import Action, ApplyOptions, Change, Changes, what_moved
+from mlstack.deploy.changes import DESTRUCTIVE, EXISTING, Action, ApplyOptions, Change, Changes, what_moved
 from mlstack.deploy.diff import diff
 from mlstack.deploy.inventory import Inventory
 from mlstack.deploy.live import fetch
@@ -73,12 +73,12 @@ class ApplyPlan:
     @property
     def destructive(self) -> bool:
         """Tell whether anything is deleted, if only to be made anew."""
-        return self.changes.destructive
+        return any(change.action in DESTRUCTIVE for change in self.changes.changes)
 
     @property
     def changes_existing(self) -> bool:
         """Tell whether anything that exists changes or goes."""
-        return self.changes.changes_existing
+        return any(change.action in EXISTING for change in self.changes.changes)
 
     @property
     def deletes(self) -> bool:

@@ -103,7 +103,7 @@ def report(changes: Changes) -> ChangeReport:
         namespace=changes.namespace,
         context=changes.context,
         objects=tuple(_row(change, changes.secrets) for change in changes.changes),
-        counts=dict(sorted(changes.counts().items())),
+        counts=changes.counts(),
         notes=changes.notes,
     )
 

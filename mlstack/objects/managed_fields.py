@@ -41,6 +41,13 @@ class FieldChange:
     old: Any = None  # value in the cluster, None if the field is added.
     new: Any = None  # value that is wanted, None if the field is removed.
 
+    @property
+    def reversed(self) -> FieldChange:
+        """Give the change as it is seen from the other side."""
+        actions: Mapping[str, Literal["added", "removed"]] = {"added": "removed", "removed": "added"}
+        action = actions.get(self.action, self.action)
+        return FieldChange(path=self.path, action=action, old=self.new, new=self.old)
+
 
 class Owner(NamedTuple):
     """A field manager as the API server tells it from others, its API version aside."""
