@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from mlstack.errors import ClusterError, MlstackError
 from mlstack.kube import login as logins
 from mlstack.kube.api_server import ApiServerClient
 from mlstack.kube.http import ConnectionPool, Sent, fingerprint, tls_context
-from mlstack.kube.kubeconfig import LOOK, Login
+from mlstack.kube.kubeconfig import LOOK
 from mlstack.kube.login import ContextLogin, IdToken, Plugin, Proof, TokenFile
 from mlstack.kube.transport import AGENT, READ_TIMEOUT_S, Counted, Transport
 
@@ -72,11 +71,22 @@ class LoginCredentials:
         self, resolved: ContextLogin, pool: ConnectionPool, *, clock: Callable[[], float] = time.time
     ) -> None:
         self._login, self._pool, self._clock = resolved.login, pool, clock
-        self._prove, self._is_renewable = _prover(resolved), not isinstance(resolved.source, Proof)
+        self._is_renewable = not isinstance(resolved.source, Proof)
+        match resolved.source:
+            case Plugin() as plugin:
+                self._prove: Callable[[], Proof] = partial(logins.ask_plugin, resolved, plugin)
+            case TokenFile() as token_file:
+                self._prove = partial(logins.read_token, resolved, token_file)
+            case IdToken() as id_token:
+                from mlstack.kube.id_tokens import IdTokens
+
+                self._prove = IdTokens(resolved, id_token)
+            case proof:
+                self._prove = lambda: proof
         self._lock = Lock()
         self._failures = 0
         self._fault: MlstackError | None = None
-        self._shown: tuple[str | None, str | None] | None = None
+        self._certificate: tuple[str | None, str | None] | None = None
         self._renew()
 
     def __call__(self, refused: Sent | None = None) -> Sent | None:
@@ -99,10 +109,8 @@ class LoginCredentials:
     def _renew(self) -> None:
         try:
             proof = self._prove()
-            certificate = (proof.cert_pem, proof.key_pem)
-            if certificate != self._shown:
-                self._pool.use(_tls(self._login, proof))
-                self._shown = certificate
+            if (proof.cert_pem, proof.key_pem) != self._certificate:
+                self._show(proof)
         except MlstackError as error:
             self._failures, self._fault = self._failures + 1, error
             raise
@@ -110,31 +118,19 @@ class LoginCredentials:
         authorization = {"authorization": proof.authorization} if proof.authorization else {}
         self._headers: Sent = {"User-Agent": AGENT, **authorization, **self._login.impersonation}
 
-
-def _prover(resolved: ContextLogin) -> Callable[[], Proof]:
-    match resolved.source:
-        case Plugin() as plugin:
-            return partial(logins.ask_plugin, resolved, plugin)
-        case TokenFile() as token_file:
-            return partial(logins.read_token, resolved, token_file)
-        case IdToken() as id_token:
-            from mlstack.kube.id_tokens import IdTokens
-
-            return IdTokens(resolved, id_token)
-        case proof:
-            return lambda: proof
-
-
-def _tls(login: Login, proof: Proof) -> ssl.SSLContext:
-    try:
-        with _file(proof.cert_pem) as cert_file, _file(proof.key_pem) as key_file:
-            return tls_context(
-                ca_pem=login.ca_pem, cert_file=cert_file, key_file=key_file, verify=login.verify
-            )
-    except (OSError, ValueError) as error:
-        text = getattr(error, "strerror", None) or "no certificate is resolved in them"
-        reason = text.partition(" (_ssl")[0].rpartition("] ")[2]
-        raise ClusterError(f"the certificates of {login.label} cannot be used: {reason}", hint=LOOK) from None
+    def _show(self, proof: Proof) -> None:
+        """Let connections show the certificate of a proof."""
+        login = self._login
+        try:
+            with _file(proof.cert_pem) as cert, _file(proof.key_pem) as key:
+                tls = tls_context(ca_pem=login.ca_pem, cert_file=cert, key_file=key, verify=login.verify)
+        except (OSError, ValueError) as error:
+            text = getattr(error, "strerror", None) or "no certificate is resolved in them"
+            reason = text.partition(" (_ssl")[0].rpartition("] ")[2]
+            message = f"the certificates of {login.label} cannot be used: {reason}"
+            raise ClusterError(message, hint=LOOK) from None
+        self._pool.use(tls)
+        self._certificate = (proof.cert_pem, proof.key_pem)
 
 
 @contextmanager

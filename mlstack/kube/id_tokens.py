@@ -17,7 +17,7 @@ from typing import Any
 
 from mlstack.errors import ConfigError, ForbiddenError
 from mlstack.kube import login
-from mlstack.kube.http import ConnectionPool, NoAnswerError, Response, Sent, tls_context
+from mlstack.kube.http import ConnectionPool, NoAnswerError, Sent, tls_context
 from mlstack.kube.kubeconfig import Login, address, basic, pem_text, proxy_of, read_bounded
 from mlstack.kube.login import AUTHORITY, ContextLogin, IdToken, Proof, id_token_proof
 from mlstack.kube.parallel import prefetch
@@ -29,7 +29,6 @@ TIMEOUT_S = 20.0
 
 _ISSUER = "idp-issuer-url"
 _USELESS = "its provider gives no answer that can be used"
-_LOG_IN = "log in to the identity provider again, so that new tokens are written to the kubeconfig"
 
 
 class IdTokens:
@@ -54,52 +53,36 @@ class IdTokens:
         if self._given:
             source = login.find(self._login.context, self._login.option, os.environ).source
             self._source = source if isinstance(source, IdToken) else self._source
-        fault = self._fault()
-        proof = self._renew(fault) if fault else self._source.proof
+        proof = self._source.proof
+        if not proof.authorization:
+            proof = self._renew("is missing")
+        elif self._clock() >= (proof.expires_s or 0):
+            proof = self._renew("has expired")
+        elif proof.authorization == self._given:
+            proof = self._renew("is refused by the API server")
         self._given = proof.authorization
         return proof
 
-    def _fault(self) -> str:
-        """Say why the token of the kubeconfig does not do; nothing if it does."""
-        proof = self._source.proof
-        if not proof.authorization:
-            return "is missing"
-        if self._clock() >= (proof.expires_s or 0):
-            return "has expired"
-        return "is refused by the API server" if proof.authorization == self._given else ""
-
     def _renew(self, fault: str) -> Proof:
-        source = self._source
+        source, subject = self._source, f"the id-token of {self._login.login.label}"
+        log_in = "log in to the identity provider again, so that new tokens are written to the kubeconfig"
         try:
-            tokens = renew(source.settings, ca_pem=_authority(source))
+            tokens = renew(source.settings)
         except ValueError as error:
-            raise self._failed(f"{fault} and cannot be renewed: {error}") from None
+            raise self._login.fault(f"{subject} {fault} and cannot be renewed: {error}", log_in) from None
         try:
             proof = id_token_proof(tokens[ID_TOKEN])
         except ValueError:
-            raise self._failed(f"{fault}, and what its provider gives anew is none") from None
+            text = f"{subject} {fault}, and what its provider gives anew is none"
+            raise self._login.fault(text, log_in) from None
         try:
             keep(source, tokens)
         except ValueError as error:
-            raise self._failed(
-                f"was renewed and cannot be written to {source.file}: {error}",
+            raise self._login.fault(
+                f"{subject} was renewed and cannot be written to {source.file}: {error}",
                 "let that file be changed, and log in to the identity provider again",
             ) from None
         return replace(proof, cert_pem=source.proof.cert_pem, key_pem=source.proof.key_pem)
-
-    def _failed(self, text: str, hint: str = _LOG_IN) -> ForbiddenError:
-        return self._login.fault(f"the id-token of {self._login.login.label} {text}", hint)
-
-
-def _authority(source: IdToken) -> str | None:
-    """Give the certificates to verify a provider with, None for those of the system."""
-    data, file = (source.settings.get(f"{AUTHORITY}{end}") for end in ("-data", ""))
-    try:
-        if data:
-            return pem_text(base64.b64decode(data, validate=True))
-        return pem_text(read_bounded(Path(file))) if file else None
-    except (OSError, ValueError):
-        raise ValueError(f"its `{AUTHORITY}` cannot be read") from None
 
 
 def keep(source: IdToken, tokens: Mapping[str, str]) -> None:
@@ -109,10 +92,18 @@ def keep(source: IdToken, tokens: Mapping[str, str]) -> None:
         ValueError: they cannot be written; the text says why, without any part of them.
     """
     from mlstack.app import atomic
+    from mlstack.yaml import edit, read
 
     file = Path(source.file)
     try:
-        text = _with_tokens(source, tokens, file.read_bytes().decode("utf-8"))
+        text = file.read_bytes().decode("utf-8")
+        users = read.read_document(text, source=source.file, with_positions=False).value["users"]
+        number = [user["name"] for user in users].index(source.user)
+        if not users[number]["user"]["auth-provider"]["config"]:
+            raise LookupError("config")
+        for key, token in tokens.items():
+            path: list[str | int] = ["users", number, "user", "auth-provider", "config", key]
+            text = edit.set_value(text, path, token, source=source.file)
         try:
             atomic.write_files({file: text})
         except ConfigError:  # a file that is mounted alone cannot be replaced
@@ -123,25 +114,8 @@ def keep(source: IdToken, tokens: Mapping[str, str]) -> None:
         raise ValueError("it has changed meanwhile, or is written in an unusual way") from None
 
 
-def _with_tokens(source: IdToken, tokens: Mapping[str, str], text: str) -> str:
-    from mlstack.yaml import edit, read
-
-    users = read.read_document(text, source=source.file, with_positions=False).value["users"]
-    number = [user["name"] for user in users].index(source.user)
-    if not users[number]["user"]["auth-provider"]["config"]:
-        raise LookupError("config")
-    for key, token in tokens.items():
-        path: list[str | int] = ["users", number, "user", "auth-provider", "config", key]
-        text = edit.set_value(text, path, token, source=source.file)
-    return text
-
-
-def renew(settings: Mapping[str, str], *, ca_pem: str | None = None) -> dict[str, str]:
-    """Get a new id-token for a refresh-token.
-
-    Args:
-        settings: what a kubeconfig says of the auth-provider `oidc`.
-        ca_pem: certificates to verify the provider with, None for those of the system.
+def renew(settings: Mapping[str, str]) -> dict[str, str]:
+    """Get a new id-token for a refresh-token, by what a kubeconfig says of the auth-provider `oidc`.
 
     Returns:
         What is to stand there now: the new id-token, and the refresh-token for the next time.
@@ -149,6 +123,14 @@ def renew(settings: Mapping[str, str], *, ca_pem: str | None = None) -> dict[str
     Raises:
         ValueError: there is none; the text says why, without any part of a token or password.
     """
+    data, file = (settings.get(f"{AUTHORITY}{end}") for end in ("-data", ""))
+    try:
+        authority = (
+            base64.b64decode(data, validate=True) if data else read_bounded(Path(file)) if file else None
+        )
+    except (OSError, ValueError):
+        raise ValueError(f"its `{AUTHORITY}` cannot be read") from None
+    ca_pem = pem_text(authority) if authority is not None else None
     given = {key: value for key, value in settings.items() if value}
     if missing := [key for key in (REFRESH_TOKEN, _ISSUER, "client-id") if key not in given]:
         raise ValueError(f"the kubeconfig has no `{missing[0]}`")
@@ -162,20 +144,21 @@ def renew(settings: Mapping[str, str], *, ca_pem: str | None = None) -> dict[str
 
 def _ask_provider(given: Mapping[str, str], ca_pem: str | None) -> dict[str, str]:
     url = f"{given[_ISSUER].rstrip('/')}/.well-known/openid-configuration"
-    known = _send("GET", url, ca_pem=ca_pem)
-    endpoint = _map(known).get("token_endpoint")
-    if known.status != 200 or not isinstance(endpoint, str):
+    status, configuration = _send("GET", url, ca_pem=ca_pem)
+    endpoint = configuration.get("token_endpoint")
+    if status != 200 or not isinstance(endpoint, str):
         raise ValueError(_USELESS)
     form = {"grant_type": "refresh_token", "refresh_token": given[REFRESH_TOKEN]}
     name, secret = given["client-id"], given.get("client-secret", "")
     alone = {**form, "client_id": name, **({"client_secret": secret} if secret else {})}
     # With a password as Go's oauth2: first beside the form, then, for those who want it so, in it.
-    proof = {"Authorization": basic(quote(name), quote(secret))}
-    answer = _send("POST", endpoint, form, proof, ca_pem=ca_pem) if secret else None
-    if answer is None or answer.status in (400, 401):
-        answer = _send("POST", endpoint, alone, ca_pem=ca_pem)
-    tokens = _map(answer)
-    if answer.status != 200:
+    status, tokens = 400, dict[str, Any]()
+    if secret:
+        proof = {"Authorization": basic(quote(name), quote(secret))}
+        status, tokens = _send("POST", endpoint, form, proof, ca_pem=ca_pem)
+    if status in (400, 401):
+        status, tokens = _send("POST", endpoint, alone, ca_pem=ca_pem)
+    if status != 200:
         code = tokens.get("error")
         is_code = isinstance(code, str) and re.fullmatch(r"[a-z_]{1,30}", code)
         raise ValueError(f"its provider refuses ({code})" if is_code else _USELESS)
@@ -192,8 +175,8 @@ def _send(
     proof: Sent | None = None,
     *,
     ca_pem: str | None,
-) -> Response:
-    """Ask a provider; where it leads elsewhere, nobody follows with a token."""
+) -> tuple[int, dict[str, Any]]:
+    """Ask a provider; gives status and map. Where it leads elsewhere, nobody follows with a token."""
     place, mark, query = url.partition("?")
     try:
         there = address(place)
@@ -207,19 +190,16 @@ def _send(
         pool.use(tls_context(ca_pem=ca_pem, cert_file=None, key_file=None, verify=True))
     except (OSError, ValueError):
         raise ValueError("its `idp-certificate-authority` cannot be used") from None
-    headers = {"Accept": "application/json", **(proof or {})}
-    body = None if form is None else "&".join(f"{key}={quote(value)}" for key, value in form.items()).encode()
-    if body is not None:
+    headers, body = {"Accept": "application/json", **(proof or {})}, None
+    if form is not None:
+        body = "&".join(f"{key}={quote(value)}" for key, value in form.items()).encode()
         headers["Content-Type"] = "application/x-www-form-urlencoded"
     path = f"{there.path}{mark}{query}"
-    return pool.send(method, path, body=body, headers=headers, timeout_s=TIMEOUT_S, whole=True)
-
-
-def _map(answer: Response) -> Mapping[str, Any]:
+    answer = pool.send(method, path, body=body, headers=headers, timeout_s=TIMEOUT_S, whole=True)
     try:
         value = decoded(answer.data)
     except ValueError:
         raise ValueError(_USELESS) from None
     if not isinstance(value, Mapping):
         raise ValueError(_USELESS)
-    return value
+    return answer.status, dict(value)

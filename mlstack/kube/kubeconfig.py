@@ -11,7 +11,7 @@ import ipaddress
 import os
 import re
 import select
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,23 +36,17 @@ class UnfitError(Exception):
 
 @dataclass(frozen=True)
 class Entry:
-    """What a kubeconfig says of a context, cluster or user, the file that says it, and its name there."""
+    """What a kubeconfig says of a context, cluster or user, the file that says it, and its name there.
+
+    Values of another type than asked for raise UnfitError.
+    """
 
     value: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    file: Path = Path()
+    file: Path = Path()  # relative paths begin in its folder
     name: str = ""
 
-    @property
-    def folder(self) -> Path:
-        """Give the folder at which relative paths begin."""
-        return self.file.parent
-
     def text(self, key: str) -> str:
-        """Give a text, empty without.
-
-        Raises:
-            UnfitError: it is something else, as of the methods below.
-        """
+        """Give a text, empty without."""
         return self._value(key, str) or ""
 
     def flag(self, key: str) -> bool:
@@ -65,15 +59,10 @@ class Entry:
         return replace(self, value=value)
 
     def pem(self, key: str) -> str | None:
-        """Give certificates or a key that stand here or in a file that is named here.
-
-        Raises:
-            UnfitError: what stands here cannot be any.
-            OSError: the file cannot be read.
-        """
+        """Give certificates or a key that stand here or in a file that is named here (else OSError)."""
         data, file = self.text(f"{key}-data"), self.text(key)
         if not data:
-            return pem_text(read_bounded(self.folder / file)) if file else None
+            return pem_text(read_bounded(self.file.parent / file)) if file else None
         try:
             return pem_text(base64.b64decode(data, validate=True))
         except ValueError:
@@ -118,10 +107,8 @@ class Kubeconfig:
     contexts: Mapping[str, Context] = field(default_factory=dict)
     paths: tuple[Path, ...] = ()  # the files that were looked for, in order
     exists: bool = True  # whether one of them is there
-    entries: Mapping[str, Mapping[str, Entry]] = field(
-        default_factory=dict, repr=False
-    )  # by section and name
-    is_empty: bool = False  # whether none of them says anything
+    # By section and name; None where no file says anything.
+    entries: Mapping[str, Mapping[str, Entry]] | None = field(default=None, repr=False)
 
     def context(self, name: str) -> Context:
         """Give a context.
@@ -130,10 +117,10 @@ class Kubeconfig:
             NotFoundError: with the nearest known one.
         """
         if name not in self.contexts:
-            looked = ", ".join(str(path) for path in self.paths)
+            files = ", ".join(map(str, self.paths)) or "the kubeconfig"
             near = nearest(name, self.contexts)
             hint = f"did you mean `{near}`?" if near else "kubectl config get-contexts"
-            raise NotFoundError(f"no context `{name}` in {looked or 'the kubeconfig'}", near=near, hint=hint)
+            raise NotFoundError(f"no context `{name}` in {files}", near=near, hint=hint)
         return self.contexts[name]
 
     def current(self) -> Context:
@@ -144,7 +131,7 @@ class Kubeconfig:
             UsageError: none is current.
         """
         if not self.exists:
-            raise _missing(self.paths)
+            raise self._missing()
         if not self.current_context:
             raise UsageError(
                 "no kubectl context is current", hint="kubectl config use-context NAME, or --context NAME"
@@ -158,38 +145,40 @@ class Kubeconfig:
             NotFoundError: no kubeconfig, or no such context in it.
             ClusterError: it names a part that is not there.
         """
-        files = _shown(self.paths)
-        if self.is_empty:
-            raise _missing(self.paths)
-        name = name or self.current_context
+        files, name = self._files, name or self.current_context
+        if self.entries is None:
+            raise self._missing()
         if not name:
             raise NotFoundError(
                 "the kubeconfig has no current context",
                 where=files,
                 hint="kubectl config use-context NAME; `kubectl config get-contexts` lists them",
             )
-        contexts = self.entries["contexts"]
+        contexts, parts = self.entries["contexts"], {}
         if name not in contexts:
-            raise NotFoundError(
-                f"the kubeconfig has no context `{name}`; it has "
-                + (", ".join(f"`{known}`" for known in sorted(contexts)) or "none"),
-                near=(near := nearest(name, contexts)),
-                where=files,
-                hint=None if near else "kubectl config get-contexts; --context NAME takes another one",
-            )
-        parts = {what: self._part(name, section) for section, what in _SECTIONS.items() if what != "context"}
+            listed = ", ".join(f"`{known}`" for known in sorted(contexts)) or "none"
+            near = nearest(name, contexts)
+            hint = None if near else "kubectl config get-contexts; --context NAME takes another one"
+            text = f"the kubeconfig has no context `{name}`; it has {listed}"
+            raise NotFoundError(text, near=near, where=files, hint=hint)
+        for section, what in (("clusters", "cluster"), ("users", "user")):
+            part = str(contexts[name].value.get(what) or "")
+            if part and part not in self.entries[section]:
+                text = f"context `{name}` names the {what} `{part}`, which the kubeconfig does not have"
+                raise ClusterError(text, where=files, hint=LOOK)
+            parts[what] = self.entries[section].get(part, Entry())
         return ContextEntry(context=name, files=files, **parts)
 
-    def _part(self, context: str, section: str) -> Entry:
-        what = _SECTIONS[section]
-        name = str(self.entries["contexts"][context].value.get(what) or "")
-        if name and name not in self.entries[section]:
-            raise ClusterError(
-                f"context `{context}` names the {what} `{name}`, which the kubeconfig does not have",
-                where=_shown(self.paths),
-                hint=LOOK,
-            )
-        return self.entries[section].get(name, Entry())
+    @property
+    def _files(self) -> str:
+        return os.pathsep.join(map(str, self.paths))
+
+    def _missing(self) -> NotFoundError:
+        return NotFoundError(
+            f"there is no kubeconfig at {self._files or '~/.kube/config'}",
+            hint="set KUBECONFIG, or let your cluster write one: minikube start, "
+            "gcloud container clusters get-credentials NAME",
+        )
 
 
 def load(option: str | None, environ: Mapping[str, str]) -> Kubeconfig:
@@ -216,35 +205,39 @@ def read(option: str | None, environ: Mapping[str, str]) -> Kubeconfig:
     Raises:
         ClusterError: kubectl would not read one of them.
     """
-    files = _paths(option, environ)
+    files: tuple[Path, ...]
+    if option:  # names one, whatever its name; the variable a list
+        files = (Path(option),)
+    elif listed := environ.get("KUBECONFIG"):
+        files = tuple(Path(name) for name in listed.split(os.pathsep) if name)
+    else:
+        files = (Path(environ["HOME"], ".kube", "config"),) if environ.get("HOME") else ()
     entries: dict[str, dict[str, Entry]] = {section: {} for section in _SECTIONS}
-    current = ""
-    contents = [(file, content) for file in files if (content := _content(file)) is not None]
-    for file, content in contents:
+    current, contexts, is_empty = "", {}, True
+    for file in files:
+        if (content := _content(file)) is None:
+            continue
+        is_empty = False
         try:
-            current = current or _current(content)
+            name = content.get("current-context") or ""
+            if not isinstance(name, str):
+                raise ValueError("`current-context` is no text")
+            current = current or name
             _add_entries(entries, content, file)
         except ValueError as error:
             raise _unreadable(f"it is not a kubeconfig: {error}", str(file)) from None
-    servers = {name: _text(entry.value.get("server")) for name, entry in entries["clusters"].items()}
+    for name, entry in entries["contexts"].items():
+        cluster = _text(entry.value.get("cluster"))
+        server = _text(entries["clusters"].get(cluster, Entry()).value.get("server"))
+        namespace = _text(entry.value.get("namespace")) or "default"
+        contexts[name] = Context(name=name, cluster=cluster, server=server, namespace=namespace)
     return Kubeconfig(
         current_context=current,
-        contexts={name: _context(entry, servers) for name, entry in entries["contexts"].items()},
+        contexts=contexts,
         paths=files,
         exists=any(file.exists() for file in files),
-        entries=entries,
-        is_empty=not contents,
+        entries=None if is_empty else entries,
     )
-
-
-def _paths(option: str | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Give the files as kubectl finds them: the option names one, whatever its name, the variable a list."""
-    if option:
-        return (Path(option),)
-    if listed := environ.get("KUBECONFIG"):
-        return tuple(Path(name) for name in listed.split(os.pathsep) if name)
-    home = environ.get("HOME")
-    return (Path(home, ".kube", "config"),) if home else ()
 
 
 def _content(file: Path) -> Mapping[str, Any] | None:
@@ -257,42 +250,20 @@ def _content(file: Path) -> Mapping[str, Any] | None:
         raise _unreadable((error.strerror or "").lower(), str(file)) from None
     except YamlError as error:  # its text may quote a line, and that a token
         raise _unreadable("it is not a kubeconfig", error.where or str(file)) from None
-    if not documents:
-        return None
-    if not isinstance(documents[0].value, Mapping):
+    if documents and not isinstance(documents[0].value, Mapping):
         raise _unreadable("it is not a kubeconfig", str(file))
-    return documents[0].value
+    return documents[0].value if documents else None
 
 
 def _unreadable(reason: str, where: str) -> ClusterError:
     return ClusterError(f"the kubeconfig cannot be read: {reason}", where=where, hint=LOOK)
 
 
-def _missing(files: Iterable[Path]) -> NotFoundError:
-    return NotFoundError(
-        f"there is no kubeconfig at {_shown(files) or '~/.kube/config'}",
-        hint="set KUBECONFIG, or let your cluster write one: minikube start, "
-        "gcloud container clusters get-credentials NAME",
-    )
-
-
-def _shown(files: Iterable[Path]) -> str:
-    return os.pathsep.join(str(file) for file in files)
-
-
-def _current(content: Mapping[str, Any]) -> str:
-    current = content.get("current-context") or ""
-    if not isinstance(current, str):
-        raise ValueError("`current-context` is no text")
-    return current
-
-
 def _add_entries(known: dict[str, dict[str, Entry]], content: Mapping[str, Any], file: Path) -> None:
     for section, what in _SECTIONS.items():
-        entries = content.get(section) or []
+        entries, names = content.get(section) or [], set()
         if not isinstance(entries, list):
             raise ValueError(f"`{section}` is no list")
-        names = set()
         for number, entry in enumerate(entries):
             place = f"{section}[{number}]"
             if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
@@ -304,12 +275,6 @@ def _add_entries(known: dict[str, dict[str, Entry]], content: Mapping[str, Any],
                 raise ValueError(f"`{place}` has a name that stands there already")
             names.add(name)
             known[section].setdefault(name, Entry(value, file, name))
-
-
-def _context(entry: Entry, servers: Mapping[str, str]) -> Context:
-    cluster = _text(entry.value.get("cluster"))
-    namespace = _text(entry.value.get("namespace")) or "default"
-    return Context(name=entry.name, cluster=cluster, server=servers.get(cluster, ""), namespace=namespace)
 
 
 def _text(value: Any) -> str:
@@ -331,27 +296,23 @@ def read_bounded(file: Path, most_bytes: int = 1 << 20) -> bytes:
         OSError: it cannot be read, gives nothing for 10 s, or is larger.
     """
     number = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    pieces, size = [], 0
+    data = bytearray()
     try:
-        while piece := _piece(number, str(file)):
-            pieces.append(piece)
-            size += len(piece)
-            if size > most_bytes:
-                raise OSError(errno.EFBIG, "file too large", str(file))
+        while len(data) <= most_bytes:
+            try:
+                piece = os.read(number, 1 << 16)
+            except BlockingIOError:
+                if not select.select([number], [], [], 10.0)[0]:
+                    raise TimeoutError(errno.ETIMEDOUT, "it gives nothing", str(file)) from None
+                continue
+            if not piece:
+                return bytes(data)
+            data += piece
+        raise OSError(errno.EFBIG, "file too large")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(file)) from None
     finally:
         os.close(number)
-    return b"".join(pieces)
-
-
-def _piece(number: int, name: str) -> bytes:
-    while True:
-        try:
-            return os.read(number, 1 << 16)
-        except BlockingIOError:
-            if not select.select([number], [], [], 10.0)[0]:
-                raise TimeoutError(errno.ETIMEDOUT, "it gives nothing", name) from None
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, name) from None
 
 
 # --- where a server is ---
@@ -362,7 +323,6 @@ _ADDRESS = re.compile(
     re.IGNORECASE,
 )
 _LABEL = re.compile(r"[A-Za-z0-9_-]{1,63}")
-_LONGEST_NAME = 253
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -422,7 +382,7 @@ def host_name(text: str) -> str:
     if ip_number(text):
         return text
     name = text if text.isascii() else text.encode("idna").decode()
-    if len(name) > _LONGEST_NAME + 1 or not all(map(_LABEL.fullmatch, name.removesuffix(".").split("."))):
+    if len(name) > 254 or not all(map(_LABEL.fullmatch, name.removesuffix(".").split("."))):
         raise ValueError("no host")
     return name.lower()
 
@@ -468,15 +428,12 @@ def proxy_of(server: str, environ: Mapping[str, str]) -> str | None:
         there = address(server)
     except ValueError:
         return None
-    proxy = _variable(f"{there.scheme}_proxy", environ)
-    exceptions = _variable("no_proxy", environ).split(",")
+    names = (f"{there.scheme}_proxy", "no_proxy")
+    proxy, no_proxy = (environ.get(name.upper()) or environ.get(name) or "" for name in names)
+    exceptions = no_proxy.split(",")
     if not proxy or there.is_here or any(_covers(entry.strip().lower(), there) for entry in exceptions):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
-
-
-def _variable(name: str, environ: Mapping[str, str]) -> str:
-    return environ.get(name.upper()) or environ.get(name) or ""
 
 
 def _covers(entry: str, there: Address) -> bool:
@@ -484,8 +441,11 @@ def _covers(entry: str, there: Address) -> bool:
     if entry in ("", "*"):
         return entry == "*"
     host, number = there.host, ip_number(there.host)
-    if number is not None and _is_in(number, entry):
-        return True
+    if number is not None and "/" in entry:
+        try:
+            return number in ipaddress.ip_network(entry, strict=False)
+        except ValueError:
+            return False
     parts = None if ip_number(entry) else _WITH_PORT.fullmatch(entry)
     name, port = (parts["v6"] or parts["name"], parts["port"]) if parts else (entry, "")
     if not name or port not in ("", str(there.port)):
@@ -494,12 +454,3 @@ def _covers(entry: str, there: Address) -> bool:
         return ip_number(name) == number
     name = name[1:] if name.startswith("*.") else name
     return host.endswith(name) if name.startswith(".") else host == name or host.endswith(f".{name}")
-
-
-def _is_in(number: ipaddress.IPv4Address | ipaddress.IPv6Address, network: str) -> bool:
-    if "/" not in network:
-        return False
-    try:
-        return number in ipaddress.ip_network(network, strict=False)
-    except ValueError:
-        return False

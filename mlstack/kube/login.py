@@ -103,7 +103,6 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds its service account."""
 
 _SERVER = "set `server` of its cluster in the kubeconfig"
-_LOG_IN_AGAIN = "log in to the cluster again, so that a token is written to it"
 
 
 def find(
@@ -143,10 +142,21 @@ def find(
 
 
 def _login(entry: ContextEntry, label: str, environ: Mapping[str, str]) -> Login:
-    cluster = entry.cluster
-    server, name = _server(entry)
+    cluster, server = entry.cluster, entry.cluster.value.get("server")
+    if not isinstance(server, str) or not server.lower().startswith(("https://", "http://")):
+        raise entry.fault("has no address of an API server that begins with https://", _SERVER)
+    try:
+        is_secure = address(server).is_secure
+    except ValueError:
+        raise entry.fault("has an address of an API server that is not a URL of a host", _SERVER) from None
+    name = cluster.text("tls-server-name")
+    try:
+        name = name and host_name(name)
+    except ValueError:
+        hint = "mend it in the kubeconfig, or remove it"
+        raise entry.fault("has a tls-server-name that no host can have", hint) from None
     ca_pem, verify = cluster.pem("certificate-authority"), not cluster.flag("insecure-skip-tls-verify")
-    if address(server).is_secure and ca_pem is not None and not verify:
+    if is_secure and ca_pem is not None and not verify:
         raise entry.fault(
             "names a certificate authority, and says insecure-skip-tls-verify, by which none counts",
             "leave one of them in the kubeconfig; kubectl refuses both together too",
@@ -154,10 +164,8 @@ def _login(entry: ContextEntry, label: str, environ: Mapping[str, str]) -> Login
     try:
         impersonation = _impersonation(entry.user.value)
     except ValueError:
-        raise entry.fault(
-            "does not say clearly as whom to act",
-            "`as` of its user is a name, `as-groups` a list of names",
-        ) from None
+        hint = "`as` of its user is a name, `as-groups` a list of names"
+        raise entry.fault("does not say clearly as whom to act", hint) from None
     return Login(
         label=label,
         server=server,
@@ -170,46 +178,14 @@ def _login(entry: ContextEntry, label: str, environ: Mapping[str, str]) -> Login
     )
 
 
-def _server(entry: ContextEntry) -> tuple[str, str]:
-    """Give the address of the server, and the name to verify where that is another one."""
-    server, name = entry.cluster.value.get("server"), entry.cluster.text("tls-server-name")
-    if not isinstance(server, str) or not server.lower().startswith(("https://", "http://")):
-        raise entry.fault("has no address of an API server that begins with https://", _SERVER)
-    try:
-        address(server)
-    except ValueError:
-        raise entry.fault("has an address of an API server that is not a URL of a host", _SERVER) from None
-    try:
-        return server, name and host_name(name)
-    except ValueError:
-        raise entry.fault(
-            "has a tls-server-name that no host can have", "mend it in the kubeconfig, or remove it"
-        ) from None
-
-
 def _source(entry: ContextEntry, login: Login) -> Proof | TokenFile | IdToken | Plugin:
     """Say how one comes by the proof: as with kubectl, what stands in the kubeconfig counts first.
 
     What would go over the network as plain text is never sent, nor asked of anybody: we are nobody there.
     """
-    there = address(login.server)
+    there, user = address(login.server), entry.user
     if not there.is_secure and (login.proxy or not there.is_here):
         return Proof()
-    user = entry.user
-    proof = _standing_proof(entry)
-    if file := user.text("tokenFile"):
-        return TokenFile(path=str(user.folder / file), proof=proof)
-    if user.value.get("auth-provider"):
-        provided = _provider_login(entry)
-        shown = replace(proof, authorization=provided.proof.authorization, expires_s=provided.proof.expires_s)
-        return proof if proof.authorization else replace(provided, proof=shown)
-    is_known = proof.authorization or proof.cert_pem
-    return proof if is_known or not user.value.get("exec") else _plugin_login(entry, login)
-
-
-def _standing_proof(entry: ContextEntry) -> Proof:
-    """Give what stands in the kubeconfig itself, or in files that it names."""
-    user = entry.user
     token, name, password = (user.text(key) for key in ("token", "username", "password"))
     if (token or user.text("tokenFile")) and (name or password):
         raise entry.fault(
@@ -218,11 +194,19 @@ def _standing_proof(entry: ContextEntry) -> Proof:
         )
     certificate = user.pem("client-certificate")
     authorization = basic(name, password) if name or password else None
-    return Proof(
+    proof = Proof(
         authorization=_bearer(token) if token else authorization,
         cert_pem=certificate,
         key_pem=user.pem("client-key") if certificate else None,
     )
+    if file := user.text("tokenFile"):
+        return TokenFile(path=str(user.file.parent / file), proof=proof)
+    if user.value.get("auth-provider"):
+        provided = _provider_login(entry)
+        shown = replace(proof, authorization=provided.proof.authorization, expires_s=provided.proof.expires_s)
+        return proof if proof.authorization else replace(provided, proof=shown)
+    is_known = proof.authorization or proof.cert_pem
+    return proof if is_known or not user.value.get("exec") else _plugin_login(entry, login)
 
 
 def _bearer(token: str) -> str:
@@ -234,25 +218,23 @@ def _pod_login(account: Path, environ: Mapping[str, str]) -> ContextLogin:
     """Give the login of the pod we run in."""
     label = "this pod's service account"
     host, port = (environ.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
-    if not host or not port:
-        raise ClusterError(
-            f"{label} cannot be used: the environment does not say where the API server is",
-            hint="KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT stand in the environment of every pod",
-        )
+    names = "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT"
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     try:
+        if not host or not port:
+            raise ValueError("no address")
         address(server)
         ca = pem_text(read_bounded(account / "ca.crt"))
     except OSError as error:
-        raise ClusterError(
-            f"{label} cannot be used: {error.filename}: {(error.strerror or '').lower()}",
-            hint="check `automountServiceAccountToken` of the pod and of its service account",
-        ) from error
+        reason = f"{error.filename}: {(error.strerror or '').lower()}"
+        hint = "check `automountServiceAccountToken` of the pod and of its service account"
+        raise ClusterError(f"{label} cannot be used: {reason}", hint=hint) from error
     except ValueError:
-        raise ClusterError(
-            f"{label} cannot be used: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are no address",
-            hint="they name the API server in the environment of every pod",
-        ) from None
+        reason, hint = f"{names} are no address", "they name the API server in the environment of every pod"
+        if not host or not port:
+            reason = "the environment does not say where the API server is"
+            hint = f"{names} stand in the environment of every pod"
+        raise ClusterError(f"{label} cannot be used: {reason}", hint=hint) from None
     login = Login(label=label, server=server, ca_pem=ca, proxy=proxy_of(server, environ))
     return ContextLogin(login=login, source=TokenFile(path=str(account / "token")))
 
@@ -263,19 +245,19 @@ def read_token(resolved: ContextLogin, source: TokenFile) -> Proof:
     Raises:
         ClusterError: there is none.
     """
-    label, place = resolved.login.label, resolved.files or source.path
+    label, where = resolved.login.label, resolved.files or source.path
+    hint = "log in to the cluster again, so that a token is written to it"
     try:
         token = read_bounded(Path(source.path)).decode("utf-8").strip()
     except (OSError, ValueError) as error:
         if source.proof.authorization:
             return source.proof
         reason = (getattr(error, "strerror", None) or "it is no text").lower()
-        raise ClusterError(
-            f"{label} needs the file {source.path}: {reason}", where=place, hint=_LOG_IN_AGAIN
-        ) from None
+        text = f"{label} needs the file {source.path}: {reason}"
+        raise ClusterError(text, where=where, hint=hint) from None
     if not token:
         text = f"the token file of {label} is empty: {source.path}"
-        raise ClusterError(text, where=place, hint=_LOG_IN_AGAIN)
+        raise ClusterError(text, where=where, hint=hint)
     return replace(source.proof, authorization=_bearer(token))
 
 
@@ -298,26 +280,23 @@ def _impersonation(user: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     extra = given.pop(_EXTRA, {})
     if not isinstance(extra, Mapping):
         raise ValueError(_EXTRA)
-    headers = {_AS[key]: _header_values(value) for key, value in given.items()}
-    return headers | {f"Impersonate-Extra-{_escaped(key)}": _header_values(extra[key]) for key in extra}
-
-
-def _header_values(value: Any) -> tuple[str, ...]:
-    texts = tuple(value) if isinstance(value, list | tuple) else (value,)
-    if not all(isinstance(text, str) for text in texts):
+    values = {_AS[key]: value for key, value in given.items()}
+    for key, value in extra.items():
+        name = _NO_HEADER.sub(
+            lambda odd: "".join(f"%{byte:02X}" for byte in odd[0].encode()), str(key).lower()
+        )
+        values[f"Impersonate-Extra-{name}"] = value
+    headers = {
+        key: tuple(value) if isinstance(value, list | tuple) else (value,) for key, value in values.items()
+    }
+    if not all(isinstance(text, str) for texts in headers.values() for text in texts):
         raise ValueError("no text")
-    return texts
-
-
-def _escaped(key: Any) -> str:
-    """Write a key so that it can stand in the name of a header."""
-    return _NO_HEADER.sub(lambda odd: "".join(f"%{byte:02X}" for byte in odd[0].encode()), str(key).lower())
+    return headers
 
 
 # --- identity providers ---
 
 AUTHORITY = "idp-certificate-authority"
-_ID_TOKEN_MARGIN_S = 10  # client-go's
 
 
 def _provider_login(entry: ContextEntry) -> IdToken:
@@ -329,12 +308,9 @@ def _provider_login(entry: ContextEntry) -> IdToken:
     provider = entry.user.part("auth-provider")
     name, config = provider.text("name"), provider.part("config")
     if name != "oidc":
-        raise ClusterError(
-            f"the credentials of context `{entry.context}` come from auth-provider `{name}`, "
-            "which cannot be used",
-            where=entry.files,
-            hint="get its credentials anew, with the credential plug-in that kubectl takes today",
-        )
+        text = f"the credentials of context `{entry.context}` come from auth-provider `{name}`"
+        hint = "get its credentials anew, with the credential plug-in that kubectl takes today"
+        raise ClusterError(f"{text}, which cannot be used", where=entry.files, hint=hint)
     settings = {key: config.text(key) for key in config.value}
     token = settings.get("id-token")
     return IdToken(
@@ -359,7 +335,7 @@ def id_token_proof(token: str) -> Proof:
     expires_s = claims["exp"] if isinstance(claims, Mapping) and "exp" in claims else 0
     if not isinstance(expires_s, int | float):
         raise ValueError("no time")
-    return Proof(authorization=_bearer(token), expires_s=expires_s - _ID_TOKEN_MARGIN_S)
+    return Proof(authorization=_bearer(token), expires_s=expires_s - 10)  # client-go's margin
 
 
 # --- credential plug-ins ---
@@ -374,54 +350,43 @@ _NEVER_S = datetime(1, 1, 1, tzinfo=UTC).timestamp()  # Go's time that was never
 def _plugin_login(entry: ContextEntry, login: Login) -> Plugin:
     """Read `exec` of a context's user."""
     value, command = entry.user.part("exec").value, entry.user.part("exec").text("command")
-    version = value.get("apiVersion") or ""
+    version, mode, args = value.get("apiVersion") or "", value.get("interactiveMode"), value.get("args") or ()
+    environment = {}
     try:
         if not command:
             raise ValueError("`command` is missing")
         if "/" in command:  # else it is found on the PATH
-            command = str(entry.user.folder.absolute() / command)
+            command = str(entry.user.file.parent.absolute() / command)
         if version not in _VERSIONS:
             raise ValueError(f"`apiVersion` is {_shown(version)}, not one of {_listed(_VERSIONS)}")
-        return Plugin(
-            command=command,
-            api_version=version,
-            args=_plugin_args(value.get("args")),
-            env=_plugin_environment(value.get("env")),
-            interactive=_interactive(value.get("interactiveMode"), version),
-            install_hint=_printable(_plugin_text(value, "installHint")),
-            cluster=_cluster_info(entry, login) if value.get("provideClusterInfo") is True else None,
-        )
+        if not isinstance(args, list | tuple) or not all(isinstance(text, str) for text in args):
+            raise ValueError("`args` is no list of texts")
+        for variable in value.get("env") or ():
+            if not isinstance(variable, Mapping) or not _plugin_text(variable, "name"):
+                raise ValueError("`env` is no list of names and values")
+            environment[_plugin_text(variable, "name")] = _plugin_text(variable, "value")
+        if not mode and version != _VERSIONS[0]:  # v1 has no default
+            mode = "IfAvailable"
+        if mode not in tuple(Interactive):
+            raise ValueError(f"`interactiveMode` is {_shown(mode)}, not one of {_listed(tuple(Interactive))}")
+        hint = _plugin_text(value, "installHint")
     except ValueError as error:
         raise entry.fault(
             f"does not say clearly which credential plug-in to run: {error}",
             "let the cluster's own program write its user into the kubeconfig anew, or mend `exec` there",
         ) from None
-
-
-def _interactive(mode: Any, version: str) -> Interactive:
-    """Say whether the person may be asked; v1 has no default."""
-    if not mode and version != _VERSIONS[0]:
-        return Interactive.IF_AVAILABLE
-    try:
-        return Interactive(mode or "")
-    except ValueError:
-        listed = _listed(tuple(Interactive))
-        raise ValueError(f"`interactiveMode` is {_shown(mode)}, not one of {listed}") from None
-
-
-def _plugin_args(value: Any) -> tuple[str, ...]:
-    if not isinstance(value or [], list | tuple) or not all(isinstance(text, str) for text in value or ()):
-        raise ValueError("`args` is no list of texts")
-    return tuple(value or ())
-
-
-def _plugin_environment(entries: Any) -> dict[str, str]:
-    environment = {}
-    for entry in entries or ():
-        if not isinstance(entry, Mapping) or not _plugin_text(entry, "name"):
-            raise ValueError("`env` is no list of names and values")
-        environment[_plugin_text(entry, "name")] = _plugin_text(entry, "value")
-    return environment
+    return Plugin(
+        command=command,
+        api_version=version,
+        args=tuple(args),
+        env=environment,
+        interactive=Interactive(mode),
+        # It changes nothing of a terminal.
+        install_hint="".join(
+            c if c.isprintable() or c in "\t\n" else f"U+{ord(c):04X}" for c in hint
+        ).strip(),
+        cluster=_cluster_info(entry, login) if value.get("provideClusterInfo") is True else None,
+    )
 
 
 def _plugin_text(part: Mapping[str, Any], key: str) -> str:
@@ -429,11 +394,6 @@ def _plugin_text(part: Mapping[str, Any], key: str) -> str:
     if value is not None and not isinstance(value, str):
         raise ValueError(f"`{key}` is no text")
     return value or ""
-
-
-def _printable(text: str) -> str:
-    """Write a hint so that it changes nothing of a terminal."""
-    return "".join(c if c.isprintable() or c in "\t\n" else f"U+{ord(c):04X}" for c in text).strip()
 
 
 def _shown(value: Any) -> str:
@@ -446,14 +406,12 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def _cluster_info(entry: ContextEntry, login: Login) -> dict[str, Any]:
     """Say of a cluster what a plug-in may want to know, in the fields of its protocol."""
-    cluster = entry.cluster
+    cluster, ca = entry.cluster, (login.ca_pem or "").encode("utf-8", "surrogateescape")
     info = {
         "server": login.server,
         "tls-server-name": login.server_name,
         "insecure-skip-tls-verify": not login.verify,
-        "certificate-authority-data": base64.b64encode(
-            (login.ca_pem or "").encode("utf-8", "surrogateescape")
-        ).decode(),
+        "certificate-authority-data": base64.b64encode(ca).decode(),
         "proxy-url": cluster.text("proxy-url"),
         "disable-compression": cluster.flag("disable-compression"),
     }
@@ -496,8 +454,7 @@ def ask_plugin(resolved: ContextLogin, plugin: Plugin) -> Proof:
 def exec_info(plugin: Plugin, *, interactive: bool) -> str:
     """Write what a plug-in finds in its variable `KUBERNETES_EXEC_INFO`."""
     cluster = {} if plugin.cluster is None else {"cluster": plugin.cluster}
-    spec = {**cluster, "interactive": interactive}
-    info = {"kind": _KIND, "apiVersion": plugin.api_version, "spec": spec}
+    info = {"kind": _KIND, "apiVersion": plugin.api_version, "spec": {**cluster, "interactive": interactive}}
     return json.dumps(info, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -507,12 +464,28 @@ def read_answer(plugin: Plugin, output: bytes) -> Proof:
     Raises:
         ValueError: it is none; the text says why, without any part of the answer that could be secret.
     """
-    status = _credential(plugin, output).get("status")
+    try:
+        answer = json.loads(output)
+    except (ValueError, RecursionError):
+        raise ValueError("it is no JSON" if output.strip() else "it is empty") from None
+    if not isinstance(answer, Mapping) or answer.get("kind") != _KIND:
+        raise ValueError(f"it is no {_KIND}")
+    if answer.get("apiVersion") != plugin.api_version:
+        version = _shown(answer.get("apiVersion"))
+        raise ValueError(f"its `apiVersion` is {version}, the kubeconfig says `{plugin.api_version}`")
+    status = answer.get("status")
     if not isinstance(status, Mapping):
         raise ValueError("it has no `status`")
     keys = ("token", "clientCertificateData", "clientKeyData")
     token, cert_pem, key_pem = (_plugin_text(status, key) for key in keys)
-    expires_s = _expiry_s(status.get("expirationTimestamp"))
+    expires_s, time = None, status.get("expirationTimestamp")
+    try:
+        if time is not None and _TIME.fullmatch(time):
+            expires_s = datetime.fromisoformat(time).timestamp()
+        elif time is not None:
+            raise ValueError
+    except (TypeError, ValueError):
+        raise ValueError("its `expirationTimestamp` is no time of RFC 3339") from None
     if not (token or cert_pem or key_pem):
         raise ValueError("it has neither a token nor a certificate with its key")
     if bool(cert_pem) != bool(key_pem):
@@ -523,30 +496,5 @@ def read_answer(plugin: Plugin, output: bytes) -> Proof:
         authorization=_bearer(token) if token else None,
         cert_pem=cert_pem or None,
         key_pem=key_pem or None,
-        expires_s=expires_s,
+        expires_s=None if expires_s == _NEVER_S else expires_s,
     )
-
-
-def _credential(plugin: Plugin, output: bytes) -> Mapping[str, Any]:
-    try:
-        answer = json.loads(output)
-    except (ValueError, RecursionError):
-        raise ValueError("it is no JSON" if output.strip() else "it is empty") from None
-    if not isinstance(answer, Mapping) or answer.get("kind") != _KIND:
-        raise ValueError(f"it is no {_KIND}")
-    if answer.get("apiVersion") != plugin.api_version:
-        version = _shown(answer.get("apiVersion"))
-        raise ValueError(f"its `apiVersion` is {version}, the kubeconfig says `{plugin.api_version}`")
-    return answer
-
-
-def _expiry_s(time: Any) -> float | None:
-    if time is None:
-        return None
-    try:
-        if not isinstance(time, str) or not _TIME.fullmatch(time):
-            raise ValueError
-        seconds = datetime.fromisoformat(time).timestamp()
-    except ValueError:
-        raise ValueError("its `expirationTimestamp` is no time of RFC 3339") from None
-    return None if seconds == _NEVER_S else seconds
