@@ -26,7 +26,6 @@ from mlstack.errors import (
 )
 from mlstack.kube.api_errors import FILES_ELSEWHERE, UNKNOWN_KIND, error_of, warnings_of
 from mlstack.kube.client import (
-    INITIAL_EVENTS_END,
     Applied,
     Listing,
     ObjectRef,
@@ -51,9 +50,16 @@ SILENCE_S = 15.0
 # The default of API servers, which hang up on what is larger.
 _MOST_BYTES = 3 * 1024 * 1024
 _KUBE_SYSTEM = ObjectRef("v1", "Namespace", "", "kube-system")
-_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-_PATCH_TYPES = {"merge": "application/merge-patch+json", "json": "application/json-patch+json"}
+_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+# HTTP method and type of the body, by what is written.
+_WRITES = {
+    "apply": ("PATCH", APPLY),
+    "create": ("POST", "application/json"),
+    "replace": ("PUT", "application/json"),
+    "merge": ("PATCH", "application/merge-patch+json"),
+    "json": ("PATCH", "application/json-patch+json"),
+}
 
 
 class ApiServerClient:
@@ -97,15 +103,14 @@ class ApiServerClient:
     def may(self, right: Right) -> bool:
         """Tell whether we have a right: one SelfSubjectAccessReview."""
         attributes = {key: value for key, value in asdict(right).items() if value}
-        return bool(
-            self._review("SelfSubjectAccessReview", {"resourceAttributes": attributes}).get("allowed")
-        )
+        status = self._review("SelfSubjectAccessReview", {"resourceAttributes": attributes})
+        return bool(status.get("allowed"))
 
     def rights(self, namespace: str) -> Rights:
         """Give the rights we have in a namespace that the server can list: one SelfSubjectRulesReview."""
         rules = self._review("SelfSubjectRulesReview", {"namespace": namespace}).get("resourceRules") or []
-        if not (
-            _are_maps(rules) and all(isinstance(w, list | None) for rule in rules for w in rule.values())
+        if not _are_maps(rules) or any(
+            not isinstance(v, list | None) for rule in rules for v in rule.values()
         ):
             raise self._transport.no_api("rules of other types than promised")
         return Rights(rules=tuple(rules))
@@ -144,9 +149,10 @@ class ApiServerClient:
     ) -> Listing:
         """List the objects of one kind, in pages where there are many."""
         subject = ObjectRef(api_version, kind, namespace or "", "")
-        path = self._kind_path(api_version, kind, namespace)
-        query = _selection(labels, fields) | {"limit": str(PAGE)}
-        accept = _METADATA_LIST if metadata_only else "application/json"
+        path = self._path(subject, in_all=namespace is None)
+        selection = _selection(labels, fields)
+        query = selection | {"limit": str(PAGE)}
+        accept = f"{_METADATA_LIST},application/json" if metadata_only else "application/json"
         items: list[Mapping[str, Any]] = []
         for _ in range(MOST_PAGES):
             request = Request(method="GET", path=path, query=query, accept=accept, is_idempotent=True)
@@ -156,7 +162,7 @@ class ApiServerClient:
                 if "continue" not in query:
                     raise
                 # The list changed too much between two pages: take it in one piece.
-                items, query = [], _selection(labels, fields)
+                items, query = [], selection
                 continue
             objects, metadata = page.get("items") or [], page.get("metadata")
             if "items" not in page or not isinstance(objects, list) or not isinstance(metadata, Mapping):
@@ -172,34 +178,19 @@ class ApiServerClient:
         self, obj: Mapping[str, Any], *, manager: str = MANAGER, force: bool = False, dry_run: bool = False
     ) -> Applied:
         """Write what we want of an object by server-side apply; unknown fields are refused."""
-        ref = _check_name(ObjectRef.of(obj))
-        request = Request(
-            method="PATCH",
-            path=self._path(ref),
-            query=_writing(manager, dry_run=dry_run) | {"force": str(force).lower()},
-            body=obj,
-            content_type=APPLY,
-            is_idempotent=True,
-        )
-        return self._write(request, ref, dry_run=dry_run)
+        query = {"force": str(force).lower()}
+        return self._write("apply", ObjectRef.of(obj), obj, manager=manager, dry_run=dry_run, query=query)
 
     def create(self, obj: Mapping[str, Any], *, manager: str = MANAGER, dry_run: bool = False) -> Applied:
         """Create an object."""
-        ref = ObjectRef.of(obj)
-        path = self._kind_path(ref.api_version, ref.kind, ref.namespace)
-        query = _writing(manager, dry_run=dry_run)
-        # A second request finds the object of the first by its name; without a name there would be two.
-        request = Request(method="POST", path=path, query=query, body=obj, is_idempotent=bool(ref.name))
-        return self._write(request, ref, dry_run=dry_run)
+        return self._write("create", ObjectRef.of(obj), obj, manager=manager, dry_run=dry_run)
 
     def replace(
         self, obj: Mapping[str, Any], *, manager: str = MANAGER, subresource: str = "", dry_run: bool = False
     ) -> Applied:
         """Put an object in place of the one that is there; a `resourceVersion` in it must be the live one."""
-        ref = _check_name(ObjectRef.of(obj))
-        path, query = self._path(ref, subresource), _writing(manager, dry_run=dry_run)
-        request = Request(method="PUT", path=path, query=query, body=obj, is_idempotent=True)
-        return self._write(request, ref, subresource, dry_run=dry_run)
+        ref = ObjectRef.of(obj)
+        return self._write("replace", ref, obj, manager=manager, dry_run=dry_run, subresource=subresource)
 
     def patch(
         self,
@@ -212,15 +203,50 @@ class ApiServerClient:
         dry_run: bool = False,
     ) -> Applied:
         """Change parts of an object: JSON merge patch (a mapping) or JSON patch (a list of operations)."""
+        return self._write(kind, ref, patch, manager=manager, dry_run=dry_run, subresource=subresource)
+
+    def _write(
+        self,
+        how: str,
+        ref: ObjectRef,
+        body: Any,
+        *,
+        manager: str,
+        dry_run: bool,
+        subresource: str = "",
+        query: Mapping[str, str] | None = None,
+    ) -> Applied:
+        method, content_type = _WRITES[how]
+        query = {"fieldManager": manager, "fieldValidation": "Strict", **(query or {})}
         request = Request(
-            method="PATCH",
-            path=self._path(_check_name(ref), subresource),
-            query=_writing(manager, dry_run=dry_run),
-            body=patch,
-            content_type=_PATCH_TYPES[kind],
-            is_idempotent=kind == "merge",
+            method=method,
+            path=self._path(replace(ref, name="") if how == "create" else _check_name(ref), subresource),
+            query={**query, "dryRun": "All"} if dry_run else query,
+            body=body,
+            content_type=content_type,
+            # A second `create` finds the object of the first by its name; without a name there would be two.
+            is_idempotent=bool(ref.name) if how == "create" else how != "json",
         )
-        return self._write(request, ref, subresource, dry_run=dry_run)
+        try:
+            response = self._transport.send(request)
+        except BrokenError as error:
+            size_bytes = len(json.dumps(body))
+            if size_bytes <= _MOST_BYTES:
+                raise
+            text = f"{size_bytes} bytes, where it takes {_MOST_BYTES} at most"
+            message = f"`{ref}` is too large for the API server: {text}"
+            raise InvalidError(message, hint=FILES_ELSEWHERE) from error
+        if response.repeated and response.status == 409 and not dry_run:
+            live = written(self, ref, body, subresource)
+            if live is not None:
+                return Applied(object=live, created=how == "create")
+        obj = self._object(self._checked(response, ref).body, ref)
+        if ref.kind == "CustomResourceDefinition":
+            # Discovery shows a new kind a moment after it can be used.
+            with self._lock:
+                self._defined = self._defined.with_crds([obj])
+        warnings = warnings_of(response.headers.getlist("Warning"))
+        return Applied(object=obj, warnings=warnings, created=response.status == 201)
 
     def delete(
         self,
@@ -233,29 +259,28 @@ class ApiServerClient:
         dry_run: bool = False,
     ) -> dict[str, Any] | None:
         """Delete an object; gives it while it waits for finalizers, None once it is gone."""
+        ids = {"uid": uid, "resourceVersion": resource_version}
+        options = {
+            "dryRun": ["All"] if dry_run else None,
+            "gracePeriodSeconds": grace_period_s,
+            "preconditions": {key: value for key, value in ids.items() if value is not None} or None,
+        }
         # A body replaces all query options, `dryRun` too: everything stands in the body.
-        preconditions = {
-            key: value
-            for key, value in {"uid": uid, "resourceVersion": resource_version}.items()
-            if value is not None
-        }
-        body: dict[str, Any] = {
-            "kind": "DeleteOptions",
-            "apiVersion": "v1",
-            "propagationPolicy": propagation,
-            **({"dryRun": ["All"]} if dry_run else {}),
-            **({"gracePeriodSeconds": grace_period_s} if grace_period_s is not None else {}),
-            **({"preconditions": preconditions} if preconditions else {}),
-        }
+        body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
+        body |= {key: value for key, value in options.items() if value is not None}
         path = self._path(_check_name(ref))
         request = Request(method="DELETE", path=path, body=body, is_idempotent=uid is not None)
         response = self._transport.send(request)
         if response.repeated and response.status == 404 and not dry_run:
             return None
         answer = self._checked(response, ref).body
-        if answer.get("kind") != "Status":
-            answer = self._object(answer, ref)
-        return _typed(answer, ref) if _is_waiting(answer) else None
+        if answer.get("kind") == "Status":
+            return None
+        answer = self._object(answer, ref)
+        metadata = answer["metadata"]
+        holds = metadata.get("finalizers") or (answer.get("spec") or {}).get("finalizers")
+        is_held = metadata.get("deletionTimestamp") and (holds or metadata.get("deletionGracePeriodSeconds"))
+        return _typed(answer, ref) if is_held else None
 
     def watch(
         self,
@@ -271,26 +296,27 @@ class ApiServerClient:
     ) -> Iterator[WatchEvent]:
         """Watch the objects of one kind; begins with what there is unless a version is given."""
         subject = ObjectRef(api_version, kind, namespace or "", "")
+        query = {
+            **_selection(labels, fields),
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(max(1, math.ceil(timeout_s))),
+        }
+        initial = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         request = Request(
             method="GET",
-            path=self._kind_path(api_version, kind, namespace),
-            query=_selection(labels, fields) | _watching(resource_version, timeout_s),
-            accept=_METADATA if metadata_only else "application/json",
+            path=self._path(subject, in_all=namespace is None),
+            query={**query, "resourceVersion": resource_version, **({} if resource_version else initial)},
+            accept=f"{_METADATA},application/json" if metadata_only else "application/json",
             is_idempotent=True,
         )
         lines = self._transport.stream(request, timeout_s=timeout_s + SILENCE_S)
         if isinstance(lines, Response) and not resource_version and lines.status in (400, 422):
             # Servers before 1.32 do not stream what there is: list, then watch from there.
-            listing = self.list(
-                api_version,
-                kind,
-                namespace=namespace,
-                labels=labels,
-                fields=fields,
-                metadata_only=metadata_only,
-            )
-            yield from _initial_events(listing)
-            query = _selection(labels, fields) | _watching(listing.resource_version, timeout_s)
+            selection = {"namespace": namespace, "labels": labels, "fields": fields}
+            listing = self.list(api_version, kind, metadata_only=metadata_only, **selection)  # type: ignore[arg-type] # a map of both
+            yield from listing.events()
+            query["resourceVersion"] = listing.resource_version
             lines = self._transport.stream(replace(request, query=query), timeout_s=timeout_s + SILENCE_S)
         if isinstance(lines, Response):
             raise self._error(lines, subject)
@@ -337,30 +363,6 @@ class ApiServerClient:
 
     # --- requests and answers ---
 
-    def _write(self, request: Request, ref: ObjectRef, subresource: str = "", *, dry_run: bool) -> Applied:
-        try:
-            response = self._transport.send(request)
-        except BrokenError as error:
-            size_bytes = len(json.dumps(request.body))
-            if size_bytes <= _MOST_BYTES:
-                raise
-            text = f"{size_bytes} bytes, where it takes {_MOST_BYTES} at most"
-            raise InvalidError(
-                f"`{ref}` is too large for the API server: {text}", hint=FILES_ELSEWHERE
-            ) from error
-        if response.repeated and response.status == 409 and not dry_run:
-            live = written(self, ref, request.body, subresource)
-            if live is not None:
-                return Applied(object=live, warnings=(), created=request.method == "POST")
-        response = self._checked(response, ref)
-        self._object(response.body, ref)
-        if ref.kind == "CustomResourceDefinition":
-            # Discovery shows a new kind a moment after it can be used.
-            with self._lock:
-                self._defined = self._defined.with_crds([response.body])
-        warnings = warnings_of(response.headers.getlist("Warning"))
-        return Applied(object=response.body, warnings=warnings, created=response.status == 201)
-
     def _ask(self, request: Request, ref: ObjectRef) -> Response:
         return self._checked(self._transport.send(request), ref)
 
@@ -379,16 +381,11 @@ class ApiServerClient:
         return body  # type: ignore[no-any-return] # a map without a fault
 
     def _error(self, response: Response, ref: ObjectRef) -> ClusterError:
-        subject = f"`{ref if ref.name else ref.kind}`"
-        error = error_of(
-            response.status, response.body, subject=subject, namespace=ref.namespace, kind=ref.kind
-        )
+        subject, body = f"`{ref if ref.name else ref.kind}`", response.body
+        error = error_of(response.status, body, subject=subject, namespace=ref.namespace, kind=ref.kind)
         if isinstance(error, ForbiddenError) and error.why in ("credentials", "rights"):
             error.hint = self._transport.why_nobody or error.hint
         return error
-
-    def _kind_path(self, api_version: str, kind: str, namespace: str | None) -> str:
-        return self._path(ObjectRef(api_version, kind, namespace or "", ""), in_all=namespace is None)
 
     def _path(self, ref: ObjectRef, subresource: str = "", *, in_all: bool = False) -> str:
         """Give the path of an object, or of all objects of a kind where it has no name."""
@@ -426,7 +423,10 @@ class ApiServerClient:
                 yield from _aggregated_kinds(core.body)
                 yield from _aggregated_kinds(groups.body)
                 return
-            for path in _group_paths(core.body, groups.body):
+            paths = [f"/api/{version}" for version in core.body.get("versions") or ()]
+            for group in groups.body.get("groups") or ():
+                paths += [f"/apis/{version['groupVersion']}" for version in group.get("versions") or ()]
+            for path in paths:
                 try:
                     yield from _listed_kinds(self._discovery(path).body)
                 except (ObjectNotFoundError, TransientError):
@@ -436,7 +436,12 @@ class ApiServerClient:
             raise self._transport.no_api("its list of kinds has another form") from None
 
     def _discovery(self, path: str) -> Response:
-        request = Request(method="GET", path=path, accept=_DISCOVERY, is_idempotent=True)
+        versions = (
+            f"application/json;g=apidiscovery.k8s.io;v={version};{_AGGREGATED}"
+            for version in ("v2", "v2beta1")
+        )
+        accept = ",".join((*versions, "application/json"))
+        request = Request(method="GET", path=path, accept=accept, is_idempotent=True)
         answer = self._ask(request, ObjectRef("", "list of kinds", "", ""))
         if not {"items", "groups", "versions", "resources"} & answer.body.keys():
             raise self._transport.no_api(f"no list of kinds at {path}")
@@ -444,13 +449,6 @@ class ApiServerClient:
 
 
 _AGGREGATED = "as=APIGroupDiscoveryList"
-_DISCOVERY = ",".join(
-    (
-        f"application/json;g=apidiscovery.k8s.io;v=v2;{_AGGREGATED}",
-        f"application/json;g=apidiscovery.k8s.io;v=v2beta1;{_AGGREGATED}",
-        "application/json",
-    )
-)
 
 
 def _aggregated_kinds(body: Mapping[str, Any]) -> Iterator[Kind]:
@@ -470,15 +468,6 @@ def _aggregated_kinds(body: Mapping[str, Any]) -> Iterator[Kind]:
                 )
 
 
-def _group_paths(core: Mapping[str, Any], groups: Mapping[str, Any]) -> list[str]:
-    """Give the path of every group and version that the older `/api` and `/apis` answers name."""
-    return [f"/api/{version}" for version in core.get("versions") or ()] + [
-        f"/apis/{version['groupVersion']}"
-        for group in groups.get("groups") or ()
-        for version in group.get("versions") or ()
-    ]
-
-
 def _listed_kinds(body: Mapping[str, Any]) -> Iterator[Kind]:
     """Give the kinds of one `APIResourceList`; subresources are no kinds."""
     group, _, version = str(body.get("groupVersion") or "").rpartition("/")
@@ -495,29 +484,9 @@ def _listed_kinds(body: Mapping[str, Any]) -> Iterator[Kind]:
             )
 
 
-# --- parts of requests ---
-
-
 def _selection(labels: str, fields: str) -> dict[str, str]:
     selectors = {"labelSelector": labels, "fieldSelector": fields}
     return {key: value for key, value in selectors.items() if value}
-
-
-def _watching(resource_version: str, timeout_s: float) -> dict[str, str]:
-    query = {
-        "watch": "true",
-        "allowWatchBookmarks": "true",
-        "timeoutSeconds": str(max(1, math.ceil(timeout_s))),
-        "resourceVersion": resource_version,
-    }
-    if resource_version:
-        return query
-    return query | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-
-
-def _writing(manager: str, *, dry_run: bool) -> dict[str, str]:
-    query = {"fieldManager": manager, "fieldValidation": "Strict"}
-    return query | {"dryRun": "All"} if dry_run else query
 
 
 def _check_name(ref: ObjectRef) -> ObjectRef:
@@ -526,43 +495,16 @@ def _check_name(ref: ObjectRef) -> ObjectRef:
     return ref
 
 
-# --- objects as the API promises them ---
-
-
 def _typed(item: Mapping[str, Any], ref: ObjectRef) -> dict[str, Any]:
     """Give an item of a list its apiVersion and kind, which servers leave out or replace."""
     return {**item, "apiVersion": ref.api_version, "kind": ref.kind}
 
 
-def _initial_events(listing: Listing) -> Iterator[WatchEvent]:
-    """Give a list in the form in which newer servers begin a watch."""
-    for item in listing.items:
-        yield WatchEvent(type="ADDED", object=item)
-    annotations = {INITIAL_EVENTS_END: "true"}
-    metadata = {"resourceVersion": listing.resource_version, "annotations": annotations}
-    yield WatchEvent(type="BOOKMARK", object={"metadata": metadata})
-
-
-def _is_waiting(answer: Mapping[str, Any]) -> bool:
-    """Say whether the answer to a deletion is an object that is still there."""
-    metadata = answer.get("metadata") or {}
-    if answer.get("kind") == "Status" or not metadata.get("deletionTimestamp"):
-        return False
-    grace = metadata.get("deletionGracePeriodSeconds") or 0
-    return bool(metadata.get("finalizers") or grace or (answer.get("spec") or {}).get("finalizers"))
+# --- objects as the API promises them ---
 
 
 def object_fault(body: Mapping[str, Any], kind: str, *, named: bool = True) -> str:
-    """Say what of an object's metadata, or of what texts it keeps, is not as the API promises it.
-
-    Args:
-        body: the object.
-        kind: its kind.
-        named: whether it must have a name.
-
-    Returns:
-        The fault, nothing if there is none.
-    """
+    """Say what of an object's metadata or texts is not as the API promises; nothing if all is."""
     if kind in ("ConfigMap", "Secret") and not _are_texts(body.get("data") or {}):
         return "data is no map of texts"
     metadata = body.get("metadata")

@@ -102,14 +102,6 @@ class Applied:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listing:
-    """Objects of one kind at one moment; from `resource_version` a watch goes on and misses nothing."""
-
-    items: tuple[Mapping[str, Any], ...]  # each with apiVersion and kind
-    resource_version: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class WatchEvent:
     """One change that a watch saw; an object that no longer matches the selector is `DELETED`.
 
@@ -129,6 +121,21 @@ class WatchEvent:
         """Say whether this bookmark ends the list of what was there when the watch began."""
         annotations = self.object["metadata"].get("annotations") or {}
         return self.type == "BOOKMARK" and annotations.get(INITIAL_EVENTS_END) == "true"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """Objects of one kind at one moment; from `resource_version` a watch goes on and misses nothing."""
+
+    items: tuple[Mapping[str, Any], ...]  # each with apiVersion and kind
+    resource_version: str
+
+    def events(self) -> Iterator[WatchEvent]:
+        """Give it in the form in which a watch begins."""
+        for item in self.items:
+            yield WatchEvent(type="ADDED", object=item)
+        metadata = {"resourceVersion": self.resource_version, "annotations": {INITIAL_EVENTS_END: "true"}}
+        yield WatchEvent(type="BOOKMARK", object={"metadata": metadata})
 
 
 class Cluster(Protocol):

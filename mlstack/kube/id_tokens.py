@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mlstack.errors import ConfigError, ForbiddenError
+from mlstack.errors import ConfigError
 from mlstack.kube import login
 from mlstack.kube.http import ConnectionPool, NoAnswerError, Sent, tls_context
 from mlstack.kube.kubeconfig import Login, address, basic, pem_text, proxy_of, read_bounded

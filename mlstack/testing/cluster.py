@@ -20,7 +20,6 @@ from mlstack.app.app import ClusterIdentity
 from mlstack.errors import InvalidError, ObjectNotFoundError, WatchExpiredError
 from mlstack.kube.api_errors import error_of
 from mlstack.kube.client import (
-    INITIAL_EVENTS_END,
     Applied,
     Listing,
     ObjectRef,
@@ -235,13 +234,7 @@ class MemoryCluster:
                 metadata_only=metadata_only,
             )
             position = int(listing.resource_version)
-            for item in listing.items:
-                yield WatchEvent(type="ADDED", object=item)
-            metadata = {
-                "resourceVersion": listing.resource_version,
-                "annotations": {INITIAL_EVENTS_END: "true"},
-            }
-            yield WatchEvent(type="BOOKMARK", object={"metadata": metadata})
+            yield from listing.events()
         while True:
             changes = self._since(position)
             for change in changes:
