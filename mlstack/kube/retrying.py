@@ -6,7 +6,7 @@ thing twice, and what must happen once carries a resourceVersion or fails with "
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf
 from threading import Lock
@@ -30,8 +30,6 @@ OUTAGE_S = 60.0
 BUSY_S = 120.0
 # Right after its start a server does not know all rights and kinds yet.
 WARMING_UP_S = 5.0
-
-_ONCE = ("expect", "logs")  # logs are not worth any patience
 
 
 def backoff(first_s: float, longest_s: float) -> Iterator[float]:
@@ -71,34 +69,17 @@ class RetryingClient(ClientWrapper):
         self._webhook_s, self._clock, self._notify = min(webhook_s, timeout_s), clock, notify
         self._lock = Lock()
         self._remind, self._reminded_s = remind, -inf
-        self._has_answered = answered
+        self._has_answered, self._is_busy = answered, False
         self._silent_since: float | None = None
-        self._noticed_s = 0.0
-        self._back_since: float | None = None
-        self._busy = False
+        self._noticed_s, self._back_s = 0.0, -inf
 
-    def _call(self, verb: str, *args: Any, **named: Any) -> Any:
-        ask = partial(getattr(self._cluster, verb), *args, **named)
-        if verb in _ONCE:
-            return ask()
-        if verb == "watch":
-            return self._begin_watch(ask)
-        return self._retry(ask, creates=args[0] if verb == "create" and not named.get("dry_run") else None)
-
-    def _begin_watch(self, begin: Callable[[], Iterator[WatchEvent]]) -> Iterator[WatchEvent]:
-        """Hand events on; a watch that breaks ends, one that cannot begin is begun again."""
-
-        def first_event() -> tuple[WatchEvent | None, Iterator[WatchEvent]]:
-            events = begin()
-            return next(events, None), events
-
-        first, rest = self._retry(first_event)
-        if first is not None:
-            yield first
-            yield from rest
-
-    def _retry(self, ask: Callable[[], Any], *, creates: Mapping[str, Any] | None = None) -> Any:
+    def _call(self, verb: str, *args: Any, first: Callable[[], Any] | None = None, **named: Any) -> Any:
         """Ask until there is an answer; what is there because an earlier try was heard is created."""
+        ask = first or partial(getattr(self._cluster, verb), *args, **named)
+        if verb in ("expect", "logs"):  # logs are not worth any patience
+            return ask()
+        if verb == "watch" and first is None:
+            return self._watch(ask)
         begun_s, was_silent = self._clock.now_s(), False
         for pause_s in backoff(0.1, 1.0):
             asked_s = self._clock.now_s()
@@ -111,14 +92,24 @@ class RetryingClient(ClientWrapper):
                 self._note_answer(asked_s)
                 if self._clock.now_s() - begun_s >= (self._webhook_s if error.webhook else self._busy_s):
                     raise
-                self._say_busy(error)
+                with self._lock:
+                    is_new, self._is_busy = not self._is_busy, True
+                if is_new:
+                    self._notify(
+                        error.message if error.webhook else f"the API server is busy: {error.message}"
+                    )
             except MlstackError as error:
                 self._note_answer(asked_s)
-                if creates is not None and was_silent and isinstance(error, ConflictError):
-                    live = written(self._cluster, ObjectRef.of(creates), creates)
+                if (
+                    verb == "create"
+                    and not named.get("dry_run")
+                    and was_silent
+                    and isinstance(error, ConflictError)
+                ):
+                    live = written(self._cluster, ObjectRef.of(args[0]), args[0])
                     if live is not None:
                         return Applied(object=live, created=True)
-                if not (_may_be_early(error) and self._is_warming_up()):
+                if not self._may_be_early(error):
                     raise
             else:
                 self._note_answer(asked_s)
@@ -127,18 +118,30 @@ class RetryingClient(ClientWrapper):
             self._clock.sleep(pause_s)
         return None  # pragma: no cover # pauses have no end
 
+    def _watch(self, begin: Callable[[], Iterator[WatchEvent]]) -> Iterator[WatchEvent]:
+        """Hand events on; a watch that breaks ends, one that cannot begin is begun again."""
+
+        def first_event() -> tuple[WatchEvent | None, Iterator[WatchEvent]]:
+            events = begin()
+            return next(events, None), events
+
+        event, rest = self._call("watch", first=first_event)
+        if event is not None:
+            yield event
+            yield from rest
+
     def _ride_out(self, error: UnreachableError, asked_s: float) -> None:
         """Return when it is worth to ask again."""
         with self._lock:
             if not self._has_answered:
                 raise error
-            first = self._silent_since is None
+            is_new = self._silent_since is None
             if self._silent_since is None:
                 self._silent_since, self._noticed_s = asked_s, self._clock.now_s()
             silent_s = self._clock.now_s() - self._silent_since
         if silent_s >= self._outage_s:
             raise error
-        if first:
+        if is_new:
             self._notify(f"the API server does not answer; trying again for {self._outage_s:.0f} s")
 
     def _remind_of_waiting(self, begun_s: float) -> None:
@@ -150,39 +153,24 @@ class RetryingClient(ClientWrapper):
                 self._reminded_s = now_s
             away = self._silent_since is not None
         if is_due:
-            self._remind(
-                "until the API server answers" if away else "until the API server or a webhook is ready"
-            )
+            self._remind(f"until the API server {'answers' if away else 'or a webhook is ready'}")
 
     def _note_answer(self, asked_s: float) -> None:
         """Take note of an answer; a late one, to what was asked before the silence, does not end it."""
         with self._lock:
             self._has_answered = True
-            if self._silent_since is not None and asked_s < self._noticed_s:
+            if self._silent_since is None or asked_s < self._noticed_s:
                 return
-            was_silent, self._silent_since = self._silent_since is not None, None
-            if was_silent:
-                self._back_since = self._clock.now_s()
-        if was_silent:
-            self._notify("the API server answers again")
+            self._silent_since, self._back_s = None, self._clock.now_s()
+        self._notify("the API server answers again")
 
-    def _is_warming_up(self) -> bool:
-        with self._lock:
-            back = self._back_since
-            return back is not None and self._clock.now_s() - back < WARMING_UP_S
-
-    def _say_busy(self, error: TransientError) -> None:
-        with self._lock:
-            first, self._busy = not self._busy, True
-        if first:
-            self._notify(error.message if error.webhook else f"the API server is busy: {error.message}")
-
-
-def _may_be_early(error: MlstackError) -> bool:
-    """Tell whether a server that has just started may say this of something that is right."""
-    if isinstance(error, ForbiddenError):
-        return error.why in ("rights", "credentials")
-    return isinstance(error, ObjectNotFoundError) and error.what == "kind"
+    def _may_be_early(self, error: MlstackError) -> bool:
+        """Tell whether a server that has just started may say this of something that is right."""
+        if self._clock.now_s() - self._back_s >= WARMING_UP_S:
+            return False
+        if isinstance(error, ForbiddenError):
+            return error.why in ("rights", "credentials")
+        return isinstance(error, ObjectNotFoundError) and error.what == "kind"
 
 
 class FencedClient(ClientWrapper):
