@@ -21,9 +21,9 @@ from mlstack.app.prototype import Package
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import check_registry_name, nearest, version_key
 from mlstack.operations import row
+from mlstack.registries.directory import build_index
 from mlstack.registries.registry import (
     INDEX_FILE,
-    build_index,
     fetch_all,
     indexes,
     is_bundled,

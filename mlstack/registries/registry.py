@@ -1,29 +1,25 @@
-"""Registries: an index of packages and their versions, and the files of each; registries in folders."""
+"""Registries: an index of packages and their versions, and the files of each."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from mlstack.app import document as documents
 from mlstack.app import files
-from mlstack.app.app import API_VERSION, LockedPackage, LockedRegistry, PackageRef, RegistryRef, Retired
+from mlstack.app.app import LockedPackage, LockedRegistry, PackageRef, RegistryRef, Retired
 from mlstack.app.app_dir import AppDir
-from mlstack.app.declare import to_map
 from mlstack.app.document import FieldReader, fields_of
-from mlstack.app.files import read_file, read_folder
 from mlstack.app.package import FetchedPackage, PackageFolder, digest
 from mlstack.app.prototype import Prototype
 from mlstack.app.schema import check_file
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
 from mlstack.names import nearest, version_key
 from mlstack.table import Table
-from mlstack.yaml import write
 
 Files = Mapping[PurePosixPath, bytes]
 
@@ -167,36 +163,6 @@ class Tree(Protocol):
 
     def names(self) -> Iterable[str]:
         """Give the names of the folders in the registry's folder."""
-
-
-class FolderTree:
-    """The files of a registry's folder and of the folders beside it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._root = folder
-
-    def read(self, path: PurePosixPath) -> bytes | None:
-        """Give a file, or nothing when it is not there."""
-        place = self._place(path)
-        return read_file(place) if place.is_file() else None
-
-    def folder(self, path: PurePosixPath) -> Files:
-        """Give all files of a folder by path relative to it."""
-        place = self._place(path)
-        return read_folder(place, source=str(path)) if place.is_dir() else {}
-
-    def names(self) -> Iterable[str]:
-        """Give the names of the folders in the registry's folder."""
-        return [
-            entry.name for entry in self._root.iterdir() if entry.is_dir() and not entry.name.startswith(".")
-        ]
-
-    def _place(self, path: PurePosixPath) -> Path:
-        """Give the place of a path; an index may point beside its folder, and no further."""
-        place = (self._root / path).resolve()
-        if not place.is_relative_to(self._root.parent):
-            raise RegistryError(f"the path `{path}` leads out of the registry")
-        return place
 
 
 def read_index(tree: Tree, *, source: str, name: str, revision: str = "") -> RegistryIndex:
@@ -350,8 +316,7 @@ def open_registry(ref: RegistryRef, *, root: Path) -> Registry:
         RegistryError: no such protocol, or the address fits none.
     """
     if is_bundled(ref.address):
-        place = str(files.folder("registry"))
-        return _kind("directory")(RegistryRef(name=ref.name, address=place, protocol="directory"), root=root)
+        return _bundled(ref.name)
     return _kind(ref.protocol or protocol_of(ref.address))(ref, root=root)
 
 
@@ -384,7 +349,7 @@ def _kind(name: str) -> RegistryType:
 
 def is_bundled(address: str) -> bool:
     """Tell whether an address leads to the registry that comes with mlstack."""
-    return address == BUNDLED or _normal(address) in {_normal(alias) for alias in _bundled_aliases()}
+    return address == BUNDLED or _normal(address) in _bundled_aliases()
 
 
 def is_local(ref: RegistryRef) -> bool:
@@ -392,11 +357,14 @@ def is_local(ref: RegistryRef) -> bool:
     return is_bundled(ref.address) or (ref.protocol or protocol_of(ref.address)) == "directory"
 
 
+def _bundled(name: str) -> Registry:
+    place = files.folder("registry")
+    return _kind("directory")(RegistryRef(name=name, address=str(place), protocol="directory"), root=place)
+
+
 @cache
-def _bundled_aliases() -> tuple[str, ...]:
-    # The index alone: packages are not looked at.
-    tree = FolderTree(files.folder("registry"))
-    return read_index(tree, source=f"registry/{INDEX_FILE}", name=BUNDLED).aliases
+def _bundled_aliases() -> frozenset[str]:
+    return frozenset(_normal(alias) for alias in _bundled(BUNDLED).index().aliases)
 
 
 def _normal(address: str) -> str:
@@ -493,87 +461,6 @@ def _fetch(registry: Registry, ref: RegistryRef, name: str, version: str) -> Fet
     return FetchedPackage(locked=locked, files=files)
 
 
-# --- Write the index of a registry from its package folders ---
-
-_HEADER = "# The packages are derived from their folders: mlstack rewrites them.\n"
-
-
-def build_index(folder: Path, *, packages: Path | None = None) -> str:
-    """Give the text of `registry.yaml` for a registry's folder, from what its packages hold now.
-
-    Name, summary, addresses and retired names are taken from the index that is there. Older versions stay
-    as long as their folder does.
-
-    Args:
-        folder: the registry's folder.
-        packages: the folder with the packages; the registry's own, or `prototypes` beside it.
-
-    Raises:
-        RegistryError: there is no package.
-        SchemaError: a package is wrong.
-    """
-    source = packages or (folder if _has_packages(folder) else folder.parent / "prototypes")
-    if not _has_packages(source):
-        raise RegistryError(
-            f"no package folder in `{source}`", hint="a package is a folder with package.yaml"
-        )
-    known = _known(folder)
-    packages_of = {package.name: _kept(package, folder) for package in known.packages.values()}
-    summaries = {package.name: package.summary for package in known.packages.values()}
-    for path in sorted(file.parent for file in source.glob("*/package.yaml")):
-        read = PackageFolder.read(path, source=path.name)
-        summaries[read.head.name] = read.head.summary
-        entry = IndexVersion(version=read.head.version, path=_relative(path, folder), digest=read.digest)
-        packages_of.setdefault(read.head.name, {})[entry.version] = entry
-    listed = [
-        _package_map(name, summaries.get(name, ""), versions)
-        for name, versions in sorted(packages_of.items())
-        if versions
-    ]
-    return _HEADER + write.to_yaml(_index_map(known, listed))
-
-
-def _has_packages(folder: Path) -> bool:
-    return any(folder.glob("*/package.yaml"))
-
-
-def _known(folder: Path) -> RegistryIndex:
-    name = folder.resolve().name  # `.` has none
-    if (folder / INDEX_FILE).is_file():
-        return read_index(FolderTree(folder.resolve()), source=name, name=name)
-    return RegistryIndex(name=name, packages={})
-
-
-def _kept(package: IndexPackage, folder: Path) -> dict[str, IndexVersion]:
-    """Give the versions whose folder still holds that version."""
-    kept = {}
-    for version in package.versions:
-        place = folder / version.path
-        if (place / "package.yaml").is_file():
-            head = PackageFolder.read(place, source=version.path).head
-            if (head.name, head.version) == (package.name, version.version):
-                kept[version.version] = version
-    return kept
-
-
-def _relative(path: Path, folder: Path) -> str:
-    return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
-
-
-def _package_map(name: str, summary: str, versions: Mapping[str, IndexVersion]) -> dict[str, Any]:
-    ordered = sorted(versions.values(), key=lambda entry: version_key(entry.version))
-    listed = [{"version": entry.version, "path": entry.path, "digest": entry.digest} for entry in ordered]
-    return {"name": name, **({"summary": summary} if summary else {}), "versions": listed}
-
-
-def _index_map(known: RegistryIndex, packages: list[dict[str, Any]]) -> dict[str, Any]:
-    head: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "Registry", "name": known.name}
-    head |= {"summary": known.summary} if known.summary else {}
-    head |= {"aliases": list(known.aliases)} if known.aliases else {}
-    head |= {"retired": [to_map(entry) for entry in known.retired]} if known.retired else {}
-    return {**head, "packages": packages}
-
-
 # --- Retired names: what an app's registries say of prototypes that people know from elsewhere ---
 
 
@@ -610,48 +497,3 @@ def refuse_if_retired(app: AppDir, name: str) -> None:
         except MlstackError:  # the name was not found: that error is the one to show
             continue
         refuse_retired(short, retired, registry=ref.name)
-
-
-# --- Registries that are folders of the disk; relative addresses start at the app's folder ---
-
-
-@protocol("directory")
-class DirectoryRegistry:
-    """A folder with `registry.yaml`, or with package folders."""
-
-    def __init__(self, ref: RegistryRef, *, root: Path) -> None:
-        self._ref = ref
-        self._folder = (root / Path(ref.address).expanduser()).resolve()
-
-    @staticmethod
-    def accepts(address: str) -> bool:
-        """Tell whether an address is a path: it starts with `.`, `/` or `~`, or has no host in front."""
-        first = address.split("/")[0]
-        return address.startswith((".", "/", "~")) or bool(first and not set(first) & set(".:"))
-
-    @cached_property
-    def _index(self) -> RegistryIndex:
-        if not self._folder.is_dir():
-            raise RegistryError(
-                f"no folder `{self._ref.address}` for registry `{self._ref.name}`", hint="check the address"
-            )
-        return read_index(FolderTree(self._folder), source=self._ref.address, name=self._ref.name)
-
-    def index(self) -> RegistryIndex:
-        """Give the index."""
-        return self._index
-
-    def fetch(self, package: str, version: str = "") -> Files:
-        """Give the files of a package version, its digest checked."""
-        return fetch_package(FolderTree(self._folder), self._index, package, version)
-
-    def at(self, revision: str) -> DirectoryRegistry:
-        """Refuse: a folder has no revisions.
-
-        Raises:
-            RegistryError: always.
-        """
-        raise RegistryError(
-            f"registry `{self._ref.name}` is a folder, which has no revision `{revision}`",
-            hint=f"mlstack registry describe {self._ref.name} lists the versions",
-        )

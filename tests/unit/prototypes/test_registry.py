@@ -15,7 +15,7 @@ from mlstack.app.app import RegistryRef
 from mlstack.app.params import spelling_table
 from mlstack.operations.prototypes import preview_prototype
 from mlstack.registries import registry as catalog
-from mlstack.registries.registry import build_index
+from mlstack.registries.directory import build_index
 from tests.support import examples
 
 LAUNCH_POST = "github.com/google/kubeflow/tree/master/kubeflow"

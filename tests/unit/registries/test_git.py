@@ -9,8 +9,9 @@ import pytest
 from mlstack.app.app import PackageRef, RegistryRef, Retired
 from mlstack.errors import NotFoundError, RegistryError
 from mlstack.registries import registry
+from mlstack.registries.directory import build_index
 from mlstack.registries.git import parse_address
-from mlstack.registries.registry import Registry, build_index
+from mlstack.registries.registry import Registry
 from tests.support.builders import Tree
 from tests.support.packages import JOBS, as_files
 from tests.support.registries import Open, RegistrySuite, indexed, next_jobs, plain, write_registry

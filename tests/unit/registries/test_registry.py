@@ -9,8 +9,8 @@ from mlstack.app import files
 from mlstack.app.app import Lock, LockedRegistry, PackageRef, RegistryRef, Retired
 from mlstack.app.app_dir import AppDir, write_lock
 from mlstack.errors import NotFoundError, RegistryError
+from mlstack.registries.directory import build_index
 from mlstack.registries.registry import (
-    build_index,
     fetch_all,
     find_prototype,
     is_bundled,

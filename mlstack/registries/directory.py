@@ -1,0 +1,169 @@
+"""Registries that are folders of the disk, and the index that is written for one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mlstack.app.app import API_VERSION, RegistryRef
+from mlstack.app.declare import to_map
+from mlstack.app.files import read_file, read_folder
+from mlstack.app.package import PackageFolder
+from mlstack.errors import RegistryError
+from mlstack.names import version_key
+from mlstack.registries.registry import (
+    INDEX_FILE,
+    Files,
+    IndexPackage,
+    IndexVersion,
+    RegistryIndex,
+    fetch_package,
+    protocol,
+    read_index,
+)
+from mlstack.yaml import write
+
+
+class FolderTree:
+    """The files of a registry's folder and of the folders beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._root = folder
+
+    def read(self, path: PurePosixPath) -> bytes | None:
+        """Give a file, or nothing when it is not there."""
+        place = self._place(path)
+        return read_file(place) if place.is_file() else None
+
+    def folder(self, path: PurePosixPath) -> Files:
+        """Give all files of a folder by path relative to it."""
+        place = self._place(path)
+        return read_folder(place, source=str(path)) if place.is_dir() else {}
+
+    def names(self) -> Iterable[str]:
+        """Give the names of the folders in the registry's folder."""
+        return [
+            entry.name for entry in self._root.iterdir() if entry.is_dir() and not entry.name.startswith(".")
+        ]
+
+    def _place(self, path: PurePosixPath) -> Path:
+        """Give the place of a path; an index may point beside its folder, and no further."""
+        place = (self._root / path).resolve()
+        if not place.is_relative_to(self._root.parent):
+            raise RegistryError(f"the path `{path}` leads out of the registry")
+        return place
+
+
+@protocol("directory")
+class DirectoryRegistry:
+    """A folder with `registry.yaml`, or with package folders."""
+
+    def __init__(self, ref: RegistryRef, *, root: Path) -> None:
+        self._ref = ref
+        self._folder = (root / Path(ref.address).expanduser()).resolve()
+
+    @staticmethod
+    def accepts(address: str) -> bool:
+        """Tell whether an address is a path: it starts with `.`, `/` or `~`, or has no host in front."""
+        first = address.split("/")[0]
+        return address.startswith((".", "/", "~")) or bool(first and not set(first) & set(".:"))
+
+    @cached_property
+    def _index(self) -> RegistryIndex:
+        if not self._folder.is_dir():
+            raise RegistryError(
+                f"no folder `{self._ref.address}` for registry `{self._ref.name}`", hint="check the address"
+            )
+        return read_index(FolderTree(self._folder), source=self._ref.address, name=self._ref.name)
+
+    def index(self) -> RegistryIndex:
+        """Give the index."""
+        return self._index
+
+    def fetch(self, package: str, version: str = "") -> Files:
+        """Give the files of a package version, its digest checked."""
+        return fetch_package(FolderTree(self._folder), self._index, package, version)
+
+    def at(self, revision: str) -> DirectoryRegistry:
+        """Refuse: a folder has no revisions.
+
+        Raises:
+            RegistryError: always.
+        """
+        raise RegistryError(
+            f"registry `{self._ref.name}` is a folder, which has no revision `{revision}`",
+            hint=f"mlstack registry describe {self._ref.name} lists the versions",
+        )
+
+
+# --- Write the index of a registry from its package folders ---
+
+_HEADER = "# The packages are derived from their folders: mlstack rewrites them.\n"
+
+
+def build_index(folder: Path, *, packages: Path | None = None) -> str:
+    """Give the text of `registry.yaml` for a registry's folder, from what its packages hold now.
+
+    Name, summary, addresses and retired names are taken from the index that is there. Older versions stay
+    as long as their folder does.
+
+    Args:
+        folder: the registry's folder.
+        packages: the folder with the packages; the registry's own, or `prototypes` beside it.
+
+    Raises:
+        RegistryError: there is no package.
+        SchemaError: a package is wrong.
+    """
+    source = packages or (folder if _has_packages(folder) else folder.parent / "prototypes")
+    if not _has_packages(source):
+        raise RegistryError(
+            f"no package folder in `{source}`", hint="a package is a folder with package.yaml"
+        )
+    known = _known(folder)
+    packages_of = {package.name: _kept(package, folder) for package in known.packages.values()}
+    summaries = {package.name: package.summary for package in known.packages.values()}
+    for path in sorted(file.parent for file in source.glob("*/package.yaml")):
+        read = PackageFolder.read(path, source=path.name)
+        summaries[read.head.name] = read.head.summary
+        relative = Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
+        entry = IndexVersion(version=read.head.version, path=relative, digest=read.digest)
+        packages_of.setdefault(read.head.name, {})[entry.version] = entry
+    head: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "Registry", "name": known.name}
+    head |= {"summary": known.summary} if known.summary else {}
+    head |= {"aliases": list(known.aliases)} if known.aliases else {}
+    head |= {"retired": [to_map(entry) for entry in known.retired]} if known.retired else {}
+    head["packages"] = []
+    for name, versions in sorted(packages_of.items()):
+        ordered = sorted(versions.values(), key=lambda entry: version_key(entry.version))
+        listed = [{"version": entry.version, "path": entry.path, "digest": entry.digest} for entry in ordered]
+        summary = {"summary": summaries[name]} if summaries.get(name) else {}
+        if listed:
+            head["packages"].append({"name": name, **summary, "versions": listed})
+    return _HEADER + write.to_yaml(head)
+
+
+def _has_packages(folder: Path) -> bool:
+    return any(folder.glob("*/package.yaml"))
+
+
+def _known(folder: Path) -> RegistryIndex:
+    name = folder.resolve().name  # `.` has none
+    if (folder / INDEX_FILE).is_file():
+        return read_index(FolderTree(folder.resolve()), source=name, name=name)
+    return RegistryIndex(name=name, packages={})
+
+
+def _kept(package: IndexPackage, folder: Path) -> dict[str, IndexVersion]:
+    """Give the versions whose folder still holds that version."""
+    kept = {}
+    for version in package.versions:
+        place = folder / version.path
+        if (place / "package.yaml").is_file():
+            head = PackageFolder.read(place, source=version.path).head
+            if (head.name, head.version) == (package.name, version.version):
+                kept[version.version] = version
+    return kept
