@@ -12,6 +12,7 @@ import copy
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -180,11 +181,13 @@ class _Edit:
         marks = iter(read_marks(text, source=source))
         roots = [_node(next(marks), marks, text) for mark in marks if mark.kind == "document"]
         self.root = next((root for root in roots if root.kind != "scalar"), roots[0] if roots else None)
-        self.is_json = _is_json(text)
+        self.is_json = False
+        with suppress(ValueError, RecursionError):
+            self.is_json = isinstance(json.loads(text.removeprefix("\ufeff")), dict)
 
     def steps(self, path: Path) -> list[_Step]:
         """Follow a path as far as it stands in the text."""
-        found: list[_Step] = []
+        steps: list[_Step] = []
         node = self.root
         for step in path:
             if node and node.kind == "alias":
@@ -193,13 +196,13 @@ class _Edit:
                 raise ConfigError(f"`{name}` stands for another part of the file", where=where, hint=_BY_HAND)
             entry = node.entry(step) if node and isinstance(step, str) else None
             if node and entry:
-                found.append(_Step(node, entry, entry.value))
+                steps.append(_Step(node, entry, entry.value))
             elif node and isinstance(step, int) and step < len(node.items):
-                found.append(_Step(node, None, node.items[step]))
+                steps.append(_Step(node, None, node.items[step]))
             else:
                 break
-            node = found[-1].node
-        return found
+            node = steps[-1].node
+        return steps
 
     # --- setting ---
 
@@ -269,8 +272,9 @@ class _Edit:
         elif step.entry:
             for inline, block, deeper in _shapes(value, step.node):
                 column = self.lines.column(step.entry.start) + deeper
-                if _is_alike(value, step.node):
-                    column = self.lines.column(step.node.start)
+                kind = "mapping" if isinstance(value, dict) else "sequence" if isinstance(value, list) else ""
+                if step.node.is_block and not step.node.tagged and step.node.kind == kind:
+                    column = self.lines.column(step.node.start)  # the old value shows where
                 yield self._under_key(step.entry, inline, block, column)
         else:
             column = self.lines.column(step.node.start) + (1 if step.node.is_empty else 0)
@@ -284,12 +288,9 @@ class _Edit:
         if node.is_empty:
             at = entry.colon if entry else node.start
             return f"{self.text[:at]}{': ' if entry and at == entry.key.end else ' '}{new}{self.text[at:]}"
-        ends_line = node.end > 0 and self.text[node.end - 1] in "\r\n"
-        comment = _header_comment(self.text, node) if node.style in ("|", ">") else ""
-        new = f"{new} {comment}" if comment else new
-        return (
-            self.text[: node.start] + new + (self.lines.newline if ends_line else "") + self.text[node.end :]
-        )
+        ending = self.lines.newline if node.end > 0 and self.text[node.end - 1] in "\r\n" else ""
+        new += _header_comment(self.text, node) + ending
+        return self.text[: node.start] + new + self.text[node.end :]
 
     def _under_key(self, entry: _Entry, inline: str, block: list[str], column: int) -> str:
         """Put a value behind a key: `inline` on the key's line, `block` on lines of its own."""
@@ -308,9 +309,8 @@ class _Edit:
             if not block:
                 head, ending = head if ending else head.removesuffix(newline), ""
             return head + body + ending + text[after:]
-        rest = text[entry.end : after].rstrip("\r\n")
-        if node.style in ("|", ">"):
-            rest = f" {comment}" if (comment := _header_comment(text, node)) else ""
+        is_literal = node.style in ("|", ">")
+        rest = _header_comment(text, node) if is_literal else text[entry.end : after].rstrip("\r\n")
         head = text[: entry.colon] if not inline else f"{text[: entry.colon]} {inline}"
         return head + rest + newline + body + ending + text[after:]
 
@@ -401,13 +401,6 @@ class _Edit:
         return text
 
 
-def _is_json(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text.removeprefix("\ufeff")), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
 def _value_at(value: Any, path: Path) -> Any:
     """Give the part of a plain value that a path leads to."""
     for step in path:
@@ -442,12 +435,6 @@ def _shapes(value: Any, old: _Node) -> Iterator[tuple[str, list[str], int]]:
         head, *body = _written_lines(value)
         yield head, body, 0
     yield _inline_form(value, old), [], 0
-
-
-def _is_alike(value: Any, old: _Node) -> bool:
-    """Tell whether the old value shows where the new one should stand."""
-    kind = "mapping" if isinstance(value, dict) else "sequence" if isinstance(value, list) else ""
-    return old.is_block and not old.tagged and old.kind == kind
 
 
 def _written_lines(value: Any) -> list[str]:
@@ -513,8 +500,8 @@ class _Entry:
 class _Lines:
     def __init__(self, text: str) -> None:
         self.text = text
-        found = _BREAK.search(text)
-        self.newline = found[0] if found else "\n"
+        line_break = _BREAK.search(text)
+        self.newline = line_break[0] if line_break else "\n"
 
     def start(self, index: int) -> int:
         """Give the index where the line of an index starts."""
@@ -525,8 +512,8 @@ class _Lines:
         """Give the index where the line after something starts, or the end of the text."""
         if end and self.text[end - 1] in "\r\n":
             return end
-        found = _BREAK.search(self.text, end)
-        return found.end() if found else len(self.text)
+        line_break = _BREAK.search(self.text, end)
+        return line_break.end() if line_break else len(self.text)
 
     def column(self, index: int) -> int:
         return index - self.start(index)
@@ -547,54 +534,42 @@ class _Lines:
 
 
 def _header_comment(text: str, node: _Node) -> str:
-    """Give the comment behind the `|` or `>` of a block scalar."""
-    found = _BLOCK_HEADER.search(text, node.start)
-    return (found["comment"] or "") if found else ""
+    """Give the comment behind the `|` or `>` of a block scalar, with a blank before it."""
+    header = _BLOCK_HEADER.search(text, node.start) if node.style in ("|", ">") else None
+    return f" {header['comment']}" if header and header["comment"] else ""
 
 
 def _node(mark: Mark, marks: Iterator[Mark], text: str) -> _Node:
     node = _Node(mark.kind, mark.start, mark.end, mark.style, mark.tagged)
     if mark.kind == "scalar" and mark.style in ("|", ">"):
-        node.end = _block_end(text, node)
-    elif mark.kind == "mapping":
-        _fill_mapping(node, marks, text)
-    elif mark.kind == "sequence":
-        for inner in marks:
-            if inner.kind == "end":
-                node.end = inner.end if node.is_flow else max(item.end for item in node.items)
-                break
+        header = _BLOCK_HEADER.search(text, node.start)
+        if not (header and "+" in header["signs"]):
+            node.end = node.start + len(text[node.start : node.end].rstrip(" \t\r\n"))
+    for inner in marks if mark.kind in ("mapping", "sequence") else ():
+        if inner.kind == "end":
+            ends = [*(entry.end for entry in node.entries), *(item.end for item in node.items)]
+            node.end = inner.end if node.is_flow else max(ends)
+            break
+        if mark.kind == "mapping":
+            node.entries.append(_entry(inner, marks, text))
+        else:
             node.items.append(_node(inner, marks, text))
+    if not node.is_flow and node.entries:
+        node.start = min(node.start, node.entries[0].start)
     return node
 
 
-def _fill_mapping(node: _Node, marks: Iterator[Mark], text: str) -> None:
-    for inner in marks:
-        if inner.kind == "end":
-            node.end = inner.end if node.is_flow else max(entry.end for entry in node.entries)
-            break
-        key = _node(inner, marks, text)
-        value = _node(next(marks), marks, text)
-        colon = _TO_COLON.match(text, key.end)
-        if value.is_empty and not (colon and colon.end() == value.start):
-            value.start = value.end = key.end  # there is no colon, libyaml puts the value at what follows
-            colon = None
-        is_plain = inner.kind == "scalar" and not inner.style and not inner.tagged
-        name = resolve_key(inner.value) if is_plain else inner.value
-        end = colon.end() if colon else key.end
-        node.entries.append(_Entry(name, _entry_start(text, key), key, end, value))
-    if not node.is_flow and node.entries:
-        node.start = min(node.start, node.entries[0].start)
-
-
-def _entry_start(text: str, key: _Node) -> int:
-    index = key.start
-    while index and text[index - 1] in " \t":
-        index -= 1
-    return index - 1 if index and index < key.start and text[index - 1] == "?" else key.start
-
-
-def _block_end(text: str, node: _Node) -> int:
-    header = _BLOCK_HEADER.search(text, node.start)
-    if header and "+" in header["signs"]:
-        return node.end
-    return node.start + len(text[node.start : node.end].rstrip(" \t\r\n"))
+def _entry(mark: Mark, marks: Iterator[Mark], text: str) -> _Entry:
+    key = _node(mark, marks, text)
+    value = _node(next(marks), marks, text)
+    colon = _TO_COLON.match(text, key.end)
+    if value.is_empty and not (colon and colon.end() == value.start):
+        value.start = value.end = key.end  # there is no colon, libyaml puts the value at what follows
+        colon = None
+    is_plain = mark.kind == "scalar" and not mark.style and not mark.tagged
+    name = resolve_key(mark.value) if is_plain else mark.value
+    start = key.start
+    while start and text[start - 1] in " \t":
+        start -= 1
+    start = start - 1 if 0 < start < key.start and text[start - 1] == "?" else key.start
+    return _Entry(name, start, key, colon.end() if colon else key.end, value)

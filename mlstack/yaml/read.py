@@ -181,17 +181,12 @@ class _Events:
     def __init__(self, text: str, source: str) -> None:
         import yaml  # the door: nobody else imports it
 
-        self._text = text
+        self.text = text
         self._source = source
         self._errors = (yaml.YAMLError, UnicodeError)
         parser: Any = getattr(yaml, "CSafeLoader", None) or yaml.SafeLoader
         with self.translated():
             self.next: Callable[[], Any] = parser(text).get_event
-
-    def holds_template(self, event: Any) -> bool:
-        """Tell whether what looks like a map inside a map is `{{ … }}`."""
-        start = event.start_mark.index
-        return self._text[max(start - 1, 0) : start + 1] == "{{"
 
     @contextmanager
     def translated(self) -> Iterator[None]:
@@ -199,7 +194,7 @@ class _Events:
         try:
             yield
         except self._errors as error:
-            raise _translate(error, self._text, self._source) from error
+            raise _translate(error, self.text, self._source) from error
 
 
 def _translate(error: Exception, text: str, source: str) -> YamlError:
@@ -250,114 +245,119 @@ def _hint(problem: str) -> str | None:
 
 
 class _Reader:
-    """Builds the values of one text; a loop with its own stack, since nesting is up to the text."""
+    """Builds the values of one text."""
 
     def __init__(self, text: str, source: str, with_positions: bool, *, is_yaml_1_2: bool = False) -> None:
+        import yaml
+
         self._events = _Events(text, source)
+        self._next = self._events.next
         self._source = source
         self._with_positions = with_positions
+        self._positions: dict[Path, Position] | None = None
         # What plain scalars mean, each looked up once.
         self._keys: dict[str, str] = {word: word for word in OLD_BOOLEANS} if is_yaml_1_2 else {}
         self._values: dict[str, Any] = dict(self._keys)
         self._anchors: dict[str, Any] = {}
         self._expanded = 0
+        self._scalar, self._alias_event = yaml.ScalarEvent, yaml.AliasEvent
+        self._mapping_start, self._mapping_end = yaml.MappingStartEvent, yaml.MappingEndEvent
+        self._document_start, self._sequence_end = yaml.DocumentStartEvent, yaml.SequenceEndEvent
 
     def documents(self) -> Iterator[Document]:
         """Give the documents in order, empty ones included."""
-        from yaml import DocumentStartEvent
-
         with self._events.translated():
-            while (event := self._events.next()) is not None:
-                if event.__class__ is DocumentStartEvent:
-                    yield self._document()
+            while (event := self._next()) is not None:
+                if event.__class__ is self._document_start:
+                    self._anchors, self._expanded = {}, 0
+                    event = self._next()
+                    line = event.start_mark.line + 1
+                    self._positions = {(): _position(event)} if self._with_positions else None
+                    yield Document(self._node(event, (), 0), line, self._positions or {})
 
-    def _document(self) -> Document:
-        """Build one document from the events up to its end.
+    def _node(self, event: Any, path: Path, depth: int) -> Any:
+        """Build the value that begins with an event."""
+        kind = event.__class__
+        if kind is self._alias_event:
+            if event.anchor not in self._anchors:
+                self._fail(f"alias `*{event.anchor}` has no anchor `&{event.anchor}` before it", event)
+            return self._copy(self._anchors[event.anchor], event)
+        if kind is not self._scalar:
+            if depth >= DEEPEST:
+                self._fail(f"nested deeper than {DEEPEST} levels", event)
+            if event.tag not in (None, "!", f"{_YAML_TAG}map", f"{_YAML_TAG}seq"):
+                self._fail(f"unknown tag `{event.tag.replace(_YAML_TAG, '!!')}`", event)
+            build = self._mapping if kind is self._mapping_start else self._sequence
+            value = build(path, depth + 1)
+        elif not event.implicit[0] or event.tag is not None:
+            value = event.value if event.tag in (None, "!") else self._tagged(event)
+            if event.style == '"' or event.tag is not None:
+                self._check_carried(value, event)
+        else:
+            value = self._plain(event)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = value
+        return value
 
-        One loop for all nodes, since calls would double the time. `target` is the open collection, `key`
-        the key of a mapping that waits for its value, `path` the place of `target`.
-        """
-        from yaml import AliasEvent, DocumentEndEvent, MappingStartEvent, ScalarEvent, SequenceStartEvent
+    def _sequence(self, path: Path, depth: int) -> list[Any]:
+        items: list[Any] = []
+        positions = self._positions
+        while (event := self._next()).__class__ is not self._sequence_end:
+            inner = path
+            if positions is not None:
+                inner = (*path, len(items))
+                positions[inner] = _position(event)
+            items.append(self._node(event, inner, depth))
+        return items
 
-        next_event, values, keys = self._events.next, self._values, self._keys
-        positions: dict[Path, Position] | None = {} if self._with_positions else None
-        self._anchors, self._expanded = {}, 0
-        root: list[Any] = []
-        stack: list[tuple[Any, str | None, Path, set[str] | None, str | None]] = []
-        target: Any = root
-        key: str | None = None
-        path: Path = ()
-        merged: set[str] | None = None  # keys of `target` that came by `<<` and may be set once more
-        anchor: str | None = None
-        event = next_event()
-        line = event.start_mark.line + 1
-        while (kind := event.__class__) is not DocumentEndEvent:
-            if kind is ScalarEvent:
-                text = event.value
-                if key is None and target.__class__ is dict:
-                    if event.implicit[0] and event.tag is None:
-                        key = keys.get(text) or self._plain_key(event)
-                    else:
-                        key = text if event.tag in (None, "!") else self._tagged_key(event)
-                        if event.style == '"' or event.tag is not None:
-                            self._check_carried(key, event)
-                    if key in target and key is not _MERGE and (merged is None or key not in merged):
-                        self._fail(f"`{key}` is set twice", event)
-                    if positions is not None:
-                        positions[*path, key] = _position(event)
-                    event = next_event()
-                    continue
-                if not event.implicit[0] or event.tag is not None:
-                    value = text if event.tag in (None, "!") else self._tagged(event)
-                    if event.style == '"' or event.tag is not None:
-                        self._check_carried(value, event)
-                elif text in values:
-                    value = values[text]
-                else:
-                    value = self._plain(event)
-                if event.anchor is not None:
-                    self._anchors[event.anchor] = value
-                if positions is not None and target.__class__ is list:
-                    positions[_item_path(path, target, root)] = _position(event)
-            elif kind is MappingStartEvent or kind is SequenceStartEvent:
-                self._check_collection(event, key is None and target.__class__ is dict, len(stack))
-                inner = path if target is root else (*path, len(target) if key is None else key)
-                if positions is not None and target.__class__ is list:
-                    positions[inner] = _position(event)
-                stack.append((target, key, path, merged, anchor))
-                target, key, path, merged = {} if kind is MappingStartEvent else [], None, inner, None
-                anchor = event.anchor
-                event = next_event()
-                continue
-            elif kind is AliasEvent:
-                if key is None and target.__class__ is dict:
-                    self._fail("an alias cannot be a key", event)
-                value = self._alias(event)
-                if positions is not None and target.__class__ is list:
-                    positions[_item_path(path, target, root)] = _position(event)
-            else:  # the end of a collection
-                value = target
-                if anchor is not None:
-                    self._anchors[anchor] = value
-                target, key, path, merged, anchor = stack.pop()
-            if target.__class__ is list:
-                target.append(value)
-            elif key is _MERGE:
-                merged = self._merge(target, value, merged, event)
-                key = None
+    def _mapping(self, path: Path, depth: int) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
+        merged: set[str] = set()  # keys that came by `<<` and may be set once more
+        next_event, scalar, positions, keys = self._next, self._scalar, self._positions, self._keys
+        while (event := next_event()).__class__ is not self._mapping_end:
+            if event.__class__ is not scalar:
+                self._refuse_key(event)
+            if event.implicit[0] and event.tag is None:
+                key = keys.get(event.value) or self._plain_key(event)
             else:
-                target[key] = value
-                key = None
+                key = event.value if event.tag in (None, "!") else self._tagged_key(event)
+                if event.style == '"' or event.tag is not None:
+                    self._check_carried(key, event)
+            if key in mapping and key is not _MERGE and key not in merged:
+                self._fail(f"`{key}` is set twice", event)
+            inner = path
+            if positions is not None:
+                inner = (*path, key)
+                positions[inner] = _position(event)
             event = next_event()
-        return Document(root[0], line, positions or {})
+            value = self._node(event, inner, depth)
+            if key is not _MERGE:
+                mapping[key] = value
+                continue
+            # As in goyaml, keys that stand before `<<` are overridden; of several mappings the first wins.
+            sources = value if isinstance(value, list) else [value]
+            if not all(isinstance(source, dict) for source in sources):
+                self._fail("`<<` takes a mapping or a list of mappings", event)
+            for source in reversed(sources):
+                mapping.update(source)
+                merged |= source.keys()
+        return mapping
+
+    def _refuse_key(self, event: Any) -> NoReturn:
+        if event.__class__ is self._alias_event:
+            self._fail("an alias cannot be a key", event)
+        start = event.start_mark.index  # what looks like a map inside a map may be `{{ … }}`
+        is_template = self._events.text[max(start - 1, 0) : start + 1] == "{{"
+        self._fail("a mapping or a list cannot be a key", event, hint=_TEMPLATE if is_template else None)
 
     def _plain(self, event: Any) -> Any:
-        try:
-            value = resolve_plain(event.value)
-        except ValueError as error:
-            self._fail(str(error), event)
-        self._values[event.value] = value
-        return value
+        text = event.value
+        if text not in self._values:
+            try:
+                self._values[text] = resolve_plain(text)
+            except ValueError as error:
+                self._fail(str(error), event)
+        return self._values[text]
 
     def _plain_key(self, event: Any) -> str:
         if event.value == "<<":
@@ -392,20 +392,6 @@ class _Reader:
             self._fail("a key is null; kubectl takes only keys that can be strings", event)
         return value if isinstance(value, str) else resolve_key(event.value)
 
-    def _check_collection(self, event: Any, waits_for_key: bool, depth: int) -> None:
-        if waits_for_key:
-            hint = _TEMPLATE if self._events.holds_template(event) else None
-            self._fail("a mapping or a list cannot be a key", event, hint=hint)
-        if depth >= DEEPEST:
-            self._fail(f"nested deeper than {DEEPEST} levels", event)
-        if event.tag not in (None, "!", f"{_YAML_TAG}map", f"{_YAML_TAG}seq"):
-            self._fail(f"unknown tag `{event.tag.replace(_YAML_TAG, '!!')}`", event)
-
-    def _alias(self, event: Any) -> Any:
-        if event.anchor not in self._anchors:
-            self._fail(f"alias `*{event.anchor}` has no anchor `&{event.anchor}` before it", event)
-        return self._copy(self._anchors[event.anchor], event)
-
     def _copy(self, value: Any, event: Any) -> Any:
         """Copy what an alias stands for, so that no two parts of a value are one."""
         self._expanded += 1
@@ -415,25 +401,9 @@ class _Reader:
             return {key: self._copy(item, event) for key, item in value.items()}
         return [self._copy(item, event) for item in value] if isinstance(value, list) else value
 
-    def _merge(self, target: dict[str, Any], value: Any, merged: set[str] | None, event: Any) -> set[str]:
-        """Merge what stands at `<<` into a mapping, and give all the keys that came this way.
-
-        As in goyaml, keys that stand before `<<` are overridden; of several mappings the first wins.
-        """
-        sources = value if isinstance(value, list) else [value]
-        if not all(isinstance(source, dict) for source in sources):
-            self._fail("`<<` takes a mapping or a list of mappings", event)
-        found = {key: item for source in reversed(sources) for key, item in source.items()}
-        target.update(found)
-        return (merged or set()) | found.keys()
-
     def _fail(self, message: str, event: Any, *, hint: str | None = None) -> NoReturn:
         raise YamlError(message, where=f"{self._source}:{event.start_mark.line + 1}", hint=hint)
 
 
 def _position(event: Any) -> Position:
     return Position(event.start_mark.line + 1, event.start_mark.column + 1)
-
-
-def _item_path(path: Path, target: list[Any], root: list[Any]) -> Path:
-    return path if target is root else (*path, len(target))
