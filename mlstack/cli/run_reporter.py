@@ -201,29 +201,28 @@ def going_back(plan: ApplyPlan, output_format: str, *, clock: Clock) -> Iterator
     from mlstack.deploy import rollback
     from mlstack.operations import deploy
 
-    known = rollback.known_good(plan, clock=clock)
+    good = rollback.last_good(plan, clock=clock)
     with deploy.locked_to_the_end(plan) as locked:
         try:
             yield locked
         except MlstackError as error:
-            _go_back(locked, error, known, output_format, clock)
+            _go_back(locked, error, good, output_format, clock)
             raise
 
 
 def _go_back(
-    plan: ApplyPlan, error: MlstackError, known: LastGood | None, output_format: str, clock: Clock
+    plan: ApplyPlan, error: MlstackError, good: LastGood | None, output_format: str, clock: Clock
 ) -> None:
     from mlstack.operations import deploy
 
     say(f"failed: {error.message.partition(chr(10))[0]}")
     try:
-        retreat = deploy.retreat(plan, error, known=known)
-        for note in retreat.notes:
-            say(f"note: {note}")
-        if retreat.proposal is None:
+        back = deploy.plan_automatic_rollback(plan, error, good=good)
+        if isinstance(back, str):
+            say(f"note: {back}")
             return
-        with reporting(retreat.proposal.report, output_format, is_second=True) as on_event:
-            result = deploy.apply(retreat.proposal, clock=clock, on_event=on_event)
+        with reporting(back.report, output_format, is_second=True) as on_event:
+            result = deploy.apply(back, clock=clock, on_event=on_event)
     except MlstackError as second:
         say(f"note: the rollback failed too: {second.message}")
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Any, Literal, TypeVar
@@ -47,15 +47,8 @@ _TIMES = 20
 class ObjectWriter:
     """Makes changes, each in steps between which an object has to be gone; safe to use from several threads.
 
-    `progress` holds how far a change came, for the message should it go no further.
-
-    Args:
-        cluster: where to write.
-        clock: for waits.
-        tell: told what is waited for.
-        context: to diff an object again that moved since its change was worked out; without it such a
-            write fails.
-        timeout_s: how long anything is waited for at most.
+    `progress` holds how far a change came, for the message should it go no further. `context` serves to diff
+    an object again that moved since its change was worked out; without it such a write fails.
     """
 
     def __init__(
@@ -98,15 +91,11 @@ class ObjectWriter:
             applied = self._persist(change, partial(self._cluster.apply, change.subject.data))
         self.progress.pop(identity, None)
         if identity.kind == "CustomResourceDefinition":
-            self._establish(change, ref)
+            timeout_s = min(ESTABLISHED_S, self._timeout_s)
+            until_established(self._cluster, ref, clock=self._clock, timeout_s=timeout_s, on_event=self._tell)
+            if change.action == "update":  # for objects of one that changed there is some patience now
+                self._redefined |= {(kind.group, kind.kind) for kind in kinds_of_crd(change.subject.data)}
         return applied
-
-    def _establish(self, change: Change, ref: ObjectRef) -> None:
-        """Return when a definition is served; for objects of one that changed there is some patience now."""
-        timeout_s = min(ESTABLISHED_S, self._timeout_s)
-        until_established(self._cluster, ref, clock=self._clock, timeout_s=timeout_s, on_event=self._tell)
-        if change.action == "update":
-            self._redefined |= {(kind.group, kind.kind) for kind in kinds_of_crd(change.subject.data)}
 
     def _create(self, change: Change) -> Applied:
         applied = self._cluster.apply(change.subject.data)
@@ -155,7 +144,9 @@ class ObjectWriter:
         if self._context is None or change.desired is None:
             raise moved
         now = diff_object(self._context, change.desired)
-        if now.digest == change.digest or _is_done(change, now):
+        # Somebody may have brought about meanwhile what was approved.
+        is_same = now.action == "unchanged" and now.live_uid == change.live_uid
+        if now.digest == change.digest or (is_same and set(now.left) <= set(change.left)):
             return now
         raise OutdatedError(
             f"`{change.identity}` changed since it was shown: {what_moved(change, now)}",
@@ -203,16 +194,22 @@ class ObjectWriter:
         A StatefulSet may own its claims (`persistentVolumeClaimRetentionPolicy`) and would take them with
         it, so it goes alone. The new one adopts its pods; they end only where the new one could not.
         """
-        pods = self._unadoptable_pods(change)
-        propagation: Propagation = "Orphan" if _is_stateful_set(change.identity) else "Foreground"
+        propagation: Propagation = "Foreground"
+        pods: Sequence[Mapping[str, Any]] = ()
+        if (change.identity.group, change.identity.kind) == ("apps", "StatefulSet"):
+            propagation = "Orphan"
+            live, namespace = self._cluster.get(ref), change.identity.namespace
+            if live is not None and _kept_by_pods(live) != _kept_by_pods(change.subject.data):
+                pods = self._cluster.list("v1", "Pod", namespace=namespace, metadata_only=True).items
+        own = [pod["metadata"] for pod in pods if change.live_uid in _owner_uids(pod)]
+        ends = [Gone(ObjectRef("v1", "Pod", ref.namespace, str(pod["name"])), pod["uid"]) for pod in own]
         if self._persist(change, partial(self._begin_end, ref, change.live_uid, propagation)):
             yield Gone(ref, change.live_uid)
-        ending = [
+        yield from [
             pod
-            for pod in pods
+            for pod in ends
             if self._persist(change, partial(self._begin_end, pod.ref, pod.uid, "Background"))
         ]
-        yield from ending
 
     def _begin_end(self, ref: ObjectRef, uid: str, propagation: Propagation) -> bool:
         """Delete an object and tell whether it is still there."""
@@ -220,20 +217,6 @@ class ObjectWriter:
             return self._cluster.delete(ref, propagation=propagation, uid=uid) is not None
         except ObjectNotFoundError:  # somebody was quicker, or an answer of the server was lost
             return False
-
-    def _unadoptable_pods(self, change: Change) -> tuple[Gone, ...]:
-        """Give the pods of a StatefulSet that the new one could not adopt; asked before the old one goes."""
-        if not _is_stateful_set(change.identity):
-            return ()
-        live, namespace = self._cluster.get(ref_of(change)), change.identity.namespace
-        if live is None or _kept_by_pods(live) == _kept_by_pods(change.subject.data):
-            return ()
-        pods = self._cluster.list("v1", "Pod", namespace=namespace, metadata_only=True).items
-        return tuple(
-            Gone(ObjectRef("v1", "Pod", namespace, str(pod["metadata"]["name"])), pod["metadata"]["uid"])
-            for pod in pods
-            if any(one.get("uid") == change.live_uid for one in pod["metadata"].get("ownerReferences") or ())
-        )
 
     # --- what passes ---
 
@@ -259,24 +242,19 @@ class ObjectWriter:
 
     def _patience_s(self, change: Change, error: MlstackError) -> float:
         """Give how long an error is worth another try, 0 if it will not pass."""
-        is_redefined = (change.identity.group, change.identity.kind) in self._redefined
-        if isinstance(error, InvalidError):  # perhaps checked by the definition as it was
-            return SCHEMA_S if is_redefined else 0.0
-        if isinstance(error, TransientError):
-            return WEBHOOK_S if error.webhook else 0.0  # all others were waited for already
-        if isinstance(error, ObjectNotFoundError):
-            return KIND_S if error.what == "kind" else 0.0
-        if isinstance(error, ConflictError):
-            return 0.0 if error.conflicts or isinstance(error, OutdatedError) else CONFLICT_S
-        if isinstance(error, ForbiddenError) and error.why == "terminating":
-            return GONE_S if "definition" in error.message else 0.0
+        match error:
+            case InvalidError():  # perhaps checked by the definition as it was
+                is_redefined = (change.identity.group, change.identity.kind) in self._redefined
+                return SCHEMA_S if is_redefined else 0.0
+            case TransientError():
+                return WEBHOOK_S if error.webhook else 0.0  # all others were waited for already
+            case ObjectNotFoundError():
+                return KIND_S if error.what == "kind" else 0.0
+            case ConflictError():
+                return 0.0 if error.conflicts or isinstance(error, OutdatedError) else CONFLICT_S
+            case ForbiddenError(why="terminating"):
+                return GONE_S if "definition" in error.message else 0.0
         return 0.0
-
-
-def _is_done(change: Change, now: Change) -> bool:
-    """Tell whether somebody brought about meanwhile what was approved."""
-    same = now.action == "unchanged" and now.live_uid == change.live_uid
-    return same and set(now.left) <= set(change.left)
 
 
 def _payload(change: Change) -> Mapping[str, Any]:
@@ -287,8 +265,8 @@ def _version(applied: Applied) -> str:
     return str(applied.object["metadata"]["resourceVersion"])
 
 
-def _is_stateful_set(identity: Identity) -> bool:
-    return (identity.group, identity.kind) == ("apps", "StatefulSet")
+def _owner_uids(live: Mapping[str, Any]) -> list[Any]:
+    return [owner.get("uid") for owner in live["metadata"].get("ownerReferences") or ()]
 
 
 def _kept_by_pods(data: Mapping[str, Any]) -> list[Any]:

@@ -46,7 +46,7 @@ from mlstack.readiness.rule import Facts
 from mlstack.readiness.terms import Policy
 
 if TYPE_CHECKING:
-    from mlstack.deploy.rollback import LastGood, Retreat
+    from mlstack.deploy.rollback import LastGood
 
 _USUAL = ApplyOptions()
 _DRY_RUN = ApplyOptions(dry_run=True)
@@ -499,21 +499,23 @@ def plan_rollback(
 
 @contextmanager
 def locked_to_the_end(plan: ApplyPlan) -> Iterator[ApplyPlan]:
-    """Give a plan with a lock that it keeps until the block ends, over a retreat as well."""
+    """Give a plan with a lock that it keeps until the block ends, over an automatic rollback as well."""
     with locking.LastingLock() as lock:
         yield replace(plan, lock=lock)
 
 
-def retreat(failed: ApplyPlan, error: MlstackError, *, known: LastGood | None) -> Retreat:
-    """Work out how to go back after an apply that `error` ended, to what `known_good` gave before it began.
+def plan_automatic_rollback(
+    failed: ApplyPlan, error: MlstackError, *, good: LastGood | None
+) -> ApplyPlan | str:
+    """Plan to go back after an apply that `error` ended, to what was `good` before it; or say why not.
 
     Raises:
         ClusterError: the cluster cannot be asked, or refuses what was there before.
     """
     from mlstack.deploy import rollback
 
-    goal = rollback.known_goal(failed, error, known)
+    goal = rollback.failure_goal(failed, error, good)
     if isinstance(goal, str):
-        return rollback.Retreat(proposal=None, notes=(goal,))
+        return goal
     plan = _plan(goal.resolved, goal.options, what=goal.what, may_be_empty=True)
-    return rollback.to_known(plan, goal, failed)
+    return rollback.to_last_good(plan, goal, failed)

@@ -278,13 +278,13 @@ def test_a_failed_apply_is_rolled_back(stack: Stack, minikube: TestCluster, name
     broken = {**crd(group=f"{namespace}.broken.org"), "nonsense": 1}  # new definitions are not tried before
     stack.write("web", config_map(a="2"), deployment(replicas=3), config_map("later"), claim(), broken)
     plan = stack.plan(on_failure="rollback")
-    known = rollback.known_good(plan, clock=stack.clock)
+    good = rollback.last_good(plan, clock=stack.clock)
     with pytest.raises(ClusterError) as caught:
         deploy.apply(plan, clock=stack.clock)
-    back = deploy.retreat(plan, caught.value, known=known)
-    assert back.proposal is not None
-    assert any("PersistentVolumeClaim" in note and "stays" in note for note in back.notes)
-    deploy.apply(back.proposal, clock=stack.clock)
+    back = deploy.plan_automatic_rollback(plan, caught.value, good=good)
+    assert not isinstance(back, str)
+    assert any("PersistentVolumeClaim" in note and "stays" in note for note in back.changes.notes)
+    deploy.apply(back, clock=stack.clock)
     assert minikube.request("GET", path(namespace, "configmaps", "settings"))["data"] == {"a": "1"}
     assert minikube.request("GET", path(namespace, "deployments", "web"))["spec"]["replicas"] == 1
     later = path(namespace, "configmaps", "later")
@@ -302,13 +302,13 @@ def test_an_apply_that_is_not_ready_is_rolled_back(
     hopeless["spec"]["template"]["metadata"]["annotations"] = {"mlstack.dev/test-waiting": "ImagePullBackOff"}
     stack.write("web", config_map(a="2"), hopeless)
     plan = stack.plan(on_failure="rollback", wait=True, timeout_s=5.0)
-    known = rollback.known_good(plan, clock=stack.clock)
+    good = rollback.last_good(plan, clock=stack.clock)
     with pytest.raises(MlstackError) as caught:
         deploy.apply(plan, clock=stack.clock)
     assert caught.value.exit_code == 7
-    back = deploy.retreat(plan, caught.value, known=known)
-    assert back.proposal is not None
-    deploy.apply(back.proposal, clock=stack.clock)
+    back = deploy.plan_automatic_rollback(plan, caught.value, good=good)
+    assert not isinstance(back, str)
+    deploy.apply(back, clock=stack.clock)
     assert minikube.request("GET", path(namespace, "configmaps", "settings"))["data"] == {"a": "1"}
     assert [one.result for one in stack.revisions()] == ["done", "not ready", "done"]
     assert stack.status().ok

@@ -18,13 +18,12 @@ from mlstack.operations.params import ParamList, ParamRow
 from mlstack.operations.prototypes import ComponentList, ComponentRow
 from mlstack.readiness.rule import State
 
-# Shown by other means: objects as manifests, plans by their report, what a retreat goes by in its own.
+# Shown by other means: objects as manifests, plans by their report.
 NO_VIEW = {
     "Component",
     "DesiredState",
     "ApplyPlan",
-    "LastGood | None",
-    "Retreat",
+    "ApplyPlan | str",
     "UnlockPlan",
 }
 
