@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import Any
@@ -24,8 +24,7 @@ GONE_S = 120.0
 NAMESPACE_GONE_S = 90.0
 # Objects that hold another: more than these are counted, not listed.
 _NAMED = 5
-_FIRST_WAIT_S = 0.05
-_LONGEST_WAIT_S = 1.0
+_PAUSES_S = (0.05, 1.0)  # where nothing can be heard: the first and the longest
 # How long news are collected before time is looked at.
 _TICK_S = 0.25
 # How often a watch that ended is taken up again, and an object asked for that no watch tells of.
@@ -46,24 +45,21 @@ _OWN = frozenset({"foregroundDeletion", "orphan", "kubernetes", "customresourcec
 
 def obstacles(live: Mapping[str, Any]) -> str:
     """Say what an object still waits for, empty if nothing shows."""
-    return "; ".join(_obstacles(live))
+    texts, named = [], own_finalizers(live)
+    if named:
+        texts.append(f"its finalizers are still there: {', '.join(named)}")
+    elif "foregroundDeletion" in ((live.get("metadata") or {}).get("finalizers") or ()):
+        texts.append("what it owns is still there")
+    for condition in (live.get("status") or {}).get("conditions") or ():
+        if condition.get("type") in _TELLING and condition.get("status") == "True":
+            texts.append(" ".join(str(condition.get("message") or condition.get("reason") or "").split()))
+    return "; ".join(texts)
 
 
 def own_finalizers(live: Mapping[str, Any]) -> list[str]:
     """Give the finalizers of an object that do not go by themselves."""
-    return [str(one) for one in (live.get("metadata") or {}).get("finalizers") or () if one not in _OWN]
-
-
-def _obstacles(live: Mapping[str, Any]) -> Iterator[str]:
-    metadata = live.get("metadata") or {}
-    named = own_finalizers(live)
-    if named:
-        yield f"its finalizers are still there: {', '.join(named)}"
-    elif "foregroundDeletion" in (metadata.get("finalizers") or ()):
-        yield "what it owns is still there"
-    for condition in (live.get("status") or {}).get("conditions") or ():
-        if condition.get("type") in _TELLING and condition.get("status") == "True":
-            yield " ".join(str(condition.get("message") or condition.get("reason") or "").split())
+    finalizers = (live.get("metadata") or {}).get("finalizers") or ()
+    return [str(name) for name in finalizers if name not in _OWN]
 
 
 @dataclass(frozen=True)
@@ -103,7 +99,7 @@ class DeletionWatcher:
         self._waiting: dict[ObjectRef, _Awaited] = {}
         self._uids: dict[ObjectRef, str] = {}
         self._moved_s = self._told_s = self._resumed_s = clock.now_s()
-        self._pauses = backoff(_FIRST_WAIT_S, _LONGEST_WAIT_S)
+        self._pauses = backoff(*_PAUSES_S)
         self._thread: Thread | None = None
 
     def wait(self, gone: Gone, then: Then) -> None:
@@ -149,24 +145,30 @@ class DeletionWatcher:
         sources = {awaited.source for awaited in waiting}
         listed_before = {source for source in sources if self._feed.has_listed(source)}
         for event in self._feed.collect(timeout_s=_TICK_S):
-            uid = str(event.object["metadata"].get("uid"))
-            self._take(ObjectRef.of(event.object), uid, event.type != "DELETED")
+            ref, uid = ObjectRef.of(event.object), str(event.object["metadata"].get("uid"))
+            is_there = event.type != "DELETED"
+            if is_there:
+                self._uids[ref] = uid
+            else:
+                self._uids.pop(ref, None)
+            awaited = self._waiting.get(ref)
+            if awaited is not None and (uid != awaited.gone.uid) == is_there:
+                self._end(awaited, None)
         now_s = self._clock.now_s()
         left = [awaited for awaited in waiting if self._is_waiting(awaited)]
-        self._ask([one for one in left if self._is_doubtful(one, listed_before, now_s)], now_s)
-        self._end_late([one for one in left if self._is_waiting(one) and self._is_late(one, now_s)])
+        self._ask([awaited for awaited in left if self._is_doubtful(awaited, listed_before, now_s)], now_s)
+        moved_s = self._moved_s if self._timeout_s is None else 0.0
+        self._end_late(
+            [
+                awaited
+                for awaited in left
+                if self._is_waiting(awaited)
+                and now_s - max(awaited.since_s, moved_s) >= self._limit_s(awaited)
+            ]
+        )
         if now_s - self._told_s >= STILL_S:
             self._told_s = now_s
-            self._tell([one for one in left if self._is_waiting(one)])
-
-    def _take(self, ref: ObjectRef, uid: str, is_there: bool) -> None:
-        if is_there:
-            self._uids[ref] = uid
-        else:
-            self._uids.pop(ref, None)
-        awaited = self._waiting.get(ref)
-        if awaited is not None and (uid != awaited.gone.uid) == is_there:
-            self._end(awaited, None)
+            self._tell([awaited for awaited in left if self._is_waiting(awaited)])
 
     def _is_doubtful(self, awaited: _Awaited, listed_before: set[WatchSource], now_s: float) -> bool:
         """Tell whether no watch speaks of an object: it was gone before, or may not be watched."""
@@ -177,7 +179,7 @@ class DeletionWatcher:
         return awaited.source in listed_before and self._uids.get(awaited.gone.ref) != awaited.gone.uid
 
     def _ask(self, doubtful: list[_Awaited], now_s: float) -> None:
-        lives = parallel.run(lambda one: self._cluster.get(one.gone.ref), doubtful)
+        lives = parallel.run(lambda awaited: self._cluster.get(awaited.gone.ref), doubtful)
         for awaited, live in zip(doubtful, lives, strict=True):
             awaited.asked_s = now_s
             if isinstance(live, MlstackError):
@@ -190,20 +192,16 @@ class DeletionWatcher:
             return self._timeout_s
         return NAMESPACE_GONE_S if awaited.gone.ref.kind == "Namespace" else GONE_S
 
-    def _is_late(self, awaited: _Awaited, now_s: float) -> bool:
-        since_s = awaited.since_s if self._timeout_s is not None else max(awaited.since_s, self._moved_s)
-        return now_s - since_s >= self._limit_s(awaited)
-
     def _end_late(self, late: list[_Awaited]) -> None:
-        if not late:
-            return
         for awaited, held in zip(late, holders(self._cluster, [one.gone for one in late]), strict=True):
             if held is None:
                 self._end(awaited, None)
                 continue
-            ref, limit = awaited.gone.ref, f"{self._limit_s(awaited):.0f} s"
-            message = f"`{ref}`: was not gone within {limit}{f'; {held}' if held else ''}"
-            self._end(awaited, NotReadyError(message, hint=f"kubectl get {_address(ref)} -o yaml"))
+            ref = awaited.gone.ref
+            text = f"`{ref}`: was not gone within {self._limit_s(awaited):.0f} s{f'; {held}' if held else ''}"
+            place = f" -n {ref.namespace}" if ref.namespace else ""
+            hint = f"kubectl get {ref.kind.lower()} {ref.name}{place} -o yaml"
+            self._end(awaited, NotReadyError(text, hint=hint))
 
     def _tell(self, left: list[_Awaited]) -> None:
         """Say what is waited for: an end that is far away looks like one that never comes."""
@@ -214,7 +212,7 @@ class DeletionWatcher:
         if len(left) == 1:
             self._on_event(RunEvent("still", left[0].identity, f"until it is gone{reason}"))
             return
-        names = listed([str(one.identity) for one in left])
+        names = listed([str(awaited.identity) for awaited in left])
         self._on_event(RunEvent("still", None, f"until {len(left)} objects are gone: {names}{reason}"))
 
     def _is_waiting(self, awaited: _Awaited) -> bool:
@@ -225,7 +223,7 @@ class DeletionWatcher:
             if not self._is_waiting(awaited):
                 return
             del self._waiting[awaited.gone.ref]
-            self._moved_s, self._pauses = self._clock.now_s(), backoff(_FIRST_WAIT_S, _LONGEST_WAIT_S)
+            self._moved_s, self._pauses = self._clock.now_s(), backoff(*_PAUSES_S)
         awaited.then(error)
 
     def _pass_time(self) -> None:
@@ -258,15 +256,16 @@ def holders(cluster: Cluster, going: Iterable[Gone]) -> list[str | None]:
                 lists[key] = ()
         return lists[key]
 
-    def held(one: Gone, live: Mapping[str, Any] | MlstackError | None) -> str | None:
+    texts: list[str | None] = []
+    lives = parallel.run(lambda gone: cluster.get(gone.ref), asked)
+    for gone, live in zip(asked, lives, strict=True):
         if isinstance(live, MlstackError):  # nobody can tell
-            return ""
-        if live is None or not is_same(live, one.uid):
-            return None
-        return "; ".join(part for part in (obstacles(live), _held_below(live, items)) if part)
-
-    lives = parallel.run(lambda one: cluster.get(one.ref), asked)
-    return [held(one, live) for one, live in zip(asked, lives, strict=True)]
+            texts.append("")
+        elif live is None or not is_same(live, gone.uid):
+            texts.append(None)
+        else:
+            texts.append("; ".join(filter(None, (obstacles(live), _held_below(live, items)))))
+    return texts
 
 
 def is_same(live: Mapping[str, Any], uid: str) -> bool:
@@ -279,38 +278,22 @@ _Items = Callable[[str, str, str | None], tuple[Mapping[str, Any], ...]]
 
 def _held_below(live: Mapping[str, Any], items: _Items) -> str:
     """Name the objects that keep a definition or an owner from going, with their finalizers."""
-    kinds = kinds_of_crd(live)
-    metadata = live["metadata"]
+    kinds, metadata, below = kinds_of_crd(live), live["metadata"], list[Mapping[str, Any]]()
     if kinds:
         below = list(items(kinds[-1].api_version, kinds[-1].kind, None))
     elif "foregroundDeletion" in (metadata.get("finalizers") or ()):
         namespace = str(metadata.get("namespace") or "") or None
-        around = [one for kind in kinds_below([live]) for one in items(*kind, namespace)]
-        below = _owned(str(metadata.get("uid")), around)
-    else:
-        return ""
-    held = [_held(item) for item in below if own_finalizers(item)]
+        around = [item for kind in kinds_below([live]) for item in items(*kind, namespace)]
+        owners, before = {str(metadata.get("uid"))}, -1
+        while len(below) != before:  # what belongs to it, and to what belongs to it
+            before = len(below)
+            below = [item for item in around if owners & _owner_uids(item)]
+            owners |= {str(item["metadata"].get("uid")) for item in below}
+    held = [
+        f"{ObjectRef.of(item)} ({', '.join(own_finalizers(item))})" for item in below if own_finalizers(item)
+    ]
     return f"held by {listed(held, most=_NAMED)}" if held else ""
 
 
-def _owned(uid: str, around: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Give what belongs to an owner, and to what belongs to it."""
-    owners, below, before = {uid}, list[Mapping[str, Any]](), -1
-    while len(below) != before:
-        before = len(below)
-        below = [
-            one
-            for one in around
-            if any(owner.get("uid") in owners for owner in one["metadata"].get("ownerReferences") or ())
-        ]
-        owners |= {str(one["metadata"].get("uid")) for one in below}
-    return below
-
-
-def _held(item: Mapping[str, Any]) -> str:
-    return f"{ObjectRef.of(item)} ({', '.join(own_finalizers(item))})"
-
-
-def _address(ref: ObjectRef) -> str:
-    place = f" -n {ref.namespace}" if ref.namespace else ""
-    return f"{ref.kind.lower()} {ref.name}{place}"
+def _owner_uids(live: Mapping[str, Any]) -> set[str]:
+    return {str(owner.get("uid")) for owner in live["metadata"].get("ownerReferences") or ()}

@@ -41,16 +41,9 @@ def hold(
 ) -> Iterator[Cluster]:
     """Hold the lock of an app's environment; gives the cluster to write to while it is held.
 
-    That cluster refuses to write once the lock is lost. Whatever ends the run releases the lock.
-
-    Args:
-        cluster: where the lock is.
-        place: the environment; its namespace must be there.
-        app: name of the app.
-        holder: who takes it.
-        clock: for waits and times.
-        on_event: told about waiting and about a lock taken over.
-        timeout_s: how long to wait for another run; 0 refuses at once.
+    That cluster refuses to write once the lock is lost. Whatever ends the run releases the lock. The
+    namespace of the environment must be there; `timeout_s` is how long to wait for another run, 0 refuses at
+    once; `on_event` is told about waiting and about a lock taken over.
 
     Raises:
         LockedError: another run holds it; later, before a write: it was lost.
@@ -158,7 +151,7 @@ class _Renewer:
         self._lost: LockedError | None = None
         self._mutex = RLock()
         # A second Ctrl-C ends the process at once: nothing waits for this thread then.
-        self._thread = Thread(target=self._renew_again, name="mlstack-lock", daemon=True)
+        self._thread = Thread(target=self._keep_renewing, name="mlstack-lock", daemon=True)
 
     def start(self, term: Term) -> None:
         """Renew a lock that was taken, from now on."""
@@ -203,7 +196,7 @@ class _Renewer:
         if (ref.kind, ref.name) == ("Namespace", self._lease.namespace):
             self._let_go = True
 
-    def _renew_again(self) -> None:
+    def _keep_renewing(self) -> None:
         while not self._ended.wait(self._lease.duration_s / _RENEWALS):
             with self._mutex:
                 if self._lost is not None or self._let_go or self._ended.is_set():
@@ -219,29 +212,26 @@ class _Renewer:
         try:
             self._term = self._lease.renew(self._term)
         except LostError as lost:
-            self._lost = _lost_error(self._place, lost, is_going=lost.term is None and self._is_going())
+            self._lost = self._lost_error(lost.term)
             raise self._lost from None
         self._renewed_s = began_s
 
-    def _is_going(self) -> bool:
-        try:
-            live = self._lease.cluster.get(ObjectRef("v1", "Namespace", "", self._lease.namespace))
-        except ClusterError:  # nobody can tell
-            return False
-        return live is None or bool(live["metadata"].get("deletionTimestamp"))
-
-
-def _lost_error(place: Environment, lost: LostError, *, is_going: bool) -> LockedError:
-    if is_going:
+    def _lost_error(self, now: Term | None) -> LockedError:
+        place, is_going = self._place, False
+        if now is None:
+            with suppress(ClusterError):  # else nobody can tell
+                live = self._lease.cluster.get(ObjectRef("v1", "Namespace", "", place.namespace))
+                is_going = live is None or bool(live["metadata"].get("deletionTimestamp"))
+        if is_going:
+            return LockedError(
+                f"namespace `{place.namespace}` is being deleted, and the lock of environment `{place.name}`"
+                " with it; nothing more was written",
+                hint=f"wait until `kubectl get namespace {place.namespace}` finds nothing, then run the"
+                " command again",
+            )
+        by = f": {describe(now)} has it now" if now is not None else ""
         return LockedError(
-            f"namespace `{place.namespace}` is being deleted, and the lock of environment `{place.name}`"
-            " with it; nothing more was written",
-            hint=f"wait until `kubectl get namespace {place.namespace}` finds nothing, then run the command"
-            " again",
+            f"this run lost the lock of environment `{place.name}`{by}; nothing more was written",
+            hint=f"somebody ran `mlstack unlock`, or took the lock over; see what is there with"
+            f" `mlstack diff {place.name}`, then run the command again",
         )
-    by = f": {describe(lost.term)} has it now" if lost.term is not None else ""
-    return LockedError(
-        f"this run lost the lock of environment `{place.name}`{by}; nothing more was written",
-        hint=f"somebody ran `mlstack unlock`, or took the lock over; see what is there with"
-        f" `mlstack diff {place.name}`, then run the command again",
-    )

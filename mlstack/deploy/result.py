@@ -136,39 +136,35 @@ def run_result(
     dry_run: bool = False,
 ) -> RunResult:
     """Write down what a run did."""
-    unreached = RunEvent("skipped", None, "not reached")
-    found = standings or {}
-    rows = tuple(
-        _result(change, outcomes.get(change.identity, unreached), found.get(change.identity))
-        for change in changes.changes
-    )
+    states, rows = standings or {}, []
+    for change in changes.changes:
+        key, state = change.identity, states.get(change.identity)
+        event = outcomes.get(key, RunEvent("skipped", None, "not reached"))
+        rows.append(
+            ObjectResult(
+                object=str(key),
+                kind=key.kind,
+                namespace=key.namespace,
+                name=key.name,
+                component=change.component,
+                outcome=event.kind,  # type: ignore[arg-type]  # callers pass only events that end an object
+                text=event.text,
+                state=state.readiness.state if state else "",
+                reason=state.readiness.reason if state else "",
+            )
+        )
     is_done = not any(row.outcome in ("failed", "skipped") for row in rows)
     return RunResult(
         kind=kind,
-        ok=is_done and all(one.is_good for one in found.values()),
+        ok=is_done and all(state.is_good for state in states.values()),
         app=changes.app,
         environment=changes.environment,
         namespace=changes.namespace,
         context=changes.context,
         dry_run=dry_run,
-        objects=rows,
+        objects=tuple(rows),
         counts=dict(sorted(Counter(row.outcome for row in rows).items())),
         notes=changes.notes,
-    )
-
-
-def _result(change: Change, event: RunEvent, standing: ReadinessState | None) -> ObjectResult:
-    identity = change.identity
-    return ObjectResult(
-        object=str(identity),
-        kind=identity.kind,
-        namespace=identity.namespace,
-        name=identity.name,
-        component=change.component,
-        outcome=event.kind,  # type: ignore[arg-type]  # callers pass only events that end an object
-        text=event.text,
-        state=standing.readiness.state if standing else "",
-        reason=standing.readiness.reason if standing else "",
     )
 
 
@@ -176,26 +172,23 @@ def masked(identity: Identity, changes: Iterable[FieldChange]) -> tuple[FieldCha
     """Hide the values of a Secret's data; which keys differ may be seen."""
     if (identity.group, identity.kind) != ("", "Secret"):
         return tuple(changes)
-    return tuple(_masked(change) for change in changes)
-
-
-def _masked(change: FieldChange) -> FieldChange:
-    if not change.path.startswith(("data", "stringData")) and "last-applied" not in change.path:
-        return change
-    hidden = {side: mask_whole(getattr(change, side)) for side in ("old", "new")}
-    return replace(change, **hidden)
+    return tuple(
+        replace(change, old=mask_whole(change.old), new=mask_whole(change.new))
+        if change.path.startswith(("data", "stringData")) or "last-applied" in change.path
+        else change
+        for change in changes
+    )
 
 
 def veiled(changes: Iterable[FieldChange], secrets: Sequence[str]) -> tuple[FieldChange, ...]:
     """Hide secrets that a template put into other objects; the value before one may have been one too."""
-    return tuple(_veiled(change, secrets) if secrets else change for change in changes)
-
-
-def _veiled(change: FieldChange, secrets: Sequence[str]) -> FieldChange:
-    old, new = (mask_values(value, secrets) for value in (change.old, change.new))
-    if (old, new) == (change.old, change.new):
-        return change
-    return replace(change, old=_as_hidden(old, new), new=_as_hidden(new, old))
+    shown = []
+    for change in changes:
+        old, new = (mask_values(value, secrets) if secrets else value for value in (change.old, change.new))
+        if (old, new) != (change.old, change.new):
+            change = replace(change, old=_as_hidden(old, new), new=_as_hidden(new, old))
+        shown.append(change)
+    return tuple(shown)
 
 
 def _as_hidden(value: Any, beside: Any) -> Any:

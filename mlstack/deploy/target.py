@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from mlstack.app.app import ClusterIdentity, Environment, ReadyRules
 from mlstack.app.app_dir import AppDir
@@ -58,12 +57,8 @@ def differ(pinned: ClusterIdentity, identity: ClusterIdentity) -> bool:
 def describe(identity: ClusterIdentity) -> str:
     """Name a cluster: its address, UID and certificate authority as far as they are known."""
     digest = (identity.ca or "").removeprefix("sha256:")[:12]
-    parts = [
-        identity.server,
-        f"UID {identity.uid}" if identity.uid else None,
-        f"CA {digest}…" if digest else None,
-    ]
-    return ", ".join(part for part in parts if part) or "a cluster that does not say who it is"
+    parts = (identity.server, identity.uid and f"UID {identity.uid}", digest and f"CA {digest}…")
+    return ", ".join(filter(None, parts)) or "a cluster that does not say who it is"
 
 
 def is_known(identity: ClusterIdentity) -> bool:
@@ -78,34 +73,26 @@ def refuse_outside(environment: Environment, wanted: Iterable[KubeObject]) -> No
         ConfigError: naming every such object, its component and file.
     """
     allowed, refuses_unscoped = environment.allowed_namespaces, environment.cluster_scoped == "refused"
-    outside = [
-        obj
-        for obj in wanted
-        if (allowed and _space(obj) and _space(obj) not in allowed)
-        or (refuses_unscoped and not obj.namespace)
-    ]
-    if not outside:
+    lines, strange, is_unscoped = [], set[str](), False
+    for obj in wanted:
+        space = obj.name if (obj.group, obj.kind) == ("", "Namespace") else obj.namespace
+        is_strange = bool(allowed and space and space not in allowed)
+        if is_strange or (refuses_unscoped and not obj.namespace):
+            source = f" ({obj.source})" if obj.source is not None else ""
+            lines.append(f"  `{obj.identity}` of component `{obj.component}`{source}")
+            strange |= {space} if is_strange else set()
+            is_unscoped = is_unscoped or not obj.namespace
+    if not lines:
         return
-    lines = [
-        f"  `{obj.identity}` of component `{obj.component}`"
-        + (f" ({obj.source})" if obj.source is not None else "")
-        for obj in outside
-    ]
-    strange = sorted({_space(obj) for obj in outside} - {"", *allowed}) if allowed else []
-    options = [f"--allow-namespace {name}" for name in (*allowed, *strange)] if strange else []
-    if refuses_unscoped and any(not obj.namespace for obj in outside):
+    options = [f"--allow-namespace {name}" for name in (*allowed, *sorted(strange))] if strange else []
+    if refuses_unscoped and is_unscoped:
         options.append("--cluster-scoped")
-    count = f"{len(outside)} objects lie" if len(outside) > 1 else "an object lies"
+    count = f"{len(lines)} objects lie" if len(lines) > 1 else "an object lies"
     raise ConfigError(
         "\n".join((f"{count} outside what environment `{environment.name}` may write to", *lines)),
         where=environment.file or None,
         hint=f"take them out, or allow it: mlstack env set {environment.name} {' '.join(options)}",
     )
-
-
-def _space(obj: KubeObject) -> str:
-    is_namespace = (obj.group, obj.kind) == ("", "Namespace")
-    return obj.name if is_namespace else obj.namespace
 
 
 def refuse_empty(state: DesiredState) -> None:
@@ -116,14 +103,11 @@ def refuse_empty(state: DesiredState) -> None:
     """
     if state.objects:
         return
-    what = (
-        f"component{'s' * (len(state.components) > 1)} {', '.join(f'`{name}`' for name in state.components)}"
-    )
-    raise ConfigError(
-        f"environment `{state.environment}` has no objects"
-        + (f": {what} rendered none" if state.components else ": the app has no components for it"),
-        hint="mlstack generate PROTOTYPE NAME" if not state.components else None,
-    )
+    text, hint = ": the app has no components for it", "mlstack generate PROTOTYPE NAME"
+    if state.components:
+        names = ", ".join(f"`{name}`" for name in state.components)
+        text, hint = f": component{'s' * (len(state.components) > 1)} {names} rendered none", ""
+    raise ConfigError(f"environment `{state.environment}` has no objects{text}", hint=hint or None)
 
 
 # --- lock holder ---
@@ -149,8 +133,7 @@ def readable_holder(name: str) -> str:
 
 # --- target: what a deploy command was asked about, and the cluster that answers for it ---
 
-_QUESTIONS = 6
-"""So many are asked side by side as soon as it is known that the cluster is the right one."""
+_QUESTIONS = 6  # asked side by side as soon as it is known that the cluster is the right one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,28 +203,24 @@ def resolve(
     """Render a target and make sure that its context leads to its cluster; nothing else is asked there.
 
     The cluster says who it is while the files are rendered; what is wrong with the files is told first.
-
-    Args:
-        target: what was asked about.
-        opener: opens a cluster by its context.
-        state: what is wanted, where it does not come from the files.
-        confined: refuse objects outside the namespaces that the environment may write to.
+    `state` is what is wanted, where it does not come from the files; if `confined`, no object may lie outside
+    the namespaces that the environment may write to.
 
     Raises:
         ConfigError: a file, parameter or template is wrong, or an object lies outside.
         WrongClusterError: the context leads to another cluster.
     """
     place = target.place()
-    answered = prefetch(partial(_met, opener, place.context))
+
+    def meet() -> tuple[Cluster, ClusterIdentity]:
+        cluster = opener(place.context)
+        cluster.expect(_QUESTIONS)
+        return cluster, cluster.identity()
+
+    answered = prefetch(meet)
     wanted = target.desired() if state is None else state
     if confined:
         refuse_outside(place, wanted.objects)
     cluster, identity = answered()
     refuse_other(place, identity)
     return ResolvedTarget(target=target, place=place, state=wanted, cluster=cluster, identity=identity)
-
-
-def _met(opener: Opener, context: str) -> tuple[Cluster, ClusterIdentity]:
-    cluster = opener(context)
-    cluster.expect(_QUESTIONS)
-    return cluster, cluster.identity()
