@@ -1,1 +1,4 @@
-"""Elastic training jobs: what they want, what a policy gives them, and the controller that makes it so."""
+"""Elastic training jobs: what they want, their pods and their status.
+
+What a policy gives them is in `policy/`, the controller that makes it so in `controller/`.
+"""

@@ -1,4 +1,7 @@
-"""The use cases: functions of an app directory or a target that give one immutable result; none prints."""
+"""The use cases: functions of an app directory or a target that give one immutable result; none prints.
+
+Each calls the rooms below in order; none calls another.
+"""
 
 from dataclasses import fields
 from typing import Any, TypeVar

@@ -1,1 +1,4 @@
-"""The steps of a policy: pure functions over a ledger of one snapshot, without clock, randomness or I/O."""
+"""The steps of a policy: pure functions of one snapshot, without clock, randomness or I/O.
+
+The snapshot is built, and the plan carried out, in `controller/`.
+"""
