@@ -7,12 +7,13 @@ from copy import deepcopy
 from statistics import median
 from time import process_time
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from mlstack.elastic.controller import reconciler
 from mlstack.elastic.controller.actions import Action
 from mlstack.elastic.controller.cache import ClusterCache
-from mlstack.elastic.controller.job_reconciler import MOST_CREATIONS
 from mlstack.elastic.controller.reconciler import Reconciler
 from mlstack.elastic.facts import PLANNED
 from mlstack.kube.client import WatchEvent
@@ -65,15 +66,16 @@ class Scene:
             self.pods[metadata["name"]] = obj
         return self.cache.handle(WatchEvent(type="DELETED" if is_gone else "MODIFIED", object=obj))
 
-    def reconciler(self, *, most_creations: int = MOST_CREATIONS) -> Reconciler:
+    def reconciler(self) -> Reconciler:
         """Give a controller that remembers nothing and writes nothing."""
-        return Reconciler(self._cluster, self.cache, is_dry=True, most_creations=most_creations)
+        return Reconciler(self._cluster, self.cache, is_dry=True)
 
     def settle(self) -> None:
         """Carry out passes until there are no more pods to be made."""
         for _ in range(10):
             self.now_ms += 5_000
-            found = self.reconciler(most_creations=100_000).reconcile(self.now_ms)
+            with patch.object(reconciler, "MOST_CREATIONS", 100_000):
+                found = self.reconciler().reconcile(self.now_ms)
             for action in found.actions:
                 self._carry_out(action)
             if not any(action.ref.kind in ("Pod", "StatefulSet") for action in found.actions):

@@ -180,7 +180,7 @@ def run(
         found = controller.once()
     finally:
         stop()
-    for line in (*found.actions, *(f"{one.action} refused: {one.error}" for one in found.refused)):
+    for line in (*found.actions, *(f"{action} refused: {error}" for action, error in found.refused)):
         write(str(line))
     return 1 if found.refused else 0
 

@@ -1,24 +1,43 @@
-"""The writes of a pass: what they are, from which decisions they follow, and carrying them out."""
+"""The writes of a pass and carrying them out; dry runs that ask whether the API server takes pods."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, Literal
 
-from mlstack.elastic import pods, training_job
-from mlstack.elastic.controller.cache import ClusterCache
-from mlstack.elastic.controller.jobs import JobFacts
-from mlstack.elastic.facts import PLANNED, PodFacts
-from mlstack.errors import ClusterError, ConflictError, ObjectNotFoundError, UnreachableError
+from mlstack.elastic import pods
+from mlstack.elastic.controller.cache import ClusterCache, JobFacts
+from mlstack.elastic.facts import PodFacts, time_ms
+from mlstack.elastic.resources import excess
+from mlstack.elastic.snapshot import ScalePlan
+from mlstack.errors import (
+    ClusterError,
+    ConflictError,
+    ForbiddenError,
+    ObjectNotFoundError,
+    TransientError,
+    UnreachableError,
+)
 from mlstack.kube.client import Cluster, ObjectRef, WatchEvent
 
 MANAGER = "mlstack-elastic"
+FRESH_MS = 60_000
+"""So long what was taken in a trial is not tried again."""
 
-Verb = Literal["create", "apply", "delete", "status", "patch"]
+Stage = Literal["status", "delete", "support", "renew", "create", "event"]
+STAGES: tuple[Stage, ...] = ("status", "delete", "support", "renew", "create")
+"""In this order: pods that go make room, which takes time; servers go once their sets are written."""
+
 Run = Callable[[Sequence[Callable[[], None]]], None]
 """Carries out pieces of work that do not depend on each other."""
+
+
+def one_by_one(works: Sequence[Callable[[], None]]) -> None:
+    """Carry out one piece of work after the other."""
+    for work in works:
+        work()
 
 
 class NameTakenError(ConflictError):
@@ -29,7 +48,8 @@ class NameTakenError(ConflictError):
 class Action:
     """One write."""
 
-    verb: Verb  # `patch` is a merge patch, `status` one of the status alone
+    stage: Stage
+    verb: Literal["create", "apply", "delete", "status", "patch"]  # `patch` is a merge patch
     ref: ObjectRef
     job: str  # key of the job that it is done for
     why: str  # one line for people
@@ -44,43 +64,13 @@ class Action:
         return f"{self.verb} {self.ref}: {self.why}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Refused:
-    """A write that the cluster did not take."""
-
-    action: Action
-    error: ClusterError
-
-
-@dataclass(frozen=True, kw_only=True)
-class Actions:
-    """The writes for one job, by the stages in which they are done."""
-
-    job: str
-    deletions: tuple[Action, ...] = ()  # pods that go; first, since the room they leave takes time
-    supports: tuple[Action, ...] = ()  # Services, budgets and StatefulSets, written or deleted
-    renewals: tuple[Action, ...] = ()  # servers that their StatefulSet makes again, in the form it has now
-    creations: tuple[Action, ...] = ()  # trainers
-    is_whole: bool = False  # whether all stands around the trainers once `supports` are written
-
-
-@dataclass(frozen=True, kw_only=True)
-class Support:
-    """The form in which the objects around the trainers are wanted."""
-
-    is_running: bool  # whether the StatefulSets have pods
-    hints: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by role: host names of the nodes
-    is_held: bool = False  # whether these pods may go nowhere else
-    sets_only: bool = False  # whether the rest stands already
-    only: frozenset[ObjectRef] = frozenset()  # what is to be written of all that, empty for all
-
-
 def delete_pods(
-    job: JobFacts, pods: Sequence[PodFacts], why: str, *, grace_s: int | None = None
-) -> tuple[Action, ...]:
+    job: JobFacts, pods: Sequence[PodFacts], why: str, *, stage: Stage = "delete", grace_s: int | None = None
+) -> list[Action]:
     """Delete these very pods."""
-    return tuple(
+    return [
         Action(
+            stage=stage,
             verb="delete",
             ref=ObjectRef("v1", "Pod", pod.namespace, pod.name),
             job=job.key,
@@ -90,175 +80,235 @@ def delete_pods(
             stops="" if pod.ending else pod.role,
         )
         for pod in pods
-    )
-
-
-def apply_support(job: JobFacts, support: Support, why: str, transitions: int | None) -> tuple[Action, ...]:
-    """Write what stands around the trainers of a job; `transitions` of the leader's lease."""
-    if job.spec is None:
-        return ()
-    manifests = pods.supporting(
-        job.spec,
-        hints=support.hints,
-        required=support.is_held,
-        is_running=support.is_running,
-        transitions=transitions,
-    )
-    return tuple(
-        Action(verb="apply", ref=ObjectRef.of(manifest), job=job.key, why=why, body=manifest, uid=job.uid)
-        for manifest in manifests
-        if manifest["kind"] == "StatefulSet" or not support.sets_only
-        if not support.only or ObjectRef.of(manifest) in support.only
-    )
-
-
-def create_trainers(
-    job: JobFacts,
-    nodes: Sequence[str],
-    why: str,
-    *,
-    cache: ClusterCache,
-    removed: Sequence[PodFacts],
-    transitions: int | None,
-) -> tuple[Action, ...]:
-    """Create a trainer for each planned node (empty for none), under the lowest free indexes.
-
-    Names of pods that are about to be `removed` are free.
-    """
-    if job.spec is None or not nodes:
-        return ()
-    free = {pod.name for pod in removed}
-    names = ((index, training_job.trainer_name(job.name, index)) for index in count())
-    indexes = (index for index, name in names if name in free or not cache.has_pod(f"{job.namespace}/{name}"))
-    creations = []
-    for node, index in zip(nodes, indexes, strict=False):
-        host = cache.host_name(node) if node else ""
-        pod = pods.trainer(job.spec, index, node=host, transitions=transitions)
-        if node != host:
-            pod["metadata"]["annotations"][PLANNED] = node
-        creations.append(Action(verb="create", ref=ObjectRef.of(pod), job=job.key, why=why, body=pod))
-    return tuple(creations)
+    ]
 
 
 # --- carrying out ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Outcome:
-    """What came of a write that was not refused."""
-
-    event: WatchEvent | None  # what the cache has to know, None for nothing
-    is_taken: bool = True  # whether the cluster changed by it, and not by somebody else before
-
-
-def one_by_one(works: Sequence[Callable[[], None]]) -> None:
-    """Carry out one piece of work after the other."""
-    for work in works:
-        work()
-
-
 class Executor:
     """Carries out actions, and lets the cache know at once what came of them, before any watch tells it."""
 
-    def __init__(self, cluster: Cluster, cache: ClusterCache, run: Run = one_by_one) -> None:
+    def __init__(self, cluster: Cluster, cache: ClusterCache, run: Run) -> None:
         self._cluster, self._cache, self._run = cluster, cache, run
         self.taken: list[Action] = []  # writes that the cluster took, for whoever counts and empties this
 
-    def execute(self, actions: Sequence[Action]) -> list[Refused]:
-        """Do all actions, in any order, and give those that were refused.
+    def execute(self, actions: Sequence[Action]) -> dict[int, ClusterError]:
+        """Do all actions, in any order, and give the errors of those that were refused by their index.
 
         Raises:
             UnreachableError: the server does not answer; the cache knows what was done before.
         """
-        results: list[_Outcome | ClusterError | None] = [None] * len(actions)
+        events: dict[int, tuple[WatchEvent | None, bool]] = {}
+        errors: dict[int, ClusterError] = {}
 
-        def work(number: int) -> Callable[[], None]:
-            def write() -> None:
-                try:
-                    results[number] = self._write(actions[number])
-                except ClusterError as error:
-                    results[number] = error
-
-            return write
+        def work(index: int) -> None:
+            try:
+                events[index] = _write(self._cluster, actions[index])
+            except ClusterError as error:
+                errors[index] = error
 
         try:
-            self._run([work(number) for number in range(len(actions))])
+            self._run([lambda index=index: work(index) for index in range(len(actions))])  # type: ignore[misc]
         finally:
             # The cache is for one thread: what the writes gave is told here, not where they ran.
-            for action, result in zip(actions, results, strict=True):
-                if isinstance(result, _Outcome) and result.event is not None:
-                    self._cache.handle(result.event)
-                if isinstance(result, _Outcome) and result.is_taken:
-                    self.taken.append(action)
-        refused = []
-        for action, result in zip(actions, results, strict=True):
-            if isinstance(result, UnreachableError):
-                raise result
-            if isinstance(result, ClusterError):
-                refused.append(Refused(action=action, error=result))
-        return refused
+            for index, (event, is_taken) in sorted(events.items()):
+                if event is not None:
+                    self._cache.handle(event)
+                if is_taken:
+                    self.taken.append(actions[index])
+        errors = dict(sorted(errors.items()))
+        for error in errors.values():
+            if isinstance(error, UnreachableError):
+                raise error
+        return errors
 
-    def _write(self, action: Action) -> _Outcome:
-        match action.verb:
-            case "create":
-                return self._create(action)
-            case "apply":
-                return self._apply(action)
-            case "status":
-                patch = {"metadata": {"resourceVersion": str(action.version)}, "status": action.body}
-                patched = self._cluster.patch(action.ref, patch, subresource="status", manager=MANAGER)
-                return _Outcome(event=WatchEvent(type="MODIFIED", object=patched.object))
-            case "patch":
-                patched = self._cluster.patch(action.ref, action.body, manager=MANAGER)
-                return _Outcome(event=WatchEvent(type="MODIFIED", object=patched.object))
-            case "delete":
-                return self._delete(action)
 
-    def _create(self, action: Action) -> _Outcome:
-        try:
-            created = self._cluster.create(action.body, manager=MANAGER)
-        except ConflictError:  # there is one of that name already: look at it, plan anew
-            live = self._cluster.get(action.ref)
-            event = WatchEvent(type="MODIFIED", object=live) if live is not None else None
-            return _Outcome(event=event, is_taken=False)
-        return _Outcome(event=WatchEvent(type="ADDED", object=created.object))
+def _write(cluster: Cluster, action: Action) -> tuple[WatchEvent | None, bool]:
+    """Do one write; gives what the cache has to know, and whether the cluster changed by this very write."""
+    ref, body = action.ref, action.body
+    match action.verb:
+        case "create":
+            try:
+                created = cluster.create(body, manager=MANAGER)
+            except ConflictError:  # there is one of that name already: look at it, plan anew
+                live = cluster.get(ref)
+                return (WatchEvent(type="MODIFIED", object=live) if live is not None else None), False
+            return WatchEvent(type="ADDED", object=created.object), True
+        case "apply":
+            _check_owner(cluster.get(ref), ref, action.uid, NameTakenError)
+            written = cluster.apply(body, manager=MANAGER, force=True)
+        case "status":
+            patch = {"metadata": {"resourceVersion": str(action.version)}, "status": body}
+            written = cluster.patch(ref, patch, subresource="status", manager=MANAGER)
+        case "patch":
+            written = cluster.patch(ref, body, manager=MANAGER)
+        case "delete":
+            return _delete(cluster, action)
+    return WatchEvent(type="MODIFIED", object=written.object), True
 
-    def _apply(self, action: Action) -> _Outcome:
-        check_owner(self._cluster.get(action.ref), action.ref, action.uid, NameTakenError)
-        applied = self._cluster.apply(action.body, manager=MANAGER, force=True)
-        return _Outcome(event=WatchEvent(type="MODIFIED", object=applied.object))
 
-    def _delete(self, action: Action) -> _Outcome:
-        ref = action.ref
-        metadata = {"namespace": ref.namespace, "name": ref.name, "uid": action.uid}
-        gone = WatchEvent(
-            type="DELETED", object={"apiVersion": ref.api_version, "kind": ref.kind, "metadata": metadata}
+def _delete(cluster: Cluster, action: Action) -> tuple[WatchEvent, bool]:
+    ref = action.ref
+    metadata = {"namespace": ref.namespace, "name": ref.name, "uid": action.uid}
+    gone = {"apiVersion": ref.api_version, "kind": ref.kind, "metadata": metadata}
+    event = WatchEvent(type="DELETED", object=gone)
+    try:
+        left = cluster.delete(
+            ref, propagation="Background", uid=action.uid, grace_period_s=action.grace_period_s
         )
-        try:
-            left = self._cluster.delete(
-                ref, propagation="Background", uid=action.uid, grace_period_s=action.grace_period_s
-            )
-        except ObjectNotFoundError:
-            return _Outcome(event=gone, is_taken=False)
-        except ConflictError:  # mostly another of the same name; if it is the same one after all, try again
-            live = self._cluster.get(ref)
-            if live is not None and live["metadata"].get("uid") == action.uid:
-                raise
-            return _Outcome(event=gone, is_taken=False)
-        return _Outcome(event=gone if left is None else WatchEvent(type="MODIFIED", object=left))
+    except ObjectNotFoundError:
+        return event, False
+    except ConflictError:  # mostly another of the same name; if it is the same one after all, try again
+        live = cluster.get(ref)
+        if live is not None and live["metadata"].get("uid") == action.uid:
+            raise
+        return event, False
+    return (event if left is None else WatchEvent(type="MODIFIED", object=left)), True
 
 
-def check_owner(
-    live: Mapping[str, Any] | None,
-    ref: ObjectRef,
-    uid: str,
-    error: type[ConflictError] = ConflictError,
+def _check_owner(
+    live: Mapping[str, Any] | None, ref: ObjectRef, uid: str, error: type[ConflictError] = ConflictError
 ) -> None:
-    """Refuse to write over an object of that name that the owner with this UID does not own.
-
-    Raises:
-        ConflictError: there is one; of the type that is given.
-    """
+    """Refuse to write over an object of that name that the owner with this UID does not own."""
     owners = ((live or {}).get("metadata") or {}).get("ownerReferences") or ()
     if live is not None and uid not in {str(owner.get("uid")) for owner in owners}:
         raise error(f"`{ref}` is there and does not belong to the job")
+
+
+# --- whether the API server would take the pods of a gang: asked by dry run before any room is taken ---
+
+_QUOTA_NAMES = {
+    "Service": ("services", "count/services"),
+    "StatefulSet": ("count/statefulsets.apps",),
+    "PodDisruptionBudget": ("count/poddisruptionbudgets.policy",),
+}
+
+
+@dataclass
+class Trial:
+    """One job before the API server."""
+
+    job: JobFacts  # as it was tried
+    more: int  # how many trainers beyond those it has, 0 for a whole gang
+    begun_ms: int
+    is_over: bool = False  # whether there is an answer
+    refusal: str | None = None  # what the API server said, None if all was taken
+    is_passing: bool = False  # whether the same may soon be taken
+    is_quota: bool = False  # whether a quota of the namespace is too small for them now
+
+    def passes(self, plan: ScalePlan) -> bool:
+        """Tell whether the job may be admitted by a plan.
+
+        What a quota has no room for now it may have once the plan has taken pods in the same namespace, as
+        long as that is all it takes.
+        """
+        if not self.is_over or self.refusal is None:
+            return self.is_over
+        poorer = {key.partition("/")[0] for key, decision in plan.decisions.items() if decision.victims}
+        return self.is_quota and poorer == {self.job.namespace}
+
+
+class Trials:
+    """Tries gangs, several at once; one that takes long goes on while others are looked after.
+
+    `run` carries out work side by side; it may return before all of it is done.
+    """
+
+    def __init__(self, cluster: Cluster, cache: ClusterCache, run: Run) -> None:
+        self._cluster, self._cache, self._run = cluster, cache, run
+        self._known: dict[tuple[str, bool], Trial] = {}
+
+    def of(
+        self, jobs: Sequence[JobFacts], now_ms: int, *, more: bool = False, again: Container[str] = ()
+    ) -> list[Trial]:
+        """Give a trial of each job as it is: the last one while it is fresh or goes on, else a new one.
+
+        `more` tries one further trainer of a job that runs, not its gang. Of jobs whose gang was given up
+        before, named in `again`, the StatefulSets are tried as well.
+        """
+        self._known = {key: trial for key, trial in self._known.items() if key[0] in self._cache.jobs}
+        trials, questions = [], []
+        for job in jobs:
+            trial = self._known.get((job.key, more))
+            is_same = trial is not None and (trial.job.uid, trial.job.generation) == (job.uid, job.generation)
+            if trial is None or not is_same or (trial.is_over and not self._is_taken(trial, now_ms)):
+                trial = self._known[job.key, more] = Trial(job, int(more), now_ms)
+            trials.append(trial)
+            if not trial.is_over and trial.begun_ms == now_ms:
+                questions.append(self._question(trial, has_sets=job.key in again))
+        if questions:
+            self._run(questions)
+        return trials
+
+    def _is_taken(self, trial: Trial, now_ms: int) -> bool:
+        return trial.refusal is None and now_ms - trial.begun_ms < FRESH_MS
+
+    def _question(self, trial: Trial, *, has_sets: bool) -> Callable[[], None]:
+        # The cache is for one thread: what is needed of it is read before.
+        quotas = self._cache.quotas(trial.job.namespace)
+        others = {} if trial.more else self._others(trial.job)
+
+        def ask() -> None:
+            refusal: str | None = "the trial of its pods broke off"
+            is_passing, is_quota = True, False
+            try:
+                if has_sets:
+                    self._try_sets(trial.job)
+                short = excess(quotas, list(self._try_pods(trial)), others)
+                refusal, is_passing = short.text if short else None, False
+                is_quota = short is not None and not short.is_for_good
+            except ClusterError as error:
+                refusal, is_passing = str(error), isinstance(error, TransientError | UnreachableError)
+                is_quota = isinstance(error, ForbiddenError) and error.why == "quota"
+            finally:
+                trial.refusal, trial.is_passing, trial.is_quota = refusal, is_passing, is_quota
+                trial.is_over = True
+
+        return ask
+
+    def _try_pods(self, trial: Trial) -> Iterator[tuple[Mapping[str, Any], int]]:
+        """Give one pod of each role as the API server would have it, and how many there are to be."""
+        spec = trial.job.spec
+        if spec is None:
+            return
+        servers = () if trial.more else trial.job.servers
+        manifests = [(pods.server(spec, role.role), role.count) for role in servers]
+        for pod, count in (*manifests, (pods.trainer(spec, 0), trial.more or spec.minimum)):
+            try:
+                yield self._cluster.create(pod, manager=MANAGER, dry_run=True).object, count
+            except ConflictError:  # there is a pod of that name, which is seen after admission let it pass
+                yield pod, count
+
+    def _try_sets(self, job: JobFacts) -> None:
+        """Try the StatefulSets of a job: somebody else may have one of its name."""
+        for manifest in pods.supporting(job.spec, hints={}) if job.spec else ():
+            ref = ObjectRef.of(manifest)
+            if ref.kind == "StatefulSet":
+                _check_owner(self._cluster.get(ref), ref, job.uid)
+                self._cluster.apply(manifest, manager=MANAGER, force=True, dry_run=True)
+
+    def _others(self, job: JobFacts) -> dict[str, int]:
+        """Count what is still to be made around the trainers, as quotas name it."""
+        kinds = [ref.kind for ref, state in self._cache.lacking(job).items() if state == "missing"]
+        sets = [f"{job.namespace}/{role.set_name}" for role in job.servers]
+        kinds += ["StatefulSet" for key in sets if key not in self._cache.sets]
+        return dict(Counter(name for kind in kinds for name in _QUOTA_NAMES.get(kind, ())))
+
+
+def set_refusal(cluster: Cluster, namespace: str, name: str, since_ms: int) -> str:
+    """Give why a StatefulSet makes no pods, by its controller's events since then; empty for nothing."""
+    about = f"involvedObject.kind=StatefulSet,involvedObject.name={name},reason=FailedCreate"
+    try:
+        events = cluster.list("v1", "Event", namespace=namespace, fields=about).items
+    except ClusterError:  # whoever may not read events waits as long as for pods that find no node
+        return ""
+    last = max(events, key=_last_ms, default=None)
+    return str(last.get("message") or "") if last is not None and _last_ms(last) >= since_ms else ""
+
+
+def _last_ms(event: Mapping[str, Any]) -> int:
+    series = event.get("series") or {}
+    times = (event.get("lastTimestamp"), series.get("lastObservedTime"), event.get("eventTime"))
+    created = (event.get("metadata") or {}).get("creationTimestamp")
+    return max(time_ms(str(time or "")) for time in (*times, created))

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mlstack.elastic.controller.cache import ClusterCache
+from mlstack.elastic.controller.cache import BUDGET, SERVICE, ClusterCache
 from mlstack.elastic.controller.informer import Informer
-from mlstack.elastic.controller.jobs import BUDGET, SERVICE
 from mlstack.elastic.controller.leader import DURATION_S, LeaderElector, NotLeadingError
 from mlstack.elastic.controller.reconciler import Pass, Reconciler
 from mlstack.elastic.controller.requeue import TICK_MS, RequeuePolicy
@@ -284,8 +283,8 @@ class Controller:
             requeue.started(now_ms, done.next_ms)
             if self._observer is not None:
                 self._observer.observe_pass(done, seconds=self._clock.monotonic_s() - begun_s)
-            for refused in done.refused:
-                self._log(f"{refused.action} refused: {refused.error}")
+            for action, refusal in done.refused:
+                self._log(f"{action} refused: {refusal}")
 
     def _report_watches(self, errors: Sequence[MlstackError]) -> None:
         """Say which watches do not go on, each once."""

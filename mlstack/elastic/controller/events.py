@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mlstack.clock import micro_time
-from mlstack.elastic.controller.jobs import JobFacts
+from mlstack.elastic.controller.cache import JobFacts
 from mlstack.elastic.snapshot import Cause, Decision
 
 API_VERSION = "events.k8s.io/v1"
@@ -29,8 +29,6 @@ _LONGEST = 1024  # of a note, by the API
 
 # Reasons whose texts differ while they mean the same.
 _NUMBERED = frozenset({"WaitingForCapacity", "Refused"})
-# Reasons of a condition that people should hear of.
-_DEGRADED = ("MinimumLost", "InvalidSpec", "Paused")
 # What a decision is called that takes a job off.
 _OFF: Mapping[Cause, str] = {
     "stuck": "StuckWithdrawn",
@@ -46,9 +44,6 @@ _CHANGES: Mapping[Cause, tuple[str, str]] = {
     "refused": ("ScaledUp", "Refused"),
 }
 
-Key = tuple[str, str]
-"""A reason, and the text where that matters."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class JobEvent:
@@ -62,7 +57,7 @@ class JobEvent:
     lasts: bool = False  # whether it is a state, told in every pass while it lasts
 
     @property
-    def key(self) -> Key:
+    def key(self) -> tuple[str, str]:
         """Give what makes it the same as another: of some reasons the numbers in the text do not matter.
 
         Why a whole gang is refused does: it is asked again after minutes or hours.
@@ -119,34 +114,21 @@ def of_decision(job: JobFacts, decision: Decision) -> JobEvent | None:
     return JobEvent(job=job.key, reason=reason, action="Scale", text=f"trainers {before} -> {after}: {text}")
 
 
-def of_end(job: JobFacts, outcome: str, reason: str, message: str) -> JobEvent:
-    """Give what there is to tell about the end of a job."""
-    if outcome == "Succeeded":
-        return JobEvent(job=job.key, reason="Completed", action="Finish", text=message)
-    text = f"{reason}: {message}"
-    return JobEvent(job=job.key, reason="Failed", action="Finish", text=text, type="Warning")
-
-
-def of_suspension(job: JobFacts) -> list[JobEvent]:
-    """Give what there is to tell about a job that its user takes off."""
-    if job.spec is None or not job.spec.is_suspended or not job.target or job.has_ended:
-        return []
-    return [JobEvent(job=job.key, reason="Suspended", action="Suspend", text="spec.suspend is true")]
-
-
 def of_status(job: JobFacts, after: Mapping[str, Any]) -> list[JobEvent]:
     """Give what there is to tell about conditions that turn bad with a new status."""
-    before, now = _degraded(job.status), _degraded(after)
+    before, now = (
+        {
+            str(condition.get("reason")): str(condition.get("message") or "")
+            for condition in reversed(status.get("conditions") or ())
+            if condition.get("type") == "Degraded"
+        }
+        for status in (job.status, after)
+    )
     return [
         JobEvent(job=job.key, reason=reason, action="Observe", text=now[reason], type="Warning")
-        for reason in _DEGRADED
+        for reason in ("MinimumLost", "InvalidSpec", "Paused")
         if reason in now and reason not in before
     ]
-
-
-def _degraded(status: Mapping[str, Any]) -> dict[str, str]:
-    conditions = [one for one in status.get("conditions") or () if one.get("type") == "Degraded"]
-    return {str(one.get("reason")): str(one.get("message") or "") for one in reversed(conditions)}
 
 
 @dataclass
@@ -159,25 +141,20 @@ class EventSeries:
     count: int = 1  # how often it happened
     sent: int = 1  # how often it had happened when it was written last
 
-    @property
-    def body(self) -> dict[str, Any]:
-        """Give the merge patch of the event."""
-        return {"series": {"count": self.count, "lastObservedTime": micro_time(self.last_ms / 1000)}}
-
 
 @dataclass
 class EventRecorder:
     """What was told of one job lately."""
 
-    known: dict[Key, EventSeries] = field(default_factory=dict)
+    known: dict[tuple[str, str], EventSeries] = field(default_factory=dict)
     is_new: bool = True  # whether nothing was ever told by this leader
 
-    def take_over(self, key: Key, now_ms: int) -> None:
+    def take_over(self, key: tuple[str, str], now_ms: int) -> None:
         """Take note of what a leader before has told; a new event tells it when it would be written again."""
         self.is_new = False
         self.known[key] = EventSeries("", last_ms=now_ms, sent_ms=now_ms)
 
-    def record(self, key: Key, event: str, now_ms: int, *, lasts: bool = False) -> bool:
+    def record(self, key: tuple[str, str], event: str, now_ms: int, *, lasts: bool = False) -> bool:
         """Count what is told; gives whether it is new, so that an event of this name is to be written.
 
         What one pass says several times counts once, and so does what lasts, once in `REFRESH_MS`.
@@ -195,7 +172,7 @@ class EventRecorder:
         self.known[key] = EventSeries(event, last_ms=now_ms, sent_ms=now_ms)
         return True
 
-    def due(self, now_ms: int) -> Iterator[tuple[Key, EventSeries]]:
+    def due(self, now_ms: int) -> Iterator[tuple[tuple[str, str], EventSeries]]:
         """Give the series that are to be written now; they count as written."""
         for key, series in self.known.items():
             is_time = series.sent == 1 or now_ms - series.sent_ms >= PAUSE_MS

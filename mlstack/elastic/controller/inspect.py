@@ -7,9 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from mlstack.elastic import snapshot
-from mlstack.elastic.controller.cache import ODD, ClusterCache
+from mlstack.elastic.controller.cache import ODD, ClusterCache, JobFacts
 from mlstack.elastic.controller.controller import no_training_jobs, sources
-from mlstack.elastic.controller.jobs import JobFacts
 from mlstack.elastic.controller.snapshot_builder import build_snapshot
 from mlstack.elastic.controller.state import restore_limits, restore_moves
 from mlstack.elastic.policy.plan import BASELINES, POLICIES, plan
@@ -121,7 +120,7 @@ def look(
     """
     cache = _read(cluster, sources(namespaces), namespaces, ClusterCache(grants))
     try:
-        moves_ms = restore_moves(cache.jobs())
+        moves_ms = restore_moves(cache.sorted_jobs())
         return build_snapshot(cache, now_ms, restore_limits(cache, now_ms), moves_ms)
     except ODD as error:
         raise ClusterError(f"what the cluster has cannot be judged: {_ODD_TYPES}") from error
@@ -152,7 +151,7 @@ def _read(
             raise no_training_jobs() from error
         for item in listing.items:
             cache.handle(WatchEvent(type="MODIFIED", object=item))
-    with_jobs = {job.namespace for job in cache.jobs()}
+    with_jobs = {job.namespace for job in cache.sorted_jobs()}
     check_namespaces(cluster, [name for name in namespaces if name not in with_jobs])
     return cache
 
@@ -274,11 +273,13 @@ def explained(decided: ElasticPlan, name: str) -> ExplainedJob:
 def standings(cache: ClusterCache) -> ElasticStatus:
     """Say how the jobs stand, as their status has it."""
     rows = []
-    for job in cache.jobs():
+    for job in cache.sorted_jobs():
         try:
             rows.append(_standing(job))
         except ODD:
-            rows.append(_standing(replace(job, status={"reason": f"cannot be judged: {_ODD_TYPES}"})))
+            rows.append(
+                _standing(replace(job, phase="", status={"reason": f"cannot be judged: {_ODD_TYPES}"}))
+            )
     return ElasticStatus(jobs=tuple(rows))
 
 

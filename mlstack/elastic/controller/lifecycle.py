@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from mlstack.elastic.controller.jobs import JobFacts
-from mlstack.elastic.controller.state import MOST_ROUNDS, JobRecord
+from mlstack.elastic.controller.cache import JobFacts
+from mlstack.elastic.controller.state import JobRecord
 from mlstack.elastic.facts import PodFacts
 from mlstack.elastic.snapshot import Decision, Priority
 from mlstack.elastic.status import Counts, Outcome, StatusClaims, worded
+
+MOST_ROUNDS = 6
+"""So often in a row all trainers may fail: `backoffLimit` of a Kubernetes Job, unless said."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,21 +56,28 @@ def judge(job: JobFacts, pods: list[PodFacts], record: JobRecord, now_ms: int) -
     trainers = [pod for pod in pods if pod.role == "trainer"]
     failed = [pod for pod in trainers if pod.ending == "failed"]
     live = [pod for pod in trainers if pod.is_live]
-    _count_failures(failed, record, now_ms)
+    uids = {pod.uid for pod in failed}
+    if fresh := uids - record.counted:
+        record.counted |= fresh
+        record.failed += len(fresh)
+        # Those that fail while others wait to be replaced wait no longer than these: a job that loses one now
+        # and then must not wait for ever.
+        if not record.retry.is_waiting(now_ms):
+            record.retry.fail(now_ms)
     if failed and not job.spec.is_fault_tolerant:
         return _failure("TrainerFailed", f"`{failed[0].name}` failed, and the job is not fault tolerant")
     if job.stage(pods) == "finishing":
-        return _finishing(trainers, len(failed), live)
+        return _finishing(trainers, live, len(failed))
     if failed and job.spec.failures is not None and record.failed > job.spec.failures:
         text = f"{record.failed} trainers failed, {job.spec.failures} are allowed"
         return _failure("TooManyFailures", text)
     message = ""
     if failed and not live and len(failed) >= max(job.target, 1):
-        record.fail_round({pod.uid for pod in failed}, max(pod.ran_ms for pod in failed))
+        record.fail_round(uids, max(pod.ran_ms for pod in failed))
         text = "the only trainer failed" if len(failed) == 1 else f"all {len(failed)} trainers failed"
-        if record.rounds >= MOST_ROUNDS:
-            return _failure("AllTrainersFailed", f"{text}, {record.rounds} times in a row")
         times = f", {record.rounds} times in a row" if record.rounds > 1 else ""
+        if record.rounds >= MOST_ROUNDS:
+            return _failure("AllTrainersFailed", f"{text}{times}")
         message = f"{text}{times}; others come after a pause"
     lost = tuple(pod for pod in trainers if pod.ending == "lost" and pod.gone_ms is None)
     if failed and record.retry.is_waiting(now_ms):
@@ -75,21 +85,7 @@ def judge(job: JobFacts, pods: list[PodFacts], record: JobRecord, now_ms: int) -
     return Lifecycle(removed=(*lost, *failed), message=message)
 
 
-def _count_failures(failed: Sequence[PodFacts], record: JobRecord, now_ms: int) -> None:
-    """Count trainers that failed by themselves, each once.
-
-    Those that fail while others wait to be replaced wait no longer than these: a job that loses one now and
-    then must not wait for ever.
-    """
-    fresh = {pod.uid for pod in failed} - record.counted
-    if fresh:
-        record.counted |= fresh
-        record.failed += len(fresh)
-        if not record.retry.is_waiting(now_ms):
-            record.retry.fail(now_ms)
-
-
-def _finishing(trainers: Sequence[PodFacts], failed: int, live: Sequence[PodFacts]) -> Lifecycle:
+def _finishing(trainers: Sequence[PodFacts], live: Sequence[PodFacts], failed: int) -> Lifecycle:
     waiting = tuple(pod for pod in live if not pod.node)
     if len(waiting) < len(live):
         return Lifecycle(removed=waiting)  # what has not begun would find no work
@@ -120,20 +116,38 @@ def lacks(job: JobFacts, pods: list[PodFacts]) -> Literal["", "gang", "trainer"]
     return "" if is_whole and all(running.count(role.role) >= role.count for role in job.servers) else "gang"
 
 
-# --- the status of a job after a pass, and the smallest write that brings it about ---
+def missing_pods(job: JobFacts, pods: Sequence[PodFacts]) -> tuple[str, ...]:
+    """Give the names of masters and parameter servers of which there is no pod at all, then `trainers`.
+
+    Trainers are missing where there are fewer than the job may go on with; one that failed or is going is
+    still there.
+    """
+    if job.spec is None:
+        return ()
+    names = {pod.name for pod in pods}
+    servers = [f"{role.set_name}-{index}" for role in job.servers for index in range(role.count)]
+    fewest = job.spec.trainer.minimum if job.status.get("startTime") else job.spec.minimum
+    is_short = sum(pod.role == "trainer" for pod in pods) < fewest
+    return (*(name for name in servers if name not in names), *(("trainers",) if is_short else ()))
 
 
 def claims(context: JobContext, decision: Decision | None, priority: Priority, now_ms: int) -> StatusClaims:
     """Say how a job stands; `decision` is None where it takes no part in the plan."""
     job, pods, record, life = context.job, context.pods, context.record, context.life
-    spec, target = job.spec, _target(context, decision)
+    spec = job.spec
+    target = decision.target if decision is not None else job.target
+    if life.outcome or job.has_ended or (decision is None and spec is not None and spec.is_suspended):
+        target = 0
     counters = record.counters(0)
     ceiling = counters.cap(job.generation, now_ms)
     worded_growth = worded(counters.growth_refusal, counters.growth_ms)
     held_up = next((pod for pod in pods if pod.is_live and pod.held_up), None)
     still_failed = sum(pod.ending == "failed" and pod.uid in record.counted for pod in pods)
-    needed = [pod for pod in pods if pod.role != "trainer" or pod.name == job.meeting]
+    succeeded = sum(pod.role == "trainer" and pod.ending == "succeeded" for pod in pods)
+    succeeded_before = int((job.status.get("trainer") or {}).get("succeeded") or 0)
     ready = {pod.name for pod in context.trainers if pod.is_ready}
+    needed = [pod for pod in pods if pod.role != "trainer" or pod.name == job.meeting]
+    servers = {role.role: role.count if target else 0 for role in job.servers}
     return StatusClaims(
         name=job.name,
         generation=job.generation,
@@ -148,9 +162,9 @@ def claims(context: JobContext, decision: Decision | None, priority: Priority, n
         outcome_message=life.message,
         reason=decision.reasons[0] if decision else None,
         moves=decision.moves if decision is not None and target < job.target else 0,
-        trainer=_trainer_counts(context, target),
-        pserver=_server_counts(context, "pserver", target),
-        master=_server_counts(context, "master", target),
+        trainer=_counts(pods, "trainer", target, record.failed, max(succeeded, succeeded_before)),
+        pserver=_counts(pods, "pserver", servers.get("pserver", 0)),
+        master=_counts(pods, "master", servers.get("master", 0)),
         held_up=f"`{held_up.name}`: {held_up.held_up}" if held_up else "",
         refusal=record.refusal,
         taken_names=tuple(sorted(record.taken_names.values())),
@@ -164,30 +178,8 @@ def claims(context: JobContext, decision: Decision | None, priority: Priority, n
     )
 
 
-def _target(context: JobContext, decision: Decision | None) -> int:
-    """Give how many trainers a job is to have."""
-    job = context.job
-    if context.life.outcome or job.has_ended:
-        return 0
-    if decision is not None:
-        return decision.target
-    return 0 if job.spec is not None and job.spec.is_suspended else job.target
-
-
-def _trainer_counts(context: JobContext, target: int) -> Counts:
-    trainers = [pod for pod in context.pods if pod.role == "trainer"]
-    succeeded = sum(pod.ending == "succeeded" for pod in trainers)
-    known = int((context.job.status.get("trainer") or {}).get("succeeded") or 0)
-    return _counts(trainers, target, failed=context.record.failed, succeeded=max(succeeded, known))
-
-
-def _server_counts(context: JobContext, role: str, target: int) -> Counts:
-    count = next((servers.count for servers in context.job.servers if servers.role == role), 0)
-    return _counts([pod for pod in context.pods if pod.role == role], count if target else 0)
-
-
-def _counts(pods: Sequence[PodFacts], desired: int, *, failed: int = 0, succeeded: int = 0) -> Counts:
-    live = [pod for pod in pods if pod.is_live]
+def _counts(pods: Sequence[PodFacts], role: str, desired: int, failed: int = 0, succeeded: int = 0) -> Counts:
+    live = [pod for pod in pods if pod.role == role and pod.is_live]
     return Counts(
         desired=desired,
         live=len(live),
@@ -196,17 +188,3 @@ def _counts(pods: Sequence[PodFacts], desired: int, *, failed: int = 0, succeede
         failed=failed,
         succeeded=succeeded,
     )
-
-
-def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the JSON merge patch that turns one value into the other, empty where they are equal."""
-    patch: dict[str, Any] = {name: None for name in before if name not in after and before[name] is not None}
-    for name, value in after.items():
-        known = before.get(name)
-        if isinstance(value, Mapping) and isinstance(known, Mapping):
-            inner = merge_patch(known, value)
-            if inner:
-                patch[name] = inner
-        elif known != value:
-            patch[name] = value
-    return patch

@@ -138,8 +138,8 @@ class Metrics:
         self._led.keep(done)
         self._passes.observe(seconds)
         self._plans.observe(done.plan_s)
-        for wait in done.waits:
-            self._wait.labels(wait.until).observe(wait.seconds)
+        for until, seconds in done.waits:
+            self._wait.labels(until).observe(seconds)
         self._deletions.inc(sum(action.stops == "trainer" for action in done.taken))
         # Jobs that were told to have another number of trainers, where the cluster took it.
         told = {action.job for action in done.taken if action.verb == "status"}

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mlstack.elastic import status
-from mlstack.elastic.controller.cache import ClusterCache
+from mlstack.elastic.controller.cache import ClusterCache, JobFacts
 from mlstack.elastic.controller.events import EventRecorder
-from mlstack.elastic.controller.jobs import JobFacts
 from mlstack.elastic.controller.snapshot_builder import JobLimits
 from mlstack.elastic.facts import PodFacts, time_ms
 from mlstack.elastic.status import LONGEST, Bar, FailureCounters
@@ -20,9 +19,6 @@ from mlstack.kube.client import ObjectRef
 
 CALM_MS = 600_000
 """After so long without a failure the next one counts as the first."""
-
-MOST_ROUNDS = 6
-"""So often in a row all trainers may fail: `backoffLimit` of a Kubernetes Job, unless said."""
 
 STEADY_MS = 600_000
 """After trainers have run for so long their failure is the first: as kubelets forget a crash loop."""
@@ -52,8 +48,7 @@ class Backoff:
             self.until_ms = max(self.until_ms, now_ms + self.first_ms)
             return
         self.streak = 1 if self.is_over(now_ms) else self.streak + 1
-        self.last_ms = now_ms
-        self.until_ms = now_ms + self._length_ms()
+        self.last_ms, self.until_ms = now_ms, now_ms + self._length_ms()
 
     def resume(self, streak: int, until_ms: int) -> None:
         """Go on where another stopped after so many failures, the last of which makes wait until then."""
@@ -90,10 +85,9 @@ class JobRecord:
     gang: Backoff = field(default_factory=lambda: Backoff(*GANG_MS))  # when the job may be admitted again
     given_up: int = 0  # generation of the job when it was last: one that was changed since is tried at once
     gang_refusal: str = ""  # why the cluster did not take it then, empty where it found no place
-    passing: Backoff = field(
-        default_factory=lambda: Backoff(*WRITE_MS)
-    )  # when it is tried again after what may pass by itself
-    passing_refusal: str = ""  # what was said then
+    # When it is tried again after what may pass by itself, and what was said then.
+    passing: Backoff = field(default_factory=lambda: Backoff(*WRITE_MS))
+    passing_refusal: str = ""
     short_ms: int | None = None  # since when pods of it are not there at all, None while they are
     refused_since_ms: int | None = None  # since when that is because the cluster does not take them
     asked_ms: int = 0  # when it was last asked why its StatefulSets make no pods
@@ -108,20 +102,14 @@ class JobRecord:
     bars: dict[str, Backoff] = field(default_factory=dict)  # how often a node had a place on paper only
     hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # planned nodes of the servers
     admitted_ms: int | None = None  # None once all of the gang has a node, or where nobody remembers
-    support_generation: int | None = (
-        None  # of the job that support was last written for, None for nobody knows
-    )
+    support_generation: int | None = None  # of the job that it was last written for, None for nobody knows
     unwritten: frozenset[ObjectRef] = frozenset()  # what of it was refused then
     taken_names: dict[ObjectRef, str] = field(default_factory=dict)  # whose name somebody else has, and why
     restored_ms: int = 0  # when a Service or budget was last written because somebody had changed it
 
     # Writes.
-    writes: Backoff = field(
-        default_factory=lambda: Backoff(*WRITE_MS)
-    )  # when the next is tried after one was refused
-    refusal: str = (
-        ""  # why the cluster did not take a pod, or what stands around pods; empty once it takes one
-    )
+    writes: Backoff = field(default_factory=lambda: Backoff(*WRITE_MS))  # when tried again after a refusal
+    refusal: str = ""  # why the cluster did not take pods, or what is around them; empty once it takes one
     refused_ms: int = 0
     events: EventRecorder = field(default_factory=EventRecorder)
     sent: Mapping[str, object] = field(default_factory=dict)  # the last change of its status
@@ -143,11 +131,6 @@ class JobRecord:
         self.gang.fail(now_ms)
         self.given_up, self.gang_refusal = generation, refusal[:LONGEST]
 
-    def pass_by(self, refusal: str, now_ms: int) -> None:
-        """Note that the cluster does not take the gang now, which may pass by itself."""
-        self.passing.fail(now_ms)
-        self.passing_refusal = refusal[:LONGEST]
-
     def leave_gang(self) -> None:
         """Forget what was watched of a gang that is taken off."""
         self.admitted_ms = self.short_ms = self.refused_since_ms = None
@@ -165,23 +148,8 @@ class JobRecord:
 
     def refused(self, generation: int, now_ms: int) -> str:
         """Say why the cluster does not take the gang of the job, or more trainers; empty while it does."""
-        text = self.counters(0).refused(generation, now_ms)
-        return text or (
-            f"{self.passing_refusal}; tried again soon" if self.passing.is_waiting(now_ms) else ""
-        )
-
-    def limits(self, job: JobFacts, held: int, now_ms: int) -> JobLimits:
-        """Give what a plan waits for, `held` failed trainers that are not replaced yet among it."""
-        counters = self.counters(0)
-        gang_ms = self.gang.until_ms if self.given_up == job.generation else 0
-        is_waiting = job.target == 0
-        return JobLimits(
-            barred={node: backoff.until_ms for node, backoff in self.bars.items()},
-            failed=held,
-            not_before_ms=max(gang_ms, self.passing.until_ms),
-            refused=(self if is_waiting else counters).refused(job.generation, now_ms),
-            ceiling=counters.cap(job.generation, now_ms),
-        )
+        passing = f"{self.passing_refusal}; tried again soon" if self.passing.is_waiting(now_ms) else ""
+        return self.counters(0).refused(generation, now_ms) or passing
 
     def counters(self, failed: int) -> FailureCounters:
         """Give what the next leader has to know; `failed` trainers were counted and still stand."""
@@ -221,31 +189,15 @@ class JobRecord:
             self.bars[bar.node].resume(bar.times, bar.until_ms)
 
 
-class ControllerState:
-    """What is kept of all jobs."""
-
-    def __init__(self) -> None:
-        self._jobs: dict[str, JobRecord] = {}
-        self.moves_ms: list[int] = []  # when trainers were moved for fairness alone
-
-    def get(self, job: JobFacts | None) -> JobRecord | None:
-        """Give what is kept of a job, None where it was never seen, or is another of that name."""
-        record = self._jobs.get(job.key) if job is not None else None
-        return record if job is not None and record is not None and record.uid == job.uid else None
-
-    def of(self, job: JobFacts, pods: Sequence[PodFacts], cache: ClusterCache) -> JobRecord:
-        """Give what is kept of a job; of one that is seen for the first time what its status tells.
-
-        Another leader may have looked after it.
-        """
-        record = self.get(job)
-        if record is None:
-            record = self._jobs[job.key] = restore(job, pods, cache)
-        return record
-
-    def forget_all_but(self, keys: set[str]) -> None:
-        """Forget the jobs that are gone."""
-        self._jobs = {key: record for key, record in self._jobs.items() if key in keys}
+def job_limits(job: JobFacts, counters: FailureCounters, failed: int, now_ms: int) -> JobLimits:
+    """Give what a plan waits for, `failed` trainers that are not replaced yet among it."""
+    return JobLimits(
+        barred={bar.node: bar.until_ms for bar in counters.bars},
+        failed=failed,
+        not_before_ms=counters.retry_ms if counters.retry_generation == job.generation else 0,
+        refused=counters.refused(job.generation, now_ms),
+        ceiling=counters.cap(job.generation, now_ms),
+    )
 
 
 # --- what a new leader restores: it goes on where the one before it stopped ---
@@ -262,25 +214,18 @@ def restore(job: JobFacts, pods: Sequence[PodFacts], cache: ClusterCache) -> Job
         record.fallen |= uids
     if job.target > 0 and not job.status.get("startTime"):
         record.admitted_ms = time_ms(str(job.status.get("admittedTime") or "")) or None
-    record.hints = {known_set.role: known_set.hosts for known_set in cache.sets_of(job).values()}
+    record.hints = {stateful_set.role: stateful_set.hosts for stateful_set in cache.sets_of(job).values()}
     return record
 
 
 def restore_limits(cache: ClusterCache, now_ms: int) -> dict[str, JobLimits]:
     """Give what the leader makes a plan wait for, by job: for whoever looks without being it."""
-    pods, limits = cache.pods_by_job(), {}
-    for job in cache.jobs():
-        known = status.read(job.status)
-        failed = len(_failed(pods[job.key]))
+    pods, limits = cache.assign_pods()[0], {}
+    for job in cache.sorted_jobs():
+        known, failed = status.read(job.status), len(_failed(pods[job.key]))
         # Once one is counted anew, all wait again.
         is_held = now_ms < known.replaced_ms or failed > known.failed
-        limits[job.key] = JobLimits(
-            barred={bar.node: bar.until_ms for bar in known.bars},
-            failed=failed if is_held else 0,
-            not_before_ms=known.retry_ms if known.retry_generation == job.generation else 0,
-            refused=known.refused(job.generation, now_ms),
-            ceiling=known.cap(job.generation, now_ms),
-        )
+        limits[job.key] = job_limits(job, known, failed if is_held else 0, now_ms)
     return limits
 
 

@@ -202,7 +202,7 @@ def test_old_news_change_nothing() -> None:
 
     assert cache.handle(WatchEvent(type="ADDED", object=fresh))
     assert not cache.handle(WatchEvent(type="MODIFIED", object=stale))
-    assert [found.node for found in cache.pods()] == ["n1"]
+    assert [found.node for found in cache.pods.values()] == ["n1"]
 
 
 def test_a_heartbeat_is_no_news() -> None:
@@ -218,7 +218,7 @@ def test_what_has_gone_stays_gone() -> None:
     cache.handle(WatchEvent(type="DELETED", object=numbered(pod("a"), 7)))
 
     assert not cache.handle(WatchEvent(type="ADDED", object=numbered(pod("a"), 5)))
-    assert list(cache.pods()) == []
+    assert list(cache.pods.values()) == []
 
 
 def test_what_a_selector_lost_sight_of_comes_back_with_its_label() -> None:
@@ -227,7 +227,7 @@ def test_what_a_selector_lost_sight_of_comes_back_with_its_label() -> None:
     cache.handle(WatchEvent(type="DELETED", object=numbered(pod("a"), 7)))
 
     assert cache.handle(WatchEvent(type="MODIFIED", object=numbered(pod("a"), 8)))
-    assert [found.name for found in cache.pods()] == ["a"]
+    assert [found.name for found in cache.pods.values()] == ["a"]
 
 
 def test_what_our_own_write_deleted_stays_gone() -> None:
@@ -238,7 +238,7 @@ def test_what_our_own_write_deleted_stays_gone() -> None:
     cache.handle(WatchEvent(type="DELETED", object=deleted))
 
     assert not cache.handle(WatchEvent(type="MODIFIED", object=numbered(pod("a"), 8)))
-    assert list(cache.pods()) == []
+    assert list(cache.pods.values()) == []
 
 
 def test_a_namesake_is_another_pod() -> None:
@@ -247,7 +247,7 @@ def test_a_namesake_is_another_pod() -> None:
     cache.handle(WatchEvent(type="ADDED", object=numbered(pod("a"), 8, "two")))
 
     assert not cache.handle(WatchEvent(type="DELETED", object=numbered(pod("a"), 7, "one")))
-    assert [found.uid for found in cache.pods()] == ["two"]
+    assert [found.uid for found in cache.pods.values()] == ["two"]
 
 
 def test_a_list_drops_ghosts_and_keeps_what_is_newer() -> None:
@@ -257,7 +257,7 @@ def test_a_list_drops_ghosts_and_keeps_what_is_newer() -> None:
 
     cache.replace("Pod", [numbered(pod("kept"), 4)], "10")
 
-    assert sorted(found.name for found in cache.pods()) == ["kept", "newer"]
+    assert sorted(found.name for found in cache.pods.values()) == ["kept", "newer"]
 
 
 def test_bars_that_are_over_are_left_out() -> None:

@@ -77,13 +77,6 @@ def test_only_so_much_is_remembered(told: EventRecorder) -> None:
     assert KEY not in told.known
 
 
-def test_the_patch_has_the_count_and_the_last_time(told: EventRecorder) -> None:
-    told.record(KEY, "second", 61_500)
-    ((_, series),) = told.due(61_500)
-
-    assert series.body == {"series": {"count": 2, "lastObservedTime": "1970-01-01T00:01:01.500000Z"}}
-
-
 def test_what_a_leader_before_told_is_told_anew_after_half_an_hour() -> None:
     told, times = EventRecorder(), []
     told.take_over(KEY, 0)

@@ -11,6 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from mlstack.elastic.controller import reconciler
 from mlstack.elastic.controller.metrics import HealthServer, Metrics, jain
 from mlstack.elastic.controller.reconciler import Reconciler
 from mlstack.elastic.snapshot import PolicyConfig, ScalePlan, Snapshot
@@ -283,14 +284,15 @@ def test_requests_are_counted_by_verb_and_code() -> None:
     assert told(metrics, "api_requests_total") == {"201 create": 2, "409 create": 1, "<error> create": 1}
 
 
-def test_the_time_of_the_plan_is_not_that_of_the_pass() -> None:
+def test_the_time_of_the_plan_is_not_that_of_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     stage, time = Stage("n1"), Time()
 
     def decide(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
         time.seconds += 0.25
         return ScalePlan(decisions={}, steps=3)
 
-    stage.restart(decide=decide, monotonic_s=time)
+    monkeypatch.setattr(reconciler, "decide", decide)
+    stage.restart(monotonic_s=time)
     metrics = Metrics(time)
     metrics.observe_pass(stage.step(), seconds=4)
 

@@ -211,4 +211,4 @@ def test_a_simulation_grants_everything() -> None:
     job = {**training_job(priority=77), "metadata": {"name": "train", "namespace": "x", "uid": "u"}}
     cache.handle(WatchEvent(type="ADDED", object=job))
 
-    assert cache.priority(cache.jobs()[0]).value == 77
+    assert cache.priority(cache.sorted_jobs()[0]).value == 77

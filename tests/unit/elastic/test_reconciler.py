@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mlstack.elastic.controller import reconciler
 from mlstack.errors import ConflictError, ForbiddenError, TransientError, UnreachableError
 from mlstack.kube.client import ObjectRef
 from tests.support.elastic import node, pod, time, training_job
@@ -729,7 +730,7 @@ def test_a_trainer_whose_deletion_was_refused_is_still_known(stage: Stage) -> No
     stage.memory.patch(ObjectRef.of(job), {"spec": {"trainer": {"max-instance": 2}}})
     stage.cluster.refuses = _raises(ConflictError("changed meanwhile"))
     stage.step()
-    assert len([one for one in stage.cache.pods() if one.role == "trainer"]) == 4
+    assert len([one for one in stage.cache.pods.values() if one.role == "trainer"]) == 4
 
     stage.cluster.refuses = lambda: None
     stage.settle()
@@ -800,8 +801,8 @@ def test_why_the_cluster_takes_no_pods_stands_in_the_status(
     assert "reason" not in stage.status()
 
 
-def test_many_trainers_are_created_in_several_passes(stage: Stage) -> None:
-    stage.restart(most_creations=3)
+def test_many_trainers_are_created_in_several_passes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciler, "MOST_CREATIONS", 3)
     stage.put(training_job(minimum=1, maximum=8, cpu="1"))
 
     found = stage.step()
@@ -920,6 +921,7 @@ def test_what_happens_again_is_counted_on_its_event(stage: Stage) -> None:
     found = {event["note"][:15]: event.get("series") for event in stage.all("Event", "events.k8s.io/v1")}
     assert stage.events() == ["Admitted", "ScaledDown", "ScaledUp"]
     assert found["trainers 3 -> 2"]["count"] == found["trainers 2 -> 3"]["count"] == 3
+    assert found["trainers 2 -> 3"]["lastObservedTime"].endswith("00Z")
     assert stage.rest(seconds=300) == 0
 
 

@@ -98,7 +98,7 @@ def step_with_refusals(stage: Stage, *numbers: int) -> Pass:
 def test_of_what_surrounds_the_trainers_only_what_was_refused_is_written_again(stage: Stage) -> None:
     stage.put(training_job(minimum=1, maximum=1, pservers=1, with_master=True))
     first = step_with_refusals(stage, 2)
-    refused = [one.action.ref for one in first.refused]
+    refused = [action.ref for action, _ in first.refused]
     assert sum(action.verb == "apply" for action in first.actions) > len(refused) == 1
 
     second = stage.step(seconds=3)

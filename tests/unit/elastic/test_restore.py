@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic.controller.gang import INCOMPLETE_MS
+from mlstack.elastic.controller.cache import JobFacts, parse_job
 from mlstack.elastic.controller.inspect import look, planned
-from mlstack.elastic.controller.jobs import JobFacts, parse_job
+from mlstack.elastic.controller.job_reconciler import INCOMPLETE_MS
 from mlstack.elastic.controller.state import BAR_MS, GANG_MS, RETRY_MS, restore_moves
 from mlstack.elastic.facts import time_ms
 from mlstack.elastic.snapshot import PolicyConfig
@@ -322,7 +322,7 @@ def test_that_a_job_still_waits_is_not_told_again_by_the_next_leader(stage: Stag
     stage.restart(is_dry=is_dry)
     found = [stage.step(seconds=60) for _ in range(3)]
 
-    assert [(one.actions, one.events) for one in found] == [((), ())] * 3
+    assert [(one.actions, one.events) for one in found] == [([], [])] * 3
     assert stage.events() == ["WaitingForCapacity"]
 
 
