@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from mlstack.elastic.controller.requeue import TICK_MS
 from mlstack.elastic.policy.plan import plan
-from mlstack.elastic.snapshot import Decision, Job, JobStage, Node, PolicyConfig, Snapshot, Trainer
+from mlstack.elastic.snapshot import Decision, Job, Node, PolicyConfig, Snapshot, Trainer
 from mlstack.simulator import measures
-from mlstack.simulator.measures import Sample, Samples, over_time, window
+from mlstack.simulator.measures import SERIES, Samples, over_time, window
 from mlstack.simulator.nodes import WorkloadSettings
 from mlstack.simulator.run import SimulationOutcome, simulate
 from mlstack.simulator.scenario import FOLDER, NAMESPACE, Scenario, published, with_preemption
@@ -106,20 +106,16 @@ def judge(
         traces = run_all(run_trace, [(seed, load) for load in LOADS for seed in seeds], workers)
         return GoalTable(case=case, policy="fair, throughput", seeds=seeds, rows=compare_traces(traces))
     if case == "validation":
-        trials = validation_trials(seeds)
-        rows = compare_validation(trials, run_all(run_trial, trials, workers))
-        return GoalTable(case=case, policy="edl-v010, off", seeds=seeds, rows=rows)
-    scenario = published(case)
-    if is_preempting is not None:
-        scenario = with_preemption(scenario, is_preempting=is_preempting)
-    trials = [SeedTrial(scenario=scenario, config=config, seed=seed, tick_ms=tick_ms) for seed in seeds]
+        trials, policy = validation_trials(seeds), "edl-v010, off"
+    else:
+        scenario, policy = published(case), config.mode
+        if is_preempting is not None:
+            scenario = with_preemption(scenario, is_preempting=is_preempting)
+        trials = [SeedTrial(scenario=scenario, config=config, seed=seed, tick_ms=tick_ms) for seed in seeds]
     runs = run_all(run_trial, trials, workers)
+    violations = tuple(f"seed {run.seed}, {text}" for run in runs for text in run.violations)
     return GoalTable(
-        case=case,
-        policy=config.mode,
-        seeds=seeds,
-        rows=compare_case(case, runs),
-        violations=tuple(f"seed {run.seed}, {text}" for run in runs for text in run.violations),
+        case=case, policy=policy, seeds=seeds, rows=compare_runs(case, runs), violations=violations
     )
 
 
@@ -151,6 +147,8 @@ class SeedTrial:
 class Figures:
     """What was measured of one run."""
 
+    case: str = ""  # name of the scenario
+    policy: str = ""
     seed: int
     values: Mapping[str, float]  # by name
     violations: tuple[str, ...]  # breaches of the laws of plans and samples
@@ -163,10 +161,13 @@ def run_trial(trial: SeedTrial) -> Figures:
 
 def figures(outcome: SimulationOutcome) -> Figures:
     """Measure a run."""
-    samples, scenario = outcome.samples, outcome.scenario
+    samples, scenario, use = outcome.samples, outcome.scenario, SERIES["utilisation"].value
     seen, steady, off_peak = (window(samples, *times) for times in ((0, 550), (400, 550), (300, 370)))
     last = seen[-1]
-    first, gang = (measures.waits(seen, for_gang=for_gang).seconds.values() for for_gang in (False, True))
+    histories = measures.histories(seen).values()
+    first, gang = (
+        [measures.wait(history, for_gang=for_gang)[0] for history in histories] for for_gang in (False, True)
+    )
     times_s = [(job.at_ms - scenario.begin_ms) / 1000 for job in scenario.jobs] or [-scenario.begin_ms / 1000]
     calm = window(samples, max(times_s) + 90, max(times_s) + 210)
     values: dict[str, float] = {
@@ -179,25 +180,29 @@ def figures(outcome: SimulationOutcome) -> Figures:
         "trainers": sum(last.trainers),
         "jain": measures.jain(last.trainers),
         "spread": measures.spread(last.trainers),
-        "below minimum": len(measures.below_minimum(samples)),
-        "utilisation": over_time(seen, _utilisation),
-        "utilisation of samples": measures.mean(map(_utilisation, seen)),
-        "steady": over_time(steady, _utilisation),
-        "final": _utilisation(last),
-        "useful": over_time(steady, lambda sample: sample.share("useful")),
-        "off-peak": over_time(off_peak, _utilisation),
-        "time at 88 %": over_time(seen, lambda sample: 100.0 * (_utilisation(sample) >= 88)),
+        "below minimum": sum(
+            len(measures.below_minimum(job)) for job in measures.histories(samples).values()
+        ),
+        "utilisation": over_time(seen, use),
+        "utilisation of samples": measures.mean(map(use, seen)),
+        "steady": over_time(steady, use),
+        "final": use(last),
+        "useful": over_time(steady, SERIES["useful"].value),
+        "off-peak": over_time(off_peak, use),
+        "time at 88 %": over_time(seen, lambda sample: 100.0 * (use(sample) >= 88)),
         "deletions": samples[-1].deleted,
         "settled": max(0.0, measures.last_change_s(samples) - max(times_s)),
         "operations after": measures.operations(calm),
         **(_service_figures(samples, min(times_s) + 45) if scenario.services else {}),
         "violations": float(len(outcome.violations)),
     }
-    return Figures(seed=outcome.seed, values=values, violations=outcome.violations)
-
-
-def _utilisation(sample: Sample) -> float:
-    return sample.share("running")
+    return Figures(
+        case=scenario.name,
+        policy=outcome.policy,
+        seed=outcome.seed,
+        values=values,
+        violations=outcome.violations,
+    )
 
 
 def _service_figures(samples: Samples, begin_s: float) -> dict[str, float]:
@@ -205,7 +210,7 @@ def _service_figures(samples: Samples, begin_s: float) -> dict[str, float]:
     key = f"{NAMESPACE}/nginx"
     later = window(samples, begin_s)
     ends = [plateau.samples[-1] for plateau in measures.plateaus(later, key)]
-    running = [service.running if (service := measures.service_of(end, key)) else 0 for end in ends]
+    running = [service.running for end in ends for service in end.services if service.key == key]
     return {
         "served": max((step.seconds for step in measures.raises(samples, key)), default=0.0),
         "shortfall": measures.shortfall(samples, key),
@@ -216,11 +221,18 @@ def _service_figures(samples: Samples, begin_s: float) -> dict[str, float]:
     }
 
 
-def compare_case(case: str, runs: Sequence[Figures]) -> tuple[Row, ...]:
-    """Compare runs of a case with all its goals."""
-    return tuple(
-        compare(goal["name"], goal, [run.values[goal["figure"]] for run in runs]) for goal in goals(case)
-    )
+def compare_runs(case: str, runs: Sequence[Figures]) -> tuple[Row, ...]:
+    """Compare runs with all goals of an experiment; some goals are of the runs of one case and policy."""
+    rows = []
+    for goal in goals(case):
+        values = [
+            run.values[goal["figure"]]
+            for run in runs
+            if goal.get("case", run.case) == run.case and goal.get("policy", run.policy) == run.policy
+        ]
+        if values:
+            rows.append(compare(goal["name"], goal, values))
+    return tuple(rows)
 
 
 # --- does the simulator do what EDL's cluster did? EDL's rules in the simulator beside its measurements ---
@@ -263,22 +275,6 @@ def validation_trials(seeds: Sequence[int], cases: Sequence[str] = ("case1", "ca
     ]
 
 
-def compare_validation(trials: Sequence[SeedTrial], runs: Sequence[Figures]) -> tuple[Row, ...]:
-    """Compare runs with all that EDL measured of their cases."""
-    values: dict[tuple[str, str], list[Mapping[str, float]]] = {}
-    for trial, run in zip(trials, runs, strict=True):
-        values.setdefault((trial.scenario.name, trial.config.mode), []).append(run.values)
-    return tuple(
-        compare(
-            f"{row['case']} {'OFF' if row['policy'] == 'off' else 'ON'}: {row['name']}",
-            row,
-            [figure[row["figure"]] for figure in values[row["case"], row["policy"]]],
-        )
-        for row in goals("validation")
-        if (row["case"], row["policy"]) in values
-    )
-
-
 # --- how long jobs take: a synthetic trace, run by a rigid queue and by the policies, on equal slots ---
 # 150 jobs come as a Poisson stream. Their work is heavy-tailed: log-normal, cut at ten times the median, as
 # clusters limit how long a job may take (else the one longest job alone decides the makespan). The part of
@@ -300,8 +296,7 @@ class TraceJob:
     at_ms: int  # when it comes
     work_ms: int  # time that one trainer would take
     parallel: str  # part of the work that runs in parallel, as a decimal (Amdahl's law)
-    minimum: int = 1
-    maximum: int
+    maximum: int  # most trainers; the fewest are 1
 
     def speed(self, count: int) -> float:
         """Give how many times as fast as with one trainer it runs."""
@@ -334,24 +329,19 @@ def draw(seed: int, load: Fraction) -> tuple[TraceJob, ...]:
     return tuple(replace(job, at_ms=at_ms) for job, at_ms in zip(jobs, times, strict=True))
 
 
-@dataclass(frozen=True, kw_only=True)
-class JctOutcome:
+class JctOutcome(NamedTuple):
     """How a trace went."""
 
     mean_jct_s: float  # mean time from the coming of a job to its end
     p95_jct_s: float  # the time that 19 of 20 jobs stay below
     makespan_s: float  # time from the start to the end of the last job
-    changes: int = 0  # how often the number of trainers of a running job was changed
+    changes: int  # how often the number of trainers of a running job was changed
 
 
 def _jct(trace: Sequence[TraceJob], ends_ms: Mapping[str, int], changes: int = 0) -> JctOutcome:
     times = sorted(ends_ms[job.key] - job.at_ms for job in trace)
-    return JctOutcome(
-        mean_jct_s=sum(times) / len(times) / 1000,
-        p95_jct_s=times[ceil(0.95 * len(times)) - 1] / 1000,
-        makespan_s=max(ends_ms.values()) / 1000,
-        changes=changes,
-    )
+    mean_ms, p95_ms = sum(times) / len(times), times[ceil(0.95 * len(times)) - 1]
+    return JctOutcome(mean_ms / 1000, p95_ms / 1000, max(ends_ms.values()) / 1000, changes)
 
 
 def run_rigid(trace: Sequence[TraceJob]) -> JctOutcome:
@@ -380,13 +370,13 @@ def run_policy(trace: Sequence[TraceJob], config: PolicyConfig) -> JctOutcome:
     coming = list(reversed(trace))
     runs: dict[str, _Run] = {}
     ends_ms: dict[str, int] = {}
+    pool = (Node(name="pool", allocatable=(SLOTS,), used=(0,)),)
     now_ms, changes = 0, 0
-    again_ms: int | None = None
+    again_ms: list[int] = []
     moves_ms: tuple[int, ...] = ()
     while coming or runs:
         due_ms = {key: end_ms for key, run in runs.items() if (end_ms := run.end_ms(now_ms)) is not None}
-        asked_ms = [again_ms] if again_ms is not None else []
-        until_ms = min([*due_ms.values(), *asked_ms, *(job.at_ms for job in coming[-1:])])
+        until_ms = min([*due_ms.values(), *again_ms, *(job.at_ms for job in coming[-1:])])
         for run in runs.values():
             run.work(now_ms, until_ms)
         now_ms = until_ms
@@ -395,106 +385,84 @@ def run_policy(trace: Sequence[TraceJob], config: PolicyConfig) -> JctOutcome:
             del runs[key]
         while coming and coming[-1].at_ms <= now_ms:
             job = coming.pop()
-            runs[job.key] = _Run(job=job, left_ms=float(job.work_ms))
-        decided = plan(
-            Snapshot(
-                now_ms=now_ms,
-                resources=("cpu",),
-                nodes=(Node(name="pool", allocatable=(SLOTS,), used=(0,)),),
-                jobs=tuple(run.planned for run in runs.values()),
-                moves_ms=moves_ms,
-            ),
-            config,
-        )
+            runs[job.key] = _Run(job)
+        jobs = tuple(run.job for run in runs.values())
+        snapshot = Snapshot(now_ms=now_ms, resources=("cpu",), nodes=pool, jobs=jobs, moves_ms=moves_ms)
+        decided = plan(snapshot, config)
         recent = tuple(move_ms for move_ms in moves_ms if move_ms > now_ms - config.moves_window_ms)
-        moves_ms = recent + (now_ms,) * decided.moves
-        again_ms = None
+        moves_ms, again_ms = recent + (now_ms,) * decided.moves, []
         for decision in decided.decisions.values():
             run = runs[decision.job]
-            if decision.target != len(run.trainers) or decision.victims:
-                changes += bool(run.trainers)
+            if decision.target != run.job.target or decision.victims:
+                changes += bool(run.job.target)
                 run.scale(decision, now_ms)
-                again_ms = now_ms + JCT_TICK_MS
+                again_ms = [now_ms + JCT_TICK_MS]
     return _jct(trace, ends_ms, changes)
 
 
-@dataclass
 class _Run:
-    """A job of a trace that is under way or waits."""
+    """A job of a trace that is under way or waits, as the policy sees it."""
 
-    job: TraceJob
-    left_ms: float
-    trainers: list[Trainer] = field(default_factory=list)
-    created: int = 0
-    state: JobStage = "waiting"
-    still_until_ms: int = 0
-    changed_ms: int | None = None
-
-    @property
-    def planned(self) -> Job:
-        """Give the job as the policy sees it."""
-        return Job(
-            key=self.job.key,
-            minimum=self.job.minimum,
-            maximum=self.job.maximum,
+    def __init__(self, plan: TraceJob) -> None:
+        self._plan, self._left_ms = plan, float(plan.work_ms)
+        self._created, self._still_until_ms = 0, 0
+        self.job = Job(
+            key=plan.key,
+            minimum=1,
+            maximum=plan.maximum,
             trainer=(1,),
-            created_ms=self.job.at_ms,
-            state=self.state,
-            target=len(self.trainers),
-            trainers=tuple(self.trainers),
-            changed_ms=self.changed_ms,
-            speed=f"amdahl:{self.job.parallel}",
+            created_ms=plan.at_ms,
+            speed=f"amdahl:{plan.parallel}",
         )
 
     def end_ms(self, now_ms: int) -> int | None:
         """Give when it will be done if nothing changes."""
-        if not self.trainers:
+        if not self.job.target:
             return None
-        return max(now_ms, self.still_until_ms) + ceil(self.left_ms / self.job.speed(len(self.trainers)))
+        return max(now_ms, self._still_until_ms) + ceil(self._left_ms / self._plan.speed(self.job.target))
 
     def work(self, since_ms: int, until_ms: int) -> None:
         """Do what can be done in a time."""
-        if self.trainers:
-            worked_ms = max(0, until_ms - max(since_ms, self.still_until_ms))
-            self.left_ms -= worked_ms * self.job.speed(len(self.trainers))
+        if self.job.target:
+            worked_ms = max(0, until_ms - max(since_ms, self._still_until_ms))
+            self._left_ms -= worked_ms * self._plan.speed(self.job.target)
 
     def scale(self, decision: Decision, now_ms: int) -> None:
-        """Have the trainers that were decided on."""
-        self.trainers = [trainer for trainer in self.trainers if trainer.name not in decision.victims]
-        while len(self.trainers) < decision.target:
-            self.created += 1
-            name = f"{self.job.key}-trainer-{self.created}"
-            self.trainers.append(
-                Trainer(name=name, node="pool", planned="pool", created_ms=now_ms, is_ready=True)
-            )
-        self.state = "admitted" if decision.is_admitted else "waiting"
-        self.still_until_ms, self.changed_ms = now_ms + PAUSE_MS, now_ms
+        """Have the trainers that were decided on, after a while in which it stands still."""
+        trainers = [trainer for trainer in self.job.trainers if trainer.name not in decision.victims]
+        while len(trainers) < decision.target:
+            self._created += 1
+            name = f"{self.job.key}-trainer-{self._created}"
+            trainers.append(Trainer(name=name, node="pool", planned="pool", created_ms=now_ms, is_ready=True))
+        self.job = replace(
+            self.job,
+            state="admitted" if decision.is_admitted else "waiting",
+            target=len(trainers),
+            trainers=tuple(trainers),
+            changed_ms=now_ms,
+        )
+        self._still_until_ms = now_ms + PAUSE_MS
 
 
-@dataclass(frozen=True, kw_only=True)
-class JctTrial:
-    """One trace under the rigid queue (first in, first out, every job at its maximum) and both policies."""
-
-    load: Fraction
-    outcomes: Mapping[str, JctOutcome]  # of `rigid`, `fair` and `throughput`
+Trace = tuple[Fraction, Mapping[str, JctOutcome]]
+"""The load of a trace, and how it went under `rigid` (first in, first out), `fair` and `throughput`."""
 
 
-def run_trace(trial: tuple[int, Fraction]) -> JctTrial:
+def run_trace(trial: tuple[int, Fraction]) -> Trace:
     """Run the trace of a seed and a load three times."""
     trace = draw(*trial)
     outcomes = {mode: run_policy(trace, PolicyConfig(mode=mode)) for mode in ("fair", "throughput")}
-    return JctTrial(load=trial[1], outcomes={"rigid": run_rigid(trace), **outcomes})
+    return trial[1], {"rigid": run_rigid(trace), **outcomes}
 
 
-def compare_traces(trials: Sequence[JctTrial]) -> tuple[Row, ...]:
+def compare_traces(traces: Sequence[Trace]) -> tuple[Row, ...]:
     """Compare traces with all goals, each at each load: by how many percent a figure fell, in hundredths."""
     rows = []
     for load in LOADS:
+        outcomes = [outcome for each, outcome in traces if each == load]
         for goal in goals("jct"):
             pairs = [
-                [getattr(trial.outcomes[goal[side]], goal["figure"]) for side in ("of", "below")]
-                for trial in trials
-                if trial.load == load
+                [getattr(one[goal[side]], goal["figure"]) for side in ("of", "below")] for one in outcomes
             ]
             saved = [round(100 * (1 - new / old), 2) for new, old in pairs]
             rows.append(compare(f"{goal['name']}, load {float(load):g} (%)", goal, saved))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import partial
+from itertools import compress, pairwise
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -157,7 +158,7 @@ class ClusterObserver:
     def sample(self, now_ms: int) -> Sample:
         """Sum up how things stand."""
         bound: dict[str, dict[str, int]] = {name: {} for name in self._nodes}
-        sums: dict[str, dict[str, int]] = {
+        sums: dict[str, Any] = {
             part: {} for part in ("running", "background", "requested", "useful", "stranded", "allocatable")
         }
         counts: dict[str, Any] = {key: Counter() for key in self._jobs}
@@ -175,57 +176,67 @@ class ClusterObserver:
                 _add(sums["running"], pod.requests)
                 if pod.namespace == BACKGROUND:
                     _add(sums["background"], pod.requests)
-            service, job = self._service_of.get(pod.uid, ""), f"{pod.namespace}/{pod.job}"
-            if not pod.of_training:
-                pending += not pod.node
-                if is_running and service in self._services:
-                    _add(sums["useful"], pod.requests)
-                    serving[service] += pod.is_live
-            elif job in counts:
-                if is_running:
-                    _add(held[job], pod.requests)
-                if pod.is_live:
-                    counts[job]["pods"] += 1
-                    if pod.role == "trainer":
-                        counts[job]["trainers"] += is_running
-                        counts[job]["bound" if pod.node else "unbound"] += 1
-                    else:
-                        counts[job]["servers"] += is_running
+            if pod.of_training:
+                self._count(pod, counts, held, is_running=is_running)
+                continue
+            pending += not pod.node
+            service = self._service_of.get(pod.uid, "")
+            if is_running and service in self._services:
+                _add(sums["useful"], pod.requests)
+                serving[service] += pod.is_live
         jobs = tuple(replace(self._jobs[key][0], **counts[key]) for key in sorted(self._jobs))
-        for sample in jobs:
-            if sample.is_complete:
-                _add(sums["useful"], held[sample.key])
-        self._add_nodes(bound, sums)
-        services = sorted(self._services)
+        for job in jobs:
+            _add(sums["useful"], held[job.key] if job.is_complete else {})
+        crowded = self._add_nodes(bound, sums)
+        services = tuple(
+            ServiceSample(key=key, target=self._services[key][0], running=serving[key])
+            for key in sorted(self._services)
+        )
         return Sample(
             at_ms=now_ms,
             **sums,
-            crowded=tuple(name for name in sorted(bound) if self._is_crowded(name, bound[name])),
+            crowded=crowded,
             pending=pending,
             jobs=jobs,
-            services=tuple(
-                ServiceSample(key=key, target=self._services[key][0], running=serving[key])
-                for key in services
-            ),
+            services=services,
             created=self._created,
             deleted=len(self._deleted),
         )
 
-    def _add_nodes(self, bound: Mapping[str, Amounts], sums: Mapping[str, dict[str, int]]) -> None:
-        """Sum up what nodes offer, and what is free on those that have no room for one trainer of any job."""
+    def _count(
+        self,
+        pod: PodFacts,
+        counts: Mapping[str, Any],
+        held: Mapping[str, dict[str, int]],
+        *,
+        is_running: bool,
+    ) -> None:
+        """Count a pod for its training job."""
+        key = f"{pod.namespace}/{pod.job}"
+        if key in counts and is_running:
+            _add(held[key], pod.requests)
+        if key in counts and pod.is_live:
+            count = counts[key]
+            count["pods"] += 1
+            if pod.role == "trainer":
+                count["trainers"] += is_running
+                count["bound" if pod.node else "unbound"] += 1
+            else:
+                count["servers"] += is_running
+
+    def _add_nodes(self, bound: Mapping[str, Amounts], sums: Mapping[str, dict[str, int]]) -> tuple[str, ...]:
+        """Sum up what nodes offer, and what is free where no trainer of any job fits; name the overfull."""
         shapes = {tuple(trainer.items()) for _, trainer in self._jobs.values()}
+        crowded = []
         for name, node in self._nodes.items():
-            _add(sums["allocatable"], node.allocatable)
-            free = {part: amount - bound[name].get(part, 0) for part, amount in node.allocatable.items()}
+            offered, used = node.allocatable, bound[name]
+            _add(sums["allocatable"], offered)
+            free = {part: amount - used.get(part, 0) for part, amount in offered.items()}
             if not any(all(free.get(part, 0) >= amount for part, amount in shape) for shape in shapes):
                 _add(sums["stranded"], free)
-
-    def _is_crowded(self, name: str, held: Amounts) -> bool:
-        offered = self._nodes[name].allocatable
-        return any(
-            amount > offered.get(resource, int(snapshot.is_key(resource)))
-            for resource, amount in held.items()
-        )
+            if any(amount > offered.get(part, int(snapshot.is_key(part))) for part, amount in used.items()):
+                crowded.append(name)
+        return tuple(sorted(crowded))
 
 
 def _keep(known: dict[str, Any], key: str, value: object) -> None:
@@ -352,56 +363,6 @@ def spread(counts: Sequence[int]) -> int:
     return max(counts) - min(counts) if counts else 0
 
 
-class Waits(NamedTuple):
-    """How long jobs waited for something, by key."""
-
-    seconds: dict[str, float]  # until the last sample of it for those that never got there
-    never: list[str]  # those
-
-
-def waits(samples: Samples, *, for_gang: bool) -> Waits:
-    """Give how long each job, from its first sample on, waited for its first trainer or its whole gang."""
-    since: dict[str, int] = {}
-    until: dict[str, int] = {}
-    last: dict[str, int] = {}
-    for sample in samples:
-        for job in sample.jobs:
-            since.setdefault(job.key, sample.at_ms)
-            last[job.key] = sample.at_ms
-            if job.is_over or (job.is_complete if for_gang else not job.is_pending):
-                until.setdefault(job.key, sample.at_ms)
-    seconds = {key: (until.get(key, last[key]) - at_ms) / 1000 for key, at_ms in sorted(since.items())}
-    return Waits(seconds, sorted(since.keys() - until.keys()))
-
-
-def succeeded_s(samples: Samples) -> dict[str, float]:
-    """Give by job when it was first seen as succeeded, in seconds."""
-    ends: dict[str, float] = {}
-    for sample in samples:
-        for job in sample.jobs:
-            if job.phase == "Succeeded":
-                ends.setdefault(job.key, sample.at_ms / 1000)
-    return ends
-
-
-def below_minimum(samples: Samples) -> list[tuple[int, str]]:
-    """Give when which jobs had fewer trainers with a node than their minimum after they had been complete.
-
-    A job that was told to have none since then (suspended whole) is not among them, nor one that ends.
-    """
-    begun: set[str] = set()
-    moments = []
-    for sample in samples:
-        for job in sample.jobs:
-            if job.is_complete:
-                begun.add(job.key)
-            elif job.target == 0 or job.is_over or job.phase == "Completing":
-                begun.discard(job.key)
-            elif job.key in begun and job.bound < job.minimum:
-                moments.append((sample.at_ms, job.key))
-    return moments
-
-
 def last_change_s(samples: Samples) -> float:
     """Give when a trainer was last made, deleted, or began or ceased to run; 0 if none ever."""
 
@@ -418,36 +379,63 @@ def operations(samples: Samples) -> int:
     return last.created + last.deleted - first.created - first.deleted
 
 
-class Scalings(NamedTuple):
-    """How often a job was told to have more trainers, and fewer, and how often that turned."""
+# --- how one job fares ---
 
-    up: int = 0
-    down: int = 0
-    turns: int = 0
+History = Sequence[tuple[int, JobSample]]
+"""A job as it was in each sample since it came, with the time."""
 
 
-def scalings(samples: Samples) -> dict[str, Scalings]:
-    """Count by job how often it was scaled; its end does not count.
-
-    A job that comes after the first sample begins with no trainers.
-    """
-    counts: dict[str, Scalings] = {}
-    way: dict[str, int] = {}
-    was = {job.key: _told(job) for sample in samples[:1] for job in sample.jobs}
+def histories(samples: Samples) -> dict[str, list[tuple[int, JobSample]]]:
+    """Give the jobs by key, in the order of these."""
+    rows: dict[str, list[tuple[int, JobSample]]] = {}
     for sample in samples:
         for job in sample.jobs:
-            if job.is_over or job.phase == "Completing":
-                continue
-            step = _told(job) - was.get(job.key, 0)
-            up, down, turns = counts.get(job.key, Scalings())
-            is_turn = step * way.get(job.key, step) < 0
-            counts[job.key] = Scalings(up + (step > 0), down + (step < 0), turns + is_turn)
-            way[job.key], was[job.key] = step or way.get(job.key, 0), _told(job)
-    return counts
+            rows.setdefault(job.key, []).append((sample.at_ms, job))
+    return dict(sorted(rows.items()))
 
 
-def _told(job: JobSample) -> int:
-    return job.bound + job.unbound if job.target is None else job.target
+def wait(history: History, *, for_gang: bool) -> tuple[float, bool]:
+    """Give how many seconds a job waited for its first trainer or its whole gang, and whether that came."""
+    times = [
+        at_ms
+        for at_ms, job in history
+        if job.is_over or (job.is_complete if for_gang else not job.is_pending)
+    ]
+    return ((times[0] if times else history[-1][0]) - history[0][0]) / 1000, bool(times)
+
+
+def succeeded_s(history: History) -> float | None:
+    """Give when a job was first seen as succeeded, in seconds."""
+    return next((at_ms / 1000 for at_ms, job in history if job.phase == "Succeeded"), None)
+
+
+def below_minimum(history: History) -> list[int]:
+    """Give when a job had fewer trainers with a node than its minimum after it had been complete.
+
+    Not so once it was told to have none (suspended whole), nor when it ends.
+    """
+    moments, has_begun = [], False
+    for at_ms, job in history:
+        if job.is_complete:
+            has_begun = True
+        elif job.target == 0 or job.is_over or job.phase == "Completing":
+            has_begun = False
+        elif has_begun and job.bound < job.minimum:
+            moments.append(at_ms)
+    return moments
+
+
+def scalings(history: History, begin_ms: int) -> tuple[int, int, int]:
+    """Count how often a job was told to have more trainers, and fewer, and how often that turned.
+
+    Its end does not count. A job that comes after the first sample begins with no trainers.
+    """
+    told = [job.bound + job.unbound if job.target is None else job.target for _, job in history]
+    is_scaled = [not job.is_over and job.phase != "Completing" for _, job in history]
+    counts = [told[0] if history[0][0] == begin_ms else 0, *compress(told, is_scaled)]
+    steps = [after - before for before, after in pairwise(counts) if after != before]
+    turns = sum(step * following < 0 for step, following in pairwise(steps))
+    return sum(step > 0 for step in steps), sum(step < 0 for step in steps), turns
 
 
 # --- how a service beside training jobs fares: when it has its pods, and when others use what it frees ---
@@ -477,51 +465,45 @@ class Raise:
     is_served: bool  # whether they did
 
 
-def service_of(sample: Sample, key: str) -> ServiceSample | None:
-    """Give one service of a sample, None while there is none."""
-    return next((service for service in sample.services if service.key == key), None)
-
-
 def missing(sample: Sample, key: str) -> int:
     """Count the pods that a service asks for and does not have."""
-    service = service_of(sample, key)
-    return service.missing if service else 0
+    return sum(service.missing for service in sample.services if service.key == key)
 
 
 def plateaus(samples: Samples, key: str) -> list[Plateau]:
     """Give the times between changes of what a service asks for."""
     parts: list[Plateau] = []
     for sample in samples:
-        service = service_of(sample, key)
-        if service is None:
-            continue
-        if not parts or parts[-1].target != service.target:
-            parts.append(Plateau(service.target, parts[-1].target if parts else 0, []))
-        parts[-1].samples.append(sample)
+        for service in sample.services:
+            if service.key == key:
+                if not parts or parts[-1].target != service.target:
+                    parts.append(Plateau(service.target, parts[-1].target if parts else 0, []))
+                parts[-1].samples.append(sample)
     return parts
 
 
-def _raised(samples: Samples, key: str) -> Iterator[Plateau]:
-    return (part for part in plateaus(samples, key) if 0 < part.before < part.target)
+def raised(samples: Samples, key: str) -> list[Plateau]:
+    """Give the times after a service asked for more than before."""
+    return [part for part in plateaus(samples, key) if 0 < part.before < part.target]
 
 
 def shortfall(samples: Samples, key: str) -> float:
     """Give how many pods a service missed on average while it was growing."""
-    parts = list(_raised(samples, key))
+    parts = raised(samples, key)
     whole = sum(part.seconds for part in parts)
-    total = sum(over_time(part.samples, lambda each: missing(each, key)) * part.seconds for part in parts)
+    total = sum(over_time(part.samples, partial(missing, key=key)) * part.seconds for part in parts)
     return total / whole if whole else 0.0
 
 
 def raises(samples: Samples, key: str) -> list[Raise]:
     """Give the targets above the ones before, and how long each took to be served."""
-    found = []
-    for part in _raised(samples, key):
-        served = (each for each in part.samples if missing(each, key) <= (1 - SERVED) * part.target)
-        first = next(served, None)
-        seconds = ((first or part.samples[-1]).at_ms - part.samples[0].at_ms) / 1000
-        found.append(Raise(target=part.target, seconds=seconds, is_served=first is not None))
-    return found
+    steps = []
+    for part in raised(samples, key):
+        served = [each for each in part.samples if missing(each, key) <= (1 - SERVED) * part.target]
+        end = served[0] if served else part.samples[-1]
+        seconds = (end.at_ms - part.samples[0].at_ms) / 1000
+        steps.append(Raise(target=part.target, seconds=seconds, is_served=bool(served)))
+    return steps
 
 
 def restored_after_s(samples: Samples, key: str) -> list[float]:
@@ -531,9 +513,9 @@ def restored_after_s(samples: Samples, key: str) -> list[float]:
     """
     times = []
     for part in plateaus(samples, key):
-        begin_ms, end_ms = part.samples[0].at_ms, part.samples[-1].at_ms
-        level = mean(each.share("running") for each in window(part.samples, end_ms / 1000 - 20))
-        far = [each.at_ms for each in part.samples if each.share("running") < level - 1.0]
         if part.before > part.target:
-            times.append((far[-1] + 1000 - begin_ms) / 1000 if far else 0.0)
+            end_s = part.samples[-1].at_ms / 1000
+            level = mean(each.share("running") for each in window(part.samples, end_s - 20))
+            far = [each.at_ms for each in part.samples if each.share("running") < level - 1.0]
+            times.append((far[-1] + 1000 - part.samples[0].at_ms) / 1000 if far else 0.0)
     return times

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mlstack.errors import UsageError
 from mlstack.simulator import measures
-from mlstack.simulator.measures import PARTS, SERIES, Raise, Samples, Scalings, Waits, over_time
+from mlstack.simulator.measures import PARTS, SERIES, History, Raise, Samples, over_time
 from mlstack.simulator.run import SimulationOutcome
 from mlstack.simulator.scenario import NAMESPACE
 
@@ -117,9 +117,13 @@ def summary(outcome: SimulationOutcome) -> SimulationReport:
     """Sum a simulation up."""
     samples, last = outcome.samples, outcome.samples[-1]
     resources = tuple(_resource(samples, name) for name in measures.resources(samples))
-    scalings = measures.scalings(samples).values()
-    first, gang = (measures.waits(samples, for_gang=for_gang) for for_gang in (False, True))
-    ends = _jct_s(outcome)
+    histories = measures.histories(samples)
+    scalings = {key: measures.scalings(history, samples[0].at_ms) for key, history in histories.items()}
+    jct_s = {
+        job.name: round(end_s - (job.at_ms - outcome.scenario.begin_ms) / 1000, 3)
+        for job in outcome.scenario.jobs
+        if (end_s := measures.succeeded_s(histories.get(f"{NAMESPACE}/{job.name}", ()))) is not None
+    }
     return SimulationReport(
         scenario=outcome.scenario.name,
         policy=outcome.policy,
@@ -129,19 +133,19 @@ def summary(outcome: SimulationOutcome) -> SimulationReport:
         useful=resources[0].useful,
         stranded=resources[0].stranded,
         resources=resources,
-        first_trainer=_waits(first),
-        whole_gang=_waits(gang),
-        completion=_completion(outcome, ends),
+        first_trainer=_waits(histories.values(), for_gang=False),
+        whole_gang=_waits(histories.values(), for_gang=True),
+        completion=_completion(outcome, jct_s),
         jain=round(measures.jain(last.trainers), 3),
         spread=measures.spread(last.trainers),
-        grown=sum(job.up for job in scalings),
-        shrunk=sum(job.down for job in scalings),
+        grown=sum(up for up, _, _ in scalings.values()),
+        shrunk=sum(down for _, down, _ in scalings.values()),
         creations=last.created,
         deletions=last.deleted,
         passes=outcome.passes,
         calls=outcome.calls,
         services=tuple(_service(samples, key) for key in _keys(samples, "services")),
-        jobs=tuple(_jobs(samples, first, gang, ends)),
+        jobs=tuple(_job(key, history, scalings[key], jct_s) for key, history in histories.items()),
         violations=outcome.violations,
     )
 
@@ -156,26 +160,16 @@ def _resource(samples: Samples, name: str) -> ResourceUse:
     )
 
 
-def _waits(waits: Waits) -> WaitSummary:
-    seconds = waits.seconds.values()
+def _waits(histories: Iterable[History], *, for_gang: bool) -> WaitSummary:
+    waits = [measures.wait(history, for_gang=for_gang) for history in histories]
+    seconds = [seconds for seconds, _ in waits]
     return WaitSummary(
         mean=round(measures.mean(seconds), 2),
         p50=measures.percentile(seconds, 50),
         p95=measures.percentile(seconds, 95),
         max=max(seconds, default=0.0),
-        never=len(waits.never),
+        never=sum(not is_met for _, is_met in waits),
     )
-
-
-def _jct_s(outcome: SimulationOutcome) -> dict[str, float]:
-    """Give from submission to success the seconds of each job that succeeded, by name."""
-    ends = measures.succeeded_s(outcome.samples)
-    begin_ms = outcome.scenario.begin_ms
-    return {
-        job.name: round(ends[key] - (job.at_ms - begin_ms) / 1000, 3)
-        for job in outcome.scenario.jobs
-        if (key := f"{NAMESPACE}/{job.name}") in ends
-    }
 
 
 def _completion(outcome: SimulationOutcome, jct_s: Mapping[str, float]) -> Completion:
@@ -200,28 +194,26 @@ def _service(samples: Samples, key: str) -> ServiceSummary:
     )
 
 
-def _jobs(samples: Samples, first: Waits, gang: Waits, jct_s: Mapping[str, float]) -> Iterator[JobSummary]:
-    scalings = measures.scalings(samples)
-    for key in sorted(first.seconds):
-        name = key.partition("/")[2]
-        rows = [job for sample in samples for job in sample.jobs if job.key == key]
-        whole = next((index for index, job in enumerate(rows) if job.is_complete), len(rows))
-        after = [job.trainers for job in rows[whole:] if not job.is_over]
-        scaled = scalings.get(key, Scalings())
-        yield JobSummary(
-            name=name,
-            wait_s=first.seconds[key],
-            gang_s=gang.seconds[key],
-            has_begun=any(not job.is_pending for job in rows),
-            was_whole=whole < len(rows),
-            jct_s=jct_s.get(name),
-            fewest=min(after, default=0),
-            mean=round(measures.mean(after), 1),
-            most=max(job.trainers for job in rows),
-            scalings=scaled.up + scaled.down,
-            turns=scaled.turns,
-            phase=rows[-1].phase,
-        )
+def _job(
+    key: str, history: History, scalings: tuple[int, int, int], jct_s: Mapping[str, float]
+) -> JobSummary:
+    name, rows = key.partition("/")[2], [job for _, job in history]
+    whole = next((index for index, job in enumerate(rows) if job.is_complete), len(rows))
+    after = [job.trainers for job in rows[whole:] if not job.is_over]
+    return JobSummary(
+        name=name,
+        wait_s=measures.wait(history, for_gang=False)[0],
+        gang_s=measures.wait(history, for_gang=True)[0],
+        has_begun=any(not job.is_pending for job in rows),
+        was_whole=whole < len(rows),
+        jct_s=jct_s.get(name),
+        fewest=min(after, default=0),
+        mean=round(measures.mean(after), 1),
+        most=max(job.trainers for job in rows),
+        scalings=scalings[0] + scalings[1],
+        turns=scalings[2],
+        phase=rows[-1].phase,
+    )
 
 
 def _keys(samples: Samples, field: str) -> list[str]:

@@ -183,13 +183,11 @@ class SimulationEnvironment:
 
     def _refuse(self, verb: str, ref: ObjectRef) -> None:
         """Let some writes fail, as often as the scenario has it."""
-        faults = self.scenario.faults
-        if not faults.conflict_pct and not faults.error_pct:
-            return
+        conflict_pct, error_pct = self.scenario.conflict_pct, self.scenario.error_pct
         draw = self._faults.random() * 100
-        if draw < faults.conflict_pct and verb != "create":
+        if draw < conflict_pct and verb != "create":
             raise ConflictError(f"{ref} changed meanwhile", where=str(ref))
-        if draw >= 100 - faults.error_pct:
+        if draw >= 100 - error_pct:
             raise TransientError("the server is busy", where=str(ref))
 
     def _add_nodes(self, group: NodeGroup) -> None:

@@ -108,14 +108,6 @@ class ScenarioEvent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Faults:
-    """What goes wrong by chance."""
-
-    conflict_pct: float = 0  # share of the controller's writes that are refused since the object changed
-    error_pct: float = 0  # share of its writes to which the API server has no answer for now
-
-
-@dataclass(frozen=True, kw_only=True)
 class Scenario:
     """A whole simulation but for its seed and policy."""
 
@@ -124,7 +116,8 @@ class Scenario:
     jobs: tuple[JobPlan, ...] = ()  # by time
     services: tuple[Service, ...] = ()
     events: tuple[ScenarioEvent, ...] = ()
-    faults: Faults = field(default_factory=Faults)
+    conflict_pct: float = 0  # share of the controller's writes that are refused since the object changed
+    error_pct: float = 0  # share of its writes to which the API server has no answer for now
     begin_ms: int = 0  # when sampling begins; times in results count from here
     end_ms: int = 550_000  # when all ends
     scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
@@ -263,13 +256,20 @@ def read(data: object, *, where: str) -> Scenario:
     top = SpecFields(data, "scenario", findings)
     top.check(FIELDS[""])
     jobs = tuple(job for fields in _entries(top, "jobs") for job in _jobs(fields))
+    name = top.text("name", where.rpartition("/")[2].partition(".")[0])
+    groups = tuple(map(_nodes, _entries(top, "nodes")))
+    services = tuple(map(_service, _entries(top, "services")))
+    events = tuple(map(_event, _entries(top, "events")))
+    faults = top.level("faults")
+    faults.check(("conflicts", "errors"))
     scenario = Scenario(
-        name=top.text("name", where.rpartition("/")[2].partition(".")[0]),
-        nodes=tuple(_nodes(fields) for fields in _entries(top, "nodes")),
+        name=name,
+        nodes=groups,
         jobs=jobs,
-        services=tuple(_service(fields) for fields in _entries(top, "services")),
-        events=tuple(_event(fields) for fields in _entries(top, "events")),
-        faults=_write_faults(top.level("faults")),
+        services=services,
+        events=events,
+        conflict_pct=_number(faults, "conflicts", 0, most=100),
+        error_pct=_number(faults, "errors", 0, most=100),
         begin_ms=_ms(top, "begin"),
         end_ms=_ms(top, "seconds", 600, most=_LONGEST_S),
         grace_s=top.integer("grace", 5),
@@ -402,14 +402,6 @@ def _event(fields: SpecFields) -> ScenarioEvent:
         count=fields.integer("count", 1, maximum=_MOST_PODS),
         seconds=_ms(fields, "seconds") / 1000,
         every_ms=_ms(fields, "every"),
-    )
-
-
-def _write_faults(fields: SpecFields) -> Faults:
-    fields.check(("conflicts", "errors"))
-    return Faults(
-        conflict_pct=_number(fields, "conflicts", 0, most=100),
-        error_pct=_number(fields, "errors", 0, most=100),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mlstack.simulator import report
-from mlstack.simulator.experiments import Figures, Row, compare_case, figures
+from mlstack.simulator.experiments import Figures, Row, compare_runs, figures
 from mlstack.simulator.run import SimulationOutcome
 
 
@@ -41,7 +41,7 @@ def judged(folder: Path, case: str, *, kept: str = "") -> tuple[Row, ...]:
         case: whose goals are meant.
         kept: what the files are called before the number; the case, where nothing is said.
     """
-    return compare_case(case, kept_figures(folder, kept or case))
+    return compare_runs(case, kept_figures(folder, kept or case))
 
 
 def kept_figures(folder: Path, kept: str) -> list[Figures]:

@@ -16,14 +16,12 @@ from mlstack.simulator.experiments import (
     SLOTS,
     Figures,
     JctOutcome,
-    JctTrial,
     Row,
     SeedTrial,
     TraceJob,
     compare,
-    compare_case,
+    compare_runs,
     compare_traces,
-    compare_validation,
     draw,
     figures,
     run_policy,
@@ -42,7 +40,7 @@ def missed(rows: tuple[Row, ...]) -> list[str]:
 def check(case: str, run: Figures) -> None:
     """Hold that a run breaks no law and misses no goal."""
     assert run.violations == ()
-    assert missed(compare_case(case, [run])) == []
+    assert missed(compare_runs(case, [run])) == []
 
 
 @pytest.mark.slow
@@ -122,7 +120,7 @@ def test_a_trial_is_run_with_its_settings() -> None:
 @pytest.mark.parametrize(("case", "rows"), [("case1", 8), ("case2", 7)])
 def test_edls_rules_come_near_to_what_edl_measured(case: str, rows: int) -> None:
     trials = validation_trials(range(3), [case])
-    compared = compare_validation(trials, [run_trial(trial) for trial in trials])
+    compared = compare_runs("validation", [run_trial(trial) for trial in trials])
     assert len(compared) == rows and missed(compared) == []
 
 
@@ -210,12 +208,10 @@ def test_the_load_is_what_rigid_jobs_take_over_what_there_is() -> None:
 
 def test_goals_compare_percent_at_each_load() -> None:
     def outcome(seconds: float) -> JctOutcome:
-        return JctOutcome(mean_jct_s=seconds, p95_jct_s=seconds, makespan_s=seconds)
+        return JctOutcome(seconds, seconds, seconds, 0)
 
     trials = [
-        JctTrial(
-            load=load, outcomes={"rigid": outcome(100), "fair": outcome(40), "throughput": outcome(best)}
-        )
+        (load, {"rigid": outcome(100), "fair": outcome(40), "throughput": outcome(best)})
         for load, best in zip(LOADS, (36, 38), strict=True)
     ]
     rows = compare_traces(trials)

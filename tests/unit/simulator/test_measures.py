@@ -6,7 +6,7 @@ import pytest
 
 from mlstack.kube.client import WatchEvent
 from mlstack.simulator import measures
-from mlstack.simulator.measures import ClusterObserver
+from mlstack.simulator.measures import ClusterObserver, Sample
 from mlstack.simulator.scenario import (
     JobPlan,
     NodeGroup,
@@ -134,31 +134,23 @@ def test_mean_over_time_weighs_each_sample_by_how_long_it_stood() -> None:
     assert measures.mean(each.share("running") for each in samples) == pytest.approx(50)
 
 
-def test_waits_count_from_the_first_sample_of_a_job_and_to_the_end_if_in_vain() -> None:
+def history(samples: list[Sample], name: str = "a") -> measures.History:
+    return measures.histories(samples)[f"default/{name}"]
+
+
+def test_waits_count_from_the_first_sample_of_a_job_and_to_its_last_if_in_vain() -> None:
     samples = [
-        sample(0, job("a", 0)),
-        sample(5, job("a", 3), job("b", 0)),
+        sample(0, job("a", 0), job("c", 0)),
+        sample(5, job("a", 3), job("b", 0), job("c", 0)),
         sample(9, job("a", 3), job("b", 0)),
     ]
-    found = measures.waits(samples, for_gang=False)
-    assert found.seconds == {"default/a": 5, "default/b": 4}
-    assert found.never == ["default/b"]
-
-
-def test_a_job_that_is_deleted_waits_no_longer() -> None:
-    samples = [sample(0, job("a", 0)), sample(3, job("a", 0)), sample(60)]
-    found = measures.waits(samples, for_gang=False)
-    assert found.seconds == {"default/a": 3}
-    assert found.never == ["default/a"]
+    waits = [measures.wait(history(samples, name), for_gang=False) for name in "abc"]
+    assert waits == [(5, True), (4, False), (5, False)]
 
 
 def test_a_gang_is_whole_with_all_servers_and_the_least_trainers() -> None:
-    samples = [
-        sample(0, job("a", 2, servers=2)),
-        sample(3, job("a", 1)),
-        sample(7, job("a", 2)),
-    ]
-    assert measures.waits(samples, for_gang=True).seconds == {"default/a": 7}
+    samples = [sample(0, job("a", 2, servers=2)), sample(3, job("a", 1)), sample(7, job("a", 2))]
+    assert measures.wait(history(samples), for_gang=True) == (7, True)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +175,7 @@ def test_below_minimum_counts_after_a_job_was_whole_and_not_when_it_is_taken_off
         sample(3, job("a", 0, target=0)),
         sample(4, job("a", 0, bound=0)),
     ]
-    assert measures.below_minimum(samples) == [(2_000, "default/a")]
+    assert measures.below_minimum(history(samples)) == [2_000]
 
 
 def test_last_change_is_of_pods_made_deleted_or_running() -> None:
@@ -191,29 +183,21 @@ def test_last_change_is_of_pods_made_deleted_or_running() -> None:
     assert measures.last_change_s(samples) == 1
 
 
-def test_turns_count_changes_of_direction() -> None:
+def test_scalings_are_counted_by_direction_with_their_turns_and_without_the_end() -> None:
     targets = [2, 5, 5, 3, 3, 4, 6, 6]
     samples = [sample(second, job("a", target)) for second, target in enumerate(targets)]
-    assert measures.scalings(samples) == {"default/a": (3, 1, 2)}
+    ends = [
+        sample(9 + index, job("a", 0, phase=phase)) for index, phase in enumerate(("Completing", "Failed"))
+    ]
+    assert measures.scalings(history([*samples, *ends]), 0) == (3, 1, 2)
 
 
 def test_jobs_that_come_later_begin_with_no_trainers() -> None:
-    samples = [
-        sample(0, job("a", 4)),
-        sample(1, job("a", 4), job("b", 3)),
-        sample(2, job("a", 2), job("b", 3)),
+    samples = [sample(1, job("a", 4)), sample(2, job("a", 2))]
+    assert [measures.scalings(history(samples), begin_ms) for begin_ms in (0, 1_000)] == [
+        (1, 1, 1),
+        (0, 1, 0),
     ]
-    assert measures.scalings(samples) == {"default/a": (0, 1, 0), "default/b": (1, 0, 0)}
-
-
-def test_the_end_of_a_job_is_no_turn() -> None:
-    samples = [
-        sample(0, job("a", 2)),
-        sample(1, job("a", 5)),
-        sample(2, job("a", 0, phase="Completing")),
-        sample(3, job("a", 0, phase="Succeeded")),
-    ]
-    assert measures.scalings(samples) == {"default/a": (1, 0, 0)}
 
 
 def test_a_service_is_measured_while_it_grows() -> None:
