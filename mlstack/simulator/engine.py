@@ -136,10 +136,6 @@ class SimulatedStore:
         """Write an object with some fields of its metadata, spec or status replaced."""
         return self.write(changed(live, **parts))
 
-    def create_pod(self, pod: Mapping[str, Any]) -> Obj:
-        """Write a new pod as admission leaves it."""
-        return self.write(self.admit(pod))
-
     def admit(self, pod: Mapping[str, Any]) -> Obj:
         """Give a new pod as it is stored: with its priority and as Pending."""
         spec = pod["spec"]

@@ -12,9 +12,18 @@ from mlstack.elastic.facts import NodePlace, is_eligible, time_ms
 from mlstack.kube.client import WatchEvent
 from mlstack.simulator.engine import ENDED, Action, Obj, SimulatedStore, is_live, is_ready, with_condition
 
+SILENT_MS = 40_000
+"""How long a node may be silent before the control plane gives it up (node-monitor-grace-period)."""
+_COLLECT_MS = 20_000
+_UNREACHABLE = "node.kubernetes.io/unreachable"
+
 
 class Kubelets:
-    """The kubelets of all nodes: a pod runs a while after it is bound and goes when its grace is over."""
+    """The kubelets of all nodes, which may fail and heal, and the controllers that look after nodes.
+
+    A pod runs a while after it is bound and goes when its grace is over. Pods are evicted from silent nodes,
+    and collected after lost ones.
+    """
 
     def __init__(self, store: SimulatedStore, start_ms: tuple[int, int]) -> None:
         self._store, self._kernel = store, store.kernel
@@ -22,19 +31,10 @@ class Kubelets:
         self._chance = store.kernel.generator("kubelet")
         self._starting: set[str] = set()
         self._ending: set[str] = set()
-        self._silent: set[str] = set()  # nodes
+        self._silent: set[str] = set()  # nodes whose kubelet, and all that runs on them, does nothing more
+        self._failed: set[str] = set()  # those of them that are there
         store.watch(["Pod"], self._hear, name="kubelet")
-
-    def stop(self, node: str) -> None:
-        """Let a kubelet, and all that runs on its node, fall silent."""
-        self._silent.add(node)
-
-    def resume(self, node: str) -> None:
-        """Let a kubelet go on; pods deleted meanwhile end now."""
-        self._silent.discard(node)
-        for pod in self._store.all("Pod"):
-            if pod["spec"].get("nodeName") == node:
-                self._sync(pod)
+        store.watch(["Node"], self._hear_node, name="nodes")
 
     def exit(self, pod: Mapping[str, Any], code: int) -> None:
         """Let the containers of a pod end by themselves, for good."""
@@ -51,6 +51,31 @@ class Kubelets:
         phase = "Failed" if code else "Succeeded"
         status = {"phase": phase, "conditions": conditions, "containerStatuses": containers}
         self._store.update(live, status=status)
+
+    def fail(self, node: str) -> None:
+        """Let a node fall silent."""
+        self._failed.add(node)
+        self._silent.add(node)
+        self._kernel.after(SILENT_MS, lambda: self._give_up(node))
+
+    def heal(self, node: str) -> None:
+        """Let a node come back; pods deleted meanwhile end now."""
+        self._failed.discard(node)
+        self._set_ready(node, "True", taints=[])
+        self._silent.discard(node)
+        for pod in self._pods_on(node):
+            self._sync(pod)
+
+    def cordon(self, node: str, *, is_closed: bool) -> None:
+        """Keep new pods away from a node, or let them come again."""
+        if live := self._store.get("Node", node):
+            self._store.update(live, spec={"unschedulable": is_closed})
+
+    def remove(self, node: str) -> None:
+        """Take a node away for good, with its machine."""
+        self._silent.add(node)
+        if live := self._store.get("Node", node):
+            self._store.remove(live)
 
     def _hear(self, event: WatchEvent) -> None:
         if event.type == "DELETED":
@@ -89,74 +114,34 @@ class Kubelets:
             self._store.remove(live)
         self._ending.discard(pod["metadata"]["uid"])
 
-
-SILENT_MS = 40_000
-"""How long a node may be silent before the control plane gives it up (node-monitor-grace-period)."""
-_COLLECT_MS = 20_000
-_UNREACHABLE = "node.kubernetes.io/unreachable"
-
-
-class NodeLifecycle:
-    """Makes nodes fail and heal; pods are evicted from silent nodes, and collected after lost ones."""
-
-    def __init__(self, store: SimulatedStore, kubelets: Kubelets) -> None:
-        self._store, self._kernel, self._kubelets = store, store.kernel, kubelets
-        self._down: set[str] = set()
-        store.watch(["Node"], self._hear, name="nodes")
-
-    def fail(self, node: str) -> None:
-        """Let a node fall silent."""
-        self._down.add(node)
-        self._kubelets.stop(node)
-        self._kernel.after(SILENT_MS, lambda: self._give_up(node))
-
-    def heal(self, node: str) -> None:
-        """Let a node come back."""
-        self._down.discard(node)
-        self._set_ready(node, "True", taints=[])
-        self._kubelets.resume(node)
-
-    def cordon(self, node: str, *, is_closed: bool) -> None:
-        """Keep new pods away from a node, or let them come again."""
-        if live := self._store.get("Node", node):
-            self._store.update(live, spec={"unschedulable": is_closed})
-
-    def remove(self, node: str) -> None:
-        """Take a node away for good, with its machine."""
-        self._kubelets.stop(node)
-        if live := self._store.get("Node", node):
-            self._store.remove(live)
-
-    def _set_ready(self, node: str, status: str, taints: list[Obj]) -> bool:
-        live = self._store.get("Node", node)
-        if live is not None:
-            now = self._kernel.timestamp
-            conditions = with_condition(live, "Ready", status, lastTransitionTime=now)
-            self._store.update(live, spec={"taints": taints}, status={"conditions": conditions})
-        return live is not None
-
-    def _give_up(self, node: str) -> None:
-        taints = [{"key": _UNREACHABLE, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
-        if node in self._down and self._set_ready(node, "Unknown", taints):
-            for pod in self._pods_on(node):
-                self._kernel.after(_tolerated_ms(pod["spec"]), partial(self._evict, node, pod))
-
     def _pods_on(self, node: str) -> list[Obj]:
         return [pod for pod in self._store.all("Pod") if pod["spec"].get("nodeName") == node]
 
+    def _set_ready(self, node: str, status: str, taints: list[Obj]) -> None:
+        if live := self._store.get("Node", node):
+            now = self._kernel.timestamp
+            conditions = with_condition(live, "Ready", status, lastTransitionTime=now)
+            self._store.update(live, spec={"taints": taints}, status={"conditions": conditions})
+
+    def _give_up(self, node: str) -> None:
+        if node not in self._failed or self._store.get("Node", node) is None:
+            return
+        taints = [{"key": _UNREACHABLE, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
+        self._set_ready(node, "Unknown", taints)
+        for pod in self._pods_on(node):
+            self._kernel.after(_tolerated_ms(pod["spec"]), partial(self._evict, node, pod))
+
     def _evict(self, node: str, pod: Mapping[str, Any]) -> None:
         live = self._store.current(pod)
-        if live is not None and node in self._down and "deletionTimestamp" not in live["metadata"]:
+        if live is not None and node in self._failed and "deletionTimestamp" not in live["metadata"]:
             target = with_condition(live, "DisruptionTarget", "True", reason="DeletionByTaintManager")
             self._store.delete(self._store.update(live, status={"conditions": target}))
 
-    def _hear(self, event: WatchEvent) -> None:
+    def _hear_node(self, event: WatchEvent) -> None:
         if event.type == "DELETED":
-            node = event.object["metadata"]["name"]
-            self._kernel.after(_COLLECT_MS, lambda: self._collect(node))
+            self._kernel.after(_COLLECT_MS, partial(self._collect, event.object["metadata"]["name"]))
 
     def _collect(self, node: str) -> None:
-        """Take away the pods of a node that is not there any more."""
         if self._store.get("Node", node) is None:
             for pod in self._pods_on(node):
                 self._store.delete(pod, grace_s=0)
@@ -300,14 +285,13 @@ class Workloads:
         reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True}
         reference |= {"name": metadata["name"], "uid": metadata["uid"]}
         own = {"name": name, "namespace": metadata.get("namespace"), "ownerReferences": [reference]}
-        self._store.create_pod(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {**(template.get("metadata") or {}), **own},
-                "spec": template["spec"],
-            }
-        )
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {**(template.get("metadata") or {}), **own},
+            "spec": template["spec"],
+        }
+        self._store.write(self._store.admit(pod))
 
     def _report(self, owner: Obj) -> None:
         """Write how many pods of a StatefulSet there are."""
@@ -323,18 +307,14 @@ def _replicas(owner: Mapping[str, Any]) -> int:
     return int(owner["spec"].get("parallelism" if owner["kind"] == "Job" else "replicas", 1))
 
 
-class GarbageCollector:
-    """What was owned goes after its owner."""
+def collect_garbage(store: SimulatedStore) -> None:
+    """Let what was owned go after its owner, from now on."""
 
-    def __init__(self, store: SimulatedStore) -> None:
-        self._store = store
-        store.watch(["TrainingJob", *KINDS], self._hear, name="collector")
-
-    def _hear(self, event: WatchEvent) -> None:
-        if event.type != "DELETED":
-            return
+    def hear(event: WatchEvent) -> None:
         uid = event.object["metadata"]["uid"]
-        for kind in (*KINDS, "Pod", "Service", "PodDisruptionBudget"):
-            for obj in self._store.all(kind):
+        for kind in (*KINDS, "Pod", "Service", "PodDisruptionBudget") if event.type == "DELETED" else ():
+            for obj in store.all(kind):
                 if any(owner.get("uid") == uid for owner in obj["metadata"].get("ownerReferences") or ()):
-                    self._store.delete(obj)
+                    store.delete(obj)
+
+    store.watch(["TrainingJob", *KINDS], hear, name="collector")

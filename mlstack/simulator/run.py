@@ -16,15 +16,7 @@ from mlstack.elastic.controller.requeue import TICK_MS, RequeuePolicy
 from mlstack.elastic.facts import JOB_LABEL, ROLE_LABEL, NodeFacts, PodFacts
 from mlstack.elastic.policy.edl import edl_v010
 from mlstack.elastic.resources import BASIC, vector
-from mlstack.elastic.snapshot import (
-    Arriving,
-    Demand,
-    Job,
-    Node,
-    PolicyConfig,
-    Snapshot,
-    Trainer,
-)
+from mlstack.elastic.snapshot import Arriving, Demand, Job, Node, PolicyConfig, Snapshot, Trainer
 from mlstack.elastic.training_job import parse
 from mlstack.errors import ClusterError, ConflictError, TransientError, UnreachableError
 from mlstack.kube.client import ClientWrapper, ObjectRef, WatchEvent
@@ -43,16 +35,8 @@ from mlstack.simulator.engine import (
 )
 from mlstack.simulator.laws import WITHOUT_PLACES, breaches_of_plan, breaches_of_sample, stale_pods
 from mlstack.simulator.measures import ClusterObserver, Sample
-from mlstack.simulator.nodes import GarbageCollector, Kubelets, NodeLifecycle, Workloads
-from mlstack.simulator.scenario import (
-    EVENTS,
-    NAMESPACE,
-    JobPlan,
-    NodeGroup,
-    Scenario,
-    ScenarioEvent,
-    training_job,
-)
+from mlstack.simulator.nodes import Kubelets, Workloads, collect_garbage
+from mlstack.simulator.scenario import EVENTS, NAMESPACE, JobPlan, NodeGroup, Scenario, ScenarioEvent
 from mlstack.simulator.scheduler import Scheduler
 
 SAMPLE_MS = 1_000
@@ -115,7 +99,7 @@ def simulate(
 def _with_rigid_jobs(scenario: Scenario) -> Scenario:
     """Give jobs that keep what they are created with: 15 in case 2, the most of their range elsewhere."""
     jobs = (
-        job if job.first > 2 else replace(job, first=parse(training_job(job, 0)).trainer.maximum)
+        job if job.first > 2 else replace(job, first=parse(objects.training_job(job, 0)).trainer.maximum)
         for job in scenario.jobs
     )
     return replace(scenario, jobs=tuple(jobs))
@@ -137,10 +121,9 @@ class SimulationEnvironment:
         self._observer = ClusterObserver()
         self.store.watch(("Pod", "Node", "TrainingJob", "Deployment"), self._observer.hear)
         self._kubelets = Kubelets(self.store, scenario.start_ms)
-        self._lifecycle = NodeLifecycle(self.store, self._kubelets)
         Scheduler(self.store, scenario.scheduler)
         Workloads(self.store, scenario.workloads)
-        GarbageCollector(self.store)
+        collect_garbage(self.store)
         for priority_class in objects.classes():
             self.store.write(priority_class)
         for group in scenario.nodes:
@@ -155,7 +138,7 @@ class SimulationEnvironment:
     def start_controllers(self, config: PolicyConfig, tick_ms: int) -> None:
         """Let jobs be submitted, and one or more controllers run them."""
         for job in self.scenario.jobs:
-            self.later(job.at_ms, partial(self.store.write, training_job(job, self.scenario.grace_s)))
+            self.later(job.at_ms, partial(self.store.write, objects.training_job(job, self.scenario.grace_s)))
         count = self.scenario.controllers
         names = ["controller"] if count == 1 else [f"controller-{index}" for index in range(count)]
         self._controllers = [SimulatedController(name, self, config, tick_ms) for name in names]
@@ -199,7 +182,7 @@ class SimulationEnvironment:
             self.store.write(node)
 
     def _happen(self, event: ScenarioEvent) -> None:
-        name, lifecycle = event.name, self._lifecycle
+        name, kubelets = event.name, self._kubelets
         job = self.store.get("TrainingJob", name, NAMESPACE)
         match event.what:
             case "scale":
@@ -212,12 +195,12 @@ class SimulationEnvironment:
                 self.store.remove(job)
             case "finish-job":
                 for pod in self._trainers(name):
-                    self._kubelets.exit(pod, 0)
+                    kubelets.exit(pod, 0)
             case "crash-trainers" | "delete-trainers":
                 running = self._trainers(name)
                 for pod in self._chance.sample(running, min(event.count, len(running))):
                     if event.what == "crash-trainers":
-                        self._kubelets.exit(pod, 1)
+                        kubelets.exit(pod, 1)
                     else:
                         self.store.delete(pod)
             case "add-nodes":
@@ -225,11 +208,10 @@ class SimulationEnvironment:
                     if group.name == name:
                         self._add_nodes(replace(group, count=event.count))
             case "cordon-node" | "uncordon-node":
-                lifecycle.cordon(name, is_closed=event.what == "cordon-node")
+                kubelets.cordon(name, is_closed=event.what == "cordon-node")
             case "fail-node" | "heal-node" | "remove-node":
-                {"fail": lifecycle.fail, "heal": lifecycle.heal, "remove": lifecycle.remove}[
-                    event.what.removesuffix("-node")
-                ](name)
+                acts = {"fail-node": kubelets.fail, "heal-node": kubelets.heal}
+                acts.get(event.what, kubelets.remove)(name)
             case what if self._controllers and not EVENTS[what]:
                 # Who leads, or one that runs, or one that will.
                 leader = max(self._controllers, key=lambda process: (process.is_leading, process.is_running))
@@ -491,7 +473,7 @@ class Baseline:
             self._pods[pod.uid] = pod
 
     def _submit(self, job: JobPlan) -> None:
-        spec = parse(self._store.write(training_job(job, self._grace_s)))
+        spec = parse(self._store.write(objects.training_job(job, self._grace_s)))
         self._jobs.append(job)
         for role, count, resources in (
             ("pserver", spec.pserver.count, spec.pserver.resources),
@@ -560,7 +542,7 @@ class Baseline:
         )
 
     def _job(self, job: JobPlan, pods: list[PodFacts], resources: tuple[str, ...]) -> Job:
-        trainer = parse(training_job(job, self._grace_s)).trainer
+        trainer = parse(objects.training_job(job, self._grace_s)).trainer
         own = [pod for pod in pods if pod.job == job.name and pod.role == "trainer"]
         stored = self._store.get("Job", f"{job.name}-trainer", NAMESPACE)
         return Job(

@@ -7,13 +7,7 @@ from typing import Any
 
 from mlstack.simulator import scenario
 from mlstack.simulator.engine import Kernel, Obj, SimulatedStore
-from mlstack.simulator.nodes import (
-    GarbageCollector,
-    Kubelets,
-    NodeLifecycle,
-    Workloads,
-    WorkloadSettings,
-)
+from mlstack.simulator.nodes import Kubelets, Workloads, WorkloadSettings, collect_garbage
 from mlstack.simulator.scenario import NodeGroup, Scenario, ScenarioEvent, classes, nodes
 from mlstack.simulator.scheduler import Scheduler, SchedulerSettings
 
@@ -46,10 +40,9 @@ class Sandbox:
         self.kernel = Kernel()
         self.store = SimulatedStore(self.kernel)
         self.kubelets = Kubelets(self.store, (2_000, 5_000))
-        self.lifecycle = NodeLifecycle(self.store, self.kubelets)
         Scheduler(self.store, scheduler or SchedulerSettings())
         Workloads(self.store, WorkloadSettings())
-        GarbageCollector(self.store)
+        collect_garbage(self.store)
         for priority_class in classes():
             self.store.write(priority_class)
         for index, count in enumerate(cores):
@@ -62,7 +55,7 @@ class Sandbox:
         container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
         metadata = {"name": name, "namespace": "default", "labels": spec.pop("labels", {})}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
-        return self.store.create_pod({**pod, "spec": {"containers": [container], **spec}})
+        return self.store.write(self.store.admit({**pod, "spec": {"containers": [container], **spec}}))
 
     def workload(self, kind: str, name: str, count: int, **spec: Any) -> Obj:
         """Create a Deployment, Job or StatefulSet whose pods request a core."""

@@ -116,7 +116,7 @@ def test_pods_leave_a_silent_node_when_they_tolerate_it_no_longer() -> None:
     toleration = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 5}
     sandbox.workload("Job", "w", 8, tolerations=[toleration], terminationGracePeriodSeconds=1)
     sandbox.run(10)
-    sandbox.lifecycle.fail("n0-0")
+    sandbox.kubelets.fail("n0-0")
     sandbox.run(39)
     assert sandbox.going("w-") == []
     sandbox.run(10)
@@ -125,12 +125,12 @@ def test_pods_leave_a_silent_node_when_they_tolerate_it_no_longer() -> None:
 
 def test_a_node_that_comes_back_takes_pods_again() -> None:
     sandbox = Sandbox(4)
-    sandbox.lifecycle.fail("n0-0")
+    sandbox.kubelets.fail("n0-0")
     sandbox.run(60)
     sandbox.pod("late")
     sandbox.run(5)
     assert sandbox.node_of("late") == ""
-    sandbox.lifecycle.heal("n0-0")
+    sandbox.kubelets.heal("n0-0")
     sandbox.run(10)
     assert sandbox.phase_of("late") == "Running"
 
@@ -139,6 +139,6 @@ def test_pods_of_a_node_that_was_taken_away_are_cleaned_up() -> None:
     sandbox = Sandbox(4)
     sandbox.pod("orphan")
     sandbox.run(10)
-    sandbox.lifecycle.remove("n0-0")
+    sandbox.kubelets.remove("n0-0")
     sandbox.run(30)
     assert sandbox.phase_of("orphan") == ""

@@ -149,7 +149,7 @@ def test_preemption_keeps_a_disruption_budget_where_it_has_a_choice() -> None:
 
 def test_cordoned_nodes_get_no_pods() -> None:
     sandbox = Sandbox(4, 4)
-    sandbox.lifecycle.cordon("n0-0", is_closed=True)
+    sandbox.kubelets.cordon("n0-0", is_closed=True)
     sandbox.run(1)
     for index in range(5):
         sandbox.pod(f"p{index}")
