@@ -477,7 +477,6 @@ class Environment:
     wait_for_load_balancer: bool = key(
         FLAG, "A Service of type LoadBalancer is ready only when it has an address.", default=False
     )
-    owner: str = key(TEXT, "Who looks after it; for people only.", default="")
     cluster: ClusterIdentity | None = record(
         ClusterIdentity, "The cluster's identity, pinned at first contact.", default=None
     )
