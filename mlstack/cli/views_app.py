@@ -346,12 +346,7 @@ def _param_diff(result: params.ParamDiff) -> Page:
     if not names:
         return Page((), (), (f"no parameter differs between `{result.first}` and `{result.second}`",))
     first, second = result.first.upper(), result.second.upper()
-    columns = {
-        "COMPONENT": "component",
-        "PARAM": "name",
-        first: _values("first"),
-        second: _values("second"),
-    }
+    columns = {"COMPONENT": "component", "PARAM": "name", first: _values("first"), second: _values("second")}
     return Page((table(result.rows, columns, cut=first),), names)
 
 

@@ -31,13 +31,7 @@ from mlstack.objects.managed_fields import FieldChange
 if TYPE_CHECKING:
     from mlstack.deploy.drift import Difference, DriftRow
     from mlstack.deploy.history import Revision
-    from mlstack.deploy.result import (
-        ChangeReport,
-        ObjectChange,
-        PodStatus,
-        RunResult,
-        StatusResult,
-    )
+    from mlstack.deploy.result import ChangeReport, ObjectChange, PodStatus, RunResult, StatusResult
     from mlstack.operations.deploy import PlanResult
     from mlstack.operations.history import (
         CompareResult,

@@ -286,9 +286,7 @@ def change_environment(
             app.rename_environment(name, new_name)
             changes["name"] = new_name
     return EnvironmentChanged(
-        name=new_name or name,
-        changes=changes,
-        cluster_forgotten=forget and environment.cluster is not None,
+        name=new_name or name, changes=changes, cluster_forgotten=forget and environment.cluster is not None
     )
 
 

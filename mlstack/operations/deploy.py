@@ -476,12 +476,7 @@ def plan_delete(
 
 
 def plan_rollback(
-    target: Target,
-    number: int | None = None,
-    *,
-    opener: Opener,
-    clock: Clock,
-    options: ApplyOptions = _USUAL,
+    target: Target, number: int | None = None, *, opener: Opener, clock: Clock, options: ApplyOptions = _USUAL
 ) -> ApplyPlan:
     """Work out what going back would do; nothing is written, and the files need not render.
 

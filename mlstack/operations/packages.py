@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlstack.app import atomic, layout
-from mlstack.app.app import (
-    Component,
-    PackageRef,
-    RegistryRef,
-    newest,
-    parse_package_ref,
-)
+from mlstack.app.app import Component, PackageRef, RegistryRef, newest, parse_package_ref
 from mlstack.app.app_dir import AppDir
 from mlstack.app.package import PackageFolder
 from mlstack.app.prototype import Package

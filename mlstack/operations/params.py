@@ -8,14 +8,7 @@ from typing import Any
 
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
-from mlstack.app.params import (
-    ParamScope,
-    canonical_name,
-    inner_param,
-    join_path,
-    parse_text,
-    split_path,
-)
+from mlstack.app.params import ParamScope, canonical_name, inner_param, join_path, parse_text, split_path
 from mlstack.app.prototype import Param, mask_value
 from mlstack.app.schema import check_value
 from mlstack.errors import NotFoundError, ParamError, TypedValueError, UsageError

@@ -7,11 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlstack.app.app import (
-    Component,
-    Environment,
-    Manifest,
-)
+from mlstack.app.app import Component, Environment, Manifest
 from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest, draft
 from mlstack.app.prototype import Param, Prototype
@@ -20,12 +16,7 @@ from mlstack.errors import ConfigError, NotFoundError
 from mlstack.names import nearest
 from mlstack.objects.kube_object import DesiredState
 from mlstack.operations import row
-from mlstack.registries.registry import (
-    RegistryIndex,
-    find_prototype,
-    indexes,
-    refuse_if_retired,
-)
+from mlstack.registries.registry import RegistryIndex, find_prototype, indexes, refuse_if_retired
 from mlstack.render import render
 from mlstack.render.template import CodeStore
 

@@ -184,10 +184,7 @@ def _namespaces_going(resolved: ResolvedTarget, wanted: Sequence[KubeObject]) ->
 
 
 def _result(
-    resolved: ResolvedTarget,
-    statuses: Sequence[ResourceStatus],
-    surplus: Surplus,
-    notes: Sequence[str],
+    resolved: ResolvedTarget, statuses: Sequence[ResourceStatus], surplus: Surplus, notes: Sequence[str]
 ) -> StatusResult:
     state, environment = resolved.state, resolved.place.name
     components = []

@@ -132,8 +132,7 @@ def list_prototypes(session: Session, name: str | None = None) -> object:
 
 
 @prototype.command(
-    examples=["mlstack prototype search serving"],
-    text=word("TEXT", "A part of a name or description."),
+    examples=["mlstack prototype search serving"], text=word("TEXT", "A part of a name or description.")
 )
 def search(session: Session, text: str) -> object:
     """Find prototypes by name and description, in every registry of the app."""
@@ -236,11 +235,7 @@ def generate(
     if prototype is None:
         raise UsageError("which prototype?", hint="mlstack prototype list")
     request = ComponentRequest(
-        prototype=prototype,
-        name=name,
-        module=module,
-        texts=_pairs(params),
-        values_files=tuple(values or ()),
+        prototype=prototype, name=name, module=module, texts=_pairs(params), values_files=tuple(values or ())
     )
     return prototypes.generate(session.app, request, replace=force, store=code_store())
 

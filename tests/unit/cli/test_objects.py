@@ -23,10 +23,7 @@ def test_folder_gets_one_file_an_object(run: Runner, tmp_path: Path) -> None:
     stream = run.ok("render gke")
     run.ok("render", "gke", "--out", str(tmp_path / "out"))
     files = read_tree(tmp_path / "out")
-    assert list(files) == [
-        "shop.front/configmap_default_front.yaml",
-        "shop.front/secret_default_front.yaml",
-    ]
+    assert list(files) == ["shop.front/configmap_default_front.yaml", "shop.front/secret_default_front.yaml"]
     assert b"---\n".join(files.values()).decode() == stream
 
 

@@ -19,13 +19,7 @@ from mlstack.operations.prototypes import ComponentList, ComponentRow
 from mlstack.readiness.rule import State
 
 # Shown by other means: objects as manifests, plans by their report.
-NO_VIEW = {
-    "Component",
-    "DesiredState",
-    "ApplyPlan",
-    "ApplyPlan | str",
-    "UnlockPlan",
-}
+NO_VIEW = {"Component", "DesiredState", "ApplyPlan", "ApplyPlan | str", "UnlockPlan"}
 
 
 def result_types() -> Iterator[str]:

@@ -347,9 +347,7 @@ def test_an_apply_that_changes_nothing_takes_no_lock(stack: Stack, clusters: Clu
 # --- namespaces -----------------------------------------------------------------------------------
 
 
-def test_objects_outside_the_allowed_namespaces_are_refused_before_the_cluster_is_asked(
-    stack: Stack,
-) -> None:
+def test_objects_outside_the_allowed_namespaces_are_refused_before_the_cluster_is_asked(stack: Stack) -> None:
     stack.write_text(
         "environments/minikube/environment.yaml",
         """\
