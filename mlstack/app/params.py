@@ -218,14 +218,44 @@ class Layer:
         return self.speaks_to_many or self.kind in GLOBAL_LAYERS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ParamScope:
-    """The level of an app at which a value is set or taken back."""
+    """The level of an app at which a value is set or taken back; with nothing given, the app itself.
 
-    kind: str  # `app`, `module`, `component`, `environment globals` or `environment`
-    component: str | None = None  # full name, for `component` and `environment`
-    module: str | None = None  # dotted name
+    Raises:
+        UsageError: a module is given together with something narrower.
+    """
+
+    component: str | None = None  # full name
     environment: str | None = None
+    module: str | None = None  # dotted name
+
+    def __post_init__(self) -> None:
+        if self.module is not None and (self.component or self.environment):
+            raise UsageError(
+                "`--module` sets a value for all its components, in every environment",
+                hint="leave out --module, or the component and --env",
+            )
+
+    @property
+    def kind(self) -> str:
+        """Give `app`, `module`, `component`, `environment globals` or `environment`."""
+        if self.component is not None:
+            return "component" if self.environment is None else "environment"
+        if self.environment is not None:
+            return "environment globals"
+        return "app" if self.module is None else "module"
+
+    def __str__(self) -> str:
+        """Write the level as a person would say it."""
+        names = {
+            "app": "the whole app",
+            "module": f"module {self.module}",
+            "component": f"{self.component}",
+            "environment globals": f"all components in {self.environment}",
+            "environment": f"{self.component} in {self.environment}",
+        }
+        return names[self.kind]
 
 
 @dataclass(frozen=True)

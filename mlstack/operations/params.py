@@ -19,46 +19,6 @@ ENVIRONMENT_LAYERS = ("environment globals", "environment")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParamPlace:
-    """The level of an app that a value is set at; with nothing given, the app itself."""
-
-    component: str | None = None
-    environment: str | None = None
-    module: str | None = None
-
-    def __str__(self) -> str:
-        """Write the level as a person would say it."""
-        if self.component is not None:
-            return f"{self.component} in {self.environment}" if self.environment else self.component
-        if self.environment is not None:
-            return f"all components in {self.environment}"
-        return f"module {self.module}" if self.module is not None else "the whole app"
-
-    def scope(self) -> ParamScope:
-        """Give the place in the files of the app.
-
-        Raises:
-            UsageError: a module is given together with something narrower.
-        """
-        if self.module is not None and (self.component or self.environment):
-            raise UsageError(
-                "`--module` sets a value for all its components, in every environment",
-                hint="leave out --module, or the component and --env",
-            )
-        kind = _KINDS[(self.component is not None, self.environment is not None, self.module is not None)]
-        return ParamScope(kind, component=self.component, module=self.module, environment=self.environment)
-
-
-_KINDS = {
-    (False, False, False): "app",
-    (False, False, True): "module",
-    (True, False, False): "component",
-    (False, True, False): "environment globals",
-    (True, True, False): "environment",
-}
-
-
-@dataclass(frozen=True, kw_only=True)
 class ParamChanged:
     """A value that was set."""
 
@@ -120,16 +80,11 @@ class ParamDiff:
 
 
 def set_param(
-    app: AppDir, place: ParamPlace, key: str, text: str, *, as_string: bool = False
+    app: AppDir, place: ParamScope, key: str, text: str, *, as_string: bool = False
 ) -> ParamChanged:
     """Set a value, typed by what the prototype declares; nothing else in the file changes.
 
-    Args:
-        app: the app directory.
-        place: the level it is set at.
-        key: the parameter, dots for places inside it.
-        text: the value as typed.
-        as_string: keep the text as it is.
+    In `key` dots lead to places inside the parameter; `as_string` keeps the text as it is.
 
     Raises:
         UsageError: a plain manifest has no parameters, or the place does not exist on its own.
@@ -137,95 +92,66 @@ def set_param(
         ParamError: the value does not fit the parameter.
     """
     with app.locked():
-        path, param = _declared(app, place, key)
+        path, param, prototype = _declared(app, place, key)
         if param.secret:
             masking.note(text)
         value = parse_text(inner_param(param, path[1:]), text, as_string=as_string)
-        hint = f"mlstack prototype describe {_prototype_name(app, place, param)}"
-        _check(param, path, value, hint=hint)
+        whole = value  # the rest of a map is checked when it renders
+        for part in reversed(path[1:]):
+            whole = {part: whole}
+        faults = check_value(param, whole)
+        if faults:
+            raise TypedValueError("\n".join(faults), hint=f"mlstack prototype describe {prototype}")
         # What reads files comes before anything is written.
-        notes = (*_deprecation(param), *_overridden(app, place, path[0]))
-        file, changed = app.set_param(place.scope(), path, value)
+        notes = [f"`{param.name}` is deprecated: {param.deprecated}"] if param.deprecated else []
+        if place.kind == "component":
+            component = app.component_with_params(place.component or "")
+            for environment in app.environment_names:
+                setting = app.resolve(component, environment).setting(path[0])
+                if setting is not None and setting.layer in ENVIRONMENT_LAYERS:
+                    notes.append(f"in `{environment}` another value counts ({setting.origin})")
+        file, changed = app.set_param(place, path, value)
     return ParamChanged(
         name=join_path(path),
         value=mask_value(value, param),
         place=str(place),
         file=file,
         changed=changed,
-        notes=notes,
+        notes=tuple(notes),
     )
 
 
-def _declared(app: AppDir, place: ParamPlace, key: str) -> tuple[tuple[str, ...], Param]:
-    """Give the path with its parameter spelled canonically, and what declares it."""
-    _check_place(app, place)
-    path = split_path(key)
-    if not all(path):
-        raise UsageError(f"`{key}` is not a parameter's name", hint="write num_gpus, or resources.limits.cpu")
-    if place.component is None:
-        param = _declared_for_all(app, path[0])
-    else:
-        prototype = app.prototype(app.component_with_params(place.component).prototype)
-        param = prototype.params[canonical_name(prototype, path[0])]
-    return (param.name, *path[1:]), param
-
-
-def _check_place(app: AppDir, place: ParamPlace) -> None:
+def _declared(app: AppDir, place: ParamScope, key: str) -> tuple[tuple[str, ...], Param, str]:
+    """Give the path with its parameter spelled canonically, what declares it, and a prototype that does."""
     if place.environment is not None:
         app.environment(place.environment)
     if place.module is not None and place.module not in app.modules:
         near = nearest(place.module, app.modules)
-        raise NotFoundError(
-            f"no module `{place.module}`", near=near, hint=None if near else "mlstack component list"
-        )
-
-
-def _declared_for_all(app: AppDir, name: str) -> Param:
+        hint = None if near else "mlstack component list"
+        raise NotFoundError(f"no module `{place.module}`", near=near, hint=hint)
+    path = split_path(key)
+    if not all(path):
+        raise UsageError(f"`{key}` is not a parameter's name", hint="write num_gpus, or resources.limits.cpu")
+    if place.component is not None:
+        name = app.component_with_params(place.component).prototype
+        prototype = app.prototype(name)
+        param = prototype.params[canonical_name(prototype, path[0])]
+        return (param.name, *path[1:]), param, name.rpartition("/")[2]
     params = app.vendor.declared_params()
-    for spelling in (name, name.replace("-", "_")):
-        if spelling in params:
-            return params[spelling]
-    if name in app.component_files:
-        raise UsageError(
-            f"`{name}` is a component: which of its parameters?", hint=f"mlstack param list {name}"
-        )
-    near = nearest(name, params)
+    spelling = path[0] if path[0] in params else path[0].replace("-", "_")
+    if spelling in params:
+        param = params[spelling]
+        known = (prototype.name for prototype in app.vendor.prototypes() if param.name in prototype.params)
+        return (param.name, *path[1:]), param, next(known)
+    if path[0] in app.component_files:
+        hint = f"mlstack param list {path[0]}"
+        raise UsageError(f"`{path[0]}` is a component: which of its parameters?", hint=hint)
+    near = nearest(path[0], params)
     hint = None if near else "mlstack prototype list, then mlstack prototype describe PROTOTYPE"
-    raise NotFoundError(f"no installed prototype has a parameter `{name}`", near=near, hint=hint)
+    raise NotFoundError(f"no installed prototype has a parameter `{path[0]}`", near=near, hint=hint)
 
 
-def _prototype_name(app: AppDir, place: ParamPlace, param: Param) -> str:
-    if place.component is None:
-        return next(prototype.name for prototype in app.vendor.prototypes() if param.name in prototype.params)
-    return app.component_with_params(place.component).prototype.rpartition("/")[2]
-
-
-def _check(param: Param, path: tuple[str, ...], value: Any, *, hint: str) -> None:
-    """Refuse a value that does not fit where it goes; the rest of a map is checked when it renders."""
-    whole = value
-    for part in reversed(path[1:]):
-        whole = {part: whole}
-    faults = check_value(param, whole)
-    if faults:
-        raise TypedValueError("\n".join(faults), hint=hint)
-
-
-def _deprecation(param: Param) -> Iterator[str]:
-    if param.deprecated:
-        yield f"`{param.name}` is deprecated: {param.deprecated}"
-
-
-def _overridden(app: AppDir, place: ParamPlace, name: str) -> Iterator[str]:
-    """Name the environments where a value that was set for a component does not count."""
-    if place.component is None or place.environment is not None:
-        return
-    for environment in app.environment_names:
-        setting = app.resolve(app.component_with_params(place.component), environment).setting(name)
-        if setting is not None and setting.layer in ENVIRONMENT_LAYERS:
-            yield f"in `{environment}` another value counts ({setting.origin})"
-
-
-def unset_param(app: AppDir, place: ParamPlace, key: str) -> ParamUnset:
+def unset_param(app: AppDir, place: ParamScope, key: str) -> ParamUnset:
     """Take a value back, so that the next lower level counts.
 
     Raises:
@@ -233,39 +159,32 @@ def unset_param(app: AppDir, place: ParamPlace, key: str) -> ParamUnset:
         NotFoundError: no such component, environment or parameter, or it is not set there.
     """
     with app.locked():
-        path, _ = _declared(app, place, key)
+        path, _, _ = _declared(app, place, key)
         name = join_path(path)
-        tuple(
-            _counts_now(app, place, path[0])
-        )  # a file that cannot be read is told before anything is written
-        file = app.unset_param(place.scope(), path)
+        _counts_now(app, place, path[0])  # a file that cannot be read is told before anything is written
+        file = app.unset_param(place, path)
         if file is None:
-            raise NotFoundError(f"`{name}` is not set for {place}", hint=_where_it_is(app, place, path[0]))
-        return ParamUnset(
-            name=name, place=str(place), file=file, notes=tuple(_counts_now(app, place, path[0]))
-        )
+            hint = "mlstack param list shows where values are set"
+            if place.component is not None:
+                component = app.component_with_params(place.component)
+                setting = app.resolve(component, place.environment).setting(path[0])
+                hint = f"it comes from {setting.origin}" if setting else "it has no value at any level"
+            raise NotFoundError(f"`{name}` is not set for {place}", hint=hint)
+        return ParamUnset(name=name, place=str(place), file=file, notes=_counts_now(app, place, path[0]))
 
 
-def _where_it_is(app: AppDir, place: ParamPlace, name: str) -> str:
+def _counts_now(app: AppDir, place: ParamScope, name: str) -> tuple[str, ...]:
     if place.component is None:
-        return "mlstack param list shows where values are set"
-    setting = app.resolve(app.component_with_params(place.component), place.environment).setting(name)
-    return "it has no value at any level" if setting is None else f"it comes from {setting.origin}"
-
-
-def _counts_now(app: AppDir, place: ParamPlace, name: str) -> Iterator[str]:
-    if place.component is None:
-        return
+        return ()
     component = app.component_with_params(place.component)
     try:
         resolved = app.resolve(component, place.environment)
     except ParamError:  # another parameter may be wrong, or this one is what is being mended
-        return
+        return ()
     setting = resolved.setting(name)
     if setting is None or resolved.values.get(name) is None:
-        yield f"`{name}` has no value now"
-    else:
-        yield f"what counts now comes from {setting.origin}"
+        return (f"`{name}` has no value now",)
+    return (f"what counts now comes from {setting.origin}",)
 
 
 def list_params(

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mlstack.app.app import Component, Environment, Manifest
 from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest, draft
-from mlstack.app.prototype import Param, Prototype
+from mlstack.app.prototype import Prototype
 from mlstack.app.schema import PassedStore
 from mlstack.errors import ConfigError, NotFoundError
 from mlstack.names import nearest
 from mlstack.objects.kube_object import DesiredState
 from mlstack.operations import row
-from mlstack.registries.registry import RegistryIndex, find_prototype, indexes, refuse_if_retired
+from mlstack.registries.registry import find_prototype, indexes, refuse_if_retired
 from mlstack.render import render
 from mlstack.render.template import CodeStore
 
@@ -148,41 +148,23 @@ def search_prototypes(app: AppDir, text: str) -> PrototypeList:
     """
     text_sought = text.lower()
     rows = [
-        _prototype_row(prototype)
-        for prototype in _sorted(app)
+        _prototype_row(known)
+        for known in _sorted(app)
         if text_sought
-        in "\n".join(
-            (
-                prototype.name,
-                prototype.full_name,
-                *prototype.aliases,
-                prototype.summary,
-                prototype.description,
-            )
-        ).lower()
+        in "\n".join((known.name, known.full_name, *known.aliases, known.summary, known.description)).lower()
     ]
     notes: list[str] = []
     for registry, index in indexes(app.app.registries, root=app.root, notes=notes):
         installed = {locked.name for locked in app.lock.packages if locked.registry == registry}
-        rows += _offered_prototypes(registry, index, text_sought, installed)
-    if not rows:
-        notes.append(f"no prototype matches `{text}`: mlstack prototype list shows the installed ones")
-    return PrototypeList(prototypes=tuple(rows), notes=tuple(notes))
-
-
-def _offered_prototypes(
-    registry: str, index: RegistryIndex, text: str, installed: Collection[str]
-) -> Iterator[PrototypeRow]:
-    """Give what a registry has of that text: packages that are not installed, then retired names."""
-    for _, package in sorted(index.packages.items()):
-        if package.name not in installed and text in f"{package.name}\n{package.summary}".lower():
-            name = f"{registry}/{package.name}"
-            yield row(PrototypeRow, package, package=name, full_name=name, installed=False, retired=False)
-    for retired in index.retired:
-        summary = "; ".join(filter(None, (f"retired: {retired.reason}", retired.instead)))
-        for name in retired.names:
-            if text in name.lower():
-                yield PrototypeRow(
+        for _, package in sorted(index.packages.items()):
+            name, words = f"{registry}/{package.name}", f"{package.name}\n{package.summary}".lower()
+            if package.name not in installed and text_sought in words:
+                offered = {"package": name, "full_name": name, "installed": False, "retired": False}
+                rows.append(row(PrototypeRow, package, **offered))
+        for retired in index.retired:
+            summary = "; ".join(filter(None, (f"retired: {retired.reason}", retired.instead)))
+            rows += [
+                PrototypeRow(
                     name=name,
                     package="",
                     full_name=f"{registry}/{name}",
@@ -190,6 +172,12 @@ def _offered_prototypes(
                     installed=False,
                     retired=True,
                 )
+                for name in retired.names
+                if text_sought in name.lower()
+            ]
+    if not rows:
+        notes.append(f"no prototype matches `{text}`: mlstack prototype list shows the installed ones")
+    return PrototypeList(prototypes=tuple(rows), notes=tuple(notes))
 
 
 def describe_prototype(app: AppDir, name: str) -> PrototypeDescription:
@@ -202,30 +190,20 @@ def describe_prototype(app: AppDir, name: str) -> PrototypeDescription:
 
 
 def _prototype_description(prototype: Prototype) -> PrototypeDescription:
+    formats = {"csv": "list", "kv": "map"}
     parameters = tuple(
         row(
             ParameterRow,
             param,
-            type=_type(param),
+            type=formats.get(param.format or "") or "|".join(sorted(param.types - {"null"})) or "any",
             default=param.default if param.has_default else None,
             limits="; ".join(_limits(param.schema)),
         )
         for param in prototype.params.values()
     )
-    return row(
-        PrototypeDescription,
-        prototype,
-        package=_package_of(prototype),
-        parameters=parameters,
-        examples={name: example.summary for name, example in prototype.examples.items()},
-    )
-
-
-def _type(param: Param) -> str:
-    return _FORMATS.get(param.format or "") or "|".join(sorted(param.types - {"null"})) or "any"
-
-
-_FORMATS = {"csv": "list", "kv": "map"}
+    examples = {name: example.summary for name, example in prototype.examples.items()}
+    package = _package_of(prototype)
+    return row(PrototypeDescription, prototype, package=package, parameters=parameters, examples=examples)
 
 
 def _limits(schema: Mapping[str, Any]) -> Iterator[str]:

@@ -45,12 +45,13 @@ def set_(
     file: Path | None = None,
 ) -> object:
     """Set a parameter; only the value changes in the file."""
+    from mlstack.app.params import ParamScope
     from mlstack.operations import params
 
     words = [*(words or []), *([read_text(file)] if file is not None else [])]
     _check_count(words, 2, "set", "KEY VALUE", "num_gpus 1")
     *component, key, value = words
-    place = params.ParamPlace(component=next(iter(component), None), environment=env, module=module)
+    place = ParamScope(component=next(iter(component), None), environment=env, module=module)
     return params.set_param(session.app, place, key, value, as_string=as_string)
 
 
@@ -71,12 +72,13 @@ def unset(
     session: Session, words: list[str] | None = None, env: str | None = None, module: str | None = None
 ) -> object:
     """Take a value back, so that the next lower level counts again."""
+    from mlstack.app.params import ParamScope
     from mlstack.operations import params
 
     words = words or []
     _check_count(words, 1, "unset", "KEY", "num_gpus")
     *component, key = words
-    place = params.ParamPlace(component=next(iter(component), None), environment=env, module=module)
+    place = ParamScope(component=next(iter(component), None), environment=env, module=module)
     return params.unset_param(session.app, place, key)
 
 

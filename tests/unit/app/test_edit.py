@@ -47,14 +47,10 @@ def changed(app: AppDir, act: Callable[[], object]) -> dict[str, str | None]:
     }
 
 
-def scope(kind: str, **names: str) -> ParamScope:
-    return ParamScope(kind, **names)
-
-
-APP = scope("app")
-CNN = scope("component", component="cnn")
-GKE = scope("environment globals", environment="gke")
-GKE_CNN = scope("environment", environment="gke", component="cnn")
+APP = ParamScope()
+CNN = ParamScope(component="cnn")
+GKE = ParamScope(environment="gke")
+GKE_CNN = ParamScope(environment="gke", component="cnn")
 
 
 # Parameters
@@ -75,8 +71,8 @@ def test_setting_a_value_changes_its_line_alone(demo: AppDir) -> None:
         (CNN, "components/cnn.yaml"),
         (GKE, "environments/gke/params.yaml"),
         (GKE_CNN, "environments/gke/params.yaml"),
-        (scope("environment", environment="minikube", component="cnn"), "environments/minikube/params.yaml"),
-        (scope("environment globals", environment="minikube"), "environments/minikube/params.yaml"),
+        (ParamScope(environment="minikube", component="cnn"), "environments/minikube/params.yaml"),
+        (ParamScope(environment="minikube"), "environments/minikube/params.yaml"),
     ],
 )
 @pytest.mark.parametrize("path", [("num_workers",), ("labels", "team.example.org/x")])
@@ -100,7 +96,7 @@ def test_set_at_every_level_reaches_the_component_and_unset_gives_the_file_back(
 def test_a_module_gets_its_own_file(app: Build) -> None:
     component = "apiVersion: mlstack.dev/v1\nkind: Component\nprototype: tf-cnn\n"
     made = AppDir(app({**installed_app(), "components/ml/cnn.yaml": component}))
-    module = scope("module", module="ml")
+    module = ParamScope(module="ml")
     assert made.set_param(module, ("num_workers",), 3) == ("components/ml/params.yaml", True)
     found = made.component("ml.cnn")
     assert isinstance(found, Component)
@@ -148,11 +144,11 @@ def test_any_value_reads_back(demo: AppDir, value: Any) -> None:
 @pytest.mark.parametrize(
     ("where", "kind"),
     [
-        (scope("component", component="cn"), NotFoundError),
-        (scope("environment", environment="gk", component="cnn"), NotFoundError),
-        (scope("environment", environment="gke", component="cn"), NotFoundError),
-        (scope("environment globals", environment="gk"), NotFoundError),
-        (scope("module", module="nothing"), NotFoundError),
+        (ParamScope(component="cn"), NotFoundError),
+        (ParamScope(environment="gk", component="cnn"), NotFoundError),
+        (ParamScope(environment="gke", component="cn"), NotFoundError),
+        (ParamScope(environment="gk"), NotFoundError),
+        (ParamScope(module="nothing"), NotFoundError),
     ],
 )
 def test_a_level_that_is_not_there_is_refused(
@@ -177,7 +173,7 @@ def test_control_characters_are_refused_before_anything_is_written(demo: AppDir,
 def test_a_manifest_has_no_parameters(app: Build) -> None:
     made = AppDir(app({**installed_app(), "components/web.yaml": "a: 1\n"}))
     with pytest.raises(UsageError, match="`web` is a plain manifest") as caught:
-        made.set_param(scope("component", component="web"), ("a",), 1)
+        made.set_param(ParamScope(component="web"), ("a",), 1)
     assert "patches/web.yaml" in str(caught.value.hint)
 
 
@@ -285,9 +281,9 @@ def test_a_new_environment_can_be_read_back(demo: AppDir) -> None:
 
 def test_values_set_in_a_new_environment_stand_on_lines_of_their_own(demo: AppDir) -> None:
     demo.add_environment(Environment(name="new"))
-    demo.set_param(scope("environment", environment="new", component="cnn"), ("num_gpus",), 1)
-    demo.set_param(scope("environment", environment="new", component="cnn"), ("num_workers",), 2)
-    demo.set_param(scope("environment globals", environment="new"), ("cloud",), "gke")
+    demo.set_param(ParamScope(environment="new", component="cnn"), ("num_gpus",), 1)
+    demo.set_param(ParamScope(environment="new", component="cnn"), ("num_workers",), 2)
+    demo.set_param(ParamScope(environment="new"), ("cloud",), "gke")
     assert text(demo, "environments/new/params.yaml") == (
         "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\ncomponents:\n  cnn:\n    num_gpus: 1\n"
         "    num_workers: 2\nglobals:\n  cloud: gke\n"

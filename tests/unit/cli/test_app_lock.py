@@ -61,6 +61,7 @@ import sys
 from pathlib import Path
 from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest
+from mlstack.app.params import ParamScope
 from mlstack.kube.kubeconfig import Context, Kubeconfig
 from mlstack.operations import app as apps, packages, params, prototypes
 root, verb, first, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -71,7 +72,7 @@ sys.stdin.readline()
 for number in range(first, first + count):
     app = AppDir(root)
     if verb == "param":
-        params.set_param(app, params.ParamPlace(component="front"), f"tags.t{number}", str(number))
+        params.set_param(app, ParamScope(component="front"), f"tags.t{number}", str(number))
     elif verb == "registry":
         packages.add_registry(app, f"r{number}", "../registry")
     elif verb == "env":

@@ -245,7 +245,7 @@ def test_a_secret_parameter_is_masked_in_whatever_object_it_stands(parametrised:
     made = parametrised.diff(components=["back"])
     assert "hush" not in repr(made)
     parametrised.apply(components=["back"])
-    scope = ParamScope(kind="component", component="back")
+    scope = ParamScope(component="back")
     for name, value in (("token", "quiet-please"), ("image", "quiet-please:2")):
         parametrised.app.set_param(scope, [name], value)
     found = planned(parametrised, file, components=["back"])
