@@ -8,9 +8,9 @@ of a core, memory and storage in bytes, everything else (`pods`, `nvidia.com/gpu
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from mlstack.errors import ConfigError
 
@@ -290,12 +290,13 @@ class Priority:
 
 API_VERSION = "mlstack.dev/v1"
 KIND = "ElasticSnapshot"
+Row = TypeVar("Row")
 
 
 def write(snapshot: Snapshot) -> str:
     """Write a snapshot as JSON; the same moment gives the same text."""
-    found = {"apiVersion": API_VERSION, "kind": KIND, **asdict(snapshot)}
-    return json.dumps(found, indent=1, sort_keys=True, default=_plain) + "\n"
+    document = {"apiVersion": API_VERSION, "kind": KIND, **asdict(snapshot)}
+    return json.dumps(document, indent=1, sort_keys=True, default=sorted) + "\n"  # sets of names
 
 
 def read(text: str, *, where: str) -> Snapshot:
@@ -305,58 +306,39 @@ def read(text: str, *, where: str) -> Snapshot:
         ConfigError: it is none; `where` is the place.
     """
     try:
-        found = json.loads(text)
-        if not isinstance(found, Mapping) or found.get("kind") != KIND:
+        document = json.loads(text)
+        if not isinstance(document, Mapping) or document.get("kind") != KIND:
             raise ValueError(f"it is no {KIND}")
-        if found.get("apiVersion") != API_VERSION:
-            raise ValueError(f"its apiVersion is {found.get('apiVersion')!r}, not {API_VERSION}")
-        return _snapshot(found)
+        if document.get("apiVersion") != API_VERSION:
+            raise ValueError(f"its apiVersion is {document.get('apiVersion')!r}, not {API_VERSION}")
+        return Snapshot(
+            now_ms=int(document["now_ms"]),
+            resources=tuple(document["resources"]),
+            nodes=tuple(_parse(Node, row) for row in document["nodes"]),
+            demands=tuple(_parse(Demand, row) for row in document["demands"]),
+            arriving=tuple(_parse(Arriving, row) for row in document["arriving"]),
+            jobs=tuple(_parse(Job, row) for row in document["jobs"]),
+            moves_ms=tuple(document["moves_ms"]),
+        )
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise ConfigError(
             f"this is no saved snapshot: {error}", where=where, hint="mlstack elastic plan --save FILE"
         ) from error
 
 
-def _snapshot(found: Mapping[str, Any]) -> Snapshot:
-    return Snapshot(
-        now_ms=int(found["now_ms"]),
-        resources=tuple(found["resources"]),
-        nodes=tuple(Node(**_vectors(one)) for one in found["nodes"]),
-        demands=tuple(Demand(**_vectors(one)) for one in found["demands"]),
-        arriving=tuple(Arriving(**_vectors(one)) for one in found["arriving"]),
-        jobs=tuple(map(_job, found["jobs"])),
-        moves_ms=tuple(found["moves_ms"]),
-    )
-
-
-def _job(found: Mapping[str, Any]) -> Job:
-    curve = found.get("curve")
-    return Job(
-        **{
-            **_vectors(found),
-            "gang": tuple(Role(**_vectors(one)) for one in found["gang"]),
-            "trainers": tuple(Trainer(**one) for one in found["trainers"]),
-            "held": tuple(Held(**_vectors(one)) for one in found.get("held") or ()),
-            "curve": Curve(points=tuple(map(tuple, curve["points"]))) if curve else None,
-        }
-    )
-
-
-def _vectors(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the fields with amounts as tuples and names of nodes as a set."""
-    values = dict(found)
-    for name in ("allocatable", "used", "devices", "request", "trainer"):
-        if name in values:
-            values[name] = tuple(values[name])
+def _parse(kind: Callable[..., Row], row: Mapping[str, Any]) -> Row:
+    """Build a value of a row: lists are tuples, of values where the fields of a job have such."""
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
+    }
     if values.get("nodes") is not None:
         values["nodes"] = frozenset(values["nodes"])
-    return values
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, frozenset):
-        return sorted(value)
-    raise TypeError(f"{value!r} has no place in a snapshot")
+    for name, part in {"gang": Role, "trainers": Trainer, "held": Held}.items():
+        if name in values:
+            values[name] = tuple(_parse(part, each) for each in values[name] or ())
+    if values.get("curve"):
+        values["curve"] = Curve(points=tuple(map(tuple, values["curve"]["points"])))
+    return kind(**values)
 
 
 # --- ports of nodes as resources: one key for each port and protocol, and how people read it ---

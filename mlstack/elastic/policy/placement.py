@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -324,66 +325,46 @@ def _groups(
 # costs as much as elsewhere, it goes where the next one costs least. Nodes are judged as if their trainers
 # were lifted, because trainers can be moved and these pods cannot.
 
-Loss = tuple[int, int]
-"""Thousandths of a place for trainers, gang pods counted, and whole places."""
 
+def slot_loss(
+    trainer: Shape, companion: Shape, amounts: Shape, whole: list[int]
+) -> Callable[[Vector], tuple[int, int, int, int]]:
+    """Give a function of a room: what a pod costs there, and what a further one like it would cost beside it.
 
-class SlotLoss:
-    """What a pod beside trainers costs on a node, counted in places for trainers."""
+    Each in thousandths of a place for a trainer, gang pods counted, and in whole places.
+    """
+    worth = dominant(companion, whole) * 1000 // max(1, dominant(trainer, whole))
+    beside = dict(companion)
+    pairs = [(resource, amount, beside[resource]) for resource, amount in trainer if resource in beside]
 
-    def __init__(
-        self, trainer: Shape, companion: Shape, amounts: Shape, whole: list[int], values: dict[Vector, int]
-    ) -> None:
-        self._trainer = trainer
-        self._companion = companion
-        self._worth = dominant(companion, whole) * 1000 // max(1, dominant(trainer, whole))
-        self._amounts = amounts
-        beside = dict(companion)
-        self._pair = [
-            (resource, amount, beside[resource]) for resource, amount in trainer if resource in beside
-        ]
-        self._values = values
-        self._known: dict[Vector, tuple[Loss, Loss]] = {}
-
-    def of(self, room: list[int]) -> tuple[Loss, Loss]:
-        """Give what the pod costs in a room, and what a further one like it would cost beside it."""
-        key = tuple(room)
-        if (known := self._known.get(key)) is None:
-            rest = self._less(room)
-            further = (1 << 62, 1 << 62)  # where none fits
-            if fits(rest, self._amounts):
-                further = self._between(rest, self._less(rest))
-            known = self._known[key] = (self._between(room, rest), further)
-        return known
-
-    def _less(self, room: list[int]) -> list[int]:
-        rest = list(room)
-        for resource, amount in self._amounts:
-            rest[resource] -= amount
-        return rest
-
-    def _between(self, room: list[int], rest: list[int]) -> Loss:
-        places = count(room, self._trainer) - count(rest, self._trainer)
-        return (self._value(tuple(room)) - self._value(tuple(rest)), places)
-
-    def _value(self, room: Vector) -> int:
+    @cache
+    def value(room: Vector) -> int:
         """Give the most that trainers and companions together are worth in a room."""
-        if (known := self._values.get(room)) is not None:
-            return known
-        best, worth = 0, self._worth
-        most = count(room, self._companion) if worth else 0
-        rows = [(room[resource], amount, beside) for resource, amount, beside in self._pair]
-        for places in range(1 + (count(room, self._trainer) if self._trainer else 0)):
+        best, most = 0, count(room, companion) if worth else 0
+        rows = [(room[resource], amount, beside) for resource, amount, beside in pairs]
+        for places in range(1 + (count(room, trainer) if trainer else 0)):
             companions = most
             for free, amount, beside in rows:
                 number = (free - places * amount) // beside
                 if number < companions:
                     companions = number
-            value = companions * worth + 1000 * places
-            if value > best:
-                best = value
-        self._values[room] = best
+            best = max(best, companions * worth + 1000 * places)
         return best
+
+    def less(room: Vector) -> Vector:
+        asked = dict(amounts)
+        return tuple([part - asked.get(resource, 0) for resource, part in enumerate(room)])
+
+    @cache
+    def loss(room: Vector) -> tuple[int, int, int, int]:
+        rest = less(room)
+        further = less(rest)
+        later = (1 << 62, 1 << 62)  # where none fits
+        if fits(rest, amounts):
+            later = (value(rest) - value(further), count(rest, trainer) - count(further, trainer))
+        return (value(room) - value(rest), count(room, trainer) - count(rest, trainer), *later)
+
+    return loss
 
 
 def _node_for_server(
@@ -394,13 +375,11 @@ def _node_for_server(
     allow = SurplusUpTo(state.job.priority)
     kind = (state.amounts, companion, amounts)
     if (loss := cluster.searches.get(("loss", kind))) is None:
-        values = cluster.searches.setdefault(("values", kind[:2]), {})
-        loss = cluster.searches["loss", kind] = SlotLoss(*kind, cluster.whole, values)
+        loss = cluster.searches["loss", kind] = slot_loss(*kind, cluster.whole)
 
     def price(node: NodeInfo, taken: int, evictions: int, share: int) -> tuple[int, ...]:
         spared, left = cluster.spared(node, amounts), cluster.left_over(node, amounts)
-        lost, further = loss.of(node.lifted)
-        return (taken if is_late else 0, spared, *lost, *further, evictions, share, left)
+        return (taken if is_late else 0, spared, *loss(tuple(node.lifted)), evictions, share, left)
 
     def at_least(node: NodeInfo) -> tuple[int, ...] | None:
         row = least(node, amounts, allow)
@@ -422,7 +401,7 @@ def place_foreign(cluster: ClusterState, demand: Demand) -> bool:
     """Find room for a pod of others, at need by taking trainers above a minimum; tell whether."""
     amounts, allow = shape(demand.request), SurplusUpTo(demand.priority, is_of_pods=True)
     node = free_node(cluster, amounts, demand.nodes)
-    node = node or _cleared(cluster, amounts, demand.nodes, frozenset(), allow, ("yield", demand.key))
+    node = node or clear_node(cluster, amounts, demand.nodes, frozenset(), allow, ("yield", demand.key))
     if node is not None:
         cluster.reserve(node, demand.request, demand.key)
     return node is not None
@@ -453,16 +432,21 @@ def place_trainer(cluster: ClusterState, state: JobState, node_names: NodeNames,
     """Find room for a trainer of a job's minimum; tell whether there is."""
     amounts, allow = state.amounts, SurplusUpTo(state.job.priority)
     node = free_node(cluster, amounts, node_names, state.bars)
-    node = node or _cleared(cluster, amounts, node_names, state.bars, allow, ("gang", state.job.key))
+    node = node or clear_node(cluster, amounts, node_names, state.bars, allow, ("gang", state.job.key))
     if node is not None:
         cluster.add(state, node, cause)
     return node is not None
 
 
-def node_to_clear(
-    cluster: ClusterState, amounts: Shape, node_names: NodeNames, barred: frozenset[str], allow: SurplusUpTo
+def clear_node(
+    cluster: ClusterState,
+    amounts: Shape,
+    node_names: NodeNames,
+    barred: frozenset[str],
+    allow: SurplusUpTo,
+    why: tuple[Cause, str],
 ) -> NodeInfo | None:
-    """Give the node where making room hurts least, None if there is none."""
+    """Make room on the node where it hurts least, for this cause and in favour of whom; give it."""
 
     def cost(node: NodeInfo) -> tuple[int, ...] | None:
         clearance = clear(cluster, node, amounts, allow)
@@ -471,18 +455,7 @@ def node_to_clear(
     def at_least(node: NodeInfo) -> tuple[int, ...] | None:
         return least(node, amounts, allow)
 
-    return best_node(cluster, ("clear", amounts, allow), node_names, barred, cost, at_least)
-
-
-def _cleared(
-    cluster: ClusterState,
-    amounts: Shape,
-    node_names: NodeNames,
-    barred: frozenset[str],
-    allow: SurplusUpTo,
-    why: tuple[Cause, str],
-) -> NodeInfo | None:
-    node = node_to_clear(cluster, amounts, node_names, barred, allow)
+    node = best_node(cluster, ("clear", amounts, allow), node_names, barred, cost, at_least)
     if node is not None:
         _make_room(cluster, node, amounts, allow, why)
     return node

@@ -7,7 +7,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.elastic.policy.placement import SlotLoss, SurplusUpTo, clear
+from mlstack.elastic.policy.placement import SurplusUpTo, clear, slot_loss
 from mlstack.elastic.policy.state import ClusterState, Fulfilment, Shape, dominant, fits, shape, total
 from mlstack.elastic.snapshot import Job, Node, Snapshot, Trainer
 from tests.property.elastic.moments import MANY
@@ -65,7 +65,7 @@ def test_a_server_costs_what_the_best_use_of_the_room_loses(
     for each, amount in server:
         rest[each] -= amount
 
-    (loss, _), _ = SlotLoss(trainer, companion, server, WHOLE, {}).of(room)
+    loss, *_ = slot_loss(trainer, companion, server, WHOLE)(tuple(room))
 
     assert loss == best_use(room, trainer, companion) - best_use(rest, trainer, companion)
 

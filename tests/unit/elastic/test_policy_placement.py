@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mlstack.elastic.policy.gangs import free_amounts
 from mlstack.elastic.policy.needs import has_places
-from mlstack.elastic.policy.placement import CROWDED, Ranking, SurplusUpTo, node_to_clear
+from mlstack.elastic.policy.placement import CROWDED, Ranking, SurplusUpTo, clear_node
 from mlstack.elastic.policy.state import ClusterState, FreeRoom, Fulfilment, NodeInfo
 from mlstack.elastic.snapshot import Held, Job, Node, Snapshot, Trainer
 
@@ -21,7 +21,10 @@ def two_full_nodes() -> ClusterState:
 
 
 def find(cluster: ClusterState) -> NodeInfo | None:
-    return node_to_clear(cluster, ((0, 2),), ON_B, frozenset(), SurplusUpTo(0))
+    mark = cluster.steps
+    node = clear_node(cluster, ((0, 2),), ON_B, frozenset(), SurplusUpTo(0), ("gang", "web"))
+    cluster.rollback(mark)
+    return node
 
 
 def test_a_node_is_ranked_again_when_its_job_gets_back_what_it_lost_elsewhere() -> None:
