@@ -299,17 +299,19 @@ class ClusterState:
 
         self._note(undo)
 
-    def _add(self, slot: TrainerSlot) -> None:
+    def _add(self, slot: TrainerSlot, *, is_back: bool = False) -> None:
+        """Put a trainer on its node; the room of one that is back after all was never free at once."""
         state, node = slot.state, slot.node
         if node is not None:
-            self._shift(node, state.amounts, -1, node.now, node.later)
+            self._shift(node, state.amounts, -1, *([] if is_back else [node.now]), node.later)
             node.states.setdefault(state, []).append(slot)
             node.unbound += not slot.is_bound
         state.slots.append(slot)
         state.bound += slot.is_bound
         self._update(state)
 
-    def _remove(self, slot: TrainerSlot) -> None:
+    def _remove(self, slot: TrainerSlot, *, is_going: bool = False) -> None:
+        """Take a trainer off its node; a pod that is going needs its time: its room is not free at once."""
         state, node = slot.state, slot.node
         state.slots.remove(slot)
         state.bound -= slot.is_bound
@@ -318,28 +320,24 @@ class ClusterState:
             if not node.states[state]:
                 del node.states[state]
             node.unbound -= not slot.is_bound
-            self._shift(node, state.amounts, 1, node.now, node.later)
+            self._shift(node, state.amounts, 1, *([] if is_going else [node.now]), node.later)
         self._update(state)
 
     def evict(self, slot: TrainerSlot, cause: Cause, whom: str = "") -> None:
         """Take a trainer from a job, in favour of `whom`; one without a node may get another place."""
-        node, state, trainer = slot.node, slot.state, slot.trainer
-        self._remove(slot)
+        state, trainer = slot.state, slot.trainer
+        self._remove(slot, is_going=slot.is_bound)
         if slot.is_bound:
             state.gone.append((slot, cause, whom))
-            if node is not None:
-                self._shift(node, state.amounts, -1, node.now)  # a pod needs its time to go
         elif trainer is not None:
             state.unbound.append(trainer)
 
         def undo() -> None:
             if slot.is_bound:
                 state.gone.pop()
-                if node is not None:
-                    self._shift(node, state.amounts, 1, node.now)
             elif trainer is not None:
                 state.unbound.remove(trainer)
-            self._add(slot)
+            self._add(slot, is_back=slot.is_bound)
 
         self._note(undo)
 
