@@ -33,7 +33,6 @@ from mlstack.app.schema import PassedStore
 from mlstack.app.vendor import Vendor
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import nearest
-from mlstack.objects.order import closure
 
 NO_OVERRIDES = Overrides()
 _LABEL = re.compile(r"[a-zA-Z0-9]([-_.a-zA-Z0-9]{0,61}[a-zA-Z0-9])?")
@@ -196,6 +195,8 @@ class AppReader:
                 members |= dict.fromkeys(full for full in named if full != name or full == target)
             direct[name] = tuple(members)
             rest += map(self.component, members)
+        from mlstack.objects.order import closure  # editing commands need none of it
+
         return closure(direct, {name: self.component_files[name][0] for name in direct})
 
     def position(self, file: str, path: KeyPath) -> str:
