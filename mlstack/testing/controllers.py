@@ -62,10 +62,9 @@ class Simulation:
 
     def step(self) -> bool:
         """Do what is due; says whether anything moved."""
-        moves = (
-            ("v1", "PersistentVolumeClaim", self._claim),
-            ("", "", self._services),
-            ("", "", self._pods),
+        moved = [self._claim(claim) for claim in self._all("v1", "PersistentVolumeClaim")]
+        moved += [self._services(), self._pods()]
+        for api_version, kind, move in (
             ("apps/v1", "Deployment", self._deployment),
             ("apps/v1", "ReplicaSet", self._replica_set),
             ("apps/v1", "StatefulSet", self._stateful_set),
@@ -73,12 +72,9 @@ class Simulation:
             ("batch/v1", "Job", self._job),
             ("v1", "Service", self._endpoints),
             *(("kubeflow.org/v1", kind, self._training_job) for kind in _TRAINING_JOBS),
-        )
-        moved = False
-        for api_version, kind, move in moves:
-            for obj in self._all(api_version, kind) if kind else [{}]:
-                moved |= move(obj)
-        return moved
+        ):
+            moved += [move(obj) for obj in self._all(api_version, kind)]
+        return any(moved)
 
     # --- reads and writes ---
 
@@ -134,13 +130,13 @@ class Simulation:
         status = {"phase": "Bound", "accessModes": spec.get("accessModes") or [], "capacity": capacity}
         return self._set_status(claim, status)
 
-    def _services(self, _: Obj) -> bool:
-        moved, number = False, 0
-        for service in self._all("v1", "Service") if self._load_balancers else ():
-            if service["spec"].get("type") == "LoadBalancer":
-                number += 1
-                ingress = [{"ip": f"203.0.113.{number}"}]
-                moved |= self._set_status(service, {"loadBalancer": {"ingress": ingress}})
+    def _services(self) -> bool:
+        services = self._all("v1", "Service") if self._load_balancers else []
+        balanced = [service for service in services if service["spec"].get("type") == "LoadBalancer"]
+        moved = False
+        for number, service in enumerate(balanced, start=1):
+            ingress = [{"ip": f"203.0.113.{number}"}]
+            moved |= self._set_status(service, {"loadBalancer": {"ingress": ingress}})
         return moved
 
     def _endpoints(self, service: Obj) -> bool:
@@ -148,45 +144,70 @@ class Simulation:
         selector = (service["spec"].get("selector") or {}).items()
         if not selector:
             return False
-        siblings = self._all("v1", "Pod", service["metadata"]["namespace"])
+        name, namespace = service["metadata"]["name"], service["metadata"]["namespace"]
+        siblings = self._all("v1", "Pod", namespace)
         pods = [pod for pod in siblings if selector <= (pod["metadata"].get("labels") or {}).items()]
-        wanted = _endpoint_slice(service, pods)
-        live = self._cluster.get(ObjectRef.of(wanted))
-        if live is None:
-            return self._create(wanted)
-        if live.get("endpoints") == wanted["endpoints"]:
+        endpoints = [
+            {
+                "addresses": [f"10.0.0.{number}"],
+                "conditions": {"ready": _phase(pod) == "Running"},
+                "targetRef": {"kind": "Pod", "name": pod["metadata"]["name"]},
+            }
+            for number, pod in enumerate(pods, start=1)
+        ]
+        ref = ObjectRef("discovery.k8s.io/v1", "EndpointSlice", namespace, f"{name}-memory")
+        live = self._cluster.get(ref)
+        if live is not None and live.get("endpoints") == endpoints:
             return False
-        return self._patch(wanted, {"endpoints": wanted["endpoints"]})
+        if live is not None:
+            return self._patch(live, {"endpoints": endpoints})
+        labels = {"kubernetes.io/service-name": name, "endpointslice.kubernetes.io/managed-by": NODE}
+        metadata = {**_owned_metadata(service, ref.name), "labels": labels}
+        types = {"apiVersion": ref.api_version, "kind": ref.kind, "addressType": "IPv4"}
+        return self._create({**types, "metadata": metadata, "endpoints": endpoints})
 
-    def _pods(self, _: Obj) -> bool:
+    def _pods(self) -> bool:
         """Schedule pods in the order of their names, start them, and let pods of Jobs end."""
         pods = self._all("v1", "Pod")
         free = self._gpus - sum(_gpus(pod) for pod in pods if _phase(pod) == "Running")
         moved = False
         for pod in pods:
-            if _phase(pod) == "Running" and any(ref["kind"] == "Job" for ref in _owners(pod)):
-                moved |= self._set_status(pod, _succeeded(pod, self._now()), manager=KUBELET)
-            elif _phase(pod) in ("", "Pending"):
-                fits = _gpus(pod) <= free
-                free -= _gpus(pod) if fits else 0
-                status = _running(pod, self._now()) if fits else _unschedulable(self._now())
-                moved |= self._set_status(pod, status, manager=KUBELET)
+            phase, status = _phase(pod), dict[str, Any]()
+            if phase == "Running" and any(ref["kind"] == "Job" for ref in _owners(pod)):
+                state = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": self._now()}}
+                rows = pod["status"]["containerStatuses"]
+                ended = [{**row, "ready": False, "state": state} for row in rows]
+                status = {"phase": "Succeeded", "containerStatuses": ended}
+            elif phase in ("", "Pending") and _gpus(pod) <= free:
+                free -= _gpus(pod)
+                status = _running(pod, self._now())
+            elif phase in ("", "Pending"):
+                row = _condition("PodScheduled", self._now(), is_true=False, reason="Unschedulable")
+                message = f"0/1 nodes are available: 1 Insufficient {GPU}."
+                status = {"phase": "Pending", "conditions": [row | {"message": message}]}
+            moved |= bool(status) and self._set_status(pod, status, manager=KUBELET)
         return moved
 
     # --- workloads ---
 
     def _deployment(self, deployment: Obj) -> bool:
         """See that the newest ReplicaSet has all replicas and the others none."""
-        name = f"{deployment['metadata']['name']}-{_template_hash(deployment)}"
-        replicas = deployment["spec"].get("replicas", 1)
+        spec, digest = deployment["spec"], _template_hash(deployment)
+        name, replicas = f"{deployment['metadata']['name']}-{digest}", spec.get("replicas", 1)
         sets = {obj["metadata"]["name"]: obj for obj in self._children(deployment, "apps/v1", "ReplicaSet")}
         moved = False
         for replica_set in sets.values():
-            wanted = replicas if replica_set["metadata"]["name"] == name else 0
-            if replica_set["spec"].get("replicas") != wanted:
-                moved = self._patch(replica_set, {"spec": {"replicas": wanted}})
+            number = replicas if replica_set["metadata"]["name"] == name else 0
+            if replica_set["spec"].get("replicas") != number:
+                moved = self._patch(replica_set, {"spec": {"replicas": number}})
         if name not in sets:
-            moved |= self._create(_replica_set(deployment, name, replicas))
+            labels = {"pod-template-hash": digest}
+            template, selector = _labelled(spec["template"], labels), spec["selector"]
+            selector = {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), **labels}}
+            metadata = {**_owned_metadata(deployment, name), "labels": template["metadata"]["labels"]}
+            inner = {"replicas": replicas, "selector": selector, "template": template}
+            kind = {"apiVersion": "apps/v1", "kind": "ReplicaSet"}
+            moved |= self._create({**kind, "metadata": metadata, "spec": inner})
         statuses = {name: obj.get("status") or {} for name, obj in sets.items()}
         newest = statuses.get(name) or {}
         ready = newest.get("readyReplicas", 0)
@@ -214,49 +235,39 @@ class Simulation:
         return self._set_status(replica_set, status) or moved
 
     def _stateful_set(self, stateful_set: Obj) -> bool:
-        name = stateful_set["metadata"]["name"]
+        name, namespace = stateful_set["metadata"]["name"], stateful_set["metadata"]["namespace"]
         revision = f"{name}-{_template_hash(stateful_set)}"
-        replicas = stateful_set["spec"].get("replicas", 1)
-        moved = any([self._claims_of(stateful_set, index) for index in range(replicas)])
+        names = [f"{name}-{index}" for index in range(stateful_set["spec"].get("replicas", 1))]
+        moved = False
+        for pod_name in names:
+            for template in stateful_set["spec"].get("volumeClaimTemplates") or ():
+                metadata = {"name": f"{template['metadata']['name']}-{pod_name}", "namespace": namespace}
+                kind = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+                claim = {**kind, "metadata": metadata, "spec": template["spec"]}
+                if self._cluster.get(ObjectRef.of(claim)) is None:
+                    moved |= self._create(claim)
         for pod in self._children(stateful_set):
             if (pod["metadata"].get("labels") or {}).get("controller-revision-hash", "") != revision:
                 self._cluster.delete(ObjectRef.of(pod), propagation="Background")
                 moved = True
         labels = {"controller-revision-hash": revision}
-        moved |= self._match_pods(stateful_set, {f"{name}-{index}": labels for index in range(replicas)})
+        moved |= self._match_pods(stateful_set, dict.fromkeys(names, labels))
         pods = self._children(stateful_set)
         counts = {**_counts(stateful_set, pods), "currentReplicas": len(pods), "updatedReplicas": len(pods)}
         revisions = {"currentRevision": revision, "updateRevision": revision}
         return self._set_status(stateful_set, counts | revisions) or moved
 
-    def _claims_of(self, stateful_set: Obj, index: int) -> bool:
-        name, namespace = stateful_set["metadata"]["name"], stateful_set["metadata"]["namespace"]
-        moved = False
-        for template in stateful_set["spec"].get("volumeClaimTemplates") or ():
-            claim = {
-                "apiVersion": "v1",
-                "kind": "PersistentVolumeClaim",
-                "metadata": {
-                    "name": f"{template['metadata']['name']}-{name}-{index}",
-                    "namespace": namespace,
-                },
-                "spec": template["spec"],
-            }
-            if self._cluster.get(ObjectRef.of(claim)) is None:
-                moved |= self._create(claim)
-        return moved
-
     def _daemon_set(self, daemon_set: Obj) -> bool:
         name = daemon_set["metadata"]["name"]
         moved = self._match_pods(daemon_set, {f"{name}-{_suffix(name, 0)}": {}})
-        ready = _ready(self._children(daemon_set))
+        counts = _counts(daemon_set, self._children(daemon_set))
         scheduled = ("desiredNumberScheduled", "currentNumberScheduled", "updatedNumberScheduled")
         status = {
-            "observedGeneration": daemon_set["metadata"]["generation"],
+            "observedGeneration": counts["observedGeneration"],
             **dict.fromkeys(scheduled, 1),
             "numberMisscheduled": 0,
-            "numberAvailable": ready,
-            "numberReady": ready,
+            "numberAvailable": counts["readyReplicas"],
+            "numberReady": counts["readyReplicas"],
         }
         return self._set_status(daemon_set, status) or moved
 
@@ -276,76 +287,46 @@ class Simulation:
         return self._set_status(job, status) or moved
 
     def _training_job(self, job: Obj) -> bool:
-        if not any(_runs_operator(deployment) for deployment in self._all("apps/v1", "Deployment")):
+        for deployment in self._all("apps/v1", "Deployment"):
+            containers = deployment["spec"]["template"]["spec"]["containers"]
+            is_available = (deployment.get("status") or {}).get("availableReplicas", 0) > 0
+            if is_available and any(OPERATOR_IMAGE in part.get("image", "") for part in containers):
+                break
+        else:
             return False
-        name, kind = job["metadata"]["name"], job["kind"]
-        roles = sorted((job["spec"].get(_TRAINING_JOBS[kind]) or {}).items())
+        name, kind, now = job["metadata"]["name"], job["kind"], self._now()
+        roles = dict(sorted((job["spec"].get(_TRAINING_JOBS[kind]) or {}).items()))
         live = {pod["metadata"]["name"] for pod in self._children(job)}
         moved = False
-        for role, spec in roles:
+        for role, spec in roles.items():
             for index in range(spec.get("replicas", 1)):
-                pod = f"{name}-{role.lower()}-{index}"
+                pod_name = f"{name}-{role.lower()}-{index}"
                 labels = {
                     "training.kubeflow.org/job-name": name,
                     "training.kubeflow.org/replica-type": role.lower(),
                     "training.kubeflow.org/replica-index": str(index),
                     "training.kubeflow.org/operator-name": f"{kind.lower()}-controller",
                 }
-                if pod not in live:
-                    moved |= self._create(_pod(job, pod, spec["template"], labels))
-        return self._set_status(job, self._training_status(job, [role for role, _ in roles])) or moved
-
-    def _training_status(self, job: Obj, roles: list[str]) -> Obj:
-        pods, now = self._children(job), self._now()
+                if pod_name not in live:
+                    moved |= self._create(_pod(job, pod_name, spec["template"], labels))
+        pods = self._children(job)
         running = [pod for pod in pods if _phase(pod) == "Running"]
-        rows = [_condition("Created", now, reason=f"{job['kind']}Created")]
+        rows = [_condition("Created", now, reason=f"{kind}Created")]
         if pods and len(running) == len(pods):
-            rows.append(_condition("Running", now, reason=f"{job['kind']}Running"))
+            rows.append(_condition("Running", now, reason=f"{kind}Running"))
         types = [pod["metadata"]["labels"].get("training.kubeflow.org/replica-type") for pod in running]
         statuses = {role: {"active": types.count(role.lower())} for role in roles}
-        return {"conditions": rows, "replicaStatuses": statuses, "startTime": now}
+        status = {"conditions": rows, "replicaStatuses": statuses, "startTime": now}
+        return self._set_status(job, status) or moved
 
 
-# --- the objects that controllers make ---
-
-
-def _replica_set(deployment: Obj, name: str, replicas: int) -> dict[str, Any]:
-    labels = {"pod-template-hash": _template_hash(deployment)}
-    template = _labelled(deployment["spec"]["template"], labels)
-    selector = deployment["spec"]["selector"]
-    selector = {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), **labels}}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "metadata": {**_owned_metadata(deployment, name), "labels": template["metadata"]["labels"]},
-        "spec": {"replicas": replicas, "selector": selector, "template": template},
-    }
+# --- the objects that controllers make, and statuses ---
 
 
 def _pod(owner: Obj, name: str, template: Obj, labels: Mapping[str, str]) -> dict[str, Any]:
     metadata = {**_labelled(template, labels)["metadata"], **_owned_metadata(owner, name)}
     spec = {**template["spec"], "nodeName": NODE}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-
-
-def _endpoint_slice(service: Obj, pods: list[Obj]) -> dict[str, Any]:
-    name = service["metadata"]["name"]
-    labels = {"kubernetes.io/service-name": name, "endpointslice.kubernetes.io/managed-by": NODE}
-    endpoints = [
-        {
-            "addresses": [f"10.0.0.{number}"],
-            "conditions": {"ready": _phase(pod) == "Running"},
-            "targetRef": {"kind": "Pod", "name": pod["metadata"]["name"]},
-        }
-        for number, pod in enumerate(pods, start=1)
-    ]
-    return {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {**_owned_metadata(service, f"{name}-memory"), "labels": labels},
-        "addressType": "IPv4",
-        "endpoints": endpoints,
-    }
 
 
 def _labelled(template: Obj, labels: Mapping[str, str]) -> dict[str, Any]:
@@ -365,10 +346,7 @@ def _owned_metadata(owner: Obj, name: str) -> dict[str, Any]:
     return {"name": name, "namespace": owner["metadata"]["namespace"], "ownerReferences": [reference]}
 
 
-# --- statuses ---
-
-
-def _running(pod: Obj, now: str) -> Obj:
+def _running(pod: Obj, now: str) -> dict[str, Any]:
     """Give the status of a pod whose containers run and are ready."""
     digest = int(hashlib.sha256(pod["metadata"]["name"].encode()).hexdigest(), 16)
     kinds = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
@@ -392,25 +370,11 @@ def _running(pod: Obj, now: str) -> Obj:
     }
 
 
-def _succeeded(pod: Obj, now: str) -> Obj:
-    state = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": now}}
-    rows = [{**row, "ready": False, "state": state} for row in pod["status"]["containerStatuses"]]
-    return {"phase": "Succeeded", "containerStatuses": rows}
-
-
-def _unschedulable(now: str) -> Obj:
-    message = f"0/1 nodes are available: 1 Insufficient {GPU}."
-    row = _condition("PodScheduled", now, is_true=False, reason="Unschedulable") | {"message": message}
-    return {"phase": "Pending", "conditions": [row]}
-
-
 def _counts(owner: Obj, pods: list[Obj]) -> dict[str, Any]:
-    return {
-        "observedGeneration": owner["metadata"]["generation"],
-        "replicas": len(pods),
-        "readyReplicas": _ready(pods),
-        "availableReplicas": _ready(pods),
-    }
+    ready = sum(_phase(pod) == "Running" for pod in pods)
+    generation = owner["metadata"]["generation"]
+    counts = {"replicas": len(pods), "readyReplicas": ready, "availableReplicas": ready}
+    return {"observedGeneration": generation, **counts}
 
 
 def _condition(kind: str, now: str, *, is_true: bool = True, reason: str = "") -> dict[str, str]:
@@ -428,25 +392,13 @@ def _owners(obj: Obj) -> list[Obj]:
     return obj["metadata"].get("ownerReferences") or []
 
 
-def _runs_operator(deployment: Obj) -> bool:
-    containers = deployment["spec"]["template"]["spec"]["containers"]
-    is_available = (deployment.get("status") or {}).get("availableReplicas", 0) > 0
-    return is_available and any(OPERATOR_IMAGE in container.get("image", "") for container in containers)
-
-
 def _phase(pod: Obj) -> str:
     return str((pod.get("status") or {}).get("phase") or "")
 
 
-def _ready(pods: list[Obj]) -> int:
-    return sum(_phase(pod) == "Running" for pod in pods)
-
-
 def _gpus(pod: Obj) -> int:
-    limits = [
-        (container.get("resources") or {}).get("limits") or {} for container in pod["spec"]["containers"]
-    ]
-    return sum(int(limit.get(GPU, 0)) for limit in limits)
+    resources = [container.get("resources") or {} for container in pod["spec"]["containers"]]
+    return sum(int((part.get("limits") or {}).get(GPU, 0)) for part in resources)
 
 
 def _template_hash(workload: Obj) -> str:

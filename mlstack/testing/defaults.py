@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from ipaddress import IPv4Address
 from itertools import count
 from typing import Any
@@ -15,7 +15,6 @@ _FIRST_SERVICE_ADDRESS = IPv4Address("10.96.0.10")
 _WORKLOADS = frozenset(
     {("apps", "DaemonSet"), ("apps", "Deployment"), ("apps", "StatefulSet"), ("batch", "Job")}
 )
-_ROLES = frozenset({("rbac.authorization.k8s.io", "ClusterRole"), ("rbac.authorization.k8s.io", "Role")})
 
 
 def skeleton(key: tuple[str, str]) -> Obj:
@@ -29,27 +28,46 @@ def skeleton(key: tuple[str, str]) -> Obj:
 
 def fill_in(obj: Mapping[str, Any], key: tuple[str, str]) -> Obj:
     """Give an object with the API server's defaults, which a writer owns as if it had sent them."""
-    filled = dict(obj)
+    filled, spec, metadata = dict(obj), dict(obj.get("spec") or {}), obj["metadata"]
     if key in _WORKLOADS:
-        filled["spec"] = _workload(dict(filled.get("spec") or {}), key)
-    elif key == ("", "Pod"):
-        filled["spec"] = _pod(filled.get("spec") or {})
-        filled["status"] = {"phase": "Pending", **(filled.get("status") or {})}
+        filled["spec"] = _workload(spec, key[1])
     elif key == ("batch", "CronJob"):
-        filled["spec"] = _cron_job(dict(filled.get("spec") or {}))
+        filled["spec"] = {**_CRON_JOB, **spec}
+        job = (spec.get("jobTemplate") or {}).get("spec") or {}
+        if "template" in job:
+            job = {**job, "template": _template(job["template"] or {})}
+            filled["spec"]["jobTemplate"] = {**spec["jobTemplate"], "spec": job}
     elif key == ("", "Service"):
-        filled["spec"] = _service(filled.get("spec") or {})
+        filled["spec"] = spec = {"type": "ClusterIP", "sessionAffinity": "None", **spec}
+        if spec["type"] != "ExternalName":
+            spec.setdefault("internalTrafficPolicy", "Cluster")
+        if ports := spec.get("ports"):
+            targets = [port.get("targetPort", port.get("port")) for port in ports]
+            pairs = zip(ports, targets, strict=True)
+            spec["ports"] = [{"protocol": "TCP", **port, "targetPort": target} for port, target in pairs]
     elif key == ("", "Secret"):
-        filled = _secret(filled)
-    elif key in _ROLES:
+        texts = filled.pop("stringData", None) or {}
+        encoded = {name: base64.b64encode(str(text).encode()).decode() for name, text in texts.items()}
+        filled |= {"data": {**(obj.get("data") or {}), **encoded}} if encoded else {}
+        filled.setdefault("type", "Opaque")
+    elif key[0] == "rbac.authorization.k8s.io" and key[1] in ("ClusterRole", "Role"):
         filled.setdefault("rules", None)
-    elif key == ("", "PersistentVolumeClaim"):
-        filled["spec"] = {"volumeMode": "Filesystem", **(filled.get("spec") or {})}
-        filled["status"] = {"phase": "Pending", **(filled.get("status") or {})}
     elif key == ("", "Namespace"):
-        filled = _namespace(filled)
+        labels = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata["name"]}
+        filled["metadata"] = {**metadata, "labels": labels}
+        filled["spec"] = {"finalizers": ["kubernetes"], **spec}
     elif key == ("apiextensions.k8s.io", "CustomResourceDefinition"):
-        filled["spec"] = _definition(filled.get("spec") or {})
+        names = spec.get("names") or {}
+        kind = str(names.get("kind") or "")
+        names = {"singular": kind.lower(), "listKind": f"{kind}List", **names}
+        filled["spec"] = {"conversion": {"strategy": "None"}, **spec, "names": names}
+    elif key == ("", "Pod"):
+        filled["spec"] = _pod(spec)
+    elif key == ("", "PersistentVolumeClaim"):
+        filled["spec"] = {"volumeMode": "Filesystem", **spec}
+    phases = {"Pod": "Pending", "PersistentVolumeClaim": "Pending", "Namespace": "Active"}
+    if not key[0] and key[1] in phases:
+        filled["status"] = {"phase": phases[key[1]], **(obj.get("status") or {})}
     return filled
 
 
@@ -58,56 +76,51 @@ def tidy(value: Any, shape: Shape) -> Any:
 
     An empty struct stays: it says something (`emptyDir: {}`).
     """
-    if isinstance(value, Mapping):
-        if _is_text_map(shape):
-            return {name: "" if text is None else text for name, text in value.items()}
-        inside = ((name, shape.at(name) or OPEN, inner) for name, inner in value.items())
-        return {name: tidy(inner, at) for name, at, inner in inside if not _says_nothing(inner, at)}
     if isinstance(value, list):
         return [tidy(item, shape.items) for item in value]
-    return value
-
-
-def _is_text_map(shape: Shape) -> bool:
-    values = shape.schema.get("additionalProperties")
-    return isinstance(values, Mapping) and values.get("type") == "string"
-
-
-def _says_nothing(value: Any, shape: Shape) -> bool:
-    is_container = shape.schema.get("type") == "array" or "additionalProperties" in shape.schema
-    return value is None or (is_container and value in ({}, []))
+    if not isinstance(value, Mapping):
+        return value
+    texts, kept = shape.schema.get("additionalProperties"), {}
+    if isinstance(texts, Mapping) and texts.get("type") == "string":
+        return {name: "" if text is None else text for name, text in value.items()}
+    for name, inner in value.items():
+        below = shape.at(name) or OPEN
+        is_container = below.schema.get("type") == "array" or "additionalProperties" in below.schema
+        if inner is not None and not (is_container and inner in ({}, [])):
+            kept[name] = tidy(inner, below)
+    return kept
 
 
 def custom(value: Any, schema: Mapping[str, Any]) -> Any:
     """Give a custom resource's value with the defaults of its schema; null stays only where it may."""
-    if isinstance(value, Mapping):
-        return dict(_custom_fields(value, schema))
     if isinstance(value, list):
         return [custom(item, schema.get("items") or {}) for item in value]
-    return value
-
-
-def _custom_fields(value: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    properties = schema.get("properties") or {}
-    extra = schema.get("additionalProperties")
+    if not isinstance(value, Mapping):
+        return value
+    properties, extra, filled = schema.get("properties") or {}, schema.get("additionalProperties"), {}
     for name, inner in value.items():
         declared = properties.get(name) or (extra if isinstance(extra, Mapping) else {})
-        if inner is None and not declared.get("nullable") and "default" in declared:
-            continue
-        yield name, custom(inner, declared)
+        if inner is not None or declared.get("nullable") or "default" not in declared:
+            filled[name] = custom(inner, declared)
     for name, declared in properties.items():
         missing = value.get(name) is None and not (name in value and declared.get("nullable"))
         if missing and "default" in declared:
-            yield name, custom(declared["default"], declared)
+            filled[name] = custom(declared["default"], declared)
+    return filled
 
 
-def _workload(spec: Obj, key: tuple[str, str]) -> Obj:
-    spec = {**_WORKLOAD_DEFAULTS[key[1]], **spec}
+def _workload(spec: Obj, kind: str) -> Obj:
+    spec = {**_WORKLOAD_DEFAULTS[kind], **spec}
     for name in ("strategy", "updateStrategy"):
         if name in spec:
-            limits = _WORKLOAD_DEFAULTS[key[1]][name]["rollingUpdate"]
-            spec[name] = _rolling(spec[name] or {}, limits, is_set=key[1] == "StatefulSet")
-    if key[1] == "Job" and "completions" not in spec and "parallelism" not in spec:
+            strategy = spec[name] or {}
+            filled = spec[name] = {"type": "RollingUpdate", **strategy}
+            # Who names the type of a StatefulSet's strategy gets no limits with it.
+            is_named = kind == "StatefulSet" and "type" in strategy and not strategy.get("rollingUpdate")
+            if filled["type"] == "RollingUpdate" and not is_named:
+                limits = _WORKLOAD_DEFAULTS[kind][name]["rollingUpdate"]
+                filled["rollingUpdate"] = {**limits, **(filled.get("rollingUpdate") or {})}
+    if kind == "Job" and "completions" not in spec and "parallelism" not in spec:
         spec |= {"completions": 1, "parallelism": 1}
     if "template" in spec:
         spec["template"] = _template(spec["template"] or {})
@@ -137,13 +150,12 @@ _WORKLOAD_DEFAULTS: Mapping[str, Obj] = {
 }
 
 
-def _rolling(strategy: Mapping[str, Any], limits: Mapping[str, Any], *, is_set: bool) -> Obj:
-    filled = {"type": "RollingUpdate", **strategy}
-    # Who names the type of a StatefulSet's strategy gets no limits with it.
-    named_alone = is_set and "type" in strategy and not strategy.get("rollingUpdate")
-    if filled["type"] == "RollingUpdate" and not named_alone:
-        filled["rollingUpdate"] = {**limits, **(filled.get("rollingUpdate") or {})}
-    return filled
+_CRON_JOB = {
+    "concurrencyPolicy": "Allow",
+    "suspend": False,
+    "successfulJobsHistoryLimit": 3,
+    "failedJobsHistoryLimit": 1,
+}
 
 
 def _template(template: Mapping[str, Any]) -> Obj:
@@ -179,40 +191,12 @@ def _container(container: Mapping[str, Any]) -> Obj:
     }
     if container.get("ports"):
         filled["ports"] = [{"protocol": "TCP", **port} for port in container["ports"]]
+    times = {"periodSeconds": 10, "timeoutSeconds": 1, "successThreshold": 1, "failureThreshold": 3}
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
-        if container.get(name):
-            filled[name] = _probe(container[name])
-    return filled
-
-
-def _probe(probe: Mapping[str, Any]) -> Obj:
-    filled = {"periodSeconds": 10, "timeoutSeconds": 1, "successThreshold": 1, "failureThreshold": 3, **probe}
-    if probe.get("httpGet"):
-        filled["httpGet"] = {"path": "/", "scheme": "HTTP", **probe["httpGet"]}
-    return filled
-
-
-def _cron_job(spec: Obj) -> Obj:
-    spec = {
-        "concurrencyPolicy": "Allow",
-        "suspend": False,
-        "successfulJobsHistoryLimit": 3,
-        "failedJobsHistoryLimit": 1,
-        **spec,
-    }
-    inner = (spec.get("jobTemplate") or {}).get("spec") or {}
-    if "template" in inner:
-        job = {**inner, "template": _template(inner["template"] or {})}
-        spec["jobTemplate"] = {**spec["jobTemplate"], "spec": job}
-    return spec
-
-
-def _service(spec: Mapping[str, Any]) -> Obj:
-    filled = {"type": "ClusterIP", "sessionAffinity": "None", **spec}
-    if filled["type"] != "ExternalName":
-        filled.setdefault("internalTrafficPolicy", "Cluster")
-    if spec.get("ports"):
-        filled["ports"] = [_service_port(port) for port in spec["ports"]]
+        if probe := container.get(name):
+            get = probe.get("httpGet")
+            filled[name] = {**times, **probe}
+            filled[name] |= {"httpGet": {"path": "/", "scheme": "HTTP", **get}} if get else {}
     return filled
 
 
@@ -222,42 +206,11 @@ def allocate(obj: Obj, taken: Collection[str]) -> Obj:
         return obj
     spec = dict(obj["spec"])
     if not spec.get("clusterIP"):
-        spec["clusterIP"] = next(
-            text for number in count() if (text := str(_FIRST_SERVICE_ADDRESS + number)) not in taken
-        )
+        addresses = (str(_FIRST_SERVICE_ADDRESS + number) for number in count())
+        spec["clusterIP"] = next(address for address in addresses if address not in taken)
     # A headless Service without a selector may get addresses of both families.
     both = spec["clusterIP"] == "None" and not spec.get("selector")
     spec.setdefault("clusterIPs", [spec["clusterIP"]])
     spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if both else ["IPv4"])
     spec.setdefault("ipFamilyPolicy", "RequireDualStack" if both else "SingleStack")
     return {**obj, "spec": spec}
-
-
-def _service_port(port: Mapping[str, Any]) -> Obj:
-    return {"protocol": "TCP", **port, "targetPort": port.get("targetPort", port.get("port"))}
-
-
-def _secret(obj: Obj) -> Obj:
-    given = obj.pop("stringData", None) or {}
-    encoded = {name: base64.b64encode(str(text).encode()).decode() for name, text in given.items()}
-    if encoded:
-        obj["data"] = {**(obj.get("data") or {}), **encoded}
-    return {"type": "Opaque", **obj}
-
-
-def _namespace(obj: Obj) -> Obj:
-    metadata = obj["metadata"]
-    labels = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata["name"]}
-    return {
-        **obj,
-        "metadata": {**metadata, "labels": labels},
-        "spec": {"finalizers": ["kubernetes"], **(obj.get("spec") or {})},
-        "status": {"phase": "Active", **(obj.get("status") or {})},
-    }
-
-
-def _definition(spec: Mapping[str, Any]) -> Obj:
-    names = dict(spec.get("names") or {})
-    kind = str(names.get("kind") or "")
-    names = {"singular": kind.lower(), "listKind": f"{kind}List", **names}
-    return {"conversion": {"strategy": "None"}, **spec, "names": names}
