@@ -38,9 +38,8 @@ Sent = Mapping[str, "str | tuple[str, ...]"]
 
 _KUBECONFIG = "check `server` of the kubectl context, and that the cluster runs: kubectl cluster-info"
 _TLS = "check certificate-authority, tls-server-name and client certificate of the kubectl context"
-_PROXY = "check `proxy-url` of the context and HTTPS_PROXY"
 _OVERLOADED = "try again; the server may be overloaded"
-_TOKEN = "get them anew: a token is one line of plain letters and digits"
+_ODD_LENGTH = "it does not speak HTTP: the Content-Length of its answer is no number"
 
 
 class NoAnswerError(Exception):
@@ -91,7 +90,7 @@ class _AnswerSource(io.RawIOBase):
         self._came = True
         self.bytes_left -= count
         if self.bytes_left < 0:
-            raise _too_long()
+            raise NoAnswerError(_too_long())
         return count
 
     def close(self) -> None:
@@ -174,15 +173,19 @@ class ConnectionPool:
 
     def use(self, tls: ssl.SSLContext) -> None:
         """Greet server and proxy in this way from now on: kubectl trusts both by the same authorities."""
-        manager = self._new_manager(
-            ssl_context=tls,
-            server_hostname=self._server_name,
-            maxsize=CONNECTIONS,
-            socket_options=socket_options(),
-        )
-        manager.pool_classes_by_scheme = {
-            scheme: _bounded(pool) for scheme, pool in manager.pool_classes_by_scheme.items()
-        }
+        # Small writes go at once, and within two minutes at most it is noticed that the other is gone.
+        options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+        numbers = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 30_000}
+        for name, value in numbers.items():
+            if hasattr(socket, name):
+                options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
+        names = {"server_hostname": self._server_name, "socket_options": options}
+        manager = self._new_manager(ssl_context=tls, maxsize=CONNECTIONS, **names)
+        pools: dict[str, Any] = dict(manager.pool_classes_by_scheme)
+        for scheme, pool in pools.items():
+            bounded = type("BoundedConnection", (_BoundedConnection, pool.ConnectionCls), {})
+            pools[scheme] = type("BoundedPool", (pool,), {"ConnectionCls": bounded})
+        manager.pool_classes_by_scheme = pools
         self._manager = manager
 
     def expect(self, requests: int) -> None:
@@ -250,11 +253,6 @@ class ConnectionPool:
         return Response(status=raw.status, headers=raw.headers, data=data, raw=raw)
 
 
-def _bounded(pool: Any) -> Any:
-    near = type("BoundedConnection", (_BoundedConnection, pool.ConnectionCls), {})
-    return type("BoundedPool", (pool,), {"ConnectionCls": near})
-
-
 def redirect_of(answer: Response, server: Address) -> str:
     """Give the path that an answer leads to on the same server; empty where it leads nowhere or elsewhere."""
     location = answer.raw.get_redirect_location()
@@ -278,7 +276,10 @@ def _manager_of(login: Login) -> Callable[..., PoolManager]:
         host_name((url.host or "").strip("[]"))
     except (urllib3_errors.LocationParseError, ValueError):
         url = parse_url("")
-    name, _, password = _unquoted(url.auth or "").partition(":")
+    octets = re.sub(
+        rb"%([0-9A-Fa-f]{2})", lambda code: bytes.fromhex(code[1].decode()), (url.auth or "").encode()
+    )
+    name, _, password = octets.decode("utf-8", "replace").partition(":")
     place = url._replace(auth=None)
     if url.host and url.scheme in ("http", "https"):
         headers = {"Proxy-Authorization": basic(name, password)} if url.auth else {}
@@ -298,24 +299,23 @@ def _manager_of(login: Login) -> Callable[..., PoolManager]:
     )
 
 
-def _unquoted(text: str) -> str:
-    octets = re.sub(rb"%([0-9A-Fa-f]{2})", lambda code: bytes.fromhex(code[1].decode()), text.encode())
-    return octets.decode("utf-8", "replace")
-
-
 def _body(raw: Any, whole: bool) -> bytes:
     """Read an answer to its end, and unpack it; as much as it may have."""
     pieces: list[bytes] = []
     try:
         raw.connection.source.bytes_left = MOST_BYTES if whole else math.inf
-        if not raw.chunked:
-            _check_length(raw.headers.getlist("Content-Length"))
+        lengths = [] if raw.chunked else raw.headers.getlist("Content-Length")
+        if lengths and (len(set(lengths)) > 1 or not re.fullmatch(r"[0-9]{1,15}", lengths[0])):
+            raise NoAnswerError(_ODD_LENGTH)
+        size = int(lengths[0]) if lengths else 0
+        if size > MOST_BYTES:
+            raise NoAnswerError(_too_long())
         size = 0
         for piece in raw.stream(_PIECE, decode_content=True) if whole else ():
             pieces.append(piece)
             size += len(piece)
             if size > MOST_BYTES:
-                raise _too_long()
+                raise NoAnswerError(_too_long())
     except BaseException:  # a person interrupts: what is half read is of no use
         give_up(raw)
         raise
@@ -350,61 +350,49 @@ def give_up(raw: Any) -> None:
     raw.release_conn()
 
 
-def _check_length(lengths: list[str]) -> None:
-    if lengths and (len(set(lengths)) > 1 or not re.fullmatch(r"[0-9]{1,15}", lengths[0])):
-        raise _odd_length()
-    if lengths and int(lengths[0]) > MOST_BYTES:
-        raise _too_long()
-
-
-def _odd_length() -> NoAnswerError:
-    return NoAnswerError("it does not speak HTTP: the Content-Length of its answer is no number")
-
-
-def _too_long() -> NoAnswerError:
-    return NoAnswerError(f"its answer is longer than {MOST_BYTES >> 20} MiB")
+def _too_long() -> str:
+    return f"its answer is longer than {MOST_BYTES >> 20} MiB"
 
 
 def _fault(error: Exception, is_proxied: bool) -> NoAnswerError:
     """Say why there is no answer."""
-    text, cause = str(error), error.__cause__
-    broken = NoAnswerError("the connection broke", hint="run the command again", broken=True)
+    text, cause, hint = str(error), error.__cause__, _KUBECONFIG
+    unconnected = (urllib3_errors.NewConnectionError, urllib3_errors.ConnectTimeoutError)
+    if isinstance(error, NoAnswerError):
+        return error
+    if is_proxied and isinstance(error, (urllib3_errors.ProxyError, *unconnected)):
+        code = re.search(r"Tunnel connection failed: (\d{3})", text)
+        text = f"the proxy does not connect{f' (HTTP {code[1]})' if code else ''}"
+        return NoAnswerError(text, hint="check `proxy-url` of the context and HTTPS_PROXY")
+    is_broken = False
     match error:
-        case NoAnswerError():
-            return error
-        case urllib3_errors.ProxyError() | urllib3_errors.NewConnectionError() if is_proxied:
-            return _unconnected_proxy(text)
-        case urllib3_errors.ConnectTimeoutError() if is_proxied:
-            return _unconnected_proxy(text)
         case urllib3_errors.NameResolutionError():
-            return NoAnswerError("its name is not known (DNS)")
+            text = "its name is not known (DNS)"
         case urllib3_errors.NewConnectionError():
             reason = (getattr(cause, "strerror", None) or type(cause).__name__).lower()
-            return NoAnswerError("connection refused" if "refused" in reason else reason)
+            text = "connection refused" if "refused" in reason else reason
         case urllib3_errors.ConnectTimeoutError():
-            return NoAnswerError(f"no connection within {CONNECT_TIMEOUT_S:g} s")
+            text = f"no connection within {CONNECT_TIMEOUT_S:g} s"
         case urllib3_errors.SSLError():
-            is_end = isinstance(error.args[0], ssl.SSLEOFError | ssl.SSLZeroReturnError)
-            return broken if is_end else NoAnswerError(f"TLS fails: {_reason(text)}", hint=_TLS)
+            is_broken = isinstance(error.args[0], ssl.SSLEOFError | ssl.SSLZeroReturnError)
+            text, hint = f"TLS fails: {_reason(text)}", _TLS
         case urllib3_errors.ReadTimeoutError():
-            if getattr(cause, "errno", None):  # the system gave the connection up
-                return broken
-            return NoAnswerError("it accepted the request and stayed silent", hint=_OVERLOADED)
+            is_broken = bool(getattr(cause, "errno", None))  # the system gave the connection up
+            text, hint = "it accepted the request and stayed silent", _OVERLOADED
         case urllib3_errors.InvalidHeader():
-            return _odd_length()
+            text = _ODD_LENGTH
         case urllib3_errors.ProtocolError():
             is_end = isinstance(error.args[-1], RemoteDisconnected | IncompleteRead)
-            is_odd = isinstance(error.args[-1], HTTPException) and not is_end
-            return NoAnswerError("it does not speak HTTP") if is_odd else broken
+            is_broken = is_end or not isinstance(error.args[-1], HTTPException)
+            text = "it does not speak HTTP"
         case ValueError():
             text = "the credentials of the kubeconfig have characters that cannot be sent"
-            return NoAnswerError(text, hint=_TOKEN)
-    return broken
-
-
-def _unconnected_proxy(text: str) -> NoAnswerError:
-    code = re.search(r"Tunnel connection failed: (\d{3})", text)
-    return NoAnswerError(f"the proxy does not connect{f' (HTTP {code[1]})' if code else ''}", hint=_PROXY)
+            hint = "get them anew: a token is one line of plain letters and digits"
+        case _:
+            is_broken = True
+    if is_broken:
+        return NoAnswerError("the connection broke", hint="run the command again", broken=True)
+    return NoAnswerError(text, hint=hint)
 
 
 def _reason(text: str) -> str:
@@ -441,12 +429,8 @@ def tls_context(
 ) -> ssl.SSLContext:
     """Make the TLS context of one login; servers are verified unless `verify` is off.
 
-    Args:
-        ca_pem: the certificates to trust, of CAs, of those below them or of the server itself, and whatever
-            stands between them; None for those of the system.
-        cert_file: PEM file of the client certificate, None without.
-        key_file: PEM file of its key.
-        verify: off only where a kubeconfig says insecure-skip-tls-verify.
+    `ca_pem` are the certificates to trust, of CAs, of those below them or of the server itself, and whatever
+    stands between them, None for those of the system; the files are those of the client certificate.
 
     Raises:
         OSError: a file cannot be read or is no certificate.
@@ -473,16 +457,6 @@ def tls_context(
 def _refuse_password() -> str:
     """Refuse to unlock a key: OpenSSL would ask on the terminal, in the middle of a run."""
     raise PermissionError(errno.EACCES, "the client key is encrypted")
-
-
-def socket_options() -> list[tuple[int, int, int]]:
-    """Send small writes at once, and notice within two minutes at most that the other is gone."""
-    options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
-    numbers = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 30_000}
-    for name, value in numbers.items():
-        if hasattr(socket, name):
-            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
-    return options
 
 
 def fingerprint(pem: str) -> str | None:
