@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlstack.errors import FieldConflict
+from mlstack.objects import managed_fields
 
 # --- sets of fields as `managedFields` writes them (FieldsV1), and the same as sets of paths ---
 
@@ -48,17 +49,6 @@ def _without_lone_dots(tree: FieldsV1) -> FieldsV1:
     return {
         element: {} if set(inner) == {"."} else _without_lone_dots(inner) for element, inner in tree.items()
     }
-
-
-def from_v1(fields: Mapping[str, Any], path: Path = ()) -> Paths:
-    """Read FieldsV1."""
-    paths: set[Path] = set()
-    for element, inner in fields.items():
-        if element == "." or not inner:
-            paths.add(path if element == "." else (*path, element))
-        else:
-            paths |= from_v1(inner, (*path, element))
-    return frozenset(paths)
 
 
 def spell(path: Path) -> str:
@@ -396,10 +386,10 @@ class AppliedEntry:
 Entries = tuple[AppliedEntry, ...]
 
 
-def entries_of(managed_fields: Iterable[Mapping[str, Any]]) -> Entries:
+def entries_of(rows: Iterable[Mapping[str, Any]]) -> Entries:
     """Read managed fields."""
     entries: dict[tuple[str, str, str, str], AppliedEntry] = {}
-    for row in managed_fields:
+    for row in rows:
         if row.get("operation"):
             writer = FieldWriter(
                 manager=str(row.get("manager") or ""),
@@ -407,7 +397,7 @@ def entries_of(managed_fields: Iterable[Mapping[str, Any]]) -> Entries:
                 api_version=str(row.get("apiVersion") or ""),
                 subresource=str(row.get("subresource") or ""),
             )
-            paths = from_v1(row.get("fieldsV1") or {})
+            paths = frozenset(managed_fields.paths(row.get("fieldsV1") or {}))
             entries[writer.identity] = AppliedEntry(writer=writer, paths=paths, time=row.get("time"))
     return tuple(entries.values())
 
