@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,12 +27,7 @@ _SWEEP_SHARE = 16  # a sweep comes at the latest when this part of the limit was
 
 
 class Cache:
-    """Bytes by key in one folder.
-
-    Args:
-        folder: the folder; made on the first `put`, readable by its owner alone.
-        limit_bytes: the size above which the entries written first go.
-    """
+    """Bytes by key in one folder, made on the first `put`; above the limit the entries written first go."""
 
     def __init__(self, folder: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self._folder = folder
@@ -65,7 +60,11 @@ class Cache:
         """Keep bytes under a key; when that is not possible, nothing happens."""
         if not data:
             self._marks.add(key)
-        self._make_folder()
+        with suppress(OSError):
+            if not self._folder.exists():
+                self._folder.parent.mkdir(parents=True, exist_ok=True)
+                self._folder.mkdir(mode=0o700)
+                self._trusted = None
         if not self._is_trusted():
             return
         place = Path(self._place(key))
@@ -88,31 +87,22 @@ class Cache:
     def sweep(self) -> None:
         """Drop the entries written first until the rest is within the limit."""
         self._unswept, self._swept = 0, True
-        entries = sorted(self._entries(), key=lambda entry: (entry[1], entry[0]))
-        size = sum(entry[2] for entry in entries)
-        for path, _, length in entries:
+        entries = []
+        for path in self._folder.glob("??/*"):
+            with suppress(OSError):
+                status = path.lstat()
+                entries.append((status.st_mtime_ns, path, status.st_size))
+        size = sum(length for _, _, length in entries)
+        for _, path, length in sorted(entries):
             if size <= self._limit:
                 return
             size -= length
             with suppress(OSError):
                 path.unlink()
 
-    def _entries(self) -> Iterator[tuple[Path, int, int]]:
-        for path in self._folder.glob("??/*"):
-            with suppress(OSError):
-                status = path.lstat()
-                yield path, status.st_mtime_ns, status.st_size
-
     def _place(self, key: str) -> str:
         name = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
         return f"{self._folder}/{name[:2]}/{name[2:]}"
-
-    def _make_folder(self) -> None:
-        with suppress(OSError):
-            if not self._folder.exists():
-                self._folder.parent.mkdir(parents=True, exist_ok=True)
-                self._folder.mkdir(mode=0o700)
-                self._trusted = None
 
     def _is_trusted(self) -> bool:
         """Tell whether the folder is there, a real one, ours, and closed to others; asked once."""

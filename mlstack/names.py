@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from mlstack.errors import UsageError
 
@@ -20,28 +20,38 @@ _OF_ENVIRONMENTS = ("environment.yaml", "params.yaml", "patches")
 _PLAIN = "letters, digits, `-` and `_`"
 _DOTTED = "letters, digits, `-`, `_` and `.`"
 
-# Each `check_…` gives its name back, or raises a UsageError that says what is allowed.
+
+def _check(pattern: re.Pattern[str], what: str, allowed: str, most: int = MAX_NAME) -> Callable[[str], str]:
+    """Make a function that gives a name back, or raises a UsageError that says what is allowed."""
+
+    def check(name: str) -> str:
+        if pattern.fullmatch(name) and len(name) <= most:
+            return name
+        hint = f"use up to {most} {allowed}; start and end with a letter or digit"
+        raise UsageError(f"`{name}` cannot be {what}", hint=hint)
+
+    return check
 
 
-def check_component_name(name: str) -> str:
-    """Refuse what cannot name a component: its file and a label."""
-    return _check(name, _COMPONENT, "a component name", _PLAIN)
+check_component_name = _check(_COMPONENT, "a component name", _PLAIN)
+check_app_name = _check(_PACKAGE, "an app name", _DOTTED)
+check_namespace = _check(_NAMESPACE, "a namespace", "lower-case letters, digits and `-`")
+check_object_name = _check(_OBJECT, "the name of an object", "lower-case letters, digits, `-` and `.`", 253)
+check_registry_name = _check(_PACKAGE, "a registry name", _DOTTED)
+check_package_name = _check(_PACKAGE, "a package name", _DOTTED)
+_check_module_part = _check(_COMPONENT, "a module name", f"{_PLAIN}, parts joined by `.`")
+_check_environment_part = _check(_PACKAGE, "an environment name", f"{_DOTTED}, parts joined by `/`")
 
 
 def check_module_name(name: str) -> str:
     """Refuse a dotted name with a part that cannot name a folder."""
-    for part in name.split("."):
-        _check(part, _COMPONENT, "a module name", f"{_PLAIN}, parts joined by `.`")
-    return name
+    return ".".join(map(_check_module_part, name.split(".")))
 
 
 def check_environment_name(name: str) -> str:
     """Refuse what cannot name an environment; nested names hold `/` (`us-west/staging`)."""
-    parts = name.split("/")
-    for part in parts:
-        _check(part, _PACKAGE, "an environment name", f"{_DOTTED}, parts joined by `/`")
-    for part in parts[1:]:
-        if part.lower() in _OF_ENVIRONMENTS:
+    for number, part in enumerate(map(_check_environment_part, name.split("/"))):
+        if number and part.lower() in _OF_ENVIRONMENTS:
             message = f"cannot be an environment name: `{part}` in an environment's folder is its own"
             raise UsageError(f"`{name}` {message}", hint="choose another name")
     return name
@@ -56,38 +66,6 @@ def check_new_name(name: str, known: Iterable[str], what: str) -> str:
                 hint="choose another name: on macOS and Windows their files would be one",
             )
     return name
-
-
-def check_app_name(name: str) -> str:
-    """Refuse what cannot name an app, which becomes a label value."""
-    return _check(name, _PACKAGE, "an app name", _DOTTED)
-
-
-def check_namespace(name: str) -> str:
-    """Refuse what cannot name a Kubernetes namespace."""
-    return _check(name, _NAMESPACE, "a namespace", "lower-case letters, digits and `-`")
-
-
-def check_object_name(name: str) -> str:
-    """Refuse what cannot name an object of Kubernetes, as a Lease: a subdomain of DNS."""
-    return _check(name, _OBJECT, "the name of an object", "lower-case letters, digits, `-` and `.`", most=253)
-
-
-def check_registry_name(name: str) -> str:
-    """Refuse what cannot name a registry, which becomes a folder of `vendor/`."""
-    return _check(name, _PACKAGE, "a registry name", _DOTTED)
-
-
-def check_package_name(name: str) -> str:
-    """Refuse what cannot name a package, which becomes a folder of `vendor/`."""
-    return _check(name, _PACKAGE, "a package name", _DOTTED)
-
-
-def _check(name: str, pattern: re.Pattern[str], what: str, allowed: str, *, most: int = MAX_NAME) -> str:
-    if pattern.fullmatch(name) and len(name) <= most:
-        return name
-    hint = f"use up to {most} {allowed}; start and end with a letter or digit"
-    raise UsageError(f"`{name}` cannot be {what}", hint=hint)
 
 
 def is_parameter_name(name: str) -> bool:
@@ -125,14 +103,10 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     def folded(text: str) -> str:
         return text.lower().replace("-", "_")
 
-    by_form: dict[str, str] = {}
-    for candidate in sorted(known):
-        by_form.setdefault(folded(candidate), candidate)
-    matches = get_close_matches(folded(name), list(by_form), n=1, cutoff=0.6)
-    if matches:
-        return by_form[matches[0]]
-    return next((by_form[form] for form in by_form if _is_part(folded(name), form)), None)
-
-
-def _is_part(one: str, other: str) -> bool:
-    return min(len(one), len(other)) > 2 and (one in other or other in one)
+    short = folded(name)
+    by_form = {folded(candidate): candidate for candidate in sorted(known, reverse=True)}
+    forms = sorted(by_form, key=by_form.__getitem__)
+    matches = get_close_matches(short, forms, n=1, cutoff=0.6)
+    parts = (form for form in forms if min(len(short), len(form)) > 2 and (short in form or form in short))
+    form = matches[0] if matches else next(parts, None)
+    return None if form is None else by_form[form]

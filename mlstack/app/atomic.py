@@ -37,13 +37,9 @@ def write_files(
 ) -> None:
     """Write a set of files and delete others: all of it, or none of it when something fails.
 
-    Missing folders are made, the mode of an existing file is kept, a symbolic link is followed. Text is
-    written as UTF-8, with its own line ends.
-
-    Args:
-        files: content by path.
-        delete: files to delete; those that are not there are passed over.
-        private: those that nobody but the owner may read, whatever the mode of an existing file.
+    Missing folders are made, the mode of an existing file is kept, a symbolic link is followed; files to
+    delete that are not there are passed over. Text is written as UTF-8, with its own line ends. Nobody but
+    the owner may read the `private` ones, whatever the mode of an existing file.
 
     Raises:
         ConfigError: the disk is full, the folder read-only, a folder in the way …; nothing was changed.
@@ -59,8 +55,10 @@ def write_files(
             work.remove(path)
         work.flush()
     except OSError as error:
-        kept = work.undo()
-        raise _explained(error, work.path, kept) from error
+        lost = work.undo()
+        reason, hint = _REASONS.get(error.errno or 0, ((error.strerror or str(error)).lower(), None))
+        result = f"`{lost[0]}` could not be put back" if lost else "nothing was changed"
+        raise ConfigError(f"cannot write `{work.path}`: {reason}; {result}", hint=hint) from error
     except BaseException:  # Ctrl-C as well: nothing stays half done
         work.undo()
         raise
@@ -69,12 +67,6 @@ def write_files(
     except KeyboardInterrupt:  # all is done: what was needed on the way goes first
         work.clean_up()
         raise
-
-
-def _explained(error: OSError, path: Path, kept: list[Path]) -> ConfigError:
-    reason, hint = _REASONS.get(error.errno or 0, ((error.strerror or str(error)).lower(), None))
-    result = f"`{kept[0]}` could not be put back" if kept else "nothing was changed"
-    return ConfigError(f"cannot write `{path}`: {reason}; {result}", hint=hint)
 
 
 class _Work:
@@ -91,7 +83,11 @@ class _Work:
         """Write new content beside a file and flush it to the disk."""
         self.path = path
         path = _followed(path)
-        self._make_folder(path.parent)
+        missing = [folder for folder in path.parents if not folder.exists()]
+        for folder in reversed(missing):
+            folder.mkdir(exist_ok=True)
+            self._made.append(folder)
+            self._touched[folder.parent] = None
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "is a folder")
         temporary = self._reserved(path)
@@ -103,8 +99,12 @@ class _Work:
         self.path = path
         path = _followed(path)
         if _existing(path):
-            kept = self._keep(path)
-            self._undo.append((path, partial(kept.replace, path)))
+            copy = self._reserved(path)
+            try:
+                os.link(path, copy)
+            except OSError:  # a file system without links
+                self._fill(copy, path.read_bytes(), _existing(path))
+            self._undo.append((path, partial(copy.replace, path)))
         else:
             self._undo.append((path, partial(path.unlink, missing_ok=True)))
         temporary.replace(path)
@@ -115,9 +115,14 @@ class _Work:
         self.path = path
         if not os.path.lexists(path):
             return
-        kept = self._reserved(path)
-        self._undo.append((path, partial(_move_back, kept, path)))
-        path.rename(kept)
+        copy = self._reserved(path)
+
+        def move_back() -> None:
+            if os.path.lexists(copy):  # else this step never came to pass
+                copy.rename(path)
+
+        self._undo.append((path, move_back))
+        path.rename(copy)
         self._touched[path.parent] = None
 
     def flush(self) -> None:
@@ -154,13 +159,6 @@ class _Work:
             with suppress(OSError):
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
-    def _make_folder(self, folder: Path) -> None:
-        missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
-        for parent in reversed(missing):
-            parent.mkdir(exist_ok=True)
-            self._made.append(parent)
-            self._touched[parent.parent] = None
-
     def _reserved(self, path: Path) -> Path:
         """Find a free name beside a path, and remember to clean it up."""
         stem = path.name.encode()[:_LONGEST_NAME].decode(errors="ignore")
@@ -170,26 +168,18 @@ class _Work:
         self._leftovers.append(reserved)
         return reserved
 
-    def _keep(self, path: Path) -> Path:
-        kept = self._reserved(path)
-        try:
-            os.link(path, kept)
-        except OSError:  # a file system without links
-            self._fill(kept, path.read_bytes(), _existing(path))
-        return kept
-
     def _fill(
         self, path: Path, content: bytes | str, like: os.stat_result | None, *, mode: int = 0o666
     ) -> None:
-        left = memoryview(content.encode() if isinstance(content, str) else content)
+        rest = memoryview(content.encode() if isinstance(content, str) else content)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         try:
             if like:
                 os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
                 with suppress(OSError):  # only root may give a file away
                     os.fchown(descriptor, like.st_uid, like.st_gid)
-            while left:
-                left = left[os.write(descriptor, left) :]
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -204,8 +194,3 @@ def _existing(path: Path) -> os.stat_result | None:
         return path.stat()
     except FileNotFoundError:
         return None
-
-
-def _move_back(here: Path, there: Path) -> None:
-    if os.path.lexists(here):  # else the step to undo never came to pass
-        here.rename(there)

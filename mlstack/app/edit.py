@@ -71,25 +71,23 @@ class _AppLock:
 
     def release(self) -> None:
         """Give the lock back, or what was opened for it; whatever happens on the way."""
+        from filelock import lock_descriptor
+
         try:
-            if self._made and not (self._root / layout.APP_FILE).exists():
-                self._leave_no_trace()
+            if not self._made or (self._root / layout.APP_FILE).exists():
+                return
+            with suppress(OSError):  # somebody else may have put something there
+                if self._descriptor is None or lock_descriptor(self._descriptor, blocking=False):
+                    self._path.unlink(missing_ok=True)
+                    self._path.with_name(".gitignore").unlink(missing_ok=True)
+                    for folder in self._made:
+                        folder.rmdir()
         finally:
             marker, descriptor, self._marker, self._descriptor = self._marker, self._descriptor, None, None
             if marker is not None:
                 marker.release()
             if descriptor is not None:
                 os.close(descriptor)
-
-    def _leave_no_trace(self) -> None:
-        from filelock import lock_descriptor
-
-        with suppress(OSError):  # somebody else may have put something there
-            if self._descriptor is None or lock_descriptor(self._descriptor, blocking=False):
-                self._path.unlink(missing_ok=True)
-                self._path.with_name(".gitignore").unlink(missing_ok=True)
-                for folder in self._made:
-                    folder.rmdir()
 
     def _take(self) -> bool:
         from filelock import lock_descriptor

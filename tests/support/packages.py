@@ -1,11 +1,11 @@
 """Build packages, registries and apps with installed packages for tests."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from textwrap import dedent
 
-from mlstack.app.app import Lock, LockedPackage
-from mlstack.app.app_dir import write_lock
+from mlstack.app.app import Component, Lock, LockedPackage
+from mlstack.app.app_dir import AppDir, write_lock
 from mlstack.app.package import digest
 from tests.support.builders import Tree, write_tree
 
@@ -170,3 +170,21 @@ def registry_folder(root: Path, *packages: Tree, index: str | None = None) -> Pa
     if index is not None:
         write_tree(root, {"registry.yaml": index})
     return root
+
+
+def of_kind(kind: str, text: str = "") -> str:
+    """Write a file of a kind."""
+    return f"apiVersion: mlstack.dev/v1\nkind: {kind}\n{text}"
+
+
+def built(make: Callable[[Tree], Path], **changes: str | bytes) -> AppDir:
+    """Make the installed app with some files changed; `/` is written `__`, `.yaml` is added."""
+    renamed = {f"{name.replace('__', '/')}.yaml": text for name, text in changes.items()}
+    return AppDir(make({**installed_app(), **renamed}))
+
+
+def own(app: AppDir, name: str = "cnn") -> Component:
+    """Give a component that is made from a prototype."""
+    component = app.component(name)
+    assert isinstance(component, Component)
+    return component

@@ -1,5 +1,7 @@
 """Every change of an app writes whole files and keeps what people wrote."""
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,10 +22,12 @@ from mlstack.app.package import FetchedPackage, digest
 from mlstack.app.params import ParamScope
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, ParamError, RegistryError, UsageError
 from tests.support.builders import Tree, read_tree, write_tree
-from tests.support.packages import COMMON, JOBS, as_files, installed_app
+from tests.support.packages import COMMON, JOBS, as_files, built, installed_app, of_kind, own
+from tests.support.registry import Passed
 
 Build = Callable[[Tree], Path]
-ENVIRONMENT = "apiVersion: mlstack.dev/v1\nkind: Environment\n"
+ENVIRONMENT = of_kind("Environment")
+IDENTITY = ClusterIdentity(uid="u", ca="sha256:" + "0" * 64, server="https://example.org")
 
 
 @pytest.fixture
@@ -40,20 +44,30 @@ def changed(app: AppDir, act: Callable[[], object]) -> dict[str, str | None]:
     before = read_tree(app.root)
     act()
     after = read_tree(app.root)
-    return {
-        name: after[name].decode() if name in after else None
-        for name in sorted({*before, *after})
-        if before.get(name) != after.get(name)
-    }
+    names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    return {name: after[name].decode() if name in after else None for name in names}
 
 
-APP = ParamScope()
-CNN = ParamScope(component="cnn")
-GKE = ParamScope(environment="gke")
-GKE_CNN = ParamScope(environment="gke", component="cnn")
+def refused(
+    app: AppDir, act: Callable[[], object], kind: type[MlstackError], match: str | None = None
+) -> None:
+    """Do something that is refused and changes nothing."""
+
+    def refuse() -> None:
+        with pytest.raises(kind, match=match):
+            act()
+
+    assert changed(app, refuse) == {}
 
 
-# Parameters
+APP, CNN = ParamScope(), ParamScope(component="cnn")
+GKE, GKE_CNN = (
+    ParamScope(environment="gke"),
+    ParamScope(environment="gke", component="cnn"),
+)
+
+
+# --- parameters ---
 
 
 def test_setting_a_value_changes_its_line_alone(demo: AppDir) -> None:
@@ -82,53 +96,40 @@ def test_set_at_every_level_reaches_the_component_and_unset_gives_the_file_back(
     before = read_tree(demo.root)
     value: Any = 7 if path == ("num_workers",) else "seven"
     assert demo.set_param(where, path, value) == (file, True)
-    component = demo.component("cnn")
-    assert isinstance(component, Component)
-    resolved = demo.resolve(component, where.environment or "gke")
-    found: Any = resolved.values
+    resolved: Any = demo.resolve(own(demo), where.environment or "gke").values
     for part in path:
-        found = found[part]
-    assert found == value
+        resolved = resolved[part]
+    assert resolved == value
     assert demo.unset_param(where, path) == file
     assert {name: data for name, data in read_tree(demo.root).items() if name in before} == before
 
 
 def test_a_module_gets_its_own_file(app: Build) -> None:
-    component = "apiVersion: mlstack.dev/v1\nkind: Component\nprototype: tf-cnn\n"
-    made = AppDir(app({**installed_app(), "components/ml/cnn.yaml": component}))
+    made = built(app, components__ml__cnn=of_kind("Component", "prototype: tf-cnn\n"))
     module = ParamScope(module="ml")
     assert made.set_param(module, ("num_workers",), 3) == ("components/ml/params.yaml", True)
-    found = made.component("ml.cnn")
-    assert isinstance(found, Component)
-    assert made.resolve(found).values["num_workers"] == 3
+    assert made.resolve(own(made, "ml.cnn")).values["num_workers"] == 3
     assert made.components()[1].full_name == "ml.cnn"
 
 
-def test_setting_what_is_set_already_writes_nothing(demo: AppDir) -> None:
+def test_what_is_set_or_unset_already_writes_nothing(demo: AppDir) -> None:
     assert changed(demo, lambda: demo.set_param(GKE_CNN, ("num_gpus",), 1)) == {}
     assert demo.set_param(GKE_CNN, ("num_gpus",), 1)[1] is False
-
-
-def test_unsetting_what_is_not_set_says_so(demo: AppDir) -> None:
     assert demo.unset_param(CNN, ("num_gpus",)) is None
 
 
-def test_the_spelling_of_the_file_is_kept(demo: AppDir) -> None:
-    demo.set_param(CNN, ("numGpus",), 1)
-    demo.set_param(CNN, ("num_gpus",), 2)
-    assert "numGpus: 2" in text(demo, "components/cnn.yaml")
-    assert "num_gpus" not in text(demo, "components/cnn.yaml")
-    demo.set_param(APP, ("numGpus",), 1)
-    demo.set_param(APP, ("num_gpus",), 2)
-    assert "numGpus: 2" in text(demo, "app.yaml")
+@pytest.mark.parametrize(("where", "file"), [(CNN, "components/cnn.yaml"), (APP, "app.yaml")])
+def test_the_spelling_of_the_file_is_kept(demo: AppDir, where: ParamScope, file: str) -> None:
+    demo.set_param(where, ("numGpus",), 1)
+    demo.set_param(where, ("num_gpus",), 2)
+    assert "numGpus: 2" in text(demo, file)
+    assert "num_gpus" not in text(demo, file)
 
 
 def test_a_number_in_a_path_is_a_place_in_a_list(demo: AppDir) -> None:
     demo.set_param(CNN, ("args",), ["a", "b"])
     demo.set_param(CNN, ("args", "1"), "c")
-    component = demo.component("cnn")
-    assert isinstance(component, Component)
-    assert component.params["args"] == ["a", "c"]
+    assert own(demo).params["args"] == ["a", "c"]
 
 
 @pytest.mark.parametrize(
@@ -136,51 +137,37 @@ def test_a_number_in_a_path_is_a_place_in_a_list(demo: AppDir) -> None:
 )
 def test_any_value_reads_back(demo: AppDir, value: Any) -> None:
     demo.set_param(CNN, ("image",), value)
-    component = demo.component("cnn")
-    assert isinstance(component, Component)
-    assert component.params["image"] == value
+    assert own(demo).params["image"] == value
 
 
 @pytest.mark.parametrize(
-    ("where", "kind"),
+    "where",
     [
-        (ParamScope(component="cn"), NotFoundError),
-        (ParamScope(environment="gk", component="cnn"), NotFoundError),
-        (ParamScope(environment="gke", component="cn"), NotFoundError),
-        (ParamScope(environment="gk"), NotFoundError),
-        (ParamScope(module="nothing"), NotFoundError),
+        ParamScope(component="cn"),
+        ParamScope(environment="gk", component="cnn"),
+        ParamScope(environment="gke", component="cn"),
+        ParamScope(environment="gk"),
+        ParamScope(module="nothing"),
     ],
 )
-def test_a_level_that_is_not_there_is_refused(
-    demo: AppDir, where: ParamScope, kind: type[MlstackError]
-) -> None:
-    def act() -> None:
-        with pytest.raises(kind):
-            demo.set_param(where, ("num_gpus",), 1)
-
-    assert changed(demo, act) == {}
+def test_a_level_that_is_not_there_is_refused(demo: AppDir, where: ParamScope) -> None:
+    refused(demo, lambda: demo.set_param(where, ("num_gpus",), 1), NotFoundError)
 
 
 @pytest.mark.parametrize("value", ["a\0b", {"k": ["\x1b"]}])
 def test_control_characters_are_refused_before_anything_is_written(demo: AppDir, value: Any) -> None:
-    def act() -> None:
-        with pytest.raises(ParamError, match=r"holds the control character U\+00"):
-            demo.set_param(CNN, ("labels",), value)
-
-    assert changed(demo, act) == {}
+    message = r"holds the control character U\+00"
+    refused(demo, lambda: demo.set_param(CNN, ("labels",), value), ParamError, message)
 
 
 def test_a_manifest_has_no_parameters(app: Build) -> None:
-    made = AppDir(app({**installed_app(), "components/web.yaml": "a: 1\n"}))
+    made = built(app, components__web="a: 1\n")
     with pytest.raises(UsageError, match="`web` is a plain manifest") as caught:
         made.set_param(ParamScope(component="web"), ("a",), 1)
     assert "patches/web.yaml" in str(caught.value.hint)
 
 
 def test_a_read_only_folder_changes_nothing(demo: AppDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    import errno
-    import os
-
     def refuse(*_arguments: object, **_names: object) -> int:
         raise OSError(errno.EROFS, "Read-only file system")
 
@@ -192,28 +179,22 @@ def test_a_read_only_folder_changes_nothing(demo: AppDir, monkeypatch: pytest.Mo
     assert changed(demo, act) == {}
 
 
-# Components
+# --- components ---
 
 
 def test_a_new_component_holds_what_was_set_and_no_more(demo: AppDir) -> None:
+    params = {"model_path": "gs://m"}
     new = Component(
-        name="web",
-        module="ml.serving",
-        prototype="kubeflow/jobs/tf-serving",
-        params={"model_path": "gs://m"},
-        file="",
+        name="web", module="ml.serving", prototype="kubeflow/jobs/tf-serving", params=params, file=""
     )
-    assert changed(demo, lambda: demo.add_component(new)) == {
-        "components/ml/serving/web.yaml": "apiVersion: mlstack.dev/v1\nkind: Component\n"
-        "prototype: kubeflow/jobs/tf-serving\nparams:\n  model_path: gs://m\n"
-    }
+    written = of_kind("Component", "prototype: kubeflow/jobs/tf-serving\nparams:\n  model_path: gs://m\n")
+    assert changed(demo, lambda: demo.add_component(new)) == {"components/ml/serving/web.yaml": written}
     assert demo.component("ml.serving.web").full_name == "ml.serving.web"
 
 
 def test_a_component_is_not_replaced_unless_asked(demo: AppDir) -> None:
     new = Component(name="cnn", prototype="tf-serving", file="")
-    with pytest.raises(UsageError, match="there is a component `cnn` already"):
-        demo.add_component(new)
+    refused(demo, lambda: demo.add_component(new), UsageError, "there is a component `cnn` already")
     demo.add_component(new, replace=True)
     assert "tf-serving" in text(demo, "components/cnn.yaml")
 
@@ -226,56 +207,40 @@ def test_replacing_a_component_of_another_suffix_removes_that_file(app: Build) -
 
 @pytest.mark.parametrize("name", ["../x", "a.b", "", "-x"])
 def test_a_component_name_must_fit_a_file(demo: AppDir, name: str) -> None:
-    with pytest.raises(UsageError):
-        demo.add_component(Component(name=name, prototype="tf-serving", file=""))
+    new = Component(name=name, prototype="tf-serving", file="")
+    refused(demo, lambda: demo.add_component(new), UsageError)
 
 
 def test_removing_a_component_removes_all_that_speaks_of_it(app: Build) -> None:
-    made = AppDir(
-        app(
-            {
-                **installed_app(),
-                "components/web.yaml": "a: 1\n",
-                "environments/gke/environment.yaml": ENVIRONMENT
-                + "targets:\n# first\n- cnn\n# second\n- web\n",
-                "environments/gke/patches/cnn.yaml": "kind: A\n",
-            }
-        )
+    made = built(
+        app,
+        components__web="a: 1\n",
+        environments__gke__environment=ENVIRONMENT + "targets:\n# first\n- cnn\n# second\n- web\n",
+        environments__gke__patches__cnn="kind: A\n",
     )
-    seen = changed(made, lambda: made.remove_component("cnn"))
-    assert seen == {
+    assert changed(made, lambda: made.remove_component("cnn")) == {
         "components/cnn.yaml": None,
         "environments/gke/environment.yaml": ENVIRONMENT + "targets:\n# first\n# second\n- web\n",
-        "environments/gke/params.yaml": "# Values of the GPU cluster.\napiVersion: mlstack.dev/v1\n"
-        "kind: EnvironmentParams\nglobals:\n  cloud: gke  # not on premises\n",
+        "environments/gke/params.yaml": "# Values of the GPU cluster.\n"
+        + of_kind("EnvironmentParams", "globals:\n  cloud: gke  # not on premises\n"),
         "environments/gke/patches/cnn.yaml": None,
     }
-    assert [each.full_name for each in made.components()] == ["web"]
+    assert [component.full_name for component in made.components()] == ["web"]
 
 
-# Environments
+# --- environments ---
 
 
 def test_a_new_environment_can_be_read_back(demo: AppDir) -> None:
-    new = Environment(
-        name="us-west/staging",
-        context="c",
-        namespace="n",
-        targets=("cnn",),
-        protected=True,
-        kubernetes_version="1.33",
-    )
-    params = (
-        b"# ours\napiVersion: mlstack.dev/v1\nkind: EnvironmentParams\ncomponents: {cnn: {num_gpus: 2}}\n"
-    )
-    file = demo.add_environment(new, seed={"params.yaml": params})
+    facts: dict[str, Any] = {"context": "c", "namespace": "n", "targets": ("cnn",), "protected": True}
+    new = Environment(name="us-west/staging", kubernetes_version="1.33", **facts)
+    params = "# ours\n" + of_kind("EnvironmentParams", "components: {cnn: {num_gpus: 2}}\n")
+    file = demo.add_environment(new, seed={"params.yaml": params.encode()})
     read = demo.environment("us-west/staging")
     assert file == read.file == "environments/us-west/staging/environment.yaml"
-    assert (read.context, read.namespace, read.targets, read.protected) == ("c", "n", ("cnn",), True)
+    assert {name: getattr(read, name) for name in facts} == facts
     assert read.kubernetes_version == "1.33"
-    component = demo.component("cnn")
-    assert isinstance(component, Component)
-    assert demo.resolve(component, "us-west/staging").values["num_gpus"] == 2
+    assert demo.resolve(own(demo), "us-west/staging").values["num_gpus"] == 2
     assert text(demo, "environments/us-west/staging/params.yaml").startswith("# ours\n")
 
 
@@ -284,77 +249,57 @@ def test_values_set_in_a_new_environment_stand_on_lines_of_their_own(demo: AppDi
     demo.set_param(ParamScope(environment="new", component="cnn"), ("num_gpus",), 1)
     demo.set_param(ParamScope(environment="new", component="cnn"), ("num_workers",), 2)
     demo.set_param(ParamScope(environment="new"), ("cloud",), "gke")
-    assert text(demo, "environments/new/params.yaml") == (
-        "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\ncomponents:\n  cnn:\n    num_gpus: 1\n"
-        "    num_workers: 2\nglobals:\n  cloud: gke\n"
+    assert text(demo, "environments/new/params.yaml") == of_kind(
+        "EnvironmentParams",
+        "components:\n  cnn:\n    num_gpus: 1\n    num_workers: 2\nglobals:\n  cloud: gke\n",
     )
 
 
 @pytest.mark.parametrize("name", ["gke", "../x", ""])
 def test_an_environment_name_must_be_free_and_fit(demo: AppDir, name: str) -> None:
-    with pytest.raises(UsageError):
-        demo.add_environment(Environment(name=name))
+    refused(demo, lambda: demo.add_environment(Environment(name=name)), UsageError)
 
 
 def test_editing_an_environment_changes_single_fields(demo: AppDir) -> None:
-    assert demo.edit_environment("gke", {"namespace": "other", "context": None}) == (
-        "environments/gke/environment.yaml",
-        True,
-    )
-    assert text(demo, "environments/gke/environment.yaml") == ENVIRONMENT + "namespace: other\n"
+    file = "environments/gke/environment.yaml"
+    assert demo.edit_environment("gke", {"namespace": "other", "context": None}) == (file, True)
+    assert text(demo, file) == ENVIRONMENT + "namespace: other\n"
 
 
 def test_pinning_a_cluster_keeps_comments(app: Build) -> None:
-    made = AppDir(
-        app(
-            {
-                **installed_app(),
-                "environments/gke/environment.yaml": "# ours\n" + ENVIRONMENT + "context: gke # ctx\n",
-            }
-        )
-    )
-    identity = ClusterIdentity(uid="u", ca="sha256:" + "0" * 64, server="https://example.org")
-    made.pin_identity("gke", identity)
-    assert text(made, "environments/gke/environment.yaml").startswith(
-        "# ours\n" + ENVIRONMENT + "context: gke # ctx\ncluster:\n"
-    )
-    assert made.environment("gke").cluster == identity
-
-
-class Passed(dict[str, bytes]):
-    """Remembers what has passed its schema."""
-
-    def put(self, key: str, data: bytes) -> None:
-        self[key] = data
+    head = "# ours\n" + ENVIRONMENT + "context: gke # ctx\n"
+    made = built(app, environments__gke__environment=head)
+    made.pin_identity("gke", IDENTITY)
+    assert text(made, "environments/gke/environment.yaml").startswith(head + "cluster:\n")
+    assert made.environment("gke").cluster == IDENTITY
 
 
 def test_environments_that_we_wrote_are_not_checked_again(
-    app: Build, monkeypatch: pytest.MonkeyPatch
+    demo: AppDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, passed = AppDir(app(installed_app())), Passed()
-    made.store = passed
-    made.add_environment(Environment(name="new", context="c", namespace="n"))
-    made.pin_identity("new", ClusterIdentity(uid="u", ca="sha256:" + "0" * 64, server="https://example.org"))
-    assert AppDir(made.root).environment("new").cluster is not None  # it fits its schema
+    demo.store = passed = Passed()
+    demo.add_environment(Environment(name="new", context="c", namespace="n"))
+    demo.pin_identity("new", IDENTITY)
+    assert AppDir(demo.root).environment("new").cluster is not None  # it fits its schema
 
     def check(*_: object) -> None:
         raise AssertionError
 
     monkeypatch.setattr("mlstack.app.schema._refusals", check)
-    assert AppDir(made.root, store=passed).environment("new").context == "c"
+    assert AppDir(demo.root, store=passed).environment("new").context == "c"
+
+
+def nested(app: Build, **changes: str) -> AppDir:
+    made = built(app, environments__gke__nested__environment=ENVIRONMENT, **changes)
+    write_tree(made.root, {".mlstack/current-environment": "gke\n"})
+    return made
 
 
 def test_renaming_an_environment_takes_files_heirs_and_the_choice_along(app: Build) -> None:
-    made = AppDir(
-        app(
-            {
-                **installed_app(),
-                "environments/gke/patches/cnn.yaml": "kind: A\n",
-                "environments/gke/nested/environment.yaml": ENVIRONMENT,
-                "environments/heir/environment.yaml": ENVIRONMENT + "extends: gke # parent\n",
-                ".mlstack/current-environment": "gke\n",
-            }
-        )
+    made = nested(
+        app,
+        environments__gke__patches__cnn="kind: A\n",
+        environments__heir__environment=ENVIRONMENT + "extends: gke # parent\n",
     )
     made.rename_environment("gke", "prod/main")
     assert made.environment_names == ("gke/nested", "heir", "minikube", "prod/main")
@@ -365,29 +310,19 @@ def test_renaming_an_environment_takes_files_heirs_and_the_choice_along(app: Bui
 
 
 def test_removing_an_environment_leaves_nested_ones(app: Build) -> None:
-    made = AppDir(
-        app(
-            {
-                **installed_app(),
-                "environments/gke/nested/environment.yaml": ENVIRONMENT,
-                ".mlstack/current-environment": "gke\n",
-            }
-        )
-    )
+    made = nested(app)
     made.remove_environment("gke")
     assert made.environment_names == ("gke/nested", "minikube")
     assert made.current_environment() is None
 
 
 def test_an_environment_that_others_extend_stays(app: Build) -> None:
-    made = AppDir(
-        app({**installed_app(), "environments/heir/environment.yaml": ENVIRONMENT + "extends: gke\n"})
-    )
-    with pytest.raises(UsageError, match="`gke` is extended by `heir`"):
-        made.remove_environment("gke")
+    made = built(app, environments__heir__environment=ENVIRONMENT + "extends: gke\n")
+    refused(made, lambda: made.remove_environment("gke"), UsageError, "`gke` is extended by `heir`")
 
 
 def test_the_current_environment_is_chosen_and_taken_back(demo: AppDir) -> None:
+    assert demo.current_environment() is None
     demo.set_current_environment("gke")
     assert demo.current_environment() == "gke"
     with pytest.raises(NotFoundError):
@@ -397,23 +332,17 @@ def test_the_current_environment_is_chosen_and_taken_back(demo: AppDir) -> None:
     assert demo.current_environment() is None
 
 
-# Registries and new apps
+# --- registries and new apps ---
 
 
-def test_a_registry_is_added_with_comments_kept(app: Build) -> None:
-    head = (
-        "apiVersion: mlstack.dev/v1\nkind: App\nname: demo\nregistries:\n# first\n- {name: a, address: ./a}\n"
-    )
+def test_a_registry_is_added_once_with_comments_kept(app: Build) -> None:
+    head = of_kind("App", "name: demo\nregistries:\n# first\n- {name: a, address: ./a}\n")
     made = AppDir(app({"app.yaml": head + "# after\npackages: []\n"}))
-    made.add_registry(RegistryRef(name="b", address="./b", protocol="directory"))
-    assert text(made, "app.yaml") == (
-        head + "- name: b\n  address: ./b\n  protocol: directory\n# after\npackages: []\n"
-    )
-
-
-def test_a_registry_name_is_taken_once(demo: AppDir) -> None:
-    with pytest.raises(UsageError, match="there is a registry `kubeflow` already"):
-        demo.add_registry(RegistryRef(name="kubeflow", address=".", protocol="directory"))
+    other = RegistryRef(name="b", address="./b", protocol="directory")
+    made.add_registry(other)
+    added = "- name: b\n  address: ./b\n  protocol: directory\n"
+    assert text(made, "app.yaml") == head + added + "# after\npackages: []\n"
+    refused(made, lambda: made.add_registry(other), UsageError, "there is a registry `b` already")
 
 
 def test_a_new_app_can_be_used_at_once(tmp_path: Path) -> None:
@@ -426,35 +355,28 @@ def test_a_new_app_can_be_used_at_once(tmp_path: Path) -> None:
     made.set_param(APP, ("x",), 1)
     made.add_registry(RegistryRef(name="b", address="./b", protocol="directory"))
     assert [registry.name for registry in made.app.registries] == ["kubeflow", "b"]
-    assert text(made, "app.yaml").splitlines()[3:] == [
-        "registries:",
-        "- name: kubeflow",
-        "  address: bundled",
-        "  protocol: directory",
-        "- name: b",
-        "  address: ./b",
-        "  protocol: directory",
-        "params:",
-        "  x: 1",
-    ]
+    assert text(made, "app.yaml").partition("registries:\n")[2] == (
+        "- name: kubeflow\n  address: bundled\n  protocol: directory\n"
+        "- name: b\n  address: ./b\n  protocol: directory\nparams:\n  x: 1\n"
+    )
 
 
-def test_an_existing_app_is_not_overwritten(demo: AppDir) -> None:
-    def act() -> None:
-        with pytest.raises(UsageError, match="there is an app at"):
-            AppDir.create(demo.root, "other")
+def test_an_existing_app_or_gitignore_is_not_overwritten(demo: AppDir, tmp_path: Path) -> None:
+    refused(demo, lambda: AppDir.create(demo.root, "other"), UsageError, "there is an app at")
+    write_tree(tmp_path / "new", {".gitignore": "mine\n"})
+    AppDir.create(tmp_path / "new", "x")
+    assert (tmp_path / "new/.gitignore").read_text() == "mine\n"
 
-    assert changed(demo, act) == {}
 
-
-def test_an_existing_gitignore_is_kept(tmp_path: Path) -> None:
-    (tmp_path / ".gitignore").write_text("mine\n")
-    AppDir.create(tmp_path, "x")
-    assert (tmp_path / ".gitignore").read_text() == "mine\n"
-
+# --- packages ---
 
 REGISTRY = LockedRegistry(name="kubeflow", address="bundled")
 NEWER = {**JOBS, "package.yaml": str(JOBS["package.yaml"]).replace("0.1.0", "0.2.0")}
+MORE = {**JOBS, "package.yaml": str(JOBS["package.yaml"]).replace("name: jobs", "name: more")}
+
+
+def ref(name: str, version: str = "") -> PackageRef:
+    return PackageRef(registry="kubeflow", name=name, version=version)
 
 
 def fetched(tree: Tree, name: str, version: str = "0.1.0") -> FetchedPackage:
@@ -466,14 +388,13 @@ def fetched(tree: Tree, name: str, version: str = "0.1.0") -> FetchedPackage:
 
 
 def install(app: AppDir, tree: Tree = JOBS, version: str = "0.1.0", *, named: bool = False) -> None:
-    requirement = PackageRef(registry="kubeflow", name="jobs", version=version if named else "")
-    app.install(requirement, [fetched(tree, "jobs", version), fetched(COMMON, "common")], REGISTRY)
+    packages = [fetched(tree, "jobs", version), fetched(COMMON, "common")]
+    app.install(ref("jobs", version if named else ""), packages, REGISTRY)
 
 
 @pytest.fixture
 def empty(app: Build) -> AppDir:
-    head = "apiVersion: mlstack.dev/v1\nkind: App\nname: demo\n# what we need\npackages: []\n"
-    return AppDir(app({"app.yaml": head}))
+    return AppDir(app({"app.yaml": of_kind("App", "name: demo\n# what we need\npackages: []\n")}))
 
 
 def versions(app: AppDir) -> list[str]:
@@ -483,32 +404,25 @@ def versions(app: AppDir) -> list[str]:
 def test_an_installed_package_can_be_used_and_is_locked(empty: AppDir) -> None:
     install(empty)
     assert empty.prototype("tf-cnn").version == "0.1.0"
-    assert empty.app.packages == (PackageRef(registry="kubeflow", name="jobs"),)
+    assert empty.app.packages == (ref("jobs"),)
     assert versions(empty) == ["kubeflow/common@0.1.0", "kubeflow/jobs@0.1.0"]
     assert empty.lock.registries == (REGISTRY,)
     assert empty.lock.packages[1].digest == digest(as_files(JOBS))
-    assert "# what we need" in (empty.root / "app.yaml").read_text()
+    assert "# what we need" in text(empty, "app.yaml")
 
 
 def test_requirements_stand_on_lines_of_their_own(tmp_path: Path) -> None:
     made = AppDir.create(tmp_path / "new", "demo")
     install(made)
-    other = {**JOBS, "package.yaml": str(JOBS["package.yaml"]).replace("name: jobs", "name: more")}
-    made.install(PackageRef(registry="kubeflow", name="more"), [fetched(other, "more")], REGISTRY)
-    assert (made.root / "app.yaml").read_text().endswith("packages:\n- kubeflow/jobs\n- kubeflow/more\n")
+    made.install(ref("more"), [fetched(MORE, "more")], REGISTRY)
+    assert text(made, "app.yaml").endswith("packages:\n- kubeflow/jobs\n- kubeflow/more\n")
 
 
-def test_installing_again_changes_nothing(empty: AppDir) -> None:
+def test_installing_again_in_any_order_restores_the_vendored_files(empty: AppDir) -> None:
     install(empty)
-    before = read_tree(empty.root)
-    install(empty)
+    before, folder = read_tree(empty.root), "vendor/kubeflow/jobs@0.1.0"
+    empty.install(ref("jobs"), [fetched(JOBS, "jobs"), fetched(COMMON, "common")], REGISTRY)
     assert read_tree(empty.root) == before
-
-
-def test_installing_again_restores_the_vendored_files(empty: AppDir) -> None:
-    install(empty)
-    before = read_tree(empty.root)
-    folder = "vendor/kubeflow/jobs@0.1.0"
     write_tree(empty.root, {f"{folder}/package.yaml": "changed", f"{folder}/extra.txt": "x"})
     (empty.root / folder / "tf-cnn/files/launcher.py").unlink()
     install(empty)
@@ -520,59 +434,38 @@ def test_a_newer_version_takes_the_place_of_one_nobody_named(empty: AppDir) -> N
     install(empty, NEWER, "0.2.0")
     assert versions(empty) == ["kubeflow/common@0.1.0", "kubeflow/jobs@0.2.0"]
     assert not (empty.root / "vendor/kubeflow/jobs@0.1.0").exists()
-    assert empty.app.packages == (PackageRef(registry="kubeflow", name="jobs"),)
+    assert empty.app.packages == (ref("jobs"),)
 
 
 def test_named_versions_stand_side_by_side(empty: AppDir) -> None:
     install(empty, named=True)
     install(empty, NEWER, "0.2.0", named=True)
     assert versions(empty) == ["kubeflow/common@0.1.0", "kubeflow/jobs@0.1.0", "kubeflow/jobs@0.2.0"]
-    assert [str(ref) for ref in empty.app.packages] == ["kubeflow/jobs@0.1.0", "kubeflow/jobs@0.2.0"]
-    empty.remove_package(PackageRef(registry="kubeflow", name="jobs", version="0.1.0"))
+    assert list(map(str, empty.app.packages)) == ["kubeflow/jobs@0.1.0", "kubeflow/jobs@0.2.0"]
+    empty.remove_package(ref("jobs", "0.1.0"))
     assert versions(empty) == ["kubeflow/common@0.1.0", "kubeflow/jobs@0.2.0"]
 
 
 def test_other_content_of_a_locked_version_is_an_error_and_changes_nothing(empty: AppDir) -> None:
     install(empty)
-    before = read_tree(empty.root)
-    with pytest.raises(RegistryError, match="is not the one that mlstack"):
-        install(empty, {**JOBS, "tf-cnn/files/launcher.py": "other"})
-    assert read_tree(empty.root) == before
+    other = {**JOBS, "tf-cnn/files/launcher.py": "other"}
+    refused(empty, lambda: install(empty, other), RegistryError, "is not the one that mlstack")
 
 
 def test_removing_a_package_removes_what_only_it_required(empty: AppDir) -> None:
-    start = (empty.root / "app.yaml").read_bytes()
+    start = text(empty, "app.yaml")
     install(empty)
-    gone = empty.remove_package(PackageRef(registry="kubeflow", name="jobs"))
+    gone = empty.remove_package(ref("jobs"))
     assert [str(package.ref) for package in gone] == ["kubeflow/common@0.1.0", "kubeflow/jobs@0.1.0"]
     assert empty.vendor.packages() == ()
     assert not list((empty.root / "vendor").rglob("*.yaml"))
-    assert (empty.root / "app.yaml").read_bytes() == start
+    assert text(empty, "app.yaml") == start
+    with pytest.raises(NotFoundError, match="package `kubeflow/jobs` is not installed"):
+        empty.remove_package(ref("jobs"))
 
 
 def test_what_another_package_requires_stays(empty: AppDir) -> None:
     install(empty)
-    other = {**JOBS, "package.yaml": str(JOBS["package.yaml"]).replace("name: jobs", "name: more")}
-    empty.install(
-        PackageRef(registry="kubeflow", name="more"),
-        [fetched(other, "more"), fetched(COMMON, "common")],
-        REGISTRY,
-    )
-    empty.remove_package(PackageRef(registry="kubeflow", name="jobs"))
+    empty.install(ref("more"), [fetched(MORE, "more"), fetched(COMMON, "common")], REGISTRY)
+    empty.remove_package(ref("jobs"))
     assert versions(empty) == ["kubeflow/common@0.1.0", "kubeflow/more@0.1.0"]
-
-
-def test_a_package_that_is_not_installed_cannot_be_removed(empty: AppDir) -> None:
-    with pytest.raises(NotFoundError, match="package `kubeflow/jobs` is not installed"):
-        empty.remove_package(PackageRef(registry="kubeflow", name="jobs"))
-
-
-def test_the_lock_is_the_same_whatever_the_order(empty: AppDir) -> None:
-    install(empty)
-    one = (empty.root / "mlstack.lock").read_bytes()
-    empty.install(
-        PackageRef(registry="kubeflow", name="jobs"),
-        [fetched(COMMON, "common"), fetched(JOBS, "jobs")][::-1],
-        REGISTRY,
-    )
-    assert (empty.root / "mlstack.lock").read_bytes() == one
