@@ -28,23 +28,22 @@ def rule(path: str, take: Taker, manager: str = "*", *kinds: str) -> ConflictRul
     return ConflictRule(path=managed_fields.read(path), manager=manager, kinds=kinds, take=take)
 
 
-def test_fields_another_manager_loses_are_named() -> None:
-    live = managed(hpa={**REPLICAS, "f:other": {}}, mlstack={})
-    forced = managed(hpa={"f:other": {}}, mlstack=REPLICAS)
-    assert conflicts.lost(live, forced) == [(Owner(manager="hpa"), PATH)]
-
-
-def test_a_manager_that_loses_everything_is_named() -> None:
-    assert conflicts.lost(managed(hpa=REPLICAS), managed(mlstack=REPLICAS)) == [(Owner("hpa"), PATH)]
-
-
-def test_shared_fields_are_no_loss() -> None:
-    assert conflicts.lost(managed(hpa=REPLICAS), managed(hpa=REPLICAS, mlstack=REPLICAS)) == []
-
-
-def test_what_a_controller_drops_itself_is_no_loss() -> None:
-    live = managed(controller={"f:status": {"f:conditions": {}}})
-    assert conflicts.lost(live, managed(mlstack=REPLICAS)) == []
+@pytest.mark.parametrize(
+    ("live", "forced", "fields"),
+    [
+        (
+            managed(hpa={**REPLICAS, "f:other": {}}, mlstack={}),
+            managed(hpa={"f:other": {}}, mlstack=REPLICAS),
+            [(Owner("hpa"), PATH)],
+        ),
+        (managed(hpa=REPLICAS), managed(mlstack=REPLICAS), [(Owner("hpa"), PATH)]),
+        (managed(hpa=REPLICAS), managed(hpa=REPLICAS, mlstack=REPLICAS), []),
+        (managed(controller={"f:status": {"f:conditions": {}}}), managed(mlstack=REPLICAS), []),
+    ],
+    ids=["one field", "everything", "shared", "a controller dropped it itself"],
+)
+def test_fields_another_manager_loses_are_named(live: Any, forced: Any, fields: Any) -> None:
+    assert conflicts.lost(live, forced) == fields
 
 
 @pytest.mark.parametrize(
