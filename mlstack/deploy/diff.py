@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from mlstack.deploy.autoscaling import Scalers, only_field
-from mlstack.deploy.changes import ApplyOptions, Change, Changes, Refusal, digest_of
-from mlstack.deploy.inventory import Inventory, Member, people_hash
-from mlstack.deploy.live import LastApplied, LiveState, is_reachable
-from mlstack.deploy.target import ResolvedTarget
+from mlstack.deploy.autoscaling import only_field
+from mlstack.deploy.changes import Change, Changes, Refusal, digest_of
+from mlstack.deploy.inventory import people_hash
+from mlstack.deploy.live import DiffContext, is_reachable
 from mlstack.errors import (
     ClusterError,
     ConfigError,
@@ -31,41 +30,10 @@ from mlstack.objects.order import DEPENDS_ON, outside
 # objects on a server that refuses one question of four, five times were not enough once in ten runs.
 MOVES = 20
 _NAMED = 8
-_USUAL = ApplyOptions()
 
 
-@dataclass(frozen=True, kw_only=True)
-class DiffContext:
-    """What holds for every object of a run when it is compared."""
-
-    resolved: ResolvedTarget
-    cluster: Cluster
-    options: ApplyOptions
-    scalers: Scalers
-    applied: LastApplied
-    members: Mapping[Identity, Member]  # what was written last
-    live: LiveState | None = None  # None: each object is asked for
-    check_new: bool = False
-
-
-def context_of(
-    resolved: ResolvedTarget, options: ApplyOptions = _USUAL, inventory: Inventory | None = None
-) -> DiffContext:
-    """Give what holds for every object of a run, in which each object is asked for."""
-    return DiffContext(
-        resolved=resolved,
-        cluster=resolved.cluster,
-        options=options,
-        scalers=Scalers(resolved, prune=options.prune),
-        applied=LastApplied(resolved),
-        members=inventory.members if inventory else {},
-    )
-
-
-def diff(
-    resolved: ResolvedTarget, live: LiveState, options: ApplyOptions = _USUAL, *, check_new: bool = False
-) -> Changes:
-    """Compare what is wanted with what is there; nothing is written.
+def diff(context: DiffContext, *, check_new: bool = False) -> Changes:
+    """Compare what is wanted with what was fetched; nothing is written.
 
     An object that the server does not accept is a change that is refused. With `check_new` the server is
     asked about new objects too, where it can tell already.
@@ -74,16 +42,18 @@ def diff(
         ForbiddenError: rights to look are missing.
         ConfigError: an object depends on one that is neither in this run nor in the cluster.
     """
-    state, cluster = resolved.state, resolved.cluster
-    _refuse_absent_targets((*live.created, *live.objects), cluster)
-    manifests = order.ordered((*live.created, *live.objects), state.depends)
-    context = context_of(resolved, options, live.inventory)
-    context = replace(context, live=live, scalers=live.scalers, check_new=check_new)
+    context, resolved, state = replace(context, check_new=check_new), context.resolved, context.resolved.state
+    wanted = (*context.created, *context.objects)
+    _refuse_absent_targets(wanted, context.cluster)
+    manifests = order.ordered(wanted, state.depends)
     results = parallel.run(lambda manifest: diff_object(context, manifest), manifests)
     if not check_new:
-        results = _with_new_checked(results, manifests, context, hasty=not live.inventory.exists)
+        results = _with_new_checked(results, manifests, context, hasty=not context.inventory.exists)
     changes = tuple(_changes(results, manifests, context))
-    notes = [*state.notes, *(f"namespace `{namespace.name}` is created first" for namespace in live.created)]
+    notes = [
+        *state.notes,
+        *(f"namespace `{namespace.name}` is created first" for namespace in context.created),
+    ]
     for change in changes:
         if change.action == "unchanged" and change.left:  # nobody would look at it
             notes += [f"`{change.identity}` {note}" for note in change.notes if "leaves" in note]
@@ -198,7 +168,7 @@ def _changes(
             yield _diff_unchecked(context, manifest)
         else:
             try:
-                reachable = is_reachable(manifest, context.cluster, context.live)
+                reachable = is_reachable(manifest, context)
                 live = context.cluster.get(ObjectRef.of(manifest.data)) if reachable else None
             except ClusterError:  # what is wrong is known already
                 live = None
@@ -251,24 +221,22 @@ def diff_object(context: DiffContext, manifest: KubeObject) -> Change:
         except ConflictError as moved:
             if moved.conflicts:
                 raise
-        if context.live is not None:
-            context = replace(context, live=replace(context.live, live={}))
+        context = replace(context, live={})
     return _diff_object(context, manifest)
 
 
 def _diff_object(context: DiffContext, manifest: KubeObject) -> Change:
-    known = context.live
-    listed = known.unchanged(manifest) if known else None
+    listed = context.unchanged(manifest)
     if listed is not None and not is_meddled(context, manifest, listed):
         return _unchanged(context, manifest, listed)
-    reachable = is_reachable(manifest, context.cluster, known)
+    reachable = is_reachable(manifest, context)
     live: Data | None = None
-    if reachable and known is not None and manifest.identity in known.live:
-        answer = known.live[manifest.identity]
+    if reachable and manifest.identity in context.live:
+        answer = context.live[manifest.identity]
         if isinstance(answer, MlstackError):
             raise answer
         live = answer
-    elif reachable and not (known and known.is_absent(manifest)):
+    elif reachable and not context.is_absent(manifest):
         live = context.cluster.get(ObjectRef.of(manifest.data))
     is_ending = live is not None and bool(live["metadata"].get("deletionTimestamp"))
     if (live is None or is_ending) and not context.options.create:
@@ -282,7 +250,7 @@ def _diff_object(context: DiffContext, manifest: KubeObject) -> Change:
         reason = "once the old one, which is being deleted, is gone"
         uid = live["metadata"]["uid"]
         return _creation(context, manifest, reachable=True, live_uid=uid, reason=reason)
-    if known and known.is_as_left(manifest, live) and not is_meddled(context, manifest, live):
+    if context.is_as_left(manifest, live) and not is_meddled(context, manifest, live):
         return _unchanged(context, manifest, live)
     from mlstack.deploy.object_diff import diff_live
 
@@ -327,7 +295,7 @@ def change_of(context: DiffContext, manifest: KubeObject, **facts: Any) -> Chang
 
 def was_made_elsewhere(context: DiffContext, manifest: KubeObject, live: Data) -> bool:
     """Tell whether another tool made an object, from which it was not and is not adopted."""
-    member = context.members.get(manifest.identity)
+    member = context.inventory.members.get(manifest.identity)
     is_made = bool(managed_fields.adoptable(live)) and not context.options.adopt
     if member is None or member.uid != live["metadata"]["uid"]:
         return is_made
@@ -336,7 +304,7 @@ def was_made_elsewhere(context: DiffContext, manifest: KubeObject, live: Data) -
 
 def is_meddled(context: DiffContext, manifest: KubeObject, live: Data) -> bool:
     """Tell from metadata alone whether people's tools set something since, or what may have to go."""
-    member, now = context.members.get(manifest.identity), people_hash(live)
+    member, now = context.inventory.members.get(manifest.identity), people_hash(live)
     if member is not None and member.people_hash != now:
         return True
     if not now:

@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from mlstack.deploy import adopt, inventory_store, result
 from mlstack.deploy.changes import with_uid
-from mlstack.deploy.diff import MOVES, DiffContext, context_of, is_meddled, kept_labels
+from mlstack.deploy.diff import MOVES, is_meddled, kept_labels
 from mlstack.deploy.inventory import Inventory, Member, other_owner_of, owned_hash, payload_hash
-from mlstack.deploy.live import placed
+from mlstack.deploy.live import DiffContext, context_of, placed
 from mlstack.deploy.object_diff import foreign_fields, policy_of, removed_fields
 from mlstack.deploy.replacement import dry_run_copy
 from mlstack.deploy.target import ResolvedTarget

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
+from typing import Any
 
 from mlstack.deploy import history_store, inventory_store, permissions
 from mlstack.deploy.autoscaling import SCALABLE, Scalers
@@ -38,21 +39,31 @@ Group = tuple[str, str, str]
 _MOST_HINTS = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class LiveState:
-    """What is live before a run: metadata where lists tell enough, else whole objects."""
+_USUAL = ApplyOptions()
 
-    objects: tuple[KubeObject, ...]  # what is wanted, in its namespaces
-    created: tuple[KubeObject, ...]  # the environment's namespace, if the run makes it first
-    inventory: Inventory
-    absent_namespaces: frozenset[str]
+
+@dataclass(frozen=True, kw_only=True)
+class DiffContext:
+    """What every object of a run is compared with: how it is to be done, and what is live before the run.
+
+    Metadata stands for whole objects where lists tell enough; what was not read is asked for later.
+    """
+
+    resolved: ResolvedTarget
+    cluster: Cluster
+    options: ApplyOptions
+    inventory: Inventory  # what was written last
     scalers: Scalers
-    adopt: bool  # whether objects that other tools applied as well are to be looked at
-    candidates: Mapping[Identity, Member]  # members of which we want what we sent last
-    metadata: Mapping[Identity, Data]  # what lists of metadata tell
-    listed: frozenset[Group]  # all of these are in `metadata`
+    applied: LastApplied
+    check_new: bool = False
+    objects: tuple[KubeObject, ...] = ()  # what is wanted, in its namespaces
+    created: tuple[KubeObject, ...] = ()  # the environment's namespace, if the run makes it first
+    absent_namespaces: frozenset[str] = frozenset()
+    candidates: Mapping[Identity, Member] = field(default_factory=dict)  # we want of them what we sent last
+    metadata: Mapping[Identity, Data] = field(default_factory=dict)  # what lists of metadata tell
+    listed: frozenset[Group] = frozenset()  # all of these are in `metadata`
     # Objects that were asked for alone: None if one is not there, an error if the server did not tell.
-    live: Mapping[Identity, Data | MlstackError | None]
+    live: Mapping[Identity, Data | MlstackError | None] = field(default_factory=dict)
     may_all: bool | None = None  # whether we may do everything; None if that was not asked
     was_deployed: bool = True  # whether there was a run before, so that a missing inventory was lost
     elsewhere: tuple[str, ...] = ()  # other namespaces in which the environment has an inventory
@@ -73,15 +84,31 @@ class LiveState:
         So an object whose UID and whose entry are as they were after our last write needs no dry run, and
         none of a definition, which takes seconds.
         """
-        member, metadata = self.candidates.get(manifest.identity), live["metadata"]
+        member, metadata, adopt = self.candidates.get(manifest.identity), live["metadata"], self.options.adopt
         if member is None or metadata.get("uid") != member.uid or metadata.get("deletionTimestamp"):
             return False
         if not manifest.labels.items() <= (metadata.get("labels") or {}).items():
             # Another environment writes the same fields under the same name.
-            return bool(member.owned_hash) and not self.adopt and shared_hash(live) == member.owned_hash
-        if self.adopt and adoptable(live):
+            return bool(member.owned_hash) and not adopt and shared_hash(live) == member.owned_hash
+        if adopt and adoptable(live):
             return False
         return bool(member.owned_hash) and owned_hash(live) == member.owned_hash
+
+
+def context_of(
+    resolved: ResolvedTarget, options: ApplyOptions = _USUAL, inventory: Inventory | None = None
+) -> DiffContext:
+    """Give a context in which each object is asked for."""
+    state = resolved.state
+    empty = Inventory(app=state.app, environment=state.environment, namespace=state.namespace)
+    return DiffContext(
+        resolved=resolved,
+        cluster=resolved.cluster,
+        options=options,
+        inventory=inventory or empty,
+        scalers=Scalers(resolved, prune=options.prune),
+        applied=LastApplied(resolved),
+    )
 
 
 def fetch(
@@ -90,7 +117,7 @@ def fetch(
     *,
     inventory: Inventory | None = None,
     writing: bool = False,
-) -> LiveState:
+) -> DiffContext:
     """Read all that a comparison needs: few lists, then single objects, side by side; nothing is written.
 
     Args:
@@ -110,49 +137,28 @@ def fetch(
     namespaces = prefetch(partial(parallel.run, partial(_has_namespace, cluster), needed))
     groups = [group for group in large_groups(state.objects) if Kinds.builtin().lookup(*group[:2])]
     lists = {group: prefetch(partial(list_metadata, cluster, group)) for group in groups}
-    known = inventory or (reading or partial(load, namespace=state.namespace))()
-    scalers = Scalers(resolved, prune=options.prune)
-    is_new = reading is not None and not known.exists
-    if is_new:
-        had_history = prefetch(partial(history_store.exists, known.app, resolved.place, cluster))
-        elsewhere = prefetch(partial(inventory_store.other_namespaces, cluster, known))
-        may_all = prefetch(partial(permissions.may_everything, cluster)) if writing else None
+    context = context_of(resolved, options, reading() if reading else inventory)
+    known, questions = context.inventory, dict[str, PendingResult[Any]]()
+    if reading and not known.exists:
+        had_history = partial(history_store.exists, known.app, resolved.place, cluster)
+        questions["was_deployed"] = prefetch(had_history)
+        questions["elsewhere"] = prefetch(partial(inventory_store.other_namespaces, cluster, known))
+        if writing:
+            questions["may_all"] = prefetch(partial(permissions.may_everything, cluster))
         prefetch(cluster.kinds)  # whoever asks meanwhile waits for this answer
-        scalers.prefetch({obj.namespace for obj in state.objects if (obj.group, obj.kind) in SCALABLE})
+        scalable = {obj.namespace for obj in state.objects if (obj.group, obj.kind) in SCALABLE}
+        context.scalers.prefetch(scalable)
     manifests = placed(state.objects, cluster)
     refuse_unknown_kinds(manifests, state, cluster)
     answers = dict(zip(needed, namespaces(), strict=True))
     absent, created = _missing_namespaces(manifests, state, answers, create=options.create)
-    reachable = [
-        obj for obj in (*created, *manifests) if obj.namespace not in absent and is_reachable(obj, cluster)
-    ]
-    candidates = {
-        obj.identity: member
-        for obj in reachable
-        if (member := known.members.get(obj.identity)) is not None
-        and (member.payload_hash and member.uid and member.api_version == obj.api_version)
-        and payload_hash(scalers.payload(obj)) == member.payload_hash
-    }
-    metadata, listed = _metadata(cluster, state, reachable, candidates, lists)
-    live = LiveState(
-        objects=manifests,
-        created=created,
-        inventory=known,
-        absent_namespaces=absent,
-        scalers=scalers,
-        adopt=options.adopt,
-        candidates=candidates,
-        metadata=metadata,
-        listed=listed,
-        live={},
-    )
-    single = [obj for obj in reachable if not live.is_absent(obj) and live.unchanged(obj) is None]
+    context = replace(context, objects=manifests, created=created, absent_namespaces=absent)
+    reachable = [obj for obj in (*created, *manifests) if is_reachable(obj, context)]
+    context = _with_metadata(context, reachable, lists)
+    single = [obj for obj in reachable if not context.is_absent(obj) and context.unchanged(obj) is None]
     objects = parallel.run(lambda obj: cluster.get(ObjectRef.of(obj.data)), single)
-    live = replace(live, live=dict(zip((obj.identity for obj in single), objects, strict=True)))
-    if not is_new:
-        return live
-    asked = may_all() if may_all else None
-    return replace(live, may_all=asked, was_deployed=had_history(), elsewhere=elsewhere())
+    live = dict(zip((obj.identity for obj in single), objects, strict=True))
+    return replace(context, live=live, **{name: answer() for name, answer in questions.items()})
 
 
 # --- kinds and namespaces ---
@@ -181,13 +187,13 @@ def namespaces_of(manifests: Sequence[KubeObject], state: DesiredState) -> list[
     return sorted({obj.namespace for obj in manifests if obj.namespace} | {state.namespace})
 
 
-def is_reachable(manifest: KubeObject, cluster: Cluster, live: LiveState | None = None) -> bool:
+def is_reachable(manifest: KubeObject, context: DiffContext) -> bool:
     """Tell whether the server can be asked about an object now, in the scope it is written for."""
-    if live is not None and manifest.namespace in live.absent_namespaces:
+    if manifest.namespace in context.absent_namespaces:
         return False
     if Kinds.builtin().lookup(manifest.api_version, manifest.kind):
         return True
-    kind = cluster.kinds().lookup(manifest.api_version, manifest.kind)
+    kind = context.cluster.kinds().lookup(manifest.api_version, manifest.kind)
     return kind is not None and not (kind.namespaced and not manifest.namespace)
 
 
@@ -262,14 +268,20 @@ def _missing_namespaces(
 # --- lists of metadata: which objects are not there, which are as we left them ---
 
 
-def _metadata(
-    cluster: Cluster,
-    state: DesiredState,
+def _with_metadata(
+    context: DiffContext,
     manifests: Sequence[KubeObject],
-    candidates: Mapping[Identity, Member],
     lists: Mapping[Group, PendingResult[tuple[Data, ...]]],
-) -> tuple[dict[Identity, Data], frozenset[Group]]:
+) -> DiffContext:
     """List what the run has many objects of, or some that may be unchanged; `lists` are under way."""
+    members, state = context.inventory.members, context.resolved.state
+    candidates = {
+        obj.identity: member
+        for obj in manifests
+        if (member := members.get(obj.identity)) is not None
+        and (member.payload_hash and member.uid and member.api_version == obj.api_version)
+        and payload_hash(context.scalers.payload(obj)) == member.payload_hash
+    }
     many = set(large_groups(manifests))
     groups = sorted(many | {_group(obj) for obj in manifests if obj.identity in candidates})
     marks = kube_object.selector(app=state.app, environment=state.environment)
@@ -277,7 +289,7 @@ def _metadata(
     def items(group: Group) -> tuple[Data, ...]:
         if group in lists and group in many:
             return lists[group]()
-        return list_metadata(cluster, group, labels="" if group in many else marks)
+        return list_metadata(context.cluster, group, labels="" if group in many else marks)
 
     metadata, listed = {}, set()
     for group, answer in zip(groups, parallel.run(items, groups), strict=True):
@@ -287,7 +299,7 @@ def _metadata(
         for item in answer:
             name, namespace = str(item["metadata"]["name"]), str(item["metadata"].get("namespace") or "")
             metadata[Identity(kube_object.group_of(group[0]), group[1], namespace, name)] = item
-    return metadata, frozenset(listed & many)
+    return replace(context, candidates=candidates, metadata=metadata, listed=frozenset(listed & many))
 
 
 def list_metadata(cluster: Cluster, group: Group, *, labels: str = "") -> tuple[Data, ...]:

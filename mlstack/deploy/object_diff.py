@@ -10,8 +10,9 @@ from mlstack.deploy import adopt, conflicts, definition, replacement, result
 from mlstack.deploy.autoscaling import Replicas
 from mlstack.deploy.changes import Change, Refusal, fingerprint
 from mlstack.deploy.conflicts import ConflictPolicy, ConflictResolution, OwnedField, resolve
-from mlstack.deploy.diff import DiffContext, change_of, refused, was_made_elsewhere
+from mlstack.deploy.diff import change_of, refused, was_made_elsewhere
 from mlstack.deploy.inventory import people_hash
+from mlstack.deploy.live import DiffContext
 from mlstack.errors import ConflictError, InvalidError, MlstackError, VersionGoneError
 from mlstack.objects import managed_fields
 from mlstack.objects.kinds import Kinds
@@ -248,7 +249,7 @@ def removed_fields(
     known = {path for _, path in (*dropped, *dropped_left)}
     fields = [(owner, path) for owner, path in fields if path not in known]
     foreign, foreign_left = _foreign(context, manifest, live, fields, spared)
-    member = context.members.get(manifest.identity)
+    member = context.inventory.members.get(manifest.identity)
     is_told = member is not None and member.people_hash == people_hash(live)
     labels = [] if is_told else adopt.by_people(fields, labels=True)
     removed = RemovedFields(

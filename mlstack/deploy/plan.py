@@ -112,7 +112,7 @@ def diff_environment(resolved: ResolvedTarget, options: ApplyOptions) -> ApplyPl
     members = inventory.as_members(resolved.state, resolved.place.namespace)
     wanted = replace(resolved, state=members)
     live = fetch(wanted, options, writing=not options.dry_run)
-    changes = diff(wanted, live, options, check_new=options.dry_run)
+    changes = diff(live, check_new=options.dry_run)
     known = live.inventory
     was_deployed = live.was_deployed or any(change.live_uid for change in changes.changes)
     if not known.exists and options.prune and was_deployed:

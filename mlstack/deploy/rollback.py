@@ -195,7 +195,7 @@ def _borne_out(plan: ApplyPlan, earlier: DesiredState) -> frozenset[Identity]:
     try:
         wanted = replace(plan.resolved, state=as_members(earlier, namespace))
         options = replace(plan.options, dry_run=True, create=False, adopt=False, keep_foreign_fields=True)
-        changes = diff(wanted, fetch(wanted, options, inventory=nothing), options)
+        changes = diff(fetch(wanted, options, inventory=nothing))
     except ClusterError:  # a kind that the cluster does not have: the apply itself needs none of this
         return frozenset()
     return frozenset(change.identity for change in changes.changes if change.action == "unchanged")

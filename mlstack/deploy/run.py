@@ -17,8 +17,8 @@ from mlstack.app.app import ReadyRules
 from mlstack.clock import Clock
 from mlstack.deploy.changes import Change
 from mlstack.deploy.deletion import DeletionWatcher, Gone, Steps
-from mlstack.deploy.diff import DiffContext
 from mlstack.deploy.inventory_store import patient
+from mlstack.deploy.live import DiffContext
 from mlstack.deploy.wait import Barriers
 from mlstack.deploy.write import ObjectWriter
 from mlstack.errors import ForbiddenError, LockedError, MlstackError, NotReadyError, UnreachableError

@@ -10,8 +10,9 @@ from typing import Any, Literal, TypeVar
 from mlstack.clock import Clock
 from mlstack.deploy.changes import Change, what_moved, with_uid
 from mlstack.deploy.deletion import GONE_S, Gone, is_same, obstacles, own_finalizers
-from mlstack.deploy.diff import DiffContext, diff_object
+from mlstack.deploy.diff import diff_object
 from mlstack.deploy.inventory_store import WEBHOOK_S, ref_of
+from mlstack.deploy.live import DiffContext
 from mlstack.deploy.wait import ESTABLISHED_S, until_established
 from mlstack.errors import (
     ConflictError,

@@ -18,9 +18,9 @@ from mlstack.deploy import history_store, inventory_store, permissions, wait
 from mlstack.deploy import lock as locking
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import ApplyOptions, refusal_error
-from mlstack.deploy.diff import context_of
 from mlstack.deploy.history_store import History
 from mlstack.deploy.inventory import Inventory
+from mlstack.deploy.live import context_of
 from mlstack.deploy.plan import ApplyPlan, diff_environment, plan_deletion, pretend, refuse_new
 from mlstack.deploy.prune import KeepOptions
 from mlstack.deploy.result import ChangeReport, Interrupted, ObjectChange, RunResult, report, run_result

@@ -9,8 +9,8 @@ from mlstack.app import app
 from mlstack.app.app import Environment
 from mlstack.app.app_dir import AppDir
 from mlstack.deploy.changes import ApplyOptions, Changes
-from mlstack.deploy.diff import context_of
 from mlstack.deploy.inventory import Inventory, Member, owned_hash, payload_hash
+from mlstack.deploy.live import context_of
 from mlstack.deploy.run import Run
 from mlstack.deploy.target import ResolvedTarget, Target
 from mlstack.errors import OutdatedError

@@ -28,4 +28,4 @@ def compared(
     known = inventory or Inventory(
         app=state.app, environment=state.environment, namespace=state.namespace, version="1"
     )
-    return diff(resolved, fetch(resolved, options, inventory=known), options)
+    return diff(fetch(resolved, options, inventory=known))
