@@ -64,6 +64,15 @@ registry describe our | 4 | no registry `our` | did you mean `ours`?
 prototype describe wep | 4 | no installed package has a prototype `wep` | did you mean `web`?
 init demo --dir . | 2 | there is an app at | choose another folder
 --dir /nowhere render prod | 4 | no app directory at `/nowhere` or above | mlstack init NAME makes one
+pkg rm ours/tolos | 4 | package `ours/tolos` is not installed | did you mean `ours/tools`?
+pkg rm ours/base | 2 | package `ours/base` is required by `ours/tools` | mlstack pkg rm ours/tools
+env add new --extends prdo | 4 | no environment `prdo` | did you mean `prod`?
+env current --set prdo | 4 | no environment `prdo` | did you mean `prod`?
+registry add ours ../elsewhere | 2 | `ours` is the registry ../registry already | choose another name
+registry add 'no good' ../registry | 2 | `no good` cannot be | use up to 63
+prototype list wbe | 4 | no prototype matches `wbe` | did you mean `web`?
+prototype preview web | 2 | prototype `web` needs `image` | add --image=VALUE
+generate web --image x | 2 | what is the component called | mlstack generate
 """
 # values of the wrong type, out of range, for parameters that there are not
 VALUES = """
@@ -80,6 +89,11 @@ param set front image --file components | 2 | cannot read `components`: is a dir
 param set --env=prdo front replicas 2 | 4 | no environment `prdo` | did you mean `prod`?
 param set --module=m color red | 4 | no module `m` | mlstack component list
 param unset front color | 4 | `color` is not set for front | it comes from prototype ours/tools/web
+generate web back --image x --replicas 10 | 2 | `replicas` must be 0 to 9 pods, got 10 | --help
+generate web back --image x --color blue | 2 | `color` must be one of `red`, `green`, got "blue" | --help
+generate web back --image x --color | 2 | `--color` needs a value | --color
+generate web back --values /nowhere.yaml | 4 | no values file `/nowhere.yaml` | relative paths start at
+env set prod --allow-namespace 'Not One' | 2 | `Not One` cannot be a namespace | use up to 63
 render prod --set color | 2 | `--set color` is not `key=value` | write --set
 render prod --set colr=red | 2 | no component has a parameter `colr` (--set colr) | did you mean `color`?
 render prod --set front.colr=red | 2

@@ -1,6 +1,9 @@
-"""Parameters at every level: set, taken back, listed, compared."""
+"""Parameters: set at every level, listed, compared, explained."""
 
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,8 +13,10 @@ from mlstack.errors import MlstackError, NotFoundError, ParamError, UsageError
 from mlstack.objects.masking import MASK
 from mlstack.operations import app as env
 from mlstack.operations import params
-from tests.support.builders import read_tree
+from mlstack.operations.explain import ExplainedParameter, explain_param
+from tests.support.builders import Tree, read_tree
 from tests.support.kubectl import KUBECONFIG
+from tests.support.packages import COMMON, JOBS, installed_app, vendored
 from tests.support.registry import generate, small_app
 
 
@@ -184,3 +189,226 @@ def test_list_notes_a_global_that_no_prototype_declares(made: AppDir) -> None:
     line = file.read_text().count("\n")
     (note,) = params.list_params(made).notes
     assert note == f"no installed prototype declares `replicsa` (app.yaml:{line}); did you mean `replicas`?"
+
+
+Build = Callable[[Tree | None], Path]
+
+TEMPLATE = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ name }}
+  annotations: {"example.com/cloud": {{ params.cloud }}}
+spec:
+  replicas: {{ params.num_workers }}
+  selector: {matchLabels: {app: a}}
+  template:
+    metadata: {labels: {app: a}}
+    spec:
+      containers:
+      - name: main
+        image: {{ params.image }}
+{% if params.num_gpus %}
+        resources: {limits: {nvidia.com/gpu: {{ params.num_gpus }}}}
+{% endif %}
+        args: {{ params.args or [] }}
+        env:
+        - {name: WORKERS, value: "many"}
+{% if params.cloud == "minikube" %}
+        - {name: SMALL, value: "yes"}
+{% endif %}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: keys}
+stringData: {token: {{ params.token or "" }}}
+"""
+
+
+MAPS = """\
+apiVersion: mlstack.dev/v1
+kind: Prototype
+name: tf-cnn
+summary: x
+parameters:
+  type: object
+  properties:
+    name: {type: string}
+    labels: {type: object, additionalProperties: {type: string}, default: {}}
+"""
+MAP_TEMPLATE = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ name }}
+  labels:
+    app: a
+{% for key, value in params.labels.items() %}
+    {{ key }}: {{ value }}
+{% endfor %}
+spec:
+  template:
+    spec:
+      containers:
+      - name: main
+        env:
+        - name: X
+{% for key, value in params.labels.items() %}
+        - name: {{ key }}
+{% endfor %}
+{% for key, value in params.labels.items() %}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ key }}}
+{% endfor %}
+"""
+ENV_PATH = "spec.template.spec.containers[0].env[1]"
+
+
+@pytest.fixture
+def root(app: Build) -> Path:
+    jobs = {**JOBS, "tf-cnn/templates/job.yaml.j2": TEMPLATE.encode()}
+    return app({**installed_app(), **vendored(COMMON, jobs)})
+
+
+def one(root: Path, name: str, environment: str | None = "gke", **options: Any) -> ExplainedParameter:
+    (found,) = explain_param(AppDir.find(root), "cnn", name, environment=environment, **options).parameters
+    return found
+
+
+def test_the_chain_names_layers_files_and_the_winner(root: Path) -> None:
+    found = one(root, "num_gpus")
+    assert (found.value, found.unit, found.layer, found.where) == (
+        1,
+        "GPUs",
+        "environment",
+        "environments/gke/params.yaml:8",
+    )
+    assert [(step.layer, step.value, step.wins) for step in found.chain] == [
+        ("default", 0, False),
+        ("environment", 1, True),
+    ]
+
+
+def test_without_environment_its_layers_are_left_out(root: Path) -> None:
+    assert one(root, "num_gpus", None).layer == "default"
+
+
+def test_old_spellings_are_understood(root: Path) -> None:
+    assert one(root, "numGpus").name == "num_gpus"
+
+
+@pytest.mark.parametrize(
+    ("name", "environment", "paths"),
+    [
+        ("image", "gke", [("spec.template.spec.containers[0].image", "registry.example.org/cnn:1")]),
+        ("num_workers", "gke", [("spec.replicas", 1)]),
+        ("num_gpus", "gke", [('spec.template.spec.containers[0].resources.limits["nvidia.com/gpu"]', 1)]),
+        ("num_gpus", "minikube", [("spec.template.spec.containers[0].resources", None)]),
+        (
+            "cloud",
+            "minikube",
+            [
+                ('metadata.annotations["example.com/cloud"]', "minikube"),
+                ("spec.template.spec.containers[0].env[1]", {"name": "SMALL", "value": "yes"}),
+            ],
+        ),
+        ("args", "gke", [("spec.template.spec.containers[0].args", [])]),
+    ],
+)
+def test_the_fields_a_parameter_reaches(
+    root: Path, name: str, environment: str, paths: list[tuple[str, object]]
+) -> None:
+    reaches = one(root, name, environment).reaches
+    assert [(reach.path, reach.value) for reach in reaches] == paths
+    assert {reach.object for reach in reaches} == {"Deployment cnn"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "paths"),
+    [
+        ({}, [("metadata.labels", {"app": "a"}), ("spec.template.spec.containers[0].env", [{"name": "X"}])]),
+        ({"team": "vision"}, [("metadata.labels.team", "vision"), (ENV_PATH, {"name": "team"}), ("", None)]),
+    ],
+)
+def test_what_a_map_reaches_is_told_without_a_key_that_nobody_set(
+    app: Build, labels: Mapping[str, str], paths: list[tuple[str, object]]
+) -> None:
+    jobs = {
+        "package.yaml": JOBS["package.yaml"],
+        "tf-cnn/prototype.yaml": MAPS.encode(),
+        "tf-cnn/templates/job.yaml.j2": MAP_TEMPLATE.encode(),
+    }
+    own = {path: data for path, data in installed_app().items() if not path.startswith("vendor/")}
+    tree = {**own, **vendored(COMMON, jobs)}
+    tree["components/cnn.yaml"] = (
+        "apiVersion: mlstack.dev/v1\nkind: Component\nprototype: tf-cnn\n"
+        f"params: {{labels: {json.dumps(labels)}}}\n"
+    )
+    tree.pop("environments/gke/params.yaml", None)
+    reaches = one(app(tree), "labels", None).reaches
+    assert [(reach.path, reach.value) for reach in reaches] == paths
+    assert "trial" not in str(reaches)
+
+
+def test_secrets_stay_hidden(root: Path) -> None:
+    from mlstack.app.files import read
+
+    found = one(root, "token", overrides=read(["token=hush"], []))
+    assert "hush" not in repr(found)
+    assert [reach.path for reach in found.reaches] == ["stringData.token"]
+
+
+def test_a_parameter_without_effect_says_so(root: Path) -> None:
+    found = one(root, "labels")
+    assert found.reaches == ()
+    assert found.notes == ("it changes no field with the other parameters as they are",)
+
+
+def test_the_chain_is_told_of_values_that_render_nothing(app: Build) -> None:
+    guard = '{{ fail("`num_gpus` is more than `num_workers`") if params.num_gpus }}'
+    jobs = {**JOBS, "tf-cnn/templates/job.yaml.j2": (guard + TEMPLATE).encode()}
+    found = one(app({**installed_app(), **vendored(COMMON, jobs)}), "num_gpus")
+
+    assert (found.value, found.where) == (1, "environments/gke/params.yaml:8")
+    assert found.reaches == ()
+    assert len(found.notes) == 1
+    assert "nothing is rendered as it is now: " in found.notes[0]
+    assert "`num_gpus` is more than `num_workers`" in found.notes[0]
+
+
+def test_without_a_name_all_that_somebody_set_are_explained(root: Path) -> None:
+    result = explain_param(AppDir.find(root), "cnn", environment="gke")
+    assert [found.name for found in result.parameters] == ["image", "num_gpus", "cloud"] or {
+        found.name for found in result.parameters
+    } == {"image", "num_gpus", "cloud"}
+    assert result.prototype == "kubeflow/jobs/tf-cnn"
+
+
+def test_unknown_parameter_names_the_nearest(root: Path) -> None:
+    with pytest.raises(NotFoundError) as caught:
+        one(root, "num_gpu")
+    assert caught.value.near == "num_gpus"
+
+
+def test_a_manifest_has_no_parameters(root: Path) -> None:
+    (root / "components/plain.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
+    with pytest.raises(UsageError, match="plain manifest"):
+        explain_param(AppDir.find(root), "plain")
+
+
+def test_of_a_text_with_many_lines_the_decided_ones_are_shown(app: Build) -> None:
+    configuration = """\
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data:
+  settings.ini: {{ "[job]\\n  workers = " ~ params.num_workers ~ "\\nretries = 3\\n" }}
+"""
+    jobs = {**JOBS, "tf-cnn/templates/job.yaml.j2": (TEMPLATE + configuration).encode()}
+    found = one(app({**installed_app(), **vendored(COMMON, jobs)}), "num_workers", None)
+    (reach,) = (reach for reach in found.reaches if reach.object == "ConfigMap settings")
+    assert reach.value.startswith("workers = ")
+    assert "retries" not in reach.value
