@@ -19,43 +19,10 @@ from mlstack.app.app_dir import AppDir
 from mlstack.cli.main import main
 from tests.support.builders import read_tree, write_tree
 from tests.support.cli import Runner
+from tests.support.commands import EDITS, READS
 from tests.support.registry import small_app
 from tests.support.waiting import wait_until
 
-EDITS = (
-    "registry add others ../registry",
-    "pkg install ours/base",
-    "pkg rm ours/tools",
-    "generate web back --image nginx",
-    "prototype use web back --image nginx",
-    "component rm front",
-    "param set front color green",
-    "param set color green",
-    "param set --env prod front replicas 3",
-    "param unset --env prod front replicas",
-    "env add gke",
-    "env set prod --namespace other",
-    "env set prod --name live",
-    "env rm prod",
-    "env current --set prod",
-    "env current --unset",
-    "apply prod",  # the first contact writes the cluster's identity
-)
-READS = (
-    "registry list",
-    "registry describe ours",
-    "pkg list",
-    "prototype preview web --image nginx",
-    "component list",
-    "param list",
-    "param explain front image",
-    "env list",
-    "env describe prod",
-    "env current",
-    "render prod",
-    "validate prod",
-    "apply prod --dry-run",
-)
 EDITOR = """
 import sys
 from pathlib import Path

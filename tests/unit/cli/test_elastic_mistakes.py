@@ -38,86 +38,54 @@ def stage(run: Runner) -> Stage:
     return stage
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("mine.yaml --seeds 3", "leave --seeds away"),
-        ("mine.yaml --first-seed 3", "leave --first-seed away"),
-        ("case1 --seeds 3 --seed 1", "leave --seeds away"),
-    ],
-)
-def test_seeds_of_many_runs_are_refused_where_one_is_done(run: Runner, line: str, words: str) -> None:
-    Path("mine.yaml").write_text(SCENARIO, encoding="utf-8")
-
-    ran = run(f"elastic simulate {line}")
-
-    assert ran.code == 2
-    assert words in ran.err
-
-
-@pytest.mark.parametrize("command", ["plan", "run --once"])
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ("--max-priority high", "ends in no whole number"),
-        ("--max-priority 9999999999", "ends in no whole number"),
-        ("--max-priority research=", "ends in no whole number"),
-        ("--max-priority ../x=3", "a namespace"),
-        ("--max-priority =3", "a namespace"),
-        ("--max-priority 3 --max-priority 4", "given twice for all namespaces"),
-        ("--max-priority a=3 --max-priority a=4", "given twice for namespace `a`"),
-    ],
-)
-def test_a_highest_priority_that_makes_no_sense_is_refused(
-    run: Runner, stage: Stage, command: str, options: str, words: str
-) -> None:
-    ran = run(f"elastic {command} {options}")
-
-    assert ran.code == 2
-    assert words in ran.err and "Traceback" not in ran.err
+# command line after `elastic` | exit code | what is told, beside the file `mine.yaml` and the folder `rows`
+MISTAKES = """
+simulate mine.yaml --seeds 3 | 2 | leave --seeds away
+simulate mine.yaml --first-seed 3 | 2 | leave --first-seed away
+simulate case1 --seeds 3 --seed 1 | 2 | leave --seeds away
+simulate nothing-here.yaml --csv nowhere/rows | 4 | no folder `nowhere` | mkdir -p nowhere
+simulate nothing-here.yaml --plot nowhere/rows | 4 | no folder `nowhere` | mkdir -p nowhere
+simulate nothing-here.yaml --csv rows | 2 | cannot write `rows`
+run --once --listen 192.0.2.1:8080 | 2 | cannot listen at `192.0.2.1:8080`
+run --once --listen ::1:8080 | 2 | hint: --listen '[::1]:8080'
+run --lease-name A_B | 2 | cannot be
+run --lease-name ../x | 2 | cannot be
+run --lease-namespace Default | 2 | cannot be
+"""
+PRIORITIES = """
+high | ends in no whole number
+9999999999 | ends in no whole number
+research= | ends in no whole number
+../x=3 | a namespace
+=3 | a namespace
+3 --max-priority 4 | given twice for all namespaces
+a=3 --max-priority a=4 | given twice for namespace `a`
+"""
+CASES = [
+    *MISTAKES.strip().splitlines(),
+    *(
+        f"{command} --max-priority {options} | 2 | {words}"
+        for options, words in (line.split(" | ") for line in PRIORITIES.strip().splitlines())
+        for command in ("plan", "run --once")
+    ),
+    *(
+        f"run --once --listen 127.0.0.1:{port} | 2 | has no port from 0 to 65535"
+        for port in ("99999", "9" * 5000, "", "٣", "-1")
+    ),
+]
 
 
-@pytest.mark.parametrize("option", ["--csv", "--plot"])
-def test_a_missing_folder_is_told_before_anything_is_simulated(
-    run: Runner, monkeypatch: pytest.MonkeyPatch, option: str
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[:70])
+def test_what_makes_no_sense_is_refused_before_anything_is_done(
+    run: Runner, stage: Stage, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     monkeypatch.setattr("mlstack.simulator.report.library", lambda: None)
-
-    ran = run(f"elastic simulate nothing-here.yaml {option} nowhere/rows")
-
-    assert ran.code == 4
-    assert "no folder `nowhere`" in ran.err and "mkdir -p nowhere" in ran.err
-
-
-def test_a_folder_in_the_place_of_a_file_is_told_before_anything_is_simulated(run: Runner) -> None:
-    Path("rows").mkdir()
-
-    ran = run("elastic simulate nothing-here.yaml --csv rows")
-
-    assert ran.code == 2
-    assert "cannot write `rows`" in ran.err
-
-
-def test_an_address_that_cannot_be_listened_at_is_named(run: Runner, stage: Stage) -> None:
-    ran = run("elastic run --once --listen 192.0.2.1:8080")
-
-    assert ran.code == 2
-    assert "cannot listen at `192.0.2.1:8080`" in ran.err
-
-
-@pytest.mark.parametrize("port", ["99999", "9" * 5000, "", "٣", "-1"])
-def test_a_port_that_is_none_is_refused(run: Runner, stage: Stage, port: str) -> None:
-    ran = run(f"elastic run --once --listen 127.0.0.1:{port}")
-
-    assert ran.code == 2
-    assert "has no port from 0 to 65535" in ran.err
-
-
-def test_an_ipv6_address_without_brackets_is_shown_with_them(run: Runner, stage: Stage) -> None:
-    ran = run("elastic run --once --listen ::1:8080")
-
-    assert ran.code == 2
-    assert "hint: --listen '[::1]:8080'" in ran.err
+    Path("mine.yaml").write_text(SCENARIO, encoding="utf-8")
+    Path("rows").mkdir(exist_ok=True)
+    line, code, *words = case.split(" | ")
+    ran = run(f"elastic {line}")
+    assert ran.code == int(code)
+    assert all(word in ran.err for word in words) and "Traceback" not in ran.err
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
@@ -126,19 +94,10 @@ def test_ipv6_addresses_can_be_listened_at(run: Runner, stage: Stage, address: s
     run.ok(f"elastic run --once --dry-run --listen {address}")
 
 
-@pytest.mark.parametrize("option", ["--lease-name A_B", "--lease-name ../x", "--lease-namespace Default"])
-def test_a_lease_that_can_have_no_such_name_is_refused(run: Runner, stage: Stage, option: str) -> None:
-    ran = run(f"elastic run {option}")
-
-    assert ran.code == 2
-    assert "cannot be" in ran.err
-
-
 def test_a_port_that_is_taken_is_named(run: Runner, stage: Stage) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ran = run(f"elastic run --once --listen 127.0.0.1:{port}")
-
     assert ran.code == 2
     assert f"cannot listen at `127.0.0.1:{port}`: address already in use" in ran.err
 
@@ -148,9 +107,7 @@ def test_a_cluster_without_the_definition_is_told_alike_everywhere(
     run: Runner, stage: Stage, line: str
 ) -> None:
     stage.delete_definition()
-
     ran = run(f"elastic {line}")
-
     assert ran.code == 4
     assert "the cluster has no training jobs: the definition" in ran.err
     assert "hint: mlstack generate elastic-controller NAME" in ran.err
@@ -159,7 +116,6 @@ def test_a_cluster_without_the_definition_is_told_alike_everywhere(
 @pytest.mark.parametrize("line", ["plan", "status", "run --once", "run --once --dry-run"])
 def test_a_namespace_that_is_not_there_is_told_alike_everywhere(run: Runner, stage: Stage, line: str) -> None:
     ran = run(f"elastic {line} -n default -n missing -n trian")
-
     assert ran.code == 4
     assert ran.out == ""
     assert ran.err.splitlines()[-2:] == [
@@ -173,7 +129,6 @@ def test_whoever_may_not_look_at_namespaces_is_told_nothing_of_them(
     run: Runner, stage: Stage, line: str
 ) -> None:
     run.clusters["minikube"] = run.clusters[""] = Namespaced(stage.memory)  # type: ignore[assignment]
-
     assert run(f"elastic {line} -n missing").code == 0
 
 
@@ -181,9 +136,7 @@ def test_a_controller_that_goes_on_says_which_namespaces_are_not_there_yet(
     run: Runner, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mlstack.elastic.controller.controller.Controller.run", lambda self: None)
-
     ran = run("elastic run --lease-namespace default -n default -n trian")
-
     assert ran.code == 0
     assert "the cluster has no namespace `trian` yet" in ran.err
     assert "has no" not in run("elastic run --lease-namespace default -n default").err
@@ -195,7 +148,6 @@ def test_a_namespace_without_jobs_is_in_order(run: Runner, stage: Stage) -> None
 
 def test_a_lease_that_is_refused_is_not_said_to_be_held(run: Runner, stage: Stage) -> None:
     ran = run("elastic run --once --lease-namespace nowhere")
-
     assert ran.code == 6
     assert "nowhere" in ran.err.splitlines()[-2]
     assert ran.err.count("there is no namespace") == 1
@@ -212,9 +164,7 @@ def test_a_job_before_its_controller_is_told_what_comes_first(
     run.ok("pkg install kubeflow/elastic")
     run.ok("generate elastic-job words --image=example.org/words:2.1 --entrypoint=train")
     run.ok("env add minikube")
-
     ran = run("apply minikube --no-wait")
-
     assert ran.code == 6
     assert "no kind `TrainingJob (paddlepaddle.org/v1)`" in ran.err
     assert "generate elastic-controller elastic-controller, then mlstack apply minikube -c elastic" in ran.err
@@ -236,7 +186,6 @@ jobs: [{name: y, max: 2, trainer: {cpu: 1}}, {name: off, max: 1, trainer: {cpu: 
 events: [{at: 20, what: cordon-node, name: n-0}]
 """
     Path("mine.yaml").write_text(text, encoding="utf-8")
-
     assert [job["name"] for job in run("elastic simulate mine.yaml -o json").json["jobs"]] == ["off", "y"]
 
 
@@ -244,9 +193,7 @@ def test_the_hint_about_scenarios_leads_to_one(run: Runner) -> None:
     Path("mine.yaml").write_text("nodes: []", encoding="utf-8")
     (hint,) = (line for line in run("elastic simulate mine.yaml").err.splitlines() if "hint: " in line)
     command = hint.partition("`mlstack ")[2].partition("`")[0]
-
     Path("example.yaml").write_text(
         run.ok(command).replace("seconds: 600 ", "seconds: 20 "), encoding="utf-8"
     )
-
     assert "hint" not in run("elastic simulate example.yaml").err
