@@ -22,6 +22,7 @@ from mlstack.app.params import (
     resolve,
     split_path,
 )
+from mlstack.app.prototype import Param
 from mlstack.errors import ParamError, UsageError
 from tests.support.builders import layer, param, params
 
@@ -136,6 +137,13 @@ def test_merging_leaves_both_sides_as_they_were() -> None:
 
 
 GPUS = params(num_gpus={"type": "integer", "default": 0, "aliases": ("numGpus",)})
+CLOUDS = params(cloud={"enum": ["", "gke"], "value_aliases": {"gcp": "gke", "none": ""}})
+
+
+def described(declared: dict[str, Param], *layers: Layer, prototype: str = "k/tf-job/tf-cnn") -> str:
+    with pytest.raises(ParamError) as caught:
+        resolve(declared, list(layers), prototype=prototype)
+    return caught.value.describe()
 
 
 @pytest.mark.parametrize(("lower", "higher"), list(pairwise(LAYERS[1:])))
@@ -143,153 +151,118 @@ def test_each_layer_wins_over_the_one_below(lower: str, higher: str) -> None:
     resolved = resolve(GPUS, [layer(lower, num_gpus=1), layer(higher, num_gpus=2)])
     assert resolved.values == {"num_gpus": 2}
     assert resolved.origin("num_gpus") == Origin(higher, 1)
+    chain = [(setting.layer, setting.value) for setting in resolved.chains["num_gpus"]]
+    assert chain == [("default", 0), (lower, 1), (higher, 2)]
 
 
-def test_the_default_is_the_lowest_layer() -> None:
-    resolved = resolve(GPUS, [], prototype="kubeflow/tf-job/tf-cnn")
-    assert resolved.values == {"num_gpus": 0}
+def test_layers_are_ordered_from_general_to_specific() -> None:
+    assert set(LAYERS) > GLOBAL_LAYERS
+    assert (LAYERS[0], LAYERS[-1]) == ("default", "command line")
+
+
+def test_the_default_is_the_lowest_layer_and_without_one_a_value_comes_from_nowhere() -> None:
+    resolved = resolve(GPUS | params(image={"type": "string"}), [], prototype="kubeflow/tf-job/tf-cnn")
+    assert resolved.values == {"num_gpus": 0, "image": None}
     assert str(resolved.origin("num_gpus")) == "prototype kubeflow/tf-job/tf-cnn"
-
-
-def test_the_chain_tells_every_layers_word_lowest_first() -> None:
-    resolved = resolve(GPUS, [layer("app", num_gpus=1), layer("component", num_gpus=2)])
-    assert [(s.layer, s.value) for s in resolved.chains["num_gpus"]] == [
-        ("default", 0),
-        ("app", 1),
-        ("component", 2),
-    ]
-
-
-def test_a_parameter_that_nothing_sets_is_none_and_comes_from_nowhere() -> None:
-    resolved = resolve(params(image={"type": "string"}), [])
-    assert resolved.values == {"image": None}
     assert str(resolved.origin("image")) == "not set"
 
 
-@pytest.mark.parametrize("kind", ["app", "module", "environment globals"])
-def test_a_layer_that_speaks_to_many_skips_undeclared_names(kind: str) -> None:
-    assert resolve(GPUS, [layer(kind, other=1)]).values == {"num_gpus": 0}
+ENV = {"type": "object", "default": {"a": {"x": 1}, "l": [1]}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "layers", "value"),
+    [
+        pytest.param(GPUS, [layer("component", numGpus=3)], 3, id="old spelling"),
+        pytest.param(
+            GPUS, [layer("component", numGpus=3), layer("environment", num_gpus=4)], 4, id="spellings mix"
+        ),
+        *(
+            pytest.param(GPUS, [layer(kind, other=1)], 0, id=f"{kind} skips")
+            for kind in sorted(GLOBAL_LAYERS)
+        ),
+        pytest.param(
+            ENV, [layer("component", p={"a": {"y": 2}, "l": [2]})], {"a": {"x": 1, "y": 2}, "l": [2]}
+        ),
+        pytest.param(
+            {"type": "array", "x-merge": "append", "default": ["a"]},
+            [layer("component", p=["b"])],
+            ["a", "b"],
+            id="append",
+        ),
+        pytest.param(GPUS, [layer("app", num_gpus=1), layer("component", num_gpus=None)], None, id="null"),
+        pytest.param(
+            GPUS, [layer("app", num_gpus=1), layer("component", num_gpus="null")], None, id="'null'"
+        ),
+        pytest.param(
+            {"type": "object", "default": {"a": 1, "b": 2}},
+            [layer("component", p={"a": None})],
+            {"b": 2},
+            id="null inside a map",
+        ),
+        pytest.param(
+            {"type": "object", "format": "kv", "default": {"a": "1"}},
+            [layer("app", p="b=2,c=3")],
+            {"a": "1", "b": "2", "c": "3"},
+            id="a map as text",
+        ),
+    ],
+)
+def test_layers_resolve_to_one_value(schema: Any, layers: list[Layer], value: Any) -> None:
+    declared = schema if schema is GPUS else params(p=schema)
+    assert list(resolve(declared, layers).values.values()) == [value]
 
 
 @pytest.mark.parametrize("kind", ["component", "environment", "command line"])
 def test_an_unknown_name_is_refused_with_the_nearest_known_one(kind: str) -> None:
-    with pytest.raises(ParamError) as caught:
-        resolve(GPUS, [layer(kind, file="a.yaml", num_gpu=1)], prototype="kubeflow/tf-job/tf-cnn")
-    assert caught.value.describe() == (
+    assert described(GPUS, layer(kind, file="a.yaml", num_gpu=1)) == (
         "error: prototype `tf-cnn` has no parameter `num_gpu` (a.yaml:1)\nhint: did you mean `num_gpus`?"
     )
-
-
-def test_a_name_near_to_nothing_points_to_the_description() -> None:
-    with pytest.raises(ParamError) as caught:
-        resolve(GPUS, [layer("component", zzzz=1)], prototype="kubeflow/tf-job/tf-cnn")
-    assert caught.value.hint == "mlstack prototype describe tf-cnn"
+    message = described(GPUS, layer(kind, zzzz=1))
+    assert message.endswith("hint: mlstack prototype describe tf-cnn")
 
 
 def test_all_unknown_names_are_told_together() -> None:
-    with pytest.raises(ParamError) as caught:
-        resolve(GPUS, [layer("component", num_gpu=1), layer("environment", xyz=1)])
-    assert str(caught.value).splitlines() == [
-        "2 parameters are wrong",
+    message = described(GPUS, layer("component", num_gpu=1), layer("environment", xyz=1), prototype="")
+    assert message.splitlines()[:3] == [
+        "error: 2 parameters are wrong",
         "  the prototype has no parameter `num_gpu` (component:1)",
         "  the prototype has no parameter `xyz` (environment:1)",
     ]
 
 
-def test_an_old_spelling_sets_the_parameter() -> None:
-    assert resolve(GPUS, [layer("component", numGpus=3)]).values == {"num_gpus": 3}
-
-
-def test_spellings_mix_across_layers() -> None:
-    resolved = resolve(GPUS, [layer("component", numGpus=3), layer("environment", num_gpus=4)])
-    assert resolved.values == {"num_gpus": 4}
-
-
 def test_both_spellings_in_one_layer_are_refused() -> None:
-    with pytest.raises(ParamError, match="spellings of one parameter") as caught:
-        resolve(GPUS, [layer("component", numGpus=3, num_gpus=4)])
-    assert caught.value.where == "component:2"
+    message = described(GPUS, layer("component", numGpus=3, num_gpus=4))
+    assert "spellings of one parameter, and both are set (component:2)" in message
 
 
-def test_a_deprecated_parameter_is_noted_with_its_place() -> None:
-    declared = params(old={"type": "string", "deprecated": "use `new`"})
-    assert resolve(declared, [layer("component", old="x")]).notes == (
-        "`old` is deprecated: use `new` (component:1)",
-    )
-
-
-def test_an_old_value_is_understood_and_noted() -> None:
-    declared = params(cloud={"enum": ["", "gke"], "value_aliases": {"gcp": "gke", "none": ""}})
-    resolved = resolve(declared, [layer("app", cloud="none"), layer("component", cloud="gcp")])
-    assert resolved.values == {"cloud": "gke"}
+def test_deprecated_parameters_and_old_values_are_noted_with_their_place() -> None:
+    declared = CLOUDS | params(old={"type": "string", "deprecated": "use `new`"})
+    resolved = resolve(declared, [layer("app", cloud="none"), layer("component", cloud="gcp", old="x")])
+    assert resolved.values == {"cloud": "gke", "old": "x"}
     assert resolved.notes == (
         "`cloud: none` now means `empty` (app:1)",
         "`cloud: gcp` now means `gke` (component:1)",
+        "`old` is deprecated: use `new` (component:2)",
     )
-
-
-def test_maps_merge_deeply_and_lists_replace() -> None:
-    declared = params(env={"type": "object", "default": {"a": {"x": 1}, "l": [1]}})
-    resolved = resolve(declared, [layer("component", env={"a": {"y": 2}, "l": [2]})])
-    assert resolved.values["env"] == {"a": {"x": 1, "y": 2}, "l": [2]}
-
-
-def test_a_list_appends_where_the_schema_says_so() -> None:
-    declared = params(args={"type": "array", "x-merge": "append", "default": ["a"]})
-    assert resolve(declared, [layer("component", args=["b"])]).values == {"args": ["a", "b"]}
-
-
-@pytest.mark.parametrize("null", [None, "null"])
-def test_null_unsets_whatever_lies_below(null: Any) -> None:
-    resolved = resolve(GPUS, [layer("app", num_gpus=1), layer("component", num_gpus=null)])
-    assert resolved.values == {"num_gpus": None}
-    assert resolved.origin("num_gpus") == Origin("component", 1)
-
-
-def test_null_inside_a_map_removes_the_key() -> None:
-    declared = params(env={"type": "object", "default": {"a": 1, "b": 2}})
-    assert resolve(declared, [layer("component", env={"a": None})]).values == {"env": {"b": 2}}
-
-
-def test_a_string_map_given_as_text_merges_with_a_map() -> None:
-    declared = params(labels={"type": "object", "format": "kv", "default": {"a": "1"}})
-    assert resolve(declared, [layer("app", labels="b=2,c=3")]).values["labels"] == {
-        "a": "1",
-        "b": "2",
-        "c": "3",
-    }
 
 
 def test_a_value_inside_a_map_keeps_its_own_place() -> None:
-    declared = params(env={"type": "object"})
-    low = Layer(
-        "component", {"env": {"a": 1, "b": 2}}, {("env",): Origin("c", 1), ("env", "a"): Origin("c", 2)}
-    )
+    places = {("env",): Origin("c", 1), ("env", "a"): Origin("c", 2)}
+    low = Layer("component", {"env": {"a": 1, "b": 2}}, places)
     high = Layer("environment", {"env": {"b": 3}}, {("env",): Origin("e", 1), ("env", "b"): Origin("e", 2)})
-    resolved = resolve(declared, [low, high])
+    resolved = resolve(params(env={"type": "object"}), [low, high])
     assert resolved.origin("env", ("a",)) == Origin("c", 2)
     assert resolved.origin("env", ("b",)) == Origin("e", 2)
 
 
 @pytest.mark.parametrize("character", ["\0", "\x07", "\x1b", "\x7f", "\udc80"])
-def test_control_characters_are_refused(character: str) -> None:
-    declared = params(text={"type": "string"})
-    with pytest.raises(ParamError, match=r"`text` holds the control character U\+") as caught:
-        resolve(declared, [layer("component", text=f"a{character}b")])
-    assert caught.value.where == "component:1"
-
-
-def test_a_control_character_deep_inside_is_found() -> None:
-    declared = params(env={"type": "object"})
-    with pytest.raises(ParamError, match=r"`env.a.0` holds the control character U\+0000"):
-        resolve(declared, [layer("component", env={"a": ["\0"]})])
-
-
-def test_a_secret_does_not_appear_in_a_message() -> None:
-    declared = params(token={"type": "string", "secret": True})
-    with pytest.raises(ParamError) as caught:
-        resolve(declared, [layer("component", token="hunter2\0")])
-    assert "hunter2" not in caught.value.describe()
+def test_control_characters_are_refused_and_secrets_not_shown(character: str) -> None:
+    declared = params(text={"type": "object"}, token={"type": "string", "secret": True})
+    message = described(declared, layer("component", text={"a": [f"a{character}b"]}))
+    assert f"`text.a.0` holds the control character U+{ord(character):04X}" in message
+    assert "(component:1)" in message
+    assert "hunter2" not in described(declared, layer("component", token=f"hunter2{character}"))
 
 
 @pytest.mark.parametrize("text", ["a\tb\nc\rd", "é😀", "{{ x }}", "yes", "\x85"])
@@ -297,11 +270,7 @@ def test_every_other_character_is_fine(text: str) -> None:
     assert resolve(params(t={"type": "string"}), [layer("component", t=text)]).values == {"t": text}
 
 
-def test_layers_are_ordered_from_general_to_specific() -> None:
-    assert set(LAYERS) > GLOBAL_LAYERS
-    assert LAYERS[0] == "default"
-    assert LAYERS[-1] == "command line"
-
+# --- values given for one run ---
 
 CNN = params(num_gpus={"type": "integer", "aliases": ("numGpus",)}, env={"type": "object"})
 NAMES = ("cnn", "ml.cnn", "web")
@@ -315,31 +284,24 @@ def sets(*texts: str) -> Overrides:
     return Overrides(sets=tuple(parse_set(text) for text in texts))
 
 
-def test_set_is_typed_by_the_declared_parameter() -> None:
-    assert resolved(sets("num_gpus=2")) == {"num_gpus": 2, "env": None}
-
-
-def test_set_takes_an_old_spelling() -> None:
-    assert resolved(sets("numGpus=2")) == {"num_gpus": 2, "env": None}
-
-
 @pytest.mark.parametrize(
-    ("key", "component", "gpus"), [("cnn", "cnn", 2), ("ml.cnn", "ml.cnn", 2), ("web", "cnn", None)]
+    ("texts", "component", "gpus", "env"),
+    [
+        (["num_gpus=2"], "cnn", 2, None),
+        (["numGpus=2"], "cnn", 2, None),
+        (["cnn.num_gpus=2"], "cnn", 2, None),
+        (["ml.cnn.num_gpus=2"], "ml.cnn", 2, None),
+        (["web.num_gpus=2"], "cnn", None, None),
+        (["cnn.num_gpus=2", "num_gpus=1"], "cnn", 2, None),
+        (["num_gpus=2", "num_gpus=1"], "cnn", 1, None),
+        ([r"env.a\.b=x", "env.c=1"], "cnn", None, {"a.b": "x", "c": 1}),
+    ],
+    ids=lambda value: str(value),
 )
-def test_set_with_a_component_reaches_that_one_alone(key: str, component: str, gpus: int | None) -> None:
-    assert resolved(sets(f"{key}.num_gpus=2"), component) == {"num_gpus": gpus, "env": None}
-
-
-def test_the_more_specific_set_wins_whatever_its_place() -> None:
-    assert resolved(sets("cnn.num_gpus=2", "num_gpus=1")) == {"num_gpus": 2, "env": None}
-
-
-def test_the_later_of_two_sets_wins() -> None:
-    assert resolved(sets("num_gpus=2", "num_gpus=1")) == {"num_gpus": 1, "env": None}
-
-
-def test_dots_reach_into_a_map_and_an_escaped_dot_does_not() -> None:
-    assert resolved(sets(r"env.a\.b=x", "env.c=1")) == {"num_gpus": None, "env": {"a.b": "x", "c": 1}}
+def test_set_reaches_what_it_names_and_the_more_specific_or_later_one_wins(
+    texts: list[str], component: str, gpus: int | None, env: object
+) -> None:
+    assert resolved(sets(*texts), component) == {"num_gpus": gpus, "env": env}
 
 
 def test_set_wins_over_values_files_and_later_files_over_earlier() -> None:
@@ -348,10 +310,8 @@ def test_set_wins_over_values_files_and_later_files_over_earlier() -> None:
         ValuesFile(layer("command line", env={"a": 1})),
     )
     assert resolved(Overrides(files=files)) == {"num_gpus": 2, "env": {"a": 1}}
-    assert resolved(Overrides(files=files, sets=(parse_set("num_gpus=3"),))) == {
-        "num_gpus": 3,
-        "env": {"a": 1},
-    }
+    both = Overrides(files=files, sets=(parse_set("num_gpus=3"),))
+    assert resolved(both) == {"num_gpus": 3, "env": {"a": 1}}
 
 
 def test_an_unknown_name_for_one_component_is_refused() -> None:
@@ -368,18 +328,13 @@ def test_keys_tell_owner_name_and_place() -> None:
 def test_text_without_a_key_and_a_value_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not `key=value`"):
         parse_set(text)
-
-
-def test_a_value_may_hold_equals_and_start_with_dashes() -> None:
-    assert parse_set("a=--b=c").text == "--b=c"
+    assert parse_set("a=--b=c").text == "--b=c"  # a value may hold equals and start with dashes
 
 
 def test_overrides_come_back_from_plain_data_as_they_were() -> None:
+    files = ValuesFile(layer("command line", num_gpus=1), {"cnn": layer("command line", env={"A": "1"})})
     given = Overrides(
-        files=(
-            ValuesFile(layer("command line", num_gpus=1), {"cnn": layer("command line", env={"A": "1"})}),
-        ),
-        sets=(*sets("num_gpus=2").sets, parse_set("web.env.A=3", as_string=True)),
+        files=(files,), sets=(*sets("num_gpus=2").sets, parse_set("web.env.A=3", as_string=True))
     )
     back = Overrides.from_plain(json.loads(json.dumps(given.plain())))
     assert back.plain() == given.plain()
