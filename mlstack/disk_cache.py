@@ -11,9 +11,14 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
+
+import mlstack
 
 TYPE_CHECKING = False  # as in `typing`, which is an import
 if TYPE_CHECKING:
@@ -141,3 +146,29 @@ def _digest(key: str, data: bytes) -> bytes:
     """Give the digest of an entry; one in the place of another is none."""
     name = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest()
     return hashlib.blake2b(name + data, digest_size=_DIGEST_BYTES).digest()
+
+
+# --- what tells this program from any other: what it remembers is for itself alone ---
+
+_LIBRARIES = ("jinja2", "yaml", "jsonschema")
+
+
+@cache
+def program_identity() -> str:
+    """Give a hash of this program, its libraries and its interpreter; a change of a source is enough."""
+    hashed = hashlib.blake2b(sys.version.encode(), digest_size=20)
+    specs = filter(None, map(find_spec, _LIBRARIES))
+    libraries = [spec.origin for spec in specs if spec.origin]
+    for file in (*_sources(str(Path(mlstack.__file__).parent)), *libraries):
+        status = os.stat(file)  # noqa: PTH116 - there are some two hundred of them
+        stamp = f"{file}\0{status.st_size}\0{status.st_mtime_ns}\0"
+        hashed.update(stamp.encode("utf-8", "surrogateescape"))
+    return hashed.hexdigest()
+
+
+def _sources(folder: str) -> Iterator[str]:
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from _sources(entry.path)
+        elif not entry.name.endswith(".pyc"):
+            yield entry.path

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeVar
 
-from mlstack.errors import UsageError
+from mlstack.errors import NotFoundError, UsageError
 
 _COMPONENT = re.compile(r"[a-zA-Z0-9]([-_a-zA-Z0-9]*[a-zA-Z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -110,3 +111,56 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     parts = (form for form in forms if min(len(short), len(form)) > 2 and (short in form or form in short))
     form = matches[0] if matches else next(parts, None)
     return None if form is None else by_form[form]
+
+
+# --- things registered under names: protocols, readiness rules, output formats ---
+
+T = TypeVar("T")
+
+
+class Table(Generic[T]):
+    """Things registered under one or more names, where they are written."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._rows: dict[str, T] = {}
+
+    def register(self, *names: str) -> Callable[[T], T]:
+        """Give a decorator that enters a thing under `names` and returns it unchanged."""
+
+        def enter(thing: T) -> T:
+            for name in names:
+                if name in self._rows:
+                    raise ValueError(f"two entries claim the {self._what} `{name}`")
+                self._rows[name] = thing
+            return thing
+
+        return enter
+
+    def get(self, name: str) -> T | None:
+        """Give the thing of that name, or nothing."""
+        return self._rows.get(name)
+
+    def find(self, name: str) -> T:
+        """Give the thing of that name.
+
+        Raises:
+            NotFoundError: there is none; carries the nearest known name.
+        """
+        if name not in self._rows:
+            known = ", ".join(f"`{known_name}`" for known_name in self.names())
+            raise NotFoundError(f"no {self._what} `{name}`; known: {known}", near=nearest(name, self._rows))
+        return self._rows[name]
+
+    def names(self) -> tuple[str, ...]:
+        """Give all names, sorted."""
+        return tuple(sorted(self._rows))
+
+    def __iter__(self) -> Iterator[tuple[str, T]]:
+        return iter(sorted(self._rows.items(), key=lambda row: row[0]))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
+
+    def __len__(self) -> int:
+        return len(self._rows)

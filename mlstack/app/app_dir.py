@@ -385,41 +385,30 @@ class AppDir(AppReader):
     ) -> None:
         """Vendor packages, lock their digests and enter the requirement in `app.yaml`, in one write.
 
-        A requirement without a version is for the newest: it replaces what an earlier one brought. With a
-        version, versions stand side by side, those of the packages it requires too: nothing goes.
-
-        Args:
-            requirement: as it was asked for.
-            fetched: the package that was asked for, then what it requires.
-            registry: what to lock of the registry.
-
-        Raises:
-            RegistryError: a version is locked already with other content.
-            ConfigError: the files cannot be written; nothing was changed.
+        The first of `fetched` was asked for, the others it requires. A requirement without a version is for
+        the newest: it replaces what an earlier one brought. With a version, versions stand side by side.
+        A version that is locked already with other content is a RegistryError.
         """
         new = [package.locked for package in fetched]
-        for old, package in ((old, package) for old in self.lock.packages for package in new):
-            if old.ref == package.ref and old.digest != package.digest:
+        locked = {package.ref: package.digest for package in self.lock.packages}
+        for package in new:
+            if (digest := locked.get(package.ref, package.digest)) != package.digest:
                 raise RegistryError(
-                    f"the registry's `{old.ref}` is not the one that mlstack.lock holds:"
-                    f" {package.digest}, locked {old.digest}",
-                    hint=f"a changed package needs a new version; mlstack pkg rm {old.ref} lets this one in",
+                    f"the registry's `{package.ref}` is not the one that mlstack.lock holds:"
+                    f" {package.digest}, locked {digest}",
+                    hint=f"a changed package needs a new version; mlstack pkg rm {package.ref} lets this one in",
                 )
         app_file = self.edited(layout.APP_FILE, "App")
         entered = new[0].ref if requirement.version else requirement
         if entered not in self.app.packages:
             app_file.append(("packages",), str(entered))
         # Another version goes if nobody asked for it by its version.
-        asked = {(ref.full_name, ref.version) for ref in (*self.app.packages, entered)}
+        staying = {*self.app.packages, entered}
         replaced = {package.full_name for package in new if not requirement.version}
-        staying = [
-            package
-            for package in self.lock.packages
-            if package not in new
-            and (package.full_name not in replaced or (package.full_name, package.version) in asked)
-        ]
-        others = [locked for locked in self.lock.registries if locked.name != registry.name]
-        lock = Lock(registries=(*others, registry), packages=(*staying, *new))
+        others = [package for package in self.lock.packages if package not in new]
+        kept = [package for package in others if package.full_name not in replaced or package.ref in staying]
+        registries = [other for other in self.lock.registries if other.name != registry.name]
+        lock = Lock(registries=(*registries, registry), packages=(*kept, *new))
         files: dict[str, bytes | str] = {
             f"{package.locked.folder}/{path}": data
             for package in fetched

@@ -13,9 +13,9 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Literal
 
+from mlstack.names import Table
 from mlstack.objects.kube_object import group_of
 from mlstack.objects.managed_fields import FieldChange
-from mlstack.table import Table
 
 State = Literal["ready", "waiting", "failed", "done", "suspended", "terminating", "missing"]
 

@@ -18,8 +18,7 @@ from mlstack.app.package import FetchedPackage, PackageFolder, digest
 from mlstack.app.prototype import Prototype
 from mlstack.app.schema import check_file
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
-from mlstack.names import nearest, version_key
-from mlstack.table import Table
+from mlstack.names import Table, nearest, version_key
 
 Files = Mapping[PurePosixPath, bytes]
 

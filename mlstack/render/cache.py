@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from mlstack import program
+from mlstack import disk_cache
 from mlstack.app.prototype import Prototype
 from mlstack.render.template import CodeStore
 
@@ -115,7 +115,7 @@ def _key(prototype: Prototype, variables: Mapping[str, Any], reads: Set[str]) ->
     """Give a hash of all that decides a render; empty where nothing does."""
     seen = {name: value for name, value in variables.items() if name in reads}
     try:
-        text = json.dumps([program.identity(), prototype.digest, seen])
+        text = json.dumps([disk_cache.program_identity(), prototype.digest, seen])
     except OSError:
         return b""
     return hashlib.blake2b(text.encode(), digest_size=32).hexdigest().encode() if prototype.digest else b""

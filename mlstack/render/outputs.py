@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from mlstack import program
+from mlstack import disk_cache
 from mlstack.app import layout
 from mlstack.disk_cache import Cache
 
@@ -35,7 +35,10 @@ class Outputs:
     def key(self, words: Sequence[str]) -> str | None:
         """Give the name of what a command, in one spelling, prints for the app as it is now, if any."""
         try:
-            parts = ["\0".join(words).encode("utf-8", "surrogatepass"), program.identity().encode()]
+            parts = [
+                "\0".join(words).encode("utf-8", "surrogatepass"),
+                disk_cache.program_identity().encode(),
+            ]
             return f"output:{_digest([*parts, self._content()])}"
         except OSError:
             return None

@@ -7,8 +7,7 @@ import pytest
 from mlstack import names
 from mlstack.app.app import parse_package_ref
 from mlstack.errors import NotFoundError, UsageError
-from mlstack.names import nearest
-from mlstack.table import Table
+from mlstack.names import Table, nearest
 
 
 @pytest.mark.parametrize("name", ["cnn", "kubeflow-core", "a_b", "A1", "x" * 63])

@@ -20,7 +20,7 @@ from mlstack.elastic.policy.fair import fair, share_out
 from mlstack.elastic.policy.state import Fulfilment
 from mlstack.elastic.snapshot import Job, PolicyConfig, ScalePlan, Snapshot
 from mlstack.elastic.speed import SpecSource, source, speeds
-from mlstack.table import Table
+from mlstack.names import Table
 
 Policy = Callable[[Snapshot, PolicyConfig], ScalePlan]
 

@@ -2,10 +2,13 @@
 
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import mlstack
+from mlstack import disk_cache
 from mlstack.cli import fast
 from mlstack.disk_cache import Cache, of_user
 from tests.support.cli import Runner
@@ -145,3 +148,49 @@ def test_entries_that_hold_something_else_change_no_output(
     monkeypatch.setattr(Cache, "get", lambda self, key: None if key.startswith("passed-") else data)
     assert [run.ok(line) for line in words] == wanted
     assert fast.render(["gke"]) == 0
+
+
+# --- a program that was changed in any way is another one ---
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    folder = tmp_path / "program"
+    (folder / "cli").mkdir(parents=True)
+    for name in ("__init__.py", "cli/main.py"):
+        (folder / name).write_text("")
+    monkeypatch.setattr(mlstack, "__file__", str(folder / "__init__.py"))
+    yield folder
+    disk_cache.program_identity.cache_clear()
+
+
+def identity() -> str:
+    disk_cache.program_identity.cache_clear()
+    return disk_cache.program_identity()
+
+
+def test_sources_and_interpreter_make_a_program(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = [identity()]
+    (package / "cli/main.py").write_text("print()")
+    seen.append(identity())
+    os.utime(package / "cli/main.py", ns=(0, 0))
+    seen.append(identity())
+    (package / "cli/main.py").rename(package / "cli/other.py")
+    seen.append(identity())
+    monkeypatch.setattr("sys.version", "4.0")
+    seen.append(identity())
+    assert len(set(seen)) == len(seen)
+
+
+def test_byte_code_follows_from_its_source(package: Path) -> None:
+    first = identity()
+    (package / "__pycache__").mkdir()
+    (package / "__pycache__/main.pyc").write_text("compiled")
+    assert identity() == first
+
+
+def test_libraries_are_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = identity()
+    monkeypatch.setattr(disk_cache, "_LIBRARIES", ("jinja2", "no_such_library"))
+    assert identity() != first
+    disk_cache.program_identity.cache_clear()

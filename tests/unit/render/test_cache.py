@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mlstack import program
+from mlstack import disk_cache
 from mlstack.app.prototype import Param, Prototype
 from mlstack.render.cache import Pack, Render, Renders
 
@@ -67,7 +67,7 @@ def test_what_templates_do_not_read_may_change() -> None:
 def test_another_prototype_or_program_is_another_render(monkeypatch: pytest.MonkeyPatch) -> None:
     renders = stored()
     assert renders.get("cnn", replace(PROTOTYPE, digest="sha256:2"), VARIABLES) is None
-    monkeypatch.setattr(program, "identity", lambda: "another")
+    monkeypatch.setattr(disk_cache, "program_identity", lambda: "another")
     assert renders.get("cnn", PROTOTYPE, VARIABLES) is None
 
 
@@ -84,7 +84,7 @@ def test_sources_that_cannot_be_looked_at_are_no_error(monkeypatch: pytest.Monke
     def refuse() -> str:
         raise NotADirectoryError
 
-    monkeypatch.setattr(program, "identity", refuse)
+    monkeypatch.setattr(disk_cache, "program_identity", refuse)
     assert stored().get("cnn", PROTOTYPE, VARIABLES) is None
 
 

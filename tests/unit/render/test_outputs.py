@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlstack import program
+from mlstack import disk_cache
 from mlstack.disk_cache import Cache
 from mlstack.render import outputs
 from mlstack.render.outputs import Outputs
@@ -93,7 +93,7 @@ def test_the_words_of_the_command_are_part_of_it(root: Path) -> None:
 
 def test_the_program_is_part_of_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = key(root)
-    monkeypatch.setattr(program, "identity", lambda: "another")
+    monkeypatch.setattr(disk_cache, "program_identity", lambda: "another")
     assert key(root) not in (first, None)
 
 
