@@ -393,11 +393,9 @@ class AppDir(AppReader):
         locked = {package.ref: package.digest for package in self.lock.packages}
         for package in new:
             if (digest := locked.get(package.ref, package.digest)) != package.digest:
-                raise RegistryError(
-                    f"the registry's `{package.ref}` is not the one that mlstack.lock holds:"
-                    f" {package.digest}, locked {digest}",
-                    hint=f"a changed package needs a new version; mlstack pkg rm {package.ref} lets this one in",
-                )
+                message = f"the registry's `{package.ref}` is not the one that mlstack.lock holds"
+                hint = f"a changed package needs a new version; mlstack pkg rm {package.ref} lets this one in"
+                raise RegistryError(f"{message}: {package.digest}, locked {digest}", hint=hint)
         app_file = self.edited(layout.APP_FILE, "App")
         entered = new[0].ref if requirement.version else requirement
         if entered not in self.app.packages:
