@@ -165,6 +165,11 @@ class SimulatedStore:
         end = timestamp(self.kernel.now_ms + grace * 1000)
         return self.update(live, metadata={"deletionTimestamp": end, "deletionGracePeriodSeconds": grace})
 
+    def evict(self, pod: Mapping[str, Any], reason: str) -> None:
+        """Delete a pod that is there, and say in its status why."""
+        target = with_condition(pod, "DisruptionTarget", "True", reason=reason)
+        self.delete(self.update(pod, status={"conditions": target}))
+
     def remove(self, obj: Mapping[str, Any]) -> None:
         """Take an object away; nothing happens if it is gone already."""
         gone = self._objects.get(str(obj["kind"]), {}).pop(_key(obj), None)
@@ -198,6 +203,12 @@ def _is_same(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
         return False
     volatile = dict.fromkeys(("resourceVersion", "uid", "creationTimestamp"))
     return {**old["metadata"], **volatile} == {**new["metadata"], **volatile}
+
+
+def manifest(api_version: str, kind: str, name: str, namespace: str = "", **parts: Any) -> Obj:
+    """Write an object; its namespace is left out where it has none."""
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **parts.pop("metadata", {})}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **parts}
 
 
 def changed(obj: Mapping[str, Any], **parts: Mapping[str, Any]) -> Obj:

@@ -10,7 +10,16 @@ from typing import Any
 
 from mlstack.elastic.facts import NodePlace, is_eligible, time_ms
 from mlstack.kube.client import WatchEvent
-from mlstack.simulator.engine import ENDED, Action, Obj, SimulatedStore, is_live, is_ready, with_condition
+from mlstack.simulator.engine import (
+    ENDED,
+    Action,
+    Obj,
+    SimulatedStore,
+    is_live,
+    is_ready,
+    manifest,
+    with_condition,
+)
 
 SILENT_MS = 40_000
 """How long a node may be silent before the control plane gives it up (node-monitor-grace-period)."""
@@ -134,8 +143,7 @@ class Kubelets:
     def _evict(self, node: str, pod: Mapping[str, Any]) -> None:
         live = self._store.current(pod)
         if live is not None and node in self._failed and "deletionTimestamp" not in live["metadata"]:
-            target = with_condition(live, "DisruptionTarget", "True", reason="DeletionByTaintManager")
-            self._store.delete(self._store.update(live, status={"conditions": target}))
+            self._store.evict(live, "DeletionByTaintManager")
 
     def _hear_node(self, event: WatchEvent) -> None:
         if event.type == "DELETED":
@@ -284,13 +292,8 @@ class Workloads:
         name = name or f"{metadata['name']}-{self._names.randrange(16**8):08x}"
         reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True}
         reference |= {"name": metadata["name"], "uid": metadata["uid"]}
-        own = {"name": name, "namespace": metadata.get("namespace"), "ownerReferences": [reference]}
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {**(template.get("metadata") or {}), **own},
-            "spec": template["spec"],
-        }
+        own = {**(template.get("metadata") or {}), "ownerReferences": [reference]}
+        pod = manifest("v1", "Pod", name, metadata["namespace"], metadata=own, spec=template["spec"])
         self._store.write(self._store.admit(pod))
 
     def _report(self, owner: Obj) -> None:

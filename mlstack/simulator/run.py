@@ -32,6 +32,7 @@ from mlstack.simulator.engine import (
     SimulatedStore,
     SimulatedWatch,
     is_live,
+    manifest,
 )
 from mlstack.simulator.laws import WITHOUT_PLACES, breaches_of_plan, breaches_of_sample, stale_pods
 from mlstack.simulator.measures import ClusterObserver, Sample
@@ -71,8 +72,10 @@ def simulate(
         NotFoundError: there is no such policy.
     """
     config = PolicyConfig(mode=policy) if isinstance(policy, str) else policy
-    if config.mode == "off":
-        scenario = _with_rigid_jobs(scenario)
+    if config.mode == "off":  # jobs keep what they are created with: 15 in case 2, their most elsewhere
+        most = {job.name: parse(objects.training_job(job, 0)).trainer.maximum for job in scenario.jobs}
+        jobs = (job if job.first > 2 else replace(job, first=most[job.name]) for job in scenario.jobs)
+        scenario = replace(scenario, jobs=tuple(jobs))
     environment = SimulationEnvironment(scenario, seed)
     is_baseline = config.mode in BASELINES
     if is_baseline:
@@ -94,15 +97,6 @@ def simulate(
         passes=environment.passes,
         calls=dict(sorted(environment.cluster.calls.items())),
     )
-
-
-def _with_rigid_jobs(scenario: Scenario) -> Scenario:
-    """Give jobs that keep what they are created with: 15 in case 2, the most of their range elsewhere."""
-    jobs = (
-        job if job.first > 2 else replace(job, first=parse(objects.training_job(job, 0)).trainer.maximum)
-        for job in scenario.jobs
-    )
-    return replace(scenario, jobs=tuple(jobs))
 
 
 class SimulationEnvironment:
@@ -316,7 +310,8 @@ class SimulatedController:
         if event == "freeze-controller":
             self._pause_ms = duration_ms
             return
-        self._stop_listening()
+        for watch in self._watches:
+            watch.is_open = False
         if event in ("kill-controller", "stop-controller"):
             self._lives += 1
             self.is_running = False
@@ -361,10 +356,6 @@ class SimulatedController:
         if self._reconciler is not None:
             self._requeue.changed(self._kernel.now_ms)
             self._plan_next()
-
-    def _stop_listening(self) -> None:
-        for watch in self._watches:
-            watch.is_open = False
 
     def _hear(self, event: WatchEvent) -> None:
         if self._kernel.now_ms <= self._frozen_until_ms:
@@ -459,7 +450,8 @@ class Baseline:
         for job in environment.scenario.jobs:
             environment.later(job.at_ms, partial(self._submit, job))
         if mode != "off":
-            self._kernel.after(self._kernel.generator("baseline").randrange(BASELINE_TICK_MS), self._tick)
+            first_ms = self._kernel.generator("baseline").randrange(BASELINE_TICK_MS)
+            self._kernel.after(first_ms, partial(self._scale, is_tick=True))
 
     def _hear(self, event: WatchEvent) -> None:
         if event.object["kind"] == "Node":
@@ -475,34 +467,23 @@ class Baseline:
     def _submit(self, job: JobPlan) -> None:
         spec = parse(self._store.write(objects.training_job(job, self._grace_s)))
         self._jobs.append(job)
-        for role, count, resources in (
-            ("pserver", spec.pserver.count, spec.pserver.resources),
-            ("master", spec.master.count, spec.master.resources),
-            ("trainer", job.first or spec.trainer.minimum, spec.trainer.resources),
+        trainers = job.first or spec.trainer.minimum
+        for role, kind, field, count, resources in (
+            ("pserver", "Deployment", "replicas", spec.pserver.count, spec.pserver.resources),
+            ("master", "Deployment", "replicas", spec.master.count, spec.master.resources),
+            ("trainer", "Job", "parallelism", trainers, spec.trainer.resources),
         ):
-            labels, is_trainer = {JOB_LABEL: job.name, ROLE_LABEL: role}, role == "trainer"
+            labels = {JOB_LABEL: job.name, ROLE_LABEL: role}
             container = {"name": role, "resources": dict(resources.container)}
             pod = {"terminationGracePeriodSeconds": self._grace_s, "containers": [container]}
-            self._store.write(
-                {
-                    "apiVersion": "batch/v1" if is_trainer else "apps/v1",
-                    "kind": "Job" if is_trainer else "Deployment",
-                    "metadata": {"name": f"{job.name}-{role}", "namespace": NAMESPACE},
-                    "spec": {
-                        "parallelism" if is_trainer else "replicas": count,
-                        "selector": {"matchLabels": labels},
-                        "template": {"metadata": {"labels": labels}, "spec": pod},
-                    },
-                }
-            )
+            template = {"metadata": {"labels": labels}, "spec": pod}
+            owner = {field: count, "selector": {"matchLabels": labels}, "template": template}
+            version = "batch/v1" if kind == "Job" else "apps/v1"
+            self._store.write(manifest(version, kind, f"{job.name}-{role}", NAMESPACE, spec=owner))
         if self._config.mode != "off":
             self._kernel.after(100, self._scale)
 
-    def _tick(self) -> None:
-        self._scale()
-        self._kernel.after(BASELINE_TICK_MS, self._tick)
-
-    def _scale(self) -> None:
+    def _scale(self, *, is_tick: bool = False) -> None:
         """Decide, and write the parallelism of every job that changes."""
         plan = edl_v010(self._snapshot(), self._config)
         for job in self._jobs:
@@ -510,6 +491,8 @@ class Baseline:
             target = plan.decisions[f"{NAMESPACE}/{job.name}"].target
             if live is not None and live["spec"]["parallelism"] != target:
                 self._store.update(live, spec={"parallelism": target})
+        if is_tick:
+            self._kernel.after(BASELINE_TICK_MS, partial(self._scale, is_tick=True))
 
     def _snapshot(self) -> Snapshot:
         """Give what EDL's controller read: it asked the API server for everything, each time."""

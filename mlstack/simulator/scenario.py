@@ -19,7 +19,7 @@ from mlstack.elastic.training_job import (
 )
 from mlstack.errors import ConfigError
 from mlstack.names import nearest
-from mlstack.simulator.engine import Obj
+from mlstack.simulator.engine import Obj, manifest
 from mlstack.simulator.measures import BACKGROUND
 from mlstack.simulator.nodes import WorkloadSettings
 from mlstack.simulator.scheduler import SchedulerSettings
@@ -142,53 +142,40 @@ def nodes(group: NodeGroup, first: int = 0) -> Iterator[Obj]:
     ready = {"type": "Ready", "status": "True"}
     for index in range(first, first + group.count):
         name = f"{group.name}-{index}"
-        yield {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **group.labels}},
-            "spec": {"taints": list(group.taints)} if group.taints else {},
-            "status": {"allocatable": offered, "capacity": offered, "conditions": [ready]},
-        }
+        yield manifest(
+            "v1",
+            "Node",
+            name,
+            metadata={"labels": {"kubernetes.io/hostname": name, **group.labels}},
+            spec={"taints": list(group.taints)} if group.taints else {},
+            status={"allocatable": offered, "capacity": offered, "conditions": [ready]},
+        )
 
 
 def background(node: str, requests: Mapping[str, str]) -> Obj:
     """Give the pod of the background of a node, already running."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": f"agent-{node}", "namespace": BACKGROUND},
-        "spec": {
-            "nodeName": node,
-            "priority": 2_000_001_000,
-            "terminationGracePeriodSeconds": 30,
-            "tolerations": [{"operator": "Exists"}],
-            "containers": [{"name": "agent", "resources": {"requests": dict(requests)}}],
-        },
-        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    spec = {
+        "nodeName": node,
+        "priority": 2_000_001_000,
+        "terminationGracePeriodSeconds": 30,
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [{"name": "agent", "resources": {"requests": dict(requests)}}],
     }
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    return manifest("v1", "Pod", f"agent-{node}", BACKGROUND, spec=spec, status=status)
 
 
 def classes() -> Iterator[Obj]:
     """Give the priority classes that come with the controller."""
     for name, value in ((TRAINER_CLASS, -10), (SERVER_CLASS, 100)):
-        yield {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": name},
-            "value": value,
-            "preemptionPolicy": "Never",
-        }
+        yield manifest("scheduling.k8s.io/v1", "PriorityClass", name, value=value, preemptionPolicy="Never")
 
 
 def training_job(job: JobPlan, grace_s: int) -> Obj:
     """Give the TrainingJob of a job."""
     trainer = {"terminationGracePeriodSeconds": grace_s, **(job.spec.get("trainer") or {})}
-    return {
-        "apiVersion": "paddlepaddle.org/v1",
-        "kind": "TrainingJob",
-        "metadata": {"name": job.name, "namespace": NAMESPACE},
-        "spec": {"fault_tolerant": True, **job.spec, "trainer": trainer},
-    }
+    spec = {"fault_tolerant": True, **job.spec, "trainer": trainer}
+    return manifest("paddlepaddle.org/v1", "TrainingJob", job.name, NAMESPACE, spec=spec)
 
 
 def deployment(service: Service) -> Obj:
@@ -201,12 +188,8 @@ def deployment(service: Service) -> Obj:
         "containers": [{"name": service.name, "resources": {"requests": dict(service.requests)}}],
     }
     template = {"metadata": {"labels": labels}, "spec": pod}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": service.name, "namespace": NAMESPACE},
-        "spec": {"replicas": service.replicas, "selector": {"matchLabels": labels}, "template": template},
-    }
+    spec = {"replicas": service.replicas, "selector": {"matchLabels": labels}, "template": template}
+    return manifest("apps/v1", "Deployment", service.name, NAMESPACE, spec=spec)
 
 
 # --- read a scenario: times are seconds, amounts are written as in Kubernetes ---

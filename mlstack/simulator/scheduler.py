@@ -410,8 +410,7 @@ class Scheduler:
         for victim in victims:
             doomed = self._store.get("Pod", victim.name, victim.namespace)
             if doomed is not None and doomed["metadata"]["uid"] == victim.uid:
-                target = with_condition(doomed, "DisruptionTarget", "True", reason="PreemptionByScheduler")
-                self._store.delete(self._store.update(doomed, status={"conditions": target}))
+                self._store.evict(doomed, "PreemptionByScheduler")
         return badness[-1]
 
     def _may_preempt(self, live: Mapping[str, Any], pod: PodFacts) -> bool:
