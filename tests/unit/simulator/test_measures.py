@@ -200,20 +200,6 @@ def test_jobs_that_come_later_begin_with_no_trainers() -> None:
     ]
 
 
-def test_a_service_is_measured_while_it_grows() -> None:
-    samples = [
-        sample(0, service=(100, 100)),
-        *(sample(second, service=(200, min(200, 100 + 20 * (second - 10)))) for second in range(10, 20)),
-    ]
-    assert [step.seconds for step in measures.raises(samples, WEB)] == [5]
-    assert measures.shortfall(samples, WEB) == pytest.approx(300 / 9)
-
-
-def test_a_target_that_is_never_reached_takes_the_whole_plateau() -> None:
-    samples = [sample(0, service=(10, 10)), sample(1, service=(20, 10)), sample(31, service=(20, 19))]
-    assert [step.seconds for step in measures.raises(samples, WEB)] == [30]
-
-
 def test_what_a_service_frees_is_used_again() -> None:
     loads = [90, 70, 75, 80, 89] + [90] * 60
     samples = [

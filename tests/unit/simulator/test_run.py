@@ -114,11 +114,6 @@ def test_the_most_trainers_can_be_set_from_outside() -> None:
     assert at_end(run(event(50, "limit-job", "j-0", count=3), seconds=90))[0] == 3
 
 
-def test_work_that_is_done_ends_a_job() -> None:
-    (job,) = jobs_at_end({"name": "j", "at": 5, "work": 200, **SMALL_JOB})
-    assert (job.phase, job.trainers) == ("Succeeded", 0)
-
-
 def test_jobs_with_gpus_share_them() -> None:
     job = {"name": "j", "count": 2, "min": 1, "max": 8, "trainer": {"cpu": 1, "gpu": 1}}
     assert [job.trainers for job in jobs_at_end(job, count=2, gpu=4)] == [4, 4]
