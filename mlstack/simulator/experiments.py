@@ -11,7 +11,7 @@ from math import ceil
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
-from mlstack.elastic.controller.requeue import TICK_MS
+from mlstack.elastic.controller.controller import TICK_MS
 from mlstack.elastic.policy.plan import plan
 from mlstack.elastic.snapshot import Decision, Job, Node, PolicyConfig, Snapshot, Trainer
 from mlstack.simulator import measures

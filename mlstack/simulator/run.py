@@ -9,10 +9,9 @@ from typing import Any
 
 from mlstack.elastic import facts
 from mlstack.elastic.controller.cache import ClusterCache
-from mlstack.elastic.controller.controller import LEASE_NAME, LEASE_NAMESPACE
+from mlstack.elastic.controller.controller import LEASE_NAME, LEASE_NAMESPACE, TICK_MS, RequeuePolicy
 from mlstack.elastic.controller.leader import DURATION_S, LeaderElector, NotLeadingError
 from mlstack.elastic.controller.reconciler import Reconciler
-from mlstack.elastic.controller.requeue import TICK_MS, RequeuePolicy
 from mlstack.elastic.facts import JOB_LABEL, ROLE_LABEL, NodeFacts, PodFacts
 from mlstack.elastic.policy.edl import edl_v010
 from mlstack.elastic.resources import BASIC, vector

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from queue import Empty, Queue
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Literal
 
 from mlstack.elastic.controller.cache import BUDGET, SERVICE, ClusterCache
-from mlstack.elastic.controller.informer import Informer
 from mlstack.elastic.controller.leader import DURATION_S, LeaderElector, NotLeadingError
 from mlstack.elastic.controller.reconciler import Pass, Reconciler
-from mlstack.elastic.controller.requeue import TICK_MS, RequeuePolicy
 from mlstack.elastic.controller.state import Backoff
 from mlstack.elastic.facts import JOB_LABEL
 from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants
@@ -25,24 +25,26 @@ from mlstack.errors import (
     NotReadyError,
     ObjectNotFoundError,
 )
-from mlstack.kube.client import Cluster
+from mlstack.kube.client import Cluster, WatchEvent
 from mlstack.kube.lease import Lease
-from mlstack.kube.retrying import FencedClient
-from mlstack.kube.watch import Listed, WatchSource
+from mlstack.kube.retrying import FencedClient, backoff
+from mlstack.kube.watch import Listed, Reflector, WatchSource
+
+if TYPE_CHECKING:
+    from mlstack.elastic.controller.metrics import Metrics
 
 LEASE_NAME = "mlstack-elastic"
 LEASE_NAMESPACE = "mlstack-system"
+DEBOUNCE_MS = 1_000
+TICK_MS = 5_000
 
-WRITERS = 8
-"""Writes at once: with 20 ms each this is more than an API server of two cores takes."""
-
-# While nothing is due the loop looks so often whether it leads, and more often while it waits to.
-_GLANCE_S = 1.0
-_SHORT_GLANCE_S = 0.2
+# While nothing is due the loop looks so often whether it leads, more often while it waits to, and while a
+# watch is broken.
+_GLANCE_S, _SHORT_GLANCE_S, _DEAF_GLANCE_S = 1.0, 0.2, 0.1
 _TROUBLE_MS = (1_000, 30_000)
-_DEAF_GLANCE_S = 0.1
 # While a watch is broken nothing is decided, since half of the news may be missing; but not for ever.
 _DEAF_S = 30.0
+_WRITERS = 8  # writes at once: with 20 ms each this is more than an API server of two cores takes
 _PATIENCE_S = 1.0  # others have to be looked after while an admission webhook takes its time
 
 
@@ -60,34 +62,56 @@ class ControllerSettings:
     lease_name: str = LEASE_NAME
     tick_ms: int = TICK_MS  # longest time between two passes
     is_dry: bool = False  # work everything out, write nothing, lead nobody
+    log_level: Literal["error", "info", "debug"] = "error"  # what of each pass is said: events, writes too
 
 
-class LoopClock(Protocol):
-    """Tells two times."""
-
-    def now_s(self) -> float:
-        """Give the seconds since 1970."""
-        ...
-
-    def monotonic_s(self) -> float:
-        """Give a time that never goes back, in seconds."""
-        ...
+# --- when the next pass is due ---
 
 
-class Observer(Protocol):
-    """Is told how the controller fares, for logs, metrics and probes."""
+@dataclass(kw_only=True)
+class RequeuePolicy:
+    """Says when the next pass is due; the same rule on a real clock and on a simulated one."""
 
-    def observe_loop(self, *, is_leading: bool, is_synced: bool) -> None:
-        """Take note that the loop goes round."""
-        ...
+    tick_ms: int = TICK_MS  # longest time between two passes
+    _changed_ms: int | None = None
+    _started_ms: int | None = None
+    _due_ms: int | None = None
 
-    def observe_pass(self, done: Pass, *, seconds: float) -> None:
-        """Take note of a pass."""
-        ...
+    def changed(self, now_ms: int) -> None:
+        """Note that something happened; changes are gathered for a second, from the first of them."""
+        if self._changed_ms is None:
+            self._changed_ms = now_ms
 
-    def observe_failure(self, error: Exception) -> None:
-        """Take note of a pass that failed."""
-        ...
+    def started(self, now_ms: int, due_ms: int | None = None) -> None:
+        """Note that a pass has begun, with all that changed before it.
+
+        `due_ms` is when something known by then falls due (a back-off, a limit of time), None for nothing.
+        """
+        self._changed_ms, self._started_ms, self._due_ms = None, now_ms, due_ms
+
+    def next_ms(self) -> int:
+        """Give when the next pass is due: 0, which is at once, before the first."""
+        if self._started_ms is None:
+            return 0
+        due = [self._started_ms + self.tick_ms]
+        if self._changed_ms is not None:
+            due.append(self._changed_ms + DEBOUNCE_MS)
+        if self._due_ms is not None:
+            due.append(max(self._due_ms, self._started_ms + 1))
+        return min(due)
+
+
+# --- watches in threads of their own, for the one thread that has the cache ---
+
+RESYNC_S = 600.0
+"""So often everything is listed anew: what was missed costs no more than this."""
+
+_WATCH_S = 120.0  # how long the server keeps one watch open
+# A watch that goes on where it was, and of which nothing is heard for so long, has nothing to tell.
+_QUIET_S = 1.0
+_PAUSES_S = (0.5, 10.0)
+# A list of many pods must not stand in memory as a whole: the watch waits for the reader.
+_QUEUED = 2_000
 
 
 def sources(namespaces: Sequence[str]) -> tuple[WatchSource, ...]:
@@ -107,53 +131,99 @@ def sources(namespaces: Sequence[str]) -> tuple[WatchSource, ...]:
     )
 
 
-class SyncedCache:
-    """A cache with the informer that feeds it."""
+class Informer:
+    """Follows some kinds of objects and feeds a cache.
 
-    def __init__(self, cluster: Cluster, settings: ControllerSettings, clock: LoopClock) -> None:
-        watched = sources(settings.namespaces)
-        self.cache = ClusterCache(settings.grants)
-        self.informer = Informer(cluster, watched, clock.monotonic_s)
-        self.missing = set(watched)  # what has not been listed in full yet
-        self._clock = clock
+    A watch that breaks goes on where it was, after a pause that doubles up to 10 s; where the server no
+    longer has that version, and every ten minutes, everything is listed again.
+    """
 
-    @property
-    def is_synced(self) -> bool:
-        """Tell whether everything there is has been told once."""
-        return not self.missing
+    def __init__(
+        self,
+        cluster: Cluster,
+        cache: ClusterCache,
+        sources: Sequence[WatchSource],
+        monotonic_s: Callable[[], float],
+    ) -> None:
+        self._cluster, self._cache, self._sources = cluster, cache, sources
+        self._monotonic_s = monotonic_s
+        self._queue: Queue[WatchEvent | Listed] = Queue(_QUEUED)
+        self._closed = Event()
+        self._errors: dict[WatchSource, MlstackError] = {}
+        self._broken: dict[WatchSource, float | None] = {}
+        self.missing = set(sources)  # what has not been listed in full yet
+
+    def start(self) -> None:
+        """Begin."""
+        for source in self._sources:
+            name = f"watch {source.kind}"
+            Thread(target=self._follow, args=(source,), name=name, daemon=True).start()
+
+    def stop(self) -> None:
+        """Hear nothing more; threads end with their watches."""
+        self._closed.set()
+
+    def errors(self) -> list[MlstackError]:
+        """Give what keeps watches from going on."""
+        return list(self._errors.values())
+
+    def is_deaf(self) -> bool:
+        """Tell whether something may have happened that was not heard: a watch broke off and is not back."""
+        now_s = self._monotonic_s()
+        return any(
+            resumed_s is None or now_s - resumed_s < _QUIET_S for resumed_s in list(self._broken.values())
+        )
 
     def update(self, *, timeout_s: float) -> bool:
         """Take in what has happened, waiting so long for something; says whether anything changed."""
         has_changed = False
-        for news in self.informer.news(timeout_s=timeout_s):
-            if isinstance(news, Listed):
-                source, was_missing = news.source, news.source in self.missing
-                self.missing.discard(source)
-                keys = {f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name for ref in news.refs}
-                has_gone = self.cache.retain(source.kind, keys, news.version, namespace=source.namespace)
-                has_changed |= has_gone or was_missing
-            else:
-                has_changed |= self.cache.handle(news)
-        return has_changed
+        try:
+            event = self._queue.get(timeout=max(0.0, timeout_s))
+            while True:
+                has_changed |= self._take(event)
+                event = self._queue.get_nowait()
+        except Empty:
+            return has_changed
 
-    def wait_until_synced(self, *, timeout_s: float) -> None:
-        """Return once everything there is has been told.
+    def _take(self, event: WatchEvent | Listed) -> bool:
+        if not isinstance(event, Listed):
+            return self._cache.handle(event)
+        source, was_missing = event.source, event.source in self.missing
+        self.missing.discard(source)
+        keys = {f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name for ref in event.refs}
+        return self._cache.retain(source.kind, keys, event.version, namespace=source.namespace) or was_missing
 
-        Raises:
-            NotFoundError: the cluster has no training jobs.
-            NotReadyError: the time is up.
-            MlstackError: a watch cannot begin.
-        """
-        until_s = self._clock.monotonic_s() + timeout_s
-        while not self.is_synced:
-            self.update(timeout_s=0.2)
-            if errors := self.informer.errors():
-                if any(map(_is_undefined, errors)):
-                    raise no_training_jobs() from errors[0]
-                raise errors[0]
-            if self._clock.monotonic_s() > until_s:
-                kinds = ", ".join(sorted({source.kind for source in self.missing}))
-                raise NotReadyError(f"the cluster did not list {kinds} within {timeout_s:.0f} s")
+    def _follow(self, source: WatchSource) -> None:
+        reflector, listed_s = Reflector(self._cluster, source), self._monotonic_s()
+        pauses = backoff(*_PAUSES_S)
+        while not self._closed.is_set():
+            begun_s = self._monotonic_s()
+            if not reflector.version or begun_s - listed_s >= RESYNC_S:
+                reflector.version, listed_s = "", begun_s
+            elif source in self._broken:
+                self._broken[source] = begun_s
+            try:
+                for event in reflector.watch(_WATCH_S):
+                    if self._closed.is_set():
+                        return
+                    if isinstance(event, Listed) or event.type != "BOOKMARK":
+                        self._queue.put(event)
+                    pauses = backoff(*_PAUSES_S)
+                    self._errors.pop(source, None)
+                    if reflector.version:
+                        self._broken.pop(source, None)
+                if not reflector.version:  # it was forgotten, or the list was cut off
+                    self._broken[source] = None
+            except MlstackError as error:
+                self._errors[source], self._broken[source] = error, None
+            except Exception as error:  # a fault of ours must not end in silence: a thread has no caller
+                self._errors[source] = MlstackError(f"watch of {source.kind}: {error!r}")
+                self._broken[source] = None
+            if self._monotonic_s() - begun_s < _PAUSES_S[1]:
+                self._closed.wait(next(pauses))
+
+
+# --- the loop ---
 
 
 class Controller:
@@ -162,9 +232,10 @@ class Controller:
     Args:
         cluster: the cluster; it should fail rather than wait, since a write must not come late.
         settings: how it is run.
-        clock: tells the time.
-        log: told in one line what happens to the controller itself.
-        observer: told how it fares.
+        log: told in one line what happens to the controller itself, and to jobs.
+        metrics: told how it fares.
+        now_s: gives the seconds since 1970.
+        monotonic_s: gives a time that never goes back, in seconds.
     """
 
     def __init__(
@@ -172,12 +243,20 @@ class Controller:
         cluster: Cluster,
         settings: ControllerSettings,
         *,
-        clock: LoopClock,
         log: Callable[[str], None],
-        observer: Observer | None = None,
+        metrics: Metrics | None = None,
+        now_s: Callable[[], float] = time.time,
+        monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._cluster, self._settings, self._clock, self._log = cluster, settings, clock, log
-        self._observer = observer
+        self._cluster, self._settings, self._log, self._metrics = cluster, settings, log, metrics
+        self._now_s, self._monotonic_s = now_s, monotonic_s
+        self._cache = ClusterCache(settings.grants)
+        self._informer = Informer(cluster, self._cache, sources(settings.namespaces), monotonic_s)
+        self._requeue = RequeuePolicy(tick_ms=settings.tick_ms)
+        self._reconciler: Reconciler | None = None
+        # What asks may wait for a server while what writes does not.
+        self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="write")
+        self._askers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="ask")
         self._trouble = Backoff(*_TROUBLE_MS)
         self._watch_errors: set[str] = set()
         self._deaf_since_s: float | None = None
@@ -186,34 +265,21 @@ class Controller:
             namespace=settings.lease_namespace,
             name=settings.lease_name,
             holder=settings.identity,
-            now_s=clock.now_s,
+            now_s=now_s,
             duration_s=DURATION_S,
         )
-        self._elector = LeaderElector(lease, clock.monotonic_s, log, settings.is_gone)
+        self._elector = LeaderElector(lease, monotonic_s, log, settings.is_gone)
 
     def run(self, is_over: Callable[[], bool] = lambda: False) -> None:
         """Go on until `is_over`, or until an exception such as KeyboardInterrupt; then free the lease."""
-        requeue = RequeuePolicy(tick_ms=self._settings.tick_ms)
-        reconciler: Reconciler | None = None
-        with self._running() as (synced, writers, askers):
+        try:
+            self._informer.start()
             if not self._settings.is_dry:
                 self._elector.start()
             while not is_over():
-                if synced.update(timeout_s=self._pause_s(synced, requeue, reconciler)):
-                    requeue.changed(self._now_ms())
-                self._report_watches(synced.informer.errors())
-                is_leading = self._settings.is_dry or self._elector.is_leading
-                if self._observer is not None:
-                    self._observer.observe_loop(is_leading=is_leading, is_synced=synced.is_synced)
-                if not (is_leading and synced.is_synced):
-                    reconciler = None
-                elif reconciler is None:
-                    # What another leader did meanwhile is known; what this one remembered is out of date.
-                    reconciler = self._reconciler(synced, writers, askers)
-                    requeue = RequeuePolicy(tick_ms=self._settings.tick_ms)
-                is_held = self._is_held(synced)
-                if reconciler is not None and requeue.is_due(self._now_ms()) and not is_held:
-                    self._pass(reconciler, requeue)
+                self._turn()
+        finally:
+            self._stop()
 
     def once(self, *, timeout_s: float = 60.0) -> Pass:
         """Do one pass as the leader, and free the lease.
@@ -224,94 +290,110 @@ class Controller:
             NotReadyError: the cluster did not tell all there is in time.
             ClusterError: the cluster does not answer or refuses.
         """
-        with self._running() as (synced, writers, askers):
-            synced.wait_until_synced(timeout_s=timeout_s)
+        until_s = self._monotonic_s() + timeout_s
+        try:
+            self._informer.start()
+            while self._informer.missing:
+                self._informer.update(timeout_s=0.2)
+                if errors := self._informer.errors():
+                    if any(map(_is_undefined, errors)):
+                        raise no_training_jobs() from errors[0]
+                    raise errors[0]
+                if self._monotonic_s() > until_s:
+                    kinds = ", ".join(sorted({source.kind for source in self._informer.missing}))
+                    raise NotReadyError(f"the cluster did not list {kinds} within {timeout_s:.0f} s")
             if not self._settings.is_dry:
                 self._elector.attempt()
                 if not self._elector.is_leading:
                     raise self._elector.error or LockedError(
                         "another controller leads", hint="it does the work; `mlstack elastic plan` only looks"
                     )
-            return self._reconciler(synced, writers, askers).reconcile(self._now_ms())
-
-    @contextmanager
-    def _running(self) -> Iterator[tuple[SyncedCache, ThreadPoolExecutor, ThreadPoolExecutor]]:
-        """Give what it knows, what writes and what asks; at the end all stops, and the lease is free.
-
-        What asks may wait for a server while what writes does not.
-        """
-        synced = SyncedCache(self._cluster, self._settings, self._clock)
-        synced.informer.start()
-        writers = ThreadPoolExecutor(WRITERS, thread_name_prefix="write")
-        askers = ThreadPoolExecutor(WRITERS, thread_name_prefix="ask")
-        try:
-            yield synced, writers, askers
+            return self._new_reconciler().reconcile(self._now_ms())
         finally:
-            synced.informer.stop()
-            self._elector.stop()
-            for pool in (writers, askers):
-                pool.shutdown(wait=False, cancel_futures=True)
+            self._stop()
 
-    def _reconciler(
-        self, synced: SyncedCache, writers: ThreadPoolExecutor, askers: ThreadPoolExecutor
-    ) -> Reconciler:
-        return Reconciler(
-            FencedClient(self._cluster, self._elector.check, lambda ref: None),
-            synced.cache,
-            self._settings.policy,
-            transitions=lambda: self._elector.transitions,
-            run=lambda works: _run_in(writers, works, timeout_s=None),
-            ask=lambda works: _run_in(askers, works, timeout_s=_PATIENCE_S),
-            instance=self._settings.identity,
-            is_dry=self._settings.is_dry,
-            monotonic_s=self._clock.monotonic_s,
-        )
+    def _stop(self) -> None:
+        self._informer.stop()
+        self._elector.stop()
+        for pool in (self._writers, self._askers):
+            pool.shutdown(wait=False, cancel_futures=True)
 
-    def _pass(self, reconciler: Reconciler, requeue: RequeuePolicy) -> None:
-        now_ms, begun_s = self._now_ms(), self._clock.monotonic_s()
-        try:
-            done = reconciler.reconcile(now_ms)
-        except NotLeadingError:
-            requeue.started(now_ms)
-        except ClusterError as error:
-            self._trouble.fail(now_ms)
-            if self._observer is not None:
-                self._observer.observe_failure(error)
-            self._log(f"{error.message}; trying again")
-            requeue.started(self._trouble.until_ms - requeue.tick_ms)
-        else:
-            requeue.started(now_ms, done.next_ms)
-            if self._observer is not None:
-                self._observer.observe_pass(done, seconds=self._clock.monotonic_s() - begun_s)
-            for action, refusal in done.refused:
-                self._log(f"{action} refused: {refusal}")
+    def _turn(self) -> None:
+        """Hear what happened, and do a pass as the leader if one is due."""
+        if self._informer.update(timeout_s=self._pause_s()):
+            self._requeue.changed(self._now_ms())
+        self._report_watches()
+        is_leading, is_synced = self._settings.is_dry or self._elector.is_leading, not self._informer.missing
+        if self._metrics is not None:
+            self._metrics.observe_loop(is_leading=is_leading, is_synced=is_synced)
+        if not (is_leading and is_synced):
+            self._reconciler = None
+        elif self._reconciler is None:
+            # What another leader did meanwhile is known; what this one remembered is out of date.
+            self._reconciler = self._new_reconciler()
+            self._requeue = RequeuePolicy(tick_ms=self._settings.tick_ms)
+        now_s = self._monotonic_s()
+        if not self._informer.is_deaf():
+            self._deaf_since_s = None
+        elif self._deaf_since_s is None:
+            self._deaf_since_s = now_s
+        is_held = self._deaf_since_s is not None and now_s - self._deaf_since_s < _DEAF_S
+        if self._reconciler is not None and self._now_ms() >= self._requeue.next_ms() and not is_held:
+            self._pass(self._reconciler)
 
-    def _report_watches(self, errors: Sequence[MlstackError]) -> None:
+    def _pause_s(self) -> float:
+        if self._reconciler is None or self._informer.missing:
+            return _SHORT_GLANCE_S
+        least_s = _DEAF_GLANCE_S if self._deaf_since_s is not None else 0.0
+        return min(_GLANCE_S, max(least_s, (self._requeue.next_ms() - self._now_ms()) / 1000))
+
+    def _report_watches(self) -> None:
         """Say which watches do not go on, each once."""
-        texts = {str(error) for error in errors}
+        texts = {str(error) for error in self._informer.errors()}
         for text in sorted(texts - self._watch_errors):
             self._log(f"a watch does not go on: {text}")
         if self._watch_errors and not texts:
             self._log("all watches go on")
         self._watch_errors = texts
 
-    def _is_held(self, synced: SyncedCache) -> bool:
-        """Tell whether a pass had better wait until a watch that broke off is back."""
-        if not synced.informer.is_deaf:
-            self._deaf_since_s = None
-            return False
-        if self._deaf_since_s is None:
-            self._deaf_since_s = self._clock.monotonic_s()
-        return self._clock.monotonic_s() - self._deaf_since_s < _DEAF_S
+    def _new_reconciler(self) -> Reconciler:
+        return Reconciler(
+            FencedClient(self._cluster, self._elector.check, lambda ref: None),
+            self._cache,
+            self._settings.policy,
+            transitions=lambda: self._elector.transitions,
+            run=lambda works: _run_in(self._writers, works, timeout_s=None),
+            ask=lambda works: _run_in(self._askers, works, timeout_s=_PATIENCE_S),
+            instance=self._settings.identity,
+            is_dry=self._settings.is_dry,
+            monotonic_s=self._monotonic_s,
+        )
 
-    def _pause_s(self, synced: SyncedCache, requeue: RequeuePolicy, reconciler: Reconciler | None) -> float:
-        if reconciler is None or not synced.is_synced:
-            return _SHORT_GLANCE_S
-        least_s = _DEAF_GLANCE_S if self._deaf_since_s is not None else 0.0
-        return min(_GLANCE_S, max(least_s, (requeue.next_ms() - self._now_ms()) / 1000))
+    def _pass(self, reconciler: Reconciler) -> None:
+        now_ms, begun_s = self._now_ms(), self._monotonic_s()
+        try:
+            done = reconciler.reconcile(now_ms)
+        except NotLeadingError:
+            self._requeue.started(now_ms)
+            return
+        except ClusterError as error:
+            self._trouble.fail(now_ms)
+            if self._metrics is not None:
+                self._metrics.observe_failure(error)
+            self._log(f"{error.message}; trying again")
+            self._requeue.started(self._trouble.until_ms - self._requeue.tick_ms)
+            return
+        self._requeue.started(now_ms, done.next_ms)
+        if self._metrics is not None:
+            self._metrics.observe_pass(done, seconds=self._monotonic_s() - begun_s)
+        lines = [f"{event.job} {event.reason}: {event.text}" for event in done.events]
+        level = self._settings.log_level
+        lines = [*(lines if level != "error" else []), *map(str, done.actions if level == "debug" else ())]
+        for line in (*lines, *(f"{action} refused: {refusal}" for action, refusal in done.refused)):
+            self._log(line)
 
     def _now_ms(self) -> int:
-        return round(self._clock.now_s() * 1000)
+        return round(self._now_s() * 1000)
 
 
 def _run_in(

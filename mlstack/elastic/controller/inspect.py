@@ -12,14 +12,7 @@ from mlstack.elastic.controller.controller import no_training_jobs, sources
 from mlstack.elastic.controller.snapshot_builder import build_snapshot
 from mlstack.elastic.controller.state import restore_limits, restore_moves
 from mlstack.elastic.policy.plan import BASELINES, POLICIES, plan
-from mlstack.elastic.snapshot import (
-    NO_LIMIT,
-    Decision,
-    Job,
-    PolicyConfig,
-    PriorityGrants,
-    Snapshot,
-)
+from mlstack.elastic.snapshot import NO_LIMIT, Decision, Job, PolicyConfig, PriorityGrants, Snapshot
 from mlstack.elastic.training_job import KIND
 from mlstack.errors import ClusterError, ForbiddenError, NotFoundError, ObjectNotFoundError, UsageError
 from mlstack.kube.client import Cluster, ObjectRef, WatchEvent
@@ -120,21 +113,28 @@ def look(
     """
     cache = _read(cluster, sources(namespaces), namespaces, ClusterCache(grants))
     try:
-        moves_ms = restore_moves(cache.sorted_jobs())
+        moves_ms = restore_moves(cache.jobs.values())
         return build_snapshot(cache, now_ms, restore_limits(cache, now_ms), moves_ms)
     except ODD as error:
         raise ClusterError(f"what the cluster has cannot be judged: {_ODD_TYPES}") from error
 
 
-def look_at_jobs(cluster: Cluster, namespaces: Sequence[str] = ()) -> ClusterCache:
-    """Read the training jobs alone.
+def standings(cluster: Cluster, namespaces: Sequence[str] = ()) -> ElasticStatus:
+    """Say how the jobs stand, as their status has it; reads nothing else.
 
     Raises:
         NotFoundError: the cluster has no training jobs, or not such a namespace.
-        ClusterError: it does not answer or refuses.
+        ClusterError: the cluster does not answer.
     """
-    jobs = [source for source in sources(namespaces) if source.kind == KIND]
-    return _read(cluster, jobs, namespaces, ClusterCache())
+    of_jobs = [source for source in sources(namespaces) if source.kind == KIND]
+    rows = []
+    for job in _read(cluster, of_jobs, namespaces, ClusterCache()).sorted_jobs():
+        try:
+            rows.append(_standing(job))
+        except ODD:
+            status = {"reason": f"cannot be judged: {_ODD_TYPES}"}
+            rows.append(_standing(replace(job, phase="", status=status)))
+    return ElasticStatus(jobs=tuple(rows))
 
 
 def _read(
@@ -151,7 +151,7 @@ def _read(
             raise no_training_jobs() from error
         for item in listing.items:
             cache.handle(WatchEvent(type="MODIFIED", object=item))
-    with_jobs = {job.namespace for job in cache.sorted_jobs()}
+    with_jobs = {job.namespace for job in cache.jobs.values()}
     check_namespaces(cluster, [name for name in namespaces if name not in with_jobs])
     return cache
 
@@ -195,9 +195,9 @@ def check_policy(name: str, *, also: Iterable[str] = ()) -> None:
             hint="mlstack elastic simulate runs it",
         )
     if name not in POLICIES:
-        taken = sorted({*POLICIES.names()} - BASELINES | {*also})
-        known = ", ".join(f"`{each}`" for each in taken)
-        raise NotFoundError(f"no scaling policy `{name}`; known: {known}", near=nearest(name, taken))
+        names = sorted({*POLICIES.names()} - BASELINES | {*also})
+        known = ", ".join(f"`{policy}`" for policy in names)
+        raise NotFoundError(f"no scaling policy `{name}`; known: {known}", near=nearest(name, names))
 
 
 def planned(snapshot: Snapshot, config: PolicyConfig) -> ElasticPlan:
@@ -206,7 +206,8 @@ def planned(snapshot: Snapshot, config: PolicyConfig) -> ElasticPlan:
     unplaced = []
     for row in decided.unplaced:
         amounts = [pair for pair in zip(snapshot.resources, row.missing, strict=True) if pair[1]]
-        unplaced.append(Lacking(key=row.key, missing=", ".join(map(_amount_text, amounts))))
+        missing = ", ".join(_amount(resource, value) for resource, value in amounts)
+        unplaced.append(Lacking(key=row.key, missing=missing))
     return ElasticPlan(
         policy=config.mode,
         nodes=len(snapshot.nodes),
@@ -236,21 +237,16 @@ def _planned(job: Job, decision: Decision) -> PlannedJob:
     )
 
 
-def _amount_text(pair: tuple[str, int]) -> str:
-    resource, value = pair
+def _amount(resource: str, value: int) -> str:
+    """Write an amount as people do: `cpu 2500m`, `memory 16Gi`, `nvidia.com/gpu 3`."""
     if snapshot.is_key(resource):
         return snapshot.words(resource, value)
-    return f"{resource} {amount(resource, value)}"
-
-
-def amount(resource: str, value: int) -> str:
-    """Write an amount as people do: `2500m`, `16Gi`, `3`."""
     if resource == "cpu":
-        return f"{value}m" if value % 1000 else str(value // 1000)
+        return f"{resource} {value}m" if value % 1000 else f"{resource} {value // 1000}"
     for unit, size in (("Gi", 2**30), ("Mi", 2**20)):
         if resource in ("memory", "ephemeral-storage") and value >= size:
-            return f"{value / size:.1f}".removesuffix(".0") + unit
-    return str(value)
+            return f"{resource} " + f"{value / size:.1f}".removesuffix(".0") + unit
+    return f"{resource} {value}"
 
 
 def explained(decided: ElasticPlan, name: str) -> ExplainedJob:
@@ -270,40 +266,25 @@ def explained(decided: ElasticPlan, name: str) -> ExplainedJob:
     return ExplainedJob(policy=decided.policy, job=rows[0], missing=missing)
 
 
-def standings(cache: ClusterCache) -> ElasticStatus:
-    """Say how the jobs stand, as their status has it."""
-    rows = []
-    for job in cache.sorted_jobs():
-        try:
-            rows.append(_standing(job))
-        except ODD:
-            rows.append(
-                _standing(replace(job, phase="", status={"reason": f"cannot be judged: {_ODD_TYPES}"}))
-            )
-    return ElasticStatus(jobs=tuple(rows))
-
-
 def _standing(job: JobFacts) -> JobStanding:
+    status = job.status
+    reason = "; ".join(job.faults)
+    if not reason and not status:
+        reason = UNSEEN
+    elif not reason:
+        # What keeps a job from being as it should be, or what it is doing.
+        conditions = {str(condition.get("type")): condition for condition in status.get("conditions") or ()}
+        progress, priority = conditions.get("Progressing", {}), conditions.get("PriorityGranted", {})
+        doing = str(progress.get("message") or "") if job.phase in ("Scaling", "Completing") else ""
+        capped = str(priority.get("message") or "") if priority.get("status") == "False" else ""
+        reason = str(status.get("reason") or doing or capped)
     return JobStanding(
         job=job.key,
         phase=job.phase or "Pending",
         desired=job.target,
-        ready=int((job.status.get("trainer") or {}).get("ready") or 0),
+        ready=int((status.get("trainer") or {}).get("ready") or 0),
         minimum=job.spec.minimum if job.spec else 0,
         maximum=job.spec.maximum if job.spec else 0,
-        priority=int(job.status.get("priority") or 0),
-        reason=_reason(job),
+        priority=int(status.get("priority") or 0),
+        reason=reason,
     )
-
-
-def _reason(job: JobFacts) -> str:
-    """Give what keeps a job from being as it should be, or what it is doing."""
-    if job.faults:
-        return "; ".join(job.faults)
-    if not job.status:
-        return UNSEEN
-    conditions = {str(condition.get("type")): condition for condition in job.status.get("conditions") or ()}
-    progress, priority = conditions.get("Progressing", {}), conditions.get("PriorityGranted", {})
-    doing = str(progress.get("message") or "") if job.phase in ("Scaling", "Completing") else ""
-    is_capped = priority.get("status") == "False"
-    return str(job.status.get("reason") or doing or (str(priority.get("message") or "") if is_capped else ""))

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from threading import Event
 from typing import Any
 
 import pytest
 
-from mlstack.cli.ports import SystemClock
-from mlstack.elastic.controller.controller import Controller, ControllerSettings
+from mlstack.elastic.controller.cache import ClusterCache
+from mlstack.elastic.controller.controller import Controller, ControllerSettings, Informer, RequeuePolicy
 from mlstack.elastic.controller.reconciler import Pass
-from mlstack.errors import LockedError, UnreachableError
-from mlstack.kube.client import ClientWrapper
-from tests.support.elastic import training_job
+from mlstack.errors import LockedError, UnreachableError, WatchExpiredError
+from mlstack.kube.client import INITIAL_EVENTS_END, ClientWrapper, WatchEvent
+from mlstack.kube.watch import WatchSource
+from tests.support.elastic import numbered, pod, training_job
 from tests.support.stage import Stage
+from tests.support.waiting import wait_until
 
 
 class Noting:
@@ -48,7 +52,7 @@ def stage() -> Stage:
 def controller(stage: Stage, noting: Noting, *, cluster: Any = None, **settings: Any) -> Controller:
     found = ControllerSettings(identity="me", lease_namespace="default", **settings)
     cluster = cluster or stage.memory
-    return Controller(cluster, found, clock=SystemClock(), log=noting.lines.append, observer=noting)
+    return Controller(cluster, found, log=noting.lines.append, metrics=noting)
 
 
 def until(claim: Callable[[], object], *, timeout_s: float = 10.0) -> Callable[[], bool]:
@@ -148,7 +152,6 @@ def test_one_pass_is_refused_while_another_leads(stage: Stage) -> None:
             second = Controller(
                 stage.memory,
                 ControllerSettings(identity="other", lease_namespace="default"),
-                clock=SystemClock(),
                 log=noting.lines.append,
             )
             with pytest.raises(LockedError):
@@ -214,3 +217,162 @@ def test_nothing_is_decided_while_a_watch_is_broken(stage: Stage) -> None:
 
     assert seen == [[]]
     assert stage.trainers() == ["train-trainer-0"]
+
+
+# --- watches in threads: what the cache hears, whatever happens to them ---
+
+PODS = WatchSource("v1", "Pod")
+
+
+def added(name: str, version: int) -> WatchEvent:
+    return WatchEvent(type="ADDED", object=numbered(pod(name), version))
+
+
+def listed(version: int) -> WatchEvent:
+    metadata = {"resourceVersion": str(version), "annotations": {INITIAL_EVENTS_END: "true"}}
+    return WatchEvent(type="BOOKMARK", object={"metadata": metadata})
+
+
+class Script:
+    """A cluster whose watches are written down: events, errors to raise, moments to wait for."""
+
+    def __init__(self, *watches: list[WatchEvent | Exception | Event]) -> None:
+        self._watches = iter(watches)
+        self.versions: list[str] = []
+
+    def watch(self, *about: str, resource_version: str = "", **options: Any) -> Iterator[WatchEvent]:
+        self.versions.append(resource_version)
+        for step in next(self._watches, []):
+            if isinstance(step, Exception):
+                raise step
+            if isinstance(step, Event):
+                step.wait(10)
+            else:
+                yield step
+
+
+@dataclass
+class Following:
+    """An informer on a script, and its cache; its time stands still."""
+
+    script: Script
+    now_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.cache = ClusterCache()
+        self.informer = Informer(self.script, self.cache, (PODS,), lambda: self.now_s)  # type: ignore[arg-type]
+        self.informer.start()
+
+    def until(self, claim: Callable[[], object]) -> None:
+        def holds() -> bool:
+            self.informer.update(timeout_s=0.01)
+            return bool(claim())
+
+        wait_until(holds, what="the claim", timeout_s=10, interval_s=0.01)
+
+    def pods(self) -> set[str]:
+        return {found.name for found in self.cache.pods.values()}
+
+
+@pytest.fixture
+def follow() -> Iterator[Callable[..., Following]]:
+    started: list[Following] = []
+
+    def start(*watches: list[Any]) -> Following:
+        started.append(Following(Script(*watches)))
+        return started[-1]
+
+    yield start
+    for following in started:
+        following.informer.stop()
+
+
+def test_everything_is_known_once_the_list_has_ended(follow: Callable[..., Following]) -> None:
+    over = Event()
+    following = follow([added("a", 1), added("b", 2), over, listed(5), added("c", 6)])
+    following.until(lambda: following.pods() == {"a", "b"})
+    assert following.informer.missing == {PODS}
+
+    over.set()
+
+    following.until(lambda: following.pods() == {"a", "b", "c"})
+    assert not following.informer.missing
+
+
+@pytest.mark.parametrize(
+    ("watches", "versions", "pods"),
+    [
+        ([[added("a", 1), listed(5), added("b", 6)], [added("c", 7)]], ["", "6"], {"a", "b", "c"}),
+        (
+            [[added("a", 1), listed(5)], [WatchExpiredError("gone")], [added("b", 9), listed(9)]],
+            ["", "5", ""],
+            {"b"},
+        ),
+        ([[added("a", 1), UnreachableError("no answer")], [added("b", 4), listed(5)]], ["", ""], {"b"}),
+    ],
+    ids=["ended: goes on where it was", "expired: lists again", "cut off: begins anew"],
+)
+def test_a_watch_that_is_over_is_taken_up(
+    follow: Callable[..., Following], watches: list[Any], versions: list[str], pods: set[str]
+) -> None:
+    following = follow(*watches)
+
+    following.until(lambda: following.pods() == pods and not following.informer.missing)
+
+    assert following.script.versions[: len(versions)] == versions
+
+
+@pytest.mark.parametrize("trouble", [UnreachableError("no answer"), WatchExpiredError("gone")])
+def test_a_watch_that_broke_off_is_not_heard_until_it_is_back(
+    follow: Callable[..., Following], trouble: Exception
+) -> None:
+    held = Event()
+    following = follow([listed(5)], [trouble], [held, listed(9)])
+    following.until(following.informer.is_deaf)
+
+    held.set()
+
+    following.until(lambda: not following.informer.is_deaf())
+
+
+def test_a_watch_that_goes_on_in_silence_has_nothing_to_tell(follow: Callable[..., Following]) -> None:
+    over = Event()
+    following = follow([listed(5)], [UnreachableError("no")], [over])
+    following.until(lambda: len(following.script.versions) > 2)
+    assert following.informer.is_deaf()
+
+    following.now_s += 2
+
+    following.until(lambda: not following.informer.is_deaf())
+    over.set()
+
+
+def test_an_error_is_kept_until_the_watch_goes_on(follow: Callable[..., Following]) -> None:
+    following = follow([UnreachableError("no answer")], [listed(5)])
+
+    following.until(lambda: [str(error) for error in following.informer.errors()] == ["no answer"])
+    following.until(lambda: not following.informer.errors())
+
+
+# --- when the next pass is due ---
+
+
+@pytest.mark.parametrize(
+    ("started", "changes", "due"),
+    [
+        (None, (), 0),
+        ((1000, None), (), 6000),
+        ((1000, None), (2000, 2900), 3000),
+        ((1000, 2500), (), 2500),
+        ((1000, 500), (), 1001),
+    ],
+    ids=["first at once", "tick", "news are gathered", "known time", "what was due makes no busy loop"],
+)
+def test_when_the_next_pass_is_due(started: Any, changes: tuple[int, ...], due: int) -> None:
+    requeue = RequeuePolicy()
+    if started:
+        requeue.started(*started)
+    for now_ms in changes:
+        requeue.changed(now_ms)
+
+    assert requeue.next_ms() == due

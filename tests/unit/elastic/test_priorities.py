@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mlstack.elastic.controller.cache import ClusterCache
-from mlstack.elastic.controller.inspect import look, look_at_jobs, planned, standings
+from mlstack.elastic.controller.inspect import look, planned, standings
 from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants
 from mlstack.kube.client import ObjectRef, WatchEvent
 from tests.support.elastic import training_job
@@ -111,7 +111,7 @@ def test_a_range_is_granted_to_namespaces(
     snapshot = look(stage.memory, stage.clock.now_ms, grants=GRANTS)
     found = granted(stage, "one", namespace)
     assert planned(snapshot, PolicyConfig()).jobs[0].priority == counts_with
-    assert standings(look_at_jobs(stage.memory)).jobs[0].priority == counts_with
+    assert standings(stage.memory).jobs[0].priority == counts_with
     assert (found[1] if found else None) == reason
 
 
@@ -180,7 +180,7 @@ def test_status_says_what_a_job_counts_with_where_nothing_else_is_to_be_said() -
     stage.put(training_job("one", minimum=1, maximum=1, priority=9))
     stage.settle()
 
-    assert standings(look_at_jobs(stage.memory)).jobs[0].reason == ABOVE.format(9, 0, "default")
+    assert standings(stage.memory).jobs[0].reason == ABOVE.format(9, 0, "default")
 
 
 def shares(stage: Stage, *weights: tuple[str, int]) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic.controller.inspect import look, look_at_jobs, planned, standings
+from mlstack.elastic.controller.inspect import look, planned, standings
 from mlstack.elastic.facts import time_ms
 from mlstack.elastic.snapshot import PolicyConfig
 from mlstack.errors import ForbiddenError, TransientError
@@ -405,7 +405,7 @@ def test_plan_and_status_tell_the_same(stage: Stage) -> None:
     message = conditions(stage, "bad")["Admitted"][2]
     row = planned(look(stage.memory, stage.clock.now_ms), PolicyConfig()).jobs[0]
     assert (row.target, row.cause, row.reasons) == (0, "refused", (f"refused: {message}",))
-    assert standings(look_at_jobs(stage.memory)).jobs[0].reason == message
+    assert standings(stage.memory).jobs[0].reason == message
 
 
 def test_a_dry_run_says_what_is_refused_and_writes_nothing(stage: Stage) -> None:

@@ -183,10 +183,9 @@ def use(stage: Stage) -> set[Use]:
     stage.delete("TrainingJob", "train", JOBS)
     stage.put(again)
     stage.reconciler.reconcile(stage.clock.now_ms + 3_600_000)  # it has not heard of the other job of that name
-    clock = SystemClock()
     settings = ControllerSettings(identity="me", lease_namespace="default")
     for _ in range(2):
-        Controller(noted, settings, clock=clock, log=lambda text: None).once()
+        Controller(noted, settings, log=lambda text: None).once()
     return noted.used
 
 
