@@ -137,14 +137,8 @@ def add_environment(
 ) -> EnvironmentAdded:
     """Add an environment; the cluster is not contacted.
 
-    Args:
-        app: the app directory.
-        name: parts joined by `/` nest.
-        kubeconfig: where contexts are known.
-        context: None is the current one, or the one of `extends`.
-        namespace: None takes the preset's, then the context's.
-        extends: the environment whose values lie below.
-        use_preset: start from the preset of that name, if there is one.
+    Without a context it takes the one of `extends`, else the current one of `kubeconfig`; without a namespace
+    that of the preset of its name (unless there is none, or `use_preset` is off), then the context's.
 
     Raises:
         UsageError: a name is taken or unfit, or there is no context.

@@ -40,6 +40,7 @@ from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef, Opener
 from mlstack.kube.parallel import prefetch
 from mlstack.objects.kube_object import Identity
+from mlstack.operations import row
 from mlstack.readiness.assess import assess
 from mlstack.readiness.evaluate import hidden
 from mlstack.readiness.rule import Facts
@@ -386,18 +387,15 @@ def plan(
 
         approve.write(out, approve.approve(planned, now_s=clock.now_s(), salt=approve.new_salt()))
     report = planned.report
-    return PlanResult(
+    return row(
+        PlanResult,
+        report,
+        kind="PlanResult",
+        ok=True,
         changed=not report.ok,
-        app=report.app,
-        environment=report.environment,
-        namespace=report.namespace,
-        context=report.context,
         cluster=planned.changes.cluster,
         file=None if out is None else str(out),
-        objects=report.objects,
-        counts=report.counts,
         waits=_planned_waits(planned),
-        notes=report.notes,
     )
 
 

@@ -81,13 +81,8 @@ def explain_param(
 
     The reach is found by rendering again with another value and comparing.
 
-    Args:
-        app: the app directory.
-        component: full name of the component.
-        parameter: its name or an old spelling of it; None for all that somebody has set.
-        environment: None leaves its layers out.
-        overrides: parameters for this run.
-        store: keeps compiled templates and passed parameter sets.
+    The parameter may have an old spelling; None is all that somebody has set. Without an environment its
+    layers are left out.
 
     Raises:
         UsageError: the component is a plain manifest.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mlstack.app.app import API_VERSION, Environment
 from mlstack.clock import Clock
-from mlstack.deploy import compare, drift, history, lock, result
+from mlstack.deploy import compare, drift, history, lock
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import Changes
 from mlstack.deploy.compare import ComparedEnvironment
@@ -22,8 +22,8 @@ from mlstack.errors import LockedError, NotFoundError
 from mlstack.kube.client import Opener
 from mlstack.kube.lease import Lease, Term
 from mlstack.objects import order
-from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.masking import mask_object, mask_values
+from mlstack.operations import row
 from mlstack.render.render import known_secrets
 
 # --- `unlock`: free an environment whose lock a dead run has left behind ---
@@ -128,26 +128,16 @@ def compare_environments(
         ClusterError: a cluster cannot be asked, or is another than the environment's.
     """
     changes, notes = compare.compare(target, left, right, opener=opener)
-    told = report(
-        Changes(
-            app=target.app.app.name,
-            environment=right.environment,
-            namespace="",
-            context="",
-            cluster=None,
-            changes=changes,
-            notes=notes,
-        )
+    compared = Changes(
+        app=target.app.app.name,
+        environment=right.environment,
+        namespace="",
+        context="",
+        cluster=None,
+        changes=changes,
+        notes=notes,
     )
-    return CompareResult(
-        ok=told.ok,
-        app=told.app,
-        left=str(left),
-        right=str(right),
-        objects=told.objects,
-        counts=told.counts,
-        notes=told.notes,
-    )
+    return row(CompareResult, report(compared), kind="CompareResult", left=str(left), right=str(right))
 
 
 # --- `diff --live`: what became of an environment since it was applied, and who did it ---
@@ -181,12 +171,11 @@ def find_drift(target: Target, *, opener: Opener) -> DriftResult:
     """
     resolved = resolve(target, opener)
     rows, notes = drift.find_drift(resolved)
-    causes = Counter(cause for row in rows for cause in row.causes)
-    return DriftResult(
-        ok=all(row.state == "same" for row in rows),
-        app=resolved.state.app,
-        environment=resolved.state.environment,
-        namespace=resolved.state.namespace,
+    causes = Counter(cause for differing in rows for cause in differing.causes)
+    return row(
+        DriftResult,
+        resolved.state,
+        ok=all(differing.state == "same" for differing in rows),
         context=resolved.place.context,
         objects=rows,
         counts=dict(sorted(causes.items())),
@@ -257,14 +246,13 @@ def list_history(target: Target, *, opener: Opener, clock: Clock) -> HistoryResu
     Raises:
         ClusterError: the cluster cannot be asked, or is another one.
     """
-    kept = open_history(target, opener, clock=clock)
-    return HistoryResult(
-        app=kept.app,
-        environment=kept.environment,
-        namespace=kept.namespace,
+    past = open_history(target, opener, clock=clock)
+    return row(
+        HistoryResult,
+        past,
         context=target.place().context,
-        revisions=kept.revisions()[::-1],
-        notes=tuple(history.DamagedHistoryError(number).message for number in kept.impossible()),
+        revisions=past.revisions()[::-1],
+        notes=tuple(history.DamagedHistoryError(number).message for number in past.impossible()),
     )
 
 
@@ -277,24 +265,20 @@ def show_revision(
         NotFoundError: there is no such revision.
         ClusterError: the cluster cannot be asked, is another one, or the revision is damaged.
     """
-    kept = open_history(target, opener, clock=clock)
-    found = _newest(kept) if number is None else kept.find(number)
-    state, secrets = kept.load(found), known_secrets(target.app, target.environment)
-    return RevisionResult(
-        app=kept.app,
-        environment=kept.environment,
-        namespace=kept.namespace,
-        context=target.place().context,
-        revision=found,
-        objects=tuple(
-            _object(one, (*state.secrets, *secrets)) for one in order.ordered(state.objects, state.depends)
-        ),
+    past = open_history(target, opener, clock=clock)
+    revision = _newest(past) if number is None else past.find(number)
+    state = past.load(revision)
+    secrets = (*state.secrets, *known_secrets(target.app, target.environment))
+    objects = tuple(
+        RevisionObject(
+            object=str(manifest.identity),
+            component=manifest.component,
+            manifest=mask_values(mask_object(manifest.data), secrets),
+        )
+        for manifest in order.ordered(state.objects, state.depends)
     )
-
-
-def _object(found: KubeObject, secrets: Sequence[str]) -> RevisionObject:
-    manifest = mask_values(mask_object(found.data), secrets)
-    return RevisionObject(object=str(found.identity), component=found.component, manifest=manifest)
+    context = target.place().context
+    return row(RevisionResult, past, context=context, revision=revision, objects=objects)
 
 
 def diff_revisions(
@@ -306,38 +290,27 @@ def diff_revisions(
         NotFoundError: one of them is not there.
         ClusterError: the cluster cannot be asked, is another one, or a revision is damaged.
     """
-    kept = open_history(target, opener, clock=clock)
-    first = kept.find(older)
-    second = _newest(kept) if newer is None else kept.find(newer)
-    before, after = kept.load(first), kept.load(second)
-    context = target.place().context
+    past = open_history(target, opener, clock=clock)
+    first = past.find(older)
+    second = _newest(past) if newer is None else past.find(newer)
+    before, after = past.load(first), past.load(second)
     changes = Changes(
-        app=kept.app,
-        environment=kept.environment,
-        namespace=kept.namespace,
-        context=context,
+        app=past.app,
+        environment=past.environment,
+        namespace=past.namespace,
+        context=target.place().context,
         cluster=None,
         changes=history.changes_between(before, after),
         secrets=(*before.secrets, *after.secrets, *known_secrets(target.app, target.environment)),
     )
-    told = result.report(changes)
-    return RevisionDiff(
-        ok=told.ok,
-        app=kept.app,
-        environment=kept.environment,
-        context=context,
-        older=first.number,
-        newer=second.number,
-        objects=told.objects,
-        counts=told.counts,
-    )
+    return row(RevisionDiff, report(changes), kind="RevisionDiff", older=first.number, newer=second.number)
 
 
-def _newest(kept: History) -> Revision:
-    known = kept.revisions()
-    if known:
-        return known[-1]
+def _newest(past: History) -> Revision:
+    revisions = past.revisions()
+    if revisions:
+        return revisions[-1]
     raise NotFoundError(
-        f"environment `{kept.environment}` has no history in namespace `{kept.namespace}`",
-        hint=f"mlstack apply {kept.environment}",
+        f"environment `{past.environment}` has no history in namespace `{past.namespace}`",
+        hint=f"mlstack apply {past.environment}",
     )

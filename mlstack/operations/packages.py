@@ -72,13 +72,9 @@ class PrototypeSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackageDescription:
-    """One package with its prototypes."""
+class PackageDescription(PackageRow):
+    """One package with its prototypes: in the version that is described, and installed if it is."""
 
-    package: str  # `registry/name`
-    version: str  # the version that is described
-    installed: str | None  # that version if it is installed
-    summary: str
     description: str
     license: str
     keywords: tuple[str, ...]
@@ -97,10 +93,8 @@ class PackageRemoved:
 def install_package(app: AppDir, text: str, *, force: bool = False) -> Installed:
     """Copy a package and what it requires into `vendor/`, pinned by version and digest.
 
-    Args:
-        app: the app directory.
-        text: `registry/package`, or with `@` and a version, branch, tag or commit.
-        force: write anew what is there already.
+    `text` is `registry/package`, or with `@` and a version, branch, tag or commit; `force` writes anew what
+    is there already.
 
     Raises:
         UsageError: the text is no package.
@@ -287,13 +281,9 @@ class OfferedPackage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegistryDescription:
+class RegistryDescription(RegistryRow):
     """A registry and its packages by name."""
 
-    name: str
-    protocol: str
-    address: str
-    bundled: bool
     revision: str
     packages: tuple[OfferedPackage, ...]
 

@@ -197,12 +197,7 @@ def list_params(
 ) -> ParamList:
     """List the values that a render would use; parameters without one are left out.
 
-    Args:
-        app: the app directory.
-        component: only this component.
-        environment: None leaves out what environments set.
-        module: only components of this module.
-        set_only: leave out the prototypes' defaults.
+    Without an environment what environments set is left out, with `set_only` the defaults of prototypes.
 
     Raises:
         NotFoundError: no such component, module or environment.
