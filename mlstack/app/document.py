@@ -316,22 +316,16 @@ def expectation(keyword: str, schema: Mapping[str, Any], value: Any, *, unit: st
         if expected == 1 and word == "at least":
             return "must not be empty"
         return f"must have {word} {expected} {counted}, got {len(value)}"
-    match keyword:
-        case "enum":
-            wording = f"be one of {', '.join(f'`{_plain(choice)}`' for choice in expected or ())}, got "
-        case "const":
-            wording = f"be `{_plain(expected)}`, got "
-        case "pattern":
-            wording = f"match `{expected}`, got "
-        case "multipleOf":
-            wording = f"be a multiple of {expected}, got "
-        case "uniqueItems":
-            wording = "not hold anything twice, got "
-        case "not":
-            wording = "not be "
-        case _:
-            return f"does not fit `{keyword}`, got {shown(value)}"
-    return f"must {wording}{shown(value)}"
+    choices = [f"`{_plain(choice)}`" for choice in expected or ()] if keyword == "enum" else []
+    wording = {
+        "enum": f"must be one of {', '.join(choices)}, got",
+        "const": f"must be `{_plain(expected)}`, got",
+        "pattern": f"must match `{expected}`, got",
+        "multipleOf": f"must be a multiple of {expected}, got",
+        "uniqueItems": "must not hold anything twice, got",
+        "not": "must not be",
+    }.get(keyword, f"does not fit `{keyword}`, got")
+    return f"{wording} {shown(value)}"
 
 
 def _counted(number: Any, unit: str) -> str:

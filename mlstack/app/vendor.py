@@ -181,39 +181,36 @@ class Vendor:
         raise NotFoundError(message, near=nearest(prototype, names), where=where)
 
     def _by_short_name(self, name: str, where: str | None) -> _Named:
-        for find in (self._exact, self._aliased, self._ending):
-            matches = list(dict.fromkeys(find(name)))
+        for matches in self._matches(name):
             if len(matches) == 1:
                 return matches[0]
             if matches:
                 listed = ", ".join(f"`{locked.full_name}/{own_name}`" for locked, own_name in matches)
                 message = f"`{name}` could be any of the prototypes {listed}"
                 raise NotFoundError(message, where=where, hint="write the full name")
-        near = nearest(name, (own_name for _, own_name in self._names()))
+        names = [own for locked in self._newest.values() for own in self.folder(locked).prototype_names]
+        near = nearest(name, names)
         usual = "mlstack prototype list shows the installed ones, mlstack pkg list the packages"
         message = f"no installed package has a prototype `{name}`"
         raise NotFoundError(message, near=near, where=where, hint=None if near else usual)
 
-    def _names(self) -> Iterator[_Named]:
-        for locked in self._newest.values():
-            for own_name in self.folder(locked).prototype_names:
-                yield locked, own_name
-
-    def _exact(self, name: str) -> list[_Named]:
-        return [(locked, own_name) for locked, own_name in self._names() if own_name == name]
-
-    def _aliased(self, name: str) -> list[_Named]:
-        every = self._names()
-        return [
-            (locked, own_name) for locked, own_name in every if name in self.folder(locked).aliases(own_name)
+    def _matches(self, name: str) -> Iterator[list[_Named]]:
+        """Give the prototypes of that very name, those with such an alias, and those it is an end of."""
+        packages = [(locked, self.folder(locked)) for locked in self._newest.values()]
+        yield [(locked, name) for locked, folder in packages if name in folder.prototype_names]
+        aliases = {
+            (locked, own): folder.aliases(own)
+            for locked, folder in packages
+            for own in folder.prototype_names
+        }
+        yield [key for key, others in aliases.items() if name in others]
+        # Whole words; an alias that sets parameters goes by its whole name: an end must not lose them.
+        endings = tuple(f"{separator}{name}" for separator in "-._") if name else ()
+        yield [
+            (locked, own)
+            for (locked, own), others in aliases.items()
+            if any(
+                spelling.endswith(endings)
+                for spelling in (own, *(alias for alias in others if not others[alias]))
+            )
         ]
-
-    def _ending(self, end: str) -> Iterator[_Named]:
-        """Give the prototypes with a name that ends with whole words."""
-        endings = tuple(f"{separator}{end}" for separator in "-._") if end else ()
-        for locked, own_name in self._names():
-            # An alias that sets parameters goes by its whole name: an end must not lose them.
-            aliases = self.folder(locked).aliases(own_name).items()
-            spellings = (own_name, *(alias for alias, params in aliases if not params))
-            if any(spelling.endswith(endings) for spelling in spellings):
-                yield locked, own_name

@@ -56,14 +56,15 @@ def resolve_tagged(tag: str, text: str) -> Scalar:
     if tag in ("str", "timestamp"):
         return text
     if tag == "binary":
-        return _from_base64(text)
+        from base64 import b64decode  # it hardly ever occurs
+
+        try:
+            return b64decode("".join(text.split()), validate=True).decode()
+        except ValueError as error:
+            raise ValueError("a `!!binary` value is not the base64 form of UTF-8 text") from error
     value = _read(text)
-    types: dict[str, tuple[type, ...]] = {
-        "int": (int,),
-        "float": (float, int),
-        "bool": (bool,),
-        "null": (type(None),),
-    }
+    types: dict[str, tuple[type, ...]] = {"int": (int,), "float": (float, int), "bool": (bool,)}
+    types["null"] = (type(None),)
     if tag not in types:
         raise ValueError(f"unknown tag `!!{tag}`")
     if not isinstance(value, types[tag]) or (isinstance(value, bool) and tag != "bool"):
@@ -130,20 +131,18 @@ def _as_json(value: Scalar, text: str) -> Scalar:
     if isinstance(value, float):
         if value != value or value in (float("inf"), float("-inf")):
             raise ValueError(f"`{text}` is no number that Kubernetes can carry")
-        return _without_fraction(value) if value.is_integer() else value
+        if not value.is_integer():
+            return value
+        # The integer that JSON makes of a float: its shortest digits, filled up with zeros.
+        mantissa, _, exponent = float.__repr__(value).partition("e")
+        whole, _, fraction = mantissa.partition(".")
+        number = int(whole)
+        if exponent:
+            number = int(whole + fraction) * 10 ** max(int(exponent) - len(fraction), 0)
+        return number if number in _INT64 else value
     if isinstance(value, int) and value not in _INT64:
         return float(value)
     return value
-
-
-def _without_fraction(value: float) -> int | float:
-    """Give the integer that JSON makes of a float: its shortest digits, filled up with zeros."""
-    mantissa, _, exponent = float.__repr__(value).partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    number = (
-        int(whole + fraction) * 10 ** max(int(exponent or 0) - len(fraction), 0) if exponent else int(whole)
-    )
-    return number if number in _INT64 else value
 
 
 def _float_key(value: float) -> str:
@@ -166,15 +165,6 @@ def _float_key(value: float) -> str:
     if -4 <= int(exponent) < 6:
         return f"{float(shortest):.{max(figures - 1 - int(exponent), 0)}f}"
     return f"{mantissa}e{int(exponent):+03d}"
-
-
-def _from_base64(text: str) -> str:
-    from base64 import b64decode  # `!!binary` hardly ever occurs
-
-    try:
-        return b64decode("".join(text.split()), validate=True).decode()
-    except ValueError as error:
-        raise ValueError("a `!!binary` value is not the base64 form of UTF-8 text") from error
 
 
 # ---------------------------------------------------------------------------------------------- writing
@@ -234,7 +224,7 @@ def check_carried(text: str) -> None:
 def write_double_quoted(text: str) -> str:
     """Write a string in double quotes, with escapes that JSON and YAML share."""
     check_carried(text)
-    return f'"{_ESCAPED.sub(_escape, text)}"'
+    return f'"{_ESCAPED.sub(lambda match: _SHORT_ESCAPES.get(match[0]) or write_code(match[0]), text)}"'
 
 
 def write_scalar(value: Scalar) -> str:
@@ -252,18 +242,12 @@ def write_scalar(value: Scalar) -> str:
             raise ValueError(f"the integer {shown} does not fit into 64 bits")
         return int.__repr__(value)
     if isinstance(value, float):
-        return _write_float(value)
+        if value != value or value in (float("inf"), float("-inf")):
+            raise ValueError(f"`{value}` is no number that Kubernetes can carry")
+        mantissa, mark, exponent = float.__repr__(value).partition("e")
+        # YAML 1.1 takes 1e+16 for a string.
+        return f"{mantissa}.0e{exponent}" if mark and "." not in mantissa else f"{mantissa}{mark}{exponent}"
     raise TypeError(f"`{type(value).__name__}` is no scalar of YAML")
-
-
-def _write_float(value: float) -> str:
-    if value != value or value in (float("inf"), float("-inf")):
-        raise ValueError(f"`{value}` is no number that Kubernetes can carry")
-    text = float.__repr__(value)
-    mantissa, mark, exponent = text.partition("e")
-    if mark and "." not in mantissa:
-        return f"{mantissa}.0e{exponent}"  # YAML 1.1 takes 1e+16 for a string
-    return text
 
 
 def _write_string(text: str) -> str:
@@ -281,7 +265,3 @@ def write_code(character: str) -> str:
     """Write a character as JSON and YAML may: by its UTF-16 code, in two halves beyond 16 bits."""
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
-
-
-def _escape(match: re.Match[str]) -> str:
-    return _SHORT_ESCAPES.get(match[0]) or write_code(match[0])
