@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -28,25 +28,35 @@ class Bar:
     until_ms: int  # until when it is passed over, milliseconds since 1970
 
 
+def _kept(name: str, default: int | str = 0, *, beside: str = "") -> Any:
+    """Declare a counter: its name in the status, and which other one it is written with."""
+    return field(default=default, metadata={"name": name, "beside": beside})
+
+
 @dataclass(frozen=True, kw_only=True)
 class FailureCounters:
-    """What is counted until something goes well again."""
+    """What is counted until something goes well again; times are milliseconds since 1970, 0 for none."""
 
-    failed: int = 0  # trainers that failed, were counted, and still stand because others come for them later
-    failures: int = 0  # how often in a row some failed; the pause before others come grows with it
-    replaced_ms: int = 0  # when others come for them, milliseconds since 1970; 0 where none stand
-    rounds: int = 0  # how often in a row all trainers failed
-    # UID of a trainer of the last such round, empty before the first: it tells whether that was counted
-    fallen: str = ""
-    tries: int = 0  # how often in a row the gang was given up because it found no place
-    retry_ms: int = 0  # when it is tried again, milliseconds since 1970; 0 where it was not given up
-    retry_generation: int = 0  # of the spec that was given up: one that was changed since is tried at once
-    refusal: str = ""  # why the API server did not take the gang, empty where it found no place
-    ceiling: int = 0  # trainers beyond which the API server took no more, 0 where it takes them
-    refusals: int = 0  # how often in a row it took no more
-    growth_ms: int = 0  # when more are tried again, milliseconds since 1970
-    growth_generation: int = 0  # of the spec that it took no more of
-    growth_refusal: str = ""  # why it took no more
+    # trainers that failed, were counted, and still stand because others come for them later
+    failed: int = _kept("failedTrainers")
+    # how often in a row some failed; the pause before others come grows with it
+    failures: int = _kept("trainerRetries", beside="failed")
+    replaced_ms: int = _kept("trainerRetryTime", beside="failed")  # when others come for them
+    rounds: int = _kept("failedRounds")  # how often in a row all trainers failed
+    # UID of a trainer of the last such round: it tells whether that was counted
+    fallen: str = _kept("failedTrainer", "", beside="rounds")
+    tries: int = _kept("gangRetries")  # how often in a row the gang was given up because it found no place
+    retry_ms: int = _kept("gangRetryTime", beside="tries")  # when it is tried again
+    # of the spec that was given up: one that was changed since is tried at once
+    retry_generation: int = _kept("gangRetryGeneration", beside="tries")
+    # why the API server did not take the gang, empty where it found no place
+    refusal: str = _kept("gangRefusal", "", beside="tries")
+    # trainers beyond which the API server took no more, 0 where it takes them
+    ceiling: int = _kept("trainerCeiling")
+    refusals: int = _kept("growthRetries", beside="ceiling")  # how often in a row it took no more
+    growth_ms: int = _kept("growthRetryTime", beside="ceiling")  # when more are tried again
+    growth_generation: int = _kept("growthRetryGeneration", beside="ceiling")  # of the spec then
+    growth_refusal: str = _kept("growthRefusal", "", beside="ceiling")  # why it took no more
     bars: tuple[Bar, ...] = ()  # nodes on which its pods found no room although the plan saw some
 
     def refused(self, generation: int, now_ms: int) -> str:
@@ -68,34 +78,14 @@ def worded(why: str, until_ms: int) -> str:
     return f"{why[:LONGEST]}; tried again at {moment}"
 
 
-# Names in the status by field (those in `_ms` are times), in groups that are written where the first is set.
-_GROUPS = (
-    {"failed": "failedTrainers", "failures": "trainerRetries", "replaced_ms": "trainerRetryTime"},
-    {"rounds": "failedRounds", "fallen": "failedTrainer"},
-    {
-        "tries": "gangRetries",
-        "retry_ms": "gangRetryTime",
-        "retry_generation": "gangRetryGeneration",
-        "refusal": "gangRefusal",
-    },
-    {
-        "ceiling": "trainerCeiling",
-        "refusals": "growthRetries",
-        "growth_ms": "growthRetryTime",
-        "growth_generation": "growthRetryGeneration",
-        "growth_refusal": "growthRefusal",
-    },
-)
-
-
 def write(counters: FailureCounters) -> dict[str, Any]:
     """Give what a status says of it, empty where nothing went wrong; times are exact."""
     written: dict[str, Any] = {}
-    for group in _GROUPS:
-        if getattr(counters, next(iter(group))):
-            for counter, name in group.items():
-                value = getattr(counters, counter)
-                written[name] = micro_time(value / 1000) if counter.endswith("_ms") else value
+    for counter in fields(counters):
+        if counter.metadata and getattr(counters, counter.metadata["beside"] or counter.name):
+            value = getattr(counters, counter.name)
+            is_time = counter.name.endswith("_ms")
+            written[counter.metadata["name"]] = micro_time(value / 1000) if is_time else value
     if not counters.refusal:
         written.pop("gangRefusal", None)
     # Nodes that were barred together stand together, those that are passed over longest first.
@@ -113,13 +103,13 @@ def read(status: Mapping[str, Any]) -> FailureCounters:
     """Read it from a status."""
     written = status.get("setbacks") or {}
     values: dict[str, Any] = {}
-    for counter, name in (entry for group in _GROUPS for entry in group.items()):
-        value = written.get(name) or ""
-        if counter.endswith("_ms"):
-            values[counter] = time_ms(str(value))
-        else:
-            is_text = counter in ("fallen", "refusal", "growth_refusal")
-            values[counter] = str(value) if is_text else int(value or 0)
+    for counter in fields(FailureCounters):
+        value = written.get(counter.metadata.get("name")) or ""
+        if counter.name.endswith("_ms"):
+            values[counter.name] = time_ms(str(value))
+        elif counter.metadata:
+            is_text = isinstance(counter.default, str)
+            values[counter.name] = str(value) if is_text else int(value or 0)
     bars = tuple(
         Bar(node=str(node), times=int(row.get("times") or 1), until_ms=time_ms(str(row.get("until") or "")))
         for row in written.get("passedOver") or ()
