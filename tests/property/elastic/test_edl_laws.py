@@ -144,17 +144,6 @@ def test_what_was_decided_comes_to_rest(snapshot: Snapshot, load: int) -> None:
 
 
 @MANY
-@given(snapshots(), LOADS, st.randoms(use_true_random=False), st.sampled_from(["edl", "edl-v010"]))
-def test_listing_order_does_not_matter(snapshot: Snapshot, load: int, dice: object, mode: str) -> None:
-    jobs, nodes = list(snapshot.jobs), list(snapshot.nodes)
-    dice.shuffle(jobs)  # type: ignore[attr-defined]
-    dice.shuffle(nodes)  # type: ignore[attr-defined]
-    config = PolicyConfig(mode=mode, max_load_pct=load)
-    turned = replace(snapshot, jobs=tuple(jobs), nodes=tuple(nodes))
-    assert plan(turned, config).decisions == plan(snapshot, config).decisions
-
-
-@MANY
 @given(snapshots(), LOADS, st.sampled_from(["edl", "edl-v010"]))
 def test_both_end_within_their_bound(snapshot: Snapshot, load: int, mode: str) -> None:
     decided = plan(snapshot, PolicyConfig(mode=mode, max_load_pct=load))

@@ -15,6 +15,7 @@ from mlstack.elastic.policy.plan import Gain, plan
 from mlstack.elastic.snapshot import Curve, Job, JobStage, Node, PolicyConfig, ScalePlan, Snapshot, Trainer
 from mlstack.elastic.speed import source, speeds
 from tests.property.elastic.moments import MANY
+from tests.support.actuation import actuate
 
 FAIR = PolicyConfig(mode="fair")
 THROUGHPUT = PolicyConfig(mode="throughput")
@@ -74,17 +75,6 @@ def _with(job: Job, pods: list[tuple[str, str]]) -> Job:
     return replace(job, state=state, target=len(pods), trainers=trainers)
 
 
-def carried_out(snapshot: Snapshot, decided: ScalePlan) -> Snapshot:
-    """Give the snapshot after everything happened that was decided."""
-    jobs = []
-    for job in snapshot.jobs:
-        decision = decided.decisions[job.key]
-        pods = [(each.name, each.node) for each in job.trainers if each.name not in decision.victims]
-        new = [(f"{job.key}-{snapshot.now_ms}-{each}", node) for each, node in enumerate(decision.places)]
-        jobs.append(_with(job, pods + new))
-    return replace(snapshot, now_ms=snapshot.now_ms + 60_000, jobs=tuple(jobs))
-
-
 def targets(decided: ScalePlan) -> dict[str, int]:
     return {key: decision.target for key, decision in decided.decisions.items()}
 
@@ -126,7 +116,7 @@ def test_it_comes_to_rest(snapshot: Snapshot) -> None:
         decided = plan(snapshot, THROUGHPUT)
         if targets(decided) == {job.key: job.target for job in snapshot.jobs}:
             break
-        snapshot = carried_out(snapshot, decided)
+        snapshot = actuate(snapshot, decided, after_ms=60_000)
     assert targets(plan(snapshot, THROUGHPUT)) == {job.key: job.target for job in snapshot.jobs}
 
 
@@ -137,16 +127,6 @@ def test_each_further_trainer_gains_less(snapshot: Snapshot) -> None:
     for job in snapshot.jobs:
         levels = [gain.share(job, count) for count in range(job.minimum, job.maximum + 1)]
         assert all(before < after for before, after in pairwise(levels))
-
-
-@MANY
-@given(clusters(is_alike=False, is_new=False), st.randoms(use_true_random=False))
-def test_listing_order_does_not_matter(snapshot: Snapshot, dice: object) -> None:
-    jobs, nodes = list(snapshot.jobs), list(snapshot.nodes)
-    dice.shuffle(jobs)  # type: ignore[attr-defined]
-    dice.shuffle(nodes)  # type: ignore[attr-defined]
-    turned = replace(snapshot, jobs=tuple(jobs), nodes=tuple(nodes))
-    assert plan(turned, THROUGHPUT).decisions == plan(snapshot, THROUGHPUT).decisions
 
 
 def test_room_goes_to_the_job_that_scales() -> None:

@@ -271,11 +271,3 @@ def test_a_finishing_job_is_left_alone_by_the_mended_rules() -> None:
     plan = edl(cluster(finishing, nodes=(BIG,)), PolicyConfig(mode="edl", max_load_pct=100))
     decision = plan.decisions["default/a"]
     assert (decision.target, decision.reasons[0].cause) == (2, "finishing")
-
-
-@BOTH
-def test_listing_order_does_not_matter(policy: Policy) -> None:
-    snapshot = cluster(job("a", 8), job("b", 2), job("c", 2), nodes=(request(7, 99), request(7, 99)))
-    turned = replace(snapshot, nodes=snapshot.nodes[::-1], jobs=snapshot.jobs[::-1])
-    config = PolicyConfig(mode="edl", max_load_pct=100)
-    assert policy(snapshot, config).decisions == policy(turned, config).decisions
