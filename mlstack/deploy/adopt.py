@@ -44,12 +44,8 @@ def own(
 ) -> Patch:
     """Give the patch that makes fields ours, so that an apply without them removes them.
 
-    Args:
-        live: the object; the patch is for just this version of it.
-        api_version: what the fields are written down in.
-        adopt: take all that tools applied from which objects can be taken over, but for `spare`.
-        paths: take these, whoever owns them.
-        spare: fields that no adoption makes ours.
+    With `adopt` that is all that tools applied from which objects can be taken over, but for `spare`;
+    `paths` are taken whoever owns them. The patch is for just this version of the object.
     """
     ours: Tree = {}
     others, taken = [], tuple(paths)
@@ -98,7 +94,7 @@ def gone_by_adoption(
     would own; many of them are defaults, which come back with their values: a new object shows which.
     """
     taken: Tree = {}
-    kept = managed_fields.owned(resolution.forced.object, MANAGER)
+    kept = managed_fields.owned(resolution.forced.object)
     for entry in managed_fields.entries(live):
         if entry.owner in ADOPTABLE:
             taken = managed_fields.union(taken, entry.tree) if taken else entry.tree
@@ -172,7 +168,7 @@ _Parted = tuple[list[OwnedField], list[OwnedField]]
 
 def fields_of_no_file(forced: Data, data: Data, *, metadata_only: bool = False) -> list[OwnedField]:
     """Give the fields that would stay in an object although its manifest does not have them."""
-    ours = managed_fields.owned(forced, MANAGER)
+    ours = managed_fields.owned(forced)
     return [
         (entry.owner, path)
         for entry in managed_fields.entries(forced)
@@ -208,7 +204,7 @@ def dropped(
     A field goes if everybody who owns it has to give way to us. What a program owns stays with it, and what
     a tool applied with the value that we gave too, until it is taken over from that tool.
     """
-    now = set(managed_fields.paths(managed_fields.owned(live, MANAGER)))
+    now = set(managed_fields.paths(managed_fields.owned(live)))
 
     def was_ours(path: Path) -> bool:
         known = path in now or any(managed_fields.says(data, path) for data in applied)
@@ -283,9 +279,6 @@ def without(
     """Ask the server what an object is without some fields, and why they cannot go while it exists, if so.
 
     Defaults and webhooks have their say.
-
-    Raises:
-        ConflictError: the object changed meanwhile.
     """
     test = {"op": "test", "path": "/metadata/uid", "value": live["metadata"]["uid"]}
     patch = (test, *managed_fields.removals(live, paths))

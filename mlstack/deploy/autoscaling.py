@@ -17,7 +17,6 @@ from mlstack.objects.kube_object import (
     APP_LABEL,
     COMPONENT_LABEL,
     ENVIRONMENT_LABEL,
-    MANAGER,
     Data,
     Identity,
     KubeObject,
@@ -138,7 +137,7 @@ class Scalers:
             data = managed_fields.cut(manifest.data, [path])
         asked, handover = data, None
         is_unsaid = bool(path) and managed_fields.value_at(data, path) is MISSING
-        if is_unsaid and path in set(managed_fields.paths(managed_fields.owned(live, MANAGER))):
+        if is_unsaid and path in set(managed_fields.paths(managed_fields.owned(live))):
             number = managed_fields.value_at(live, path)
             if number is not MISSING:
                 asked, handover = managed_fields.put(data, path, number), only_field(data, path, number)

@@ -58,7 +58,7 @@ class Change:
     refusal: Refusal | None = None
     payload: Data | None = None  # what is really sent where that is less than what is desired
     # the live object's metadata, `{"metadata": {…}}`, of an object found unchanged by asking
-    seen: Data | None = None
+    live_metadata: Data | None = None
     # resourceVersion of the object the change was computed from; the write is for it alone
     live_version: str = ""
     # JSON patch of `managedFields` that goes before the write: a take-over, or versions of the API that
@@ -72,7 +72,7 @@ class Change:
     made_elsewhere: bool = False  # whether another tool made the object, from which it is not taken over
     fingerprint: str = ""  # hash of what differs, with the true values
     # the live object of a deletion, its metadata at least: the order is read from it
-    found: KubeObject | None = None
+    live: KubeObject | None = None
 
     @property
     def digest(self) -> str:
@@ -86,7 +86,7 @@ class Change:
     @property
     def subject(self) -> KubeObject:
         """Give what is known of the object: as it is wanted, as it was found, or its name alone."""
-        known = self.desired or self.found
+        known = self.desired or self.live
         if known is not None:
             return known
         identity = self.identity

@@ -16,15 +16,7 @@ from mlstack.errors import UsageError
 from mlstack.kube import parallel
 from mlstack.kube.client import Opener
 from mlstack.objects import managed_fields
-from mlstack.objects.kube_object import (
-    ENVIRONMENT_LABEL,
-    MANAGER,
-    Data,
-    DesiredState,
-    Identity,
-    KubeObject,
-    label_of,
-)
+from mlstack.objects.kube_object import ENVIRONMENT_LABEL, Data, DesiredState, Identity, KubeObject, label_of
 
 _BACK: Mapping[str, Action] = {"create": "delete", "delete": "create", "recreate": "update"}
 
@@ -158,7 +150,7 @@ def _live_state(resolved: ResolvedTarget) -> DesiredState:
 def _owned(live: Data) -> dict[str, Any]:
     """Give what we applied of a live object, with its name, and without the mark of its ApplySet."""
     names = {key: live["metadata"][key] for key in ("name", "namespace") if key in live["metadata"]}
-    tree = managed_fields.owned(live, MANAGER)
+    tree = managed_fields.owned(live)
     owned = managed_fields.project(live, tree) if tree else {}
     metadata = {**owned.get("metadata", {}), **names}
     labels = {key: value for key, value in metadata.pop("labels", {}).items() if key != MEMBER_LABEL}

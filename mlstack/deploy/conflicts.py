@@ -15,7 +15,7 @@ from mlstack.deploy.changes import with_uid
 from mlstack.errors import ConflictError, FieldConflict, InvalidError
 from mlstack.kube.client import Applied, Cluster
 from mlstack.objects import managed_fields
-from mlstack.objects.kube_object import MANAGER, Data, KubeObject
+from mlstack.objects.kube_object import Data, KubeObject
 from mlstack.objects.managed_fields import (
     FORCE_FIELDS,
     MISSING,
@@ -73,7 +73,7 @@ class ConflictPolicy:
 
 def lost(live: Data, forced: Data) -> list[OwnedField]:
     """Give the fields each manager loses by a forced apply, from the server's answer to a dry run of it."""
-    tree = owned(forced, MANAGER)
+    tree = owned(forced)
     ours, whole = set(paths(tree)), set(_wholes(tree))
     return [
         (owner, path)
@@ -85,7 +85,7 @@ def lost(live: Data, forced: Data) -> list[OwnedField]:
 
 def swept(live: Data, forced: Data) -> list[OwnedField]:
     """Give the fields others lose because they lie in something of ours that goes, as an item of a list."""
-    going = set(paths(owned(live, MANAGER))) - set(paths(owned(forced, MANAGER)))
+    going = set(paths(owned(live))) - set(paths(owned(forced)))
     return [
         (owner, path)
         for owner, path in _gone(live, forced)
@@ -172,12 +172,7 @@ class ConflictResolution:
 def resolve(
     cluster: Cluster, manifest: KubeObject, data: Data, live: Data, policy: ConflictPolicy
 ) -> ConflictResolution:
-    """Find what can be sent of `data` without taking what others are to keep; nothing is written.
-
-    Raises:
-        ConflictError: what others keep cannot be left out.
-        InvalidError: the server refuses the object as it is wanted.
-    """
+    """Find what can be sent of `data` without taking what others are to keep; nothing is written."""
     left: list[OwnedField] = []
     payload = dict(data)
     for _ in range(_ROUNDS):
@@ -212,9 +207,9 @@ def _without_ignored(
     """
     if not policy.ignore:
         return data
-    ours = set(paths(owned(live, MANAGER)))
+    ours = set(paths(owned(live)))
     trees = [entry.tree for entry in managed_fields.entries(live) if entry.owner != OURS]
-    for path in sorted(ours | set(paths(owned(forced, MANAGER)))):
+    for path in sorted(ours | set(paths(owned(forced)))):
         if not policy.is_ignored(path):
             continue
         value = value_at(live, path)

@@ -23,7 +23,7 @@ from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects import managed_fields, order
 from mlstack.objects.kinds import Kind, Kinds, kinds_of_crd
-from mlstack.objects.kube_object import MANAGER, Data, Identity, KubeObject
+from mlstack.objects.kube_object import Data, Identity, KubeObject
 from mlstack.objects.order import DEPENDS_ON, outside
 
 # How often an object may be another one than a moment before, as while somebody recreates it; of a hundred
@@ -37,10 +37,6 @@ def diff(context: DiffContext, *, check_new: bool = False) -> Changes:
 
     An object that the server does not accept is a change that is refused. With `check_new` the server is
     asked about new objects too, where it can tell already.
-
-    Raises:
-        ForbiddenError: rights to look are missing.
-        ConfigError: an object depends on one that is neither in this run nor in the cluster.
     """
     context, resolved, state = replace(context, check_new=check_new), context.resolved, context.resolved.state
     wanted = (*context.created, *context.objects)
@@ -148,9 +144,6 @@ def _changes(
     """Give a change for every object, for one that the server does not accept a change that is refused.
 
     Objects that only a new version of their definition may let pass are looked at without the server.
-
-    Raises:
-        MlstackError: something is not the fault of one object.
     """
     errors = [result for result in results if isinstance(result, MlstackError)]
     if others := [error for error in errors if not _is_of_object(error)]:
@@ -193,7 +186,7 @@ def _diff_unchecked(context: DiffContext, manifest: KubeObject) -> Change:
     from mlstack.deploy.object_diff import update
 
     data = context.scalers.payload(manifest)
-    tree = managed_fields.union(managed_fields.owned(live, MANAGER), managed_fields.tree_of(data))
+    tree = managed_fields.union(managed_fields.owned(live), managed_fields.tree_of(data))
     return update(context, manifest, live, tuple(managed_fields.compare(live, data, tree)), notes=notes)
 
 

@@ -99,18 +99,10 @@ def differences(
 ) -> tuple[Difference, ...]:
     """Tell every field of ours in which a live object differs from what an apply would make of it.
 
-    Values of Secrets are masked.
-
-    Args:
-        live: the object as it is.
-        after: the server's answer to a forced dry run of what the files say.
-        tree: the fields to look at; None for those that we own and those we would own.
-        gone: further fields of the live object that are not wanted, which the dry run could not show.
-        remaining: the object without these; None if they leave nothing behind.
-        applied: the object as it was applied last; None if that is not known.
-        secrets: texts to be masked wherever they stand.
+    Looked at are `tree` (None: what we own in either) and `gone`, which is not in what remains of the live
+    object. `applied` is the object as it was applied last, if that is known. Values of Secrets are masked.
     """
-    ours = managed_fields.union(managed_fields.owned(live, MANAGER), managed_fields.owned(after, MANAGER))
+    ours = managed_fields.union(managed_fields.owned(live), managed_fields.owned(after))
     identity = KubeObject(data=live).identity
     remaining = managed_fields.cut(live, gone) if remaining is None else remaining
     changes = [
@@ -311,7 +303,7 @@ def _without_answer(
     if not isinstance(copy, MlstackError):
         return copy, None, [*adopt.displaced(live, data, error.causes), *foreign]
     sent = {key: value for key, value in data.items() if key not in ("apiVersion", "kind")}
-    tree = managed_fields.union(managed_fields.owned(live, MANAGER), managed_fields.tree_of(sent))
+    tree = managed_fields.union(managed_fields.owned(live), managed_fields.tree_of(sent))
     return data, tree, foreign
 
 

@@ -24,7 +24,6 @@ from mlstack.objects.kube_object import (
     APP_LABEL,
     COMPONENT_LABEL,
     ENVIRONMENT_LABEL,
-    MANAGER,
     DesiredState,
     Identity,
     group_of,
@@ -202,7 +201,7 @@ def other_owner_of(live: Mapping[str, Any], inventory: Inventory) -> str:
 
 def is_applied_by_us(live: Mapping[str, Any]) -> bool:
     """Tell whether we are a field manager of an object: marks alone may have been copied by a controller."""
-    return bool(managed_fields.owned(live, MANAGER))
+    return bool(managed_fields.owned(live))
 
 
 # --- hashes ---
@@ -227,7 +226,7 @@ def owned_hash(live: Mapping[str, Any]) -> str:
     Whoever changes or removes a value that we applied takes its path from our entry, so the same hash
     means the same values, as long as we have not written ourselves.
     """
-    tree = managed_fields.owned(live, MANAGER)
+    tree = managed_fields.owned(live)
     return _hash(tree) if tree else ""
 
 
@@ -248,7 +247,7 @@ def shared_hash(live: Mapping[str, Any]) -> str:
     generation does, and metadata counts as it is.
     """
     metadata = live["metadata"]
-    generation, tree = metadata.get("generation"), managed_fields.owned(live, MANAGER)
+    generation, tree = metadata.get("generation"), managed_fields.owned(live)
     if not generation or not tree:
         return ""
     return _hash([tree, generation, metadata.get("labels") or {}, metadata.get("annotations") or {}])
@@ -292,7 +291,7 @@ def shrunk(
     for change in filter(_is_member, changes):
         known, live = inventory.members.get(change.identity), written.get(change.identity)
         if live is None and not change.writes:
-            live = change.seen
+            live = change.live_metadata
         if live is not None:
             members.append(_written(change, live))
         elif not change.writes or known is None:

@@ -118,18 +118,7 @@ def fetch(
     inventory: Inventory | None = None,
     writing: bool = False,
 ) -> DiffContext:
-    """Read all that a comparison needs: few lists, then single objects, side by side; nothing is written.
-
-    Args:
-        resolved: what is wanted, and where to look.
-        options: how it is to be done.
-        inventory: what the environment has there, where it is known.
-        writing: ask also whether we may do everything.
-
-    Raises:
-        ObjectNotFoundError: a kind or namespace is neither there nor part of this run.
-        ClusterError: the cluster cannot be asked.
-    """
+    """Read all that a comparison needs: few lists, then single objects, side by side; nothing is written."""
     state, cluster = resolved.state, resolved.cluster
     load = partial(inventory_store.load, cluster, app=state.app, environment=state.environment)
     reading = None if inventory else prefetch(partial(load, namespace=state.namespace))
@@ -198,11 +187,7 @@ def is_reachable(manifest: KubeObject, context: DiffContext) -> bool:
 
 
 def refuse_unknown_kinds(manifests: Sequence[KubeObject], state: DesiredState, cluster: Cluster) -> None:
-    """Raise for kinds that neither the server nor this run has.
-
-    Raises:
-        ObjectNotFoundError: naming all of them.
-    """
+    """Raise for kinds that neither the server nor this run has."""
     known = Kinds.builtin().with_crds(obj.data for obj in state.objects if kinds_of_crd(obj.data))
     strange = [obj for obj in manifests if known.lookup(obj.api_version, obj.kind) is None]
     served = cluster.kinds() if strange else known
@@ -235,11 +220,7 @@ def _missing_namespaces(
     *,
     create: bool,
 ) -> tuple[frozenset[str], tuple[KubeObject, ...]]:
-    """Give the namespaces that are not there, and the environment's as an object if the run makes it.
-
-    Raises:
-        ObjectNotFoundError: another namespace is missing: nobody said that it should exist.
-    """
+    """Give the namespaces that are not there, and the environment's as an object if the run makes it."""
     absent = []
     for name in namespaces_of(manifests, state):
         is_there = answers[name]

@@ -115,7 +115,7 @@ def _compared(
 ) -> Change:
     """Tell what differs in what we own, and whether the object is written."""
     after, cluster = resolution.forced.object, context.cluster
-    own, new = managed_fields.owned(live, MANAGER), managed_fields.owned(after, MANAGER)
+    own, new = managed_fields.owned(live), managed_fields.owned(after)
     differing = [*managed_fields.compare(live, after, managed_fields.union(own, new)), *adopted]
     dropped = tuple(dict.fromkeys(path for _, path in removed.dropped))
     tree = managed_fields.tree_along(dropped)
@@ -139,7 +139,7 @@ def _compared(
         "payload": resolution.payload,
         "prepare": _prepared(manifest, live, paths, adopts, replicas.spared) if adopts or paths else (),
         "handover": replicas.handover,
-        "seen": {key: live[key] for key in ("apiVersion", "kind", "metadata") if key in live},
+        "live_metadata": {key: live[key] for key in ("apiVersion", "kind", "metadata") if key in live},
     }
     if replicas.handover is not None:
         facts["payload"] = managed_fields.cut(resolution.payload, [replicas.path])
@@ -191,11 +191,7 @@ def _losses(
 
 
 def policy_of(context: DiffContext, manifest: KubeObject) -> ConflictPolicy:
-    """Say who is to have the fields of an object that others own too.
-
-    Raises:
-        ConfigError: an annotation holds no paths.
-    """
+    """Say who is to have the fields of an object that others own too."""
     scalers, options, rules = context.scalers, context.options, context.resolved.target.app.app.conflicts
     ended = scalers.is_set(manifest) and scalers.loses(manifest)
     return ConflictPolicy(
@@ -389,7 +385,7 @@ def _diff_gone_version(context: DiffContext, manifest: KubeObject, live: Data) -
 
 def _ours(live: Data, after: Data) -> managed_fields.Tree:
     """Give the fields that we own in either object."""
-    return managed_fields.union(managed_fields.owned(live, MANAGER), managed_fields.owned(after, MANAGER))
+    return managed_fields.union(managed_fields.owned(live), managed_fields.owned(after))
 
 
 def update(

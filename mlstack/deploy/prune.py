@@ -127,7 +127,7 @@ def _deletion(member: Member, verdict: PruneVerdict, live: Live | None, reason: 
         reason=verdict.reason or reason,
         live_uid=str(live["metadata"]["uid"]) if live is not None else "",
         writes=goes,
-        found=KubeObject(data=live, component=member.component) if live is not None else None,
+        live=KubeObject(data=live, component=member.component) if live is not None else None,
     )
 
 
@@ -266,7 +266,7 @@ def everything(
             verdicts[key] = PruneVerdict("delete", f"goes with namespace `{key.namespace}`")
     taken = refuse_along(cluster, inventory, verdicts, namespaces, spare)
     changes = _deletions(resolved, found, verdicts)
-    going = [change.found for change in changes if change.action == "delete" and change.found is not None]
+    going = [change.live for change in changes if change.action == "delete" and change.live is not None]
     return PruneSet(
         changes=changes,
         forgotten=_forgotten(verdicts) & inventory.members.keys(),

@@ -12,15 +12,7 @@ from mlstack.deploy.inventory import MEMBER_LABEL, name_of
 from mlstack.errors import Cause, ConfigError, ForbiddenError, InvalidError, MlstackError
 from mlstack.kube.client import Cluster
 from mlstack.objects import managed_fields
-from mlstack.objects.kube_object import (
-    APP_LABEL,
-    ENVIRONMENT_LABEL,
-    MANAGER,
-    Data,
-    KubeObject,
-    label_of,
-    marks,
-)
+from mlstack.objects.kube_object import APP_LABEL, ENVIRONMENT_LABEL, Data, KubeObject, label_of, marks
 from mlstack.objects.managed_fields import FieldChange, path_text
 from mlstack.readiness import assess
 from mlstack.readiness.ml import change_text
@@ -36,17 +28,7 @@ _NAMED = 3
 
 
 def judge(manifest: KubeObject, environment: str, *, fixed: str, why: str | None) -> str | Refusal:
-    """Say why an object that cannot change in place is deleted and made anew, or refuse that.
-
-    Args:
-        manifest: the object as it is wanted.
-        environment: its name, for hints.
-        fixed: what cannot change.
-        why: the rule by which a change of its kind is a new run, None if there is none.
-
-    Raises:
-        ConfigError: the annotation says neither `true` nor `never`.
-    """
+    """Say why an object that cannot change in place is deleted and made anew, or refuse that."""
     annotation, kind = str(manifest.annotations.get(RECREATE, "")), assess.replacement_of(manifest.data)
     if annotation not in ("", "true", "never"):
         raise ConfigError(
@@ -142,7 +124,7 @@ def dry_run_copy(cluster: Cluster, data: Data, live: Data) -> Data | MlstackErro
     uids = str(answer["metadata"]["uid"]), str(live["metadata"]["uid"])
     unsaid = [
         path
-        for path in managed_fields.paths(managed_fields.owned(live, MANAGER))
+        for path in managed_fields.paths(managed_fields.owned(live))
         if is_allocated(path_text(path)) and not managed_fields.says(data, path)
     ]
     return managed_fields.cut(_as_itself(answer, live, (other, name), uids), unsaid)

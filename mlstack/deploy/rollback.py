@@ -136,7 +136,7 @@ def sparing_claims(changes: Iterable[Change], now: DesiredState) -> tuple[Change
     along = "its volume claims would be deleted with it (persistentVolumeClaimRetentionPolicy)"
     return tuple(
         replace(change, action="kept", reason=along, writes=False, desired=None)
-        if change.action in DESTRUCTIVE and (change.identity in holding or _takes_claims_along(change.found))
+        if change.action in DESTRUCTIVE and (change.identity in holding or _takes_claims_along(change.live))
         else change
         for change in changes
     )

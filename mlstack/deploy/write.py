@@ -129,7 +129,7 @@ class ObjectWriter:
                     raise
                 change = self._look_again(change, error)
             if not change.writes:
-                return Applied(object=change.seen or {})
+                return Applied(object=change.live_metadata or {})
         raise ConflictError(f"`{change.identity}` changes faster than it can be written")
 
     def _prepare(self, change: Change) -> Applied:

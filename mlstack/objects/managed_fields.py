@@ -95,7 +95,7 @@ def entries(data: Mapping[str, Any]) -> tuple[ManagedFieldsEntry, ...]:
     return tuple(merged.values())
 
 
-def owned(data: Mapping[str, Any], manager: str) -> Tree:
+def owned(data: Mapping[str, Any], manager: str = MANAGER) -> Tree:
     """Give the fields a manager has applied; empty if it never did."""
     return next((entry.tree for entry in entries(data) if entry.owner == (manager, "Apply", "")), {})
 

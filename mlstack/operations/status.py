@@ -133,7 +133,7 @@ def _surplus(
             inventory = inventory_store.find_by_labels(cluster, inventory)
         changes = candidates(resolved, inventory, brought).changes
         terminating = [
-            change for change in changes if change.found and change.found.metadata.get("deletionTimestamp")
+            change for change in changes if change.live and change.live.metadata.get("deletionTimestamp")
         ]
         held_by = holders(cluster, [Gone(ref_of(change), change.live_uid) for change in terminating])
         held = {change.identity: holder for change, holder in zip(terminating, held_by, strict=True)}

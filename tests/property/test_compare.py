@@ -104,7 +104,7 @@ def test_hashes_and_dry_runs_agree_on_what_is_unchanged(
     about = resolved(cluster, now, App())
     (quick,), (thorough,) = compared(about, inventory=inventory).changes, compared(about).changes
     assert quick.action == thorough.action
-    if quick.seen is None and quick.action == "unchanged":  # told from hashes alone
+    if quick.live_metadata is None and quick.action == "unchanged":  # told from hashes alone
         assert not thorough.writes
         assert not thorough.left
 

@@ -233,7 +233,7 @@ def test_what_was_not_reached_stays_a_member_without_hashes() -> None:
 
 
 def test_what_was_found_unchanged_by_asking_gets_its_hashes() -> None:
-    one = after(change("a", "unchanged", live_uid="7", seen=live("7")))["a"]
+    one = after(change("a", "unchanged", live_uid="7", live_metadata=live("7")))["a"]
     assert (one.uid, one.owned_hash) == ("7", owned_hash(live("7")))
 
 
