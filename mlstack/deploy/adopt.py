@@ -304,7 +304,11 @@ def widened(live: Data, data: Data, paths: Sequence[Path]) -> tuple[Path, ...]:
         outer = path[:-1]
         if not outer or value_at(after, outer) is not MISSING or managed_fields.says(data, outer):
             return path
-        return path if any(managed_fields.has(tree, outer) for tree in programs) else around(outer)
+        return (
+            path
+            if any(managed_fields.branch(tree, outer) is not None for tree in programs)
+            else around(outer)
+        )
 
     wide = {around(path) for path in paths}
     return tuple(sorted(path for path in wide if not any(path[:end] in wide for end in range(len(path)))))

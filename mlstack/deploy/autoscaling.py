@@ -152,19 +152,15 @@ class Scalers:
             spared=(path,) if is_unsaid else (),
         )
 
-    def prefetch(self, namespaces: Iterable[str]) -> None:
-        """Begin to list the autoscalers of some namespaces."""
-        for namespace in namespaces:
-            self._begun(namespace)
-
-    def _begun(self, namespace: str) -> PendingResult[_Listed]:
+    def prefetch(self, namespace: str) -> PendingResult[_Listed]:
+        """Begin to list the autoscalers of a namespace."""
         with self._lock:
             if namespace not in self._pending:
                 self._pending[namespace] = prefetch(partial(self._list, namespace))
             return self._pending[namespace]
 
     def _listed(self, namespace: str) -> _Listed:
-        pending = self._begun(namespace)
+        pending = self.prefetch(namespace)
         try:
             return pending()
         except BaseException:

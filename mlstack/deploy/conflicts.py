@@ -73,14 +73,9 @@ class ConflictPolicy:
 
 def lost(live: Data, forced: Data) -> list[OwnedField]:
     """Give the fields each manager loses by a forced apply, from the server's answer to a dry run of it."""
-    tree = owned(forced)
-    ours, whole = set(paths(tree)), set(_wholes(tree))
-    return [
-        (owner, path)
-        for owner, path in _gone(live, forced)
-        # A controller may drop fields of its own between our two readings: those went to nobody.
-        if path in ours or _is_inside(path, whole) or any(mine[: len(path)] == path for mine in ours)
-    ]
+    ours = managed_fields.owned(forced)
+    # A controller may drop fields of its own between our two readings: those went to nobody.
+    return [(owner, path) for owner, path in _gone(live, forced) if managed_fields.depth(ours, path)]
 
 
 def swept(live: Data, forced: Data) -> list[OwnedField]:
@@ -112,21 +107,10 @@ def emptied(live: Data, payload: Data, gone: Iterable[Path], policy: ConflictPol
     return [
         (entry.owner, path)
         for entry in (managed_fields.entries(live) if empty else ())
-        for path in sorted(empty.intersection(_wholes(entry.tree)))
+        for path in sorted(empty)
+        if managed_fields.branch(entry.tree, path) == {}
         if entry.owner != OURS and not policy.takes(entry.owner, path)
     ]
-
-
-def _wholes(tree: Tree, path: Path = ()) -> Iterator[Path]:
-    """Give the paths that own all there is below them: a list or map that is one value."""
-    for key, inner in tree.items():
-        if not inner and key != ".":
-            yield (*path, key)
-        yield from _wholes(inner, (*path, key))
-
-
-def _is_inside(path: Path, whole: set[Path]) -> bool:
-    return any(path[:length] in whole for length in range(1, len(path)))
 
 
 # --- what a person reads of it ---
@@ -222,7 +206,9 @@ def _without_ignored(
 
 def is_owned(tree: Tree, path: Path) -> bool:
     """Tell whether a tree has a field, or a list or map that it is part of and that is one value."""
-    return path in set(paths(tree)) or _is_inside(path, set(_wholes(tree)))
+    is_around = 0 < managed_fields.depth(tree, path) < len(path)
+    below = managed_fields.branch(tree, path)
+    return is_around or below == {} or "." in (below or {})
 
 
 def _cannot_leave(manifest: KubeObject, left: Sequence[OwnedField], why: str) -> ConflictError:

@@ -121,12 +121,12 @@ def _difference(live: Data, path: Path, change: FieldChange, applied: Data | Non
     entries = managed_fields.entries(live)
     ours = [entry for entry in entries if entry.owner == OURS]
     others = [entry for entry in entries if entry.owner != OURS]
-    owners = [entry for entry in others if _depth(entry, path)]
+    owners = [entry for entry in others if managed_fields.depth(entry.tree, path)]
     # Who fills an empty map of ours owns what is in it, and we the map.
-    deepest = max((_depth(entry, path) for entry in owners), default=1)
+    deepest = max((managed_fields.depth(entry.tree, path) for entry in owners), default=1)
     cause: Cause = "unknown"
     owner, sure = None, True
-    if any(_depth(entry, path) >= deepest for entry in ours):
+    if any(managed_fields.depth(entry.tree, path) >= deepest for entry in ours):
         cause = "stale"
     elif owners:
         owner = max(owners, key=lambda entry: entry.time)
@@ -157,18 +157,6 @@ def _difference(live: Data, path: Path, change: FieldChange, applied: Data | Non
         time=owner.time if owner else "",
         sure=sure,
     )
-
-
-def _depth(entry: ManagedFieldsEntry, path: Path) -> int:
-    """Give how far down a manager owns a field: itself or something in it, or around it as a whole; or 0."""
-    tree: managed_fields.Tree = entry.tree
-    for depth, key in enumerate(path, 1):
-        if key not in tree:
-            return 0
-        tree = tree[key]
-        if not tree:  # the thing as a whole is owned, with all it holds
-            return depth
-    return len(path)
 
 
 # --- environment: live objects against files and the last apply ---
@@ -320,7 +308,9 @@ def _extra(
         is_meant = not resolved.selective or member.component in resolved.state.components
         if member.identity in manifests or not is_meant:
             continue
-        maker = next((entry for entry in managed_fields.entries(item) if _depth(entry, label)), None)
+        maker = next(
+            (entry for entry in managed_fields.entries(item) if managed_fields.depth(entry.tree, label)), None
+        )
         reason = "the files do not bring it any more"
         if not inventory_store.is_ours(item, inventory):
             reason = "carries our labels, and mlstack did not make it"

@@ -135,8 +135,8 @@ def fetch(
         if writing:
             questions["may_all"] = prefetch(partial(permissions.may_everything, cluster))
         prefetch(cluster.kinds)  # whoever asks meanwhile waits for this answer
-        scalable = {obj.namespace for obj in state.objects if (obj.group, obj.kind) in SCALABLE}
-        context.scalers.prefetch(scalable)
+        for namespace in {obj.namespace for obj in state.objects if (obj.group, obj.kind) in SCALABLE}:
+            context.scalers.prefetch(namespace)
     manifests = placed(state.objects, cluster)
     refuse_unknown_kinds(manifests, state, cluster)
     answers = dict(zip(needed, namespaces(), strict=True))

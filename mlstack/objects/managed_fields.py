@@ -148,13 +148,24 @@ def part(tree: Tree, path: Path) -> tuple[Tree | None, Tree]:
     return {path[0]: taken}, {**others, path[0]: rest} if rest else others
 
 
-def has(tree: Tree, path: Sequence[str]) -> bool:
-    """Tell whether a tree owns a field, or something in it."""
+def branch(tree: Tree, path: Path) -> Tree | None:
+    """Give what a tree has in a field, empty for the field as a whole; None if it has nothing of it."""
     for key in path:
         if key not in tree:
-            return False
+            return None
         tree = tree[key]
-    return True
+    return tree
+
+
+def depth(tree: Tree, path: Path) -> int:
+    """Give how far down a tree owns a field: itself or something in it, or around it as a whole; or 0."""
+    for length, key in enumerate(path, 1):
+        if key not in tree:
+            return 0
+        tree = tree[key]
+        if not tree:  # the thing as a whole is owned, with all it holds
+            return length
+    return len(path)
 
 
 def tree_along(paths: Iterable[Sequence[str]]) -> dict[str, Any]:
