@@ -86,7 +86,7 @@ _NAMED = 4  # a note, not a list: a diff with `--adopt` has them all
 
 
 def gone_by_adoption(
-    cluster: Cluster, live: Data, resolution: ConflictResolution, data: Data, *, spare: Sequence[Path] = ()
+    cluster: Cluster, live: Data, resolution: ConflictResolution, data: Data, spare: Sequence[Path]
 ) -> tuple[FieldChange, ...]:
     """Tell what changes in an object when fields that other tools applied, and we do not, belong to us.
 

@@ -82,8 +82,6 @@ def _diff(context: DiffContext, manifest: KubeObject, live: Data) -> Change:
         data = managed_fields.cut(resolution.payload, [path for _, path in emptied])
         again = resolve(cluster, manifest, data, live, policy)
         resolution = replace(again, taken=resolution.taken, left=[*resolution.left, *emptied])
-    is_adopted = context.options.adopt and bool(adoptable(live))
-    gone: tuple[FieldChange, ...] = ()
     taken = [field for field in resolution.taken if field[0].manager not in (MANAGER, HANDOVER)]
     notes = [
         *resolution.forced.warnings,
@@ -93,14 +91,7 @@ def _diff(context: DiffContext, manifest: KubeObject, live: Data) -> Change:
         *removed.notes(live),
         *replicas.notes,
     ]
-    if is_adopted or was_made_elsewhere(context, manifest, live):
-        removals = {path_text(path) for _, path in (*removed.dropped, *removed.foreign)}
-        going = adopt.gone_by_adoption(cluster, live, resolution, replicas.data, spare=replicas.spared)
-        gone = tuple(change for change in going if change.path not in removals)
-        notes += adopt.adoption_note(live, gone, adopt=is_adopted)
-    return _compared(
-        context, manifest, live, resolution, replicas, removed, gone if is_adopted else (), notes
-    )
+    return _compared(context, manifest, live, resolution, replicas, removed, notes)
 
 
 def _compared(
@@ -110,49 +101,70 @@ def _compared(
     resolution: ConflictResolution,
     replicas: Replicas,
     removed: RemovedFields,
-    adopted: Sequence[FieldChange],
-    notes: Sequence[str],
+    notes: list[str],
 ) -> Change:
     """Tell what differs in what we own, and whether the object is written."""
-    after, cluster = resolution.forced.object, context.cluster
-    own, new = managed_fields.owned(live), managed_fields.owned(after)
-    differing = [*managed_fields.compare(live, after, managed_fields.union(own, new)), *adopted]
-    dropped = tuple(dict.fromkeys(path for _, path in removed.dropped))
-    tree = managed_fields.tree_along(dropped)
-    differing += adopt.changed_without(cluster, live, resolution.payload, tree)
-    changed = tuple({change.path: change for change in (*differing, *removed.changed)}.values())
+    after, tree = resolution.forced.object, _ours(live, resolution.forced.object)
     adopts = context.options.adopt and bool(adoptable(live))
+    made_elsewhere = was_made_elsewhere(context, manifest, live)
+    dropped = tuple(dict.fromkeys(path for _, path in removed.dropped))
+    differing = list(managed_fields.compare(live, after, tree))
+    if adopts or made_elsewhere:
+        going = adopt.gone_by_adoption(context.cluster, live, resolution, replicas.data, replicas.spared)
+        removals = {path_text(path) for path in (*dropped, *(path for _, path in removed.foreign))}
+        gone = [change for change in going if change.path not in removals]
+        notes += adopt.adoption_note(live, gone, adopt=adopts)
+        differing += gone if adopts else []
+    differing += adopt.changed_without(
+        context.cluster, live, resolution.payload, managed_fields.tree_along(dropped)
+    )
+    changed = tuple({change.path: change for change in (*differing, *removed.changed)}.values())
+    moves = managed_fields.owned(live) != managed_fields.owned(after)
     # What changes nothing is not worth a write, but goes along with one: else it is asked about for ever.
-    goes_along = bool(changed) or adopts or own != new
-    paths = (*dropped, *(removed.paths if goes_along else ()))
+    paths = (*dropped, *(removed.paths if changed or adopts or moves else ()))
+    left = (*resolution.left, *removed.dropped_left, *removed.foreign_left)
     facts: dict[str, Any] = {
         "notes": tuple(dict.fromkeys(notes)),
-        "left": (
-            *replicas.left,
-            *(
-                (path_text(path), owner.manager)
-                for owner, path in (*resolution.left, *removed.dropped_left, *removed.foreign_left)
-            ),
-        ),
+        "left": (*replicas.left, *((path_text(path), owner.manager) for owner, path in left)),
         "labels": removed.labels,
-        "made_elsewhere": was_made_elsewhere(context, manifest, live),
-        "payload": resolution.payload,
+        "made_elsewhere": made_elsewhere,
+        "payload": managed_fields.cut(resolution.payload, [replicas.path] if replicas.handover else []),
         "prepare": _prepared(manifest, live, paths, adopts, replicas.spared) if adopts or paths else (),
         "handover": replicas.handover,
         "live_metadata": {key: live[key] for key in ("apiVersion", "kind", "metadata") if key in live},
     }
-    if replicas.handover is not None:
-        facts["payload"] = managed_fields.cut(resolution.payload, [replicas.path])
-    if not changed:
-        writes = own != new or bool(facts["prepare"]) or replicas.handover is not None
-        facts |= {"action": "unchanged", "writes": writes, "fingerprint": ""}
-        return update(context, manifest, live, (), **facts)
+    if changed:
+        return _changed(context, manifest, live, changed, after, facts)
+    facts["writes"] = moves or bool(facts["prepare"]) or replicas.handover is not None
+    return update(context, manifest, live, (), action="unchanged", fingerprint="", **facts)
+
+
+def _changed(
+    context: DiffContext,
+    manifest: KubeObject,
+    live: Data,
+    changed: Sequence[FieldChange],
+    after: Data,
+    facts: dict[str, Any],
+) -> Change:
+    """Give a change in fields, in place or by a new run; what a definition would lose has to be allowed."""
     if why := needs_new_run(live, changed):
         verdict = replacement.judge(manifest, context.resolved.state.environment, fixed=why, why=why)
         return _replace(context, manifest, live, changed, verdict, facts["notes"])
-    if definition.is_definition(manifest):
-        facts |= _losses(context, manifest, live, after, facts["notes"])
-    return update(context, manifest, live, changed, **facts)
+    if not definition.is_definition(manifest):
+        return update(context, manifest, live, changed, **facts)
+    lost = definition.losses_of(context.cluster, live, after)
+    notes = (*facts["notes"], *definition.demands_of(context.cluster, live, after))
+    refusal = None
+    if context.options.allow_destructive or definition.is_allowed(manifest.data):
+        notes = (*notes, *lost)
+    elif lost:
+        hint = (
+            f"if that is wanted: --allow-destructive-crds, or the annotation"
+            f' `{definition.ALLOW_ANNOTATION}: "true"` on `{manifest.name}`'
+        )
+        refusal = Refusal(kind="destructive", reasons=lost, hint=hint)
+    return update(context, manifest, live, changed, **{**facts, "notes": notes, "refusal": refusal})
 
 
 def _prepared(
@@ -168,23 +180,6 @@ def _prepared(
     ours = [path for path in paths if path not in inside]
     patch = adopt.own(live, api_version=manifest.api_version, adopt=adopts, paths=ours, spare=spared)
     return (*patch, *managed_fields.removals(live, inside))
-
-
-def _losses(
-    context: DiffContext, manifest: KubeObject, live: Data, after: Data, notes: tuple[str, ...]
-) -> dict[str, Any]:
-    """Refuse a change of a definition that would take something away, or say what it is."""
-    lost = definition.losses_of(context.cluster, live, after)
-    notes = (*notes, *definition.demands_of(context.cluster, live, after))
-    if context.options.allow_destructive or definition.is_allowed(manifest.data):
-        return {"notes": (*notes, *lost)}
-    if not lost:
-        return {"notes": notes}
-    hint = (
-        f"if that is wanted: --allow-destructive-crds, or the annotation"
-        f' `{definition.ALLOW_ANNOTATION}: "true"` on `{manifest.name}`'
-    )
-    return {"notes": notes, "refusal": Refusal(kind="destructive", reasons=lost, hint=hint)}
 
 
 # --- fields that others own ---

@@ -10,7 +10,6 @@ from mlstack.deploy.changes import Refusal
 from mlstack.deploy.inventory import MEMBER_LABEL
 from mlstack.deploy.replacement import (
     RECREATE,
-    is_shared,
     judge,
     other_owner,
     says_fixed,
@@ -41,14 +40,6 @@ def refusal_of(manifest: KubeObject, *, why: str | None = None) -> Refusal:
     refusal = judge(manifest, "gke", fixed=FIXED, why=why)
     assert isinstance(refusal, Refusal)
     return refusal
-
-
-def test_an_object_stays_unless_its_annotation_lets_it_go() -> None:
-    refusal = refusal_of(an_object(*DEPLOYMENT))
-    assert refusal.reasons == (FIXED,)
-    assert '`mlstack.dev/recreate: "true"`' in refusal.hint
-    assert "environments/gke/patches/web.yaml" in refusal.hint
-    assert judge(an_object(*DEPLOYMENT, "true"), "gke", fixed=FIXED, why=None) == FIXED
 
 
 def test_the_annotation_keeps_a_job_from_being_made_anew() -> None:
@@ -185,16 +176,6 @@ def of(app: str, environment: str, **more: str) -> KubeObject:
 )
 def test_owners_are_told_by_their_marks(live: KubeObject, owner: str) -> None:
     assert other_owner(of("demo", "gke", **{MEMBER_LABEL: "applyset-ours-v1"}), live.data) == owner
-
-
-def test_definitions_may_be_shared_while_they_are_alike() -> None:
-    crd = marked_object("CustomResourceDefinition", "apiextensions.k8s.io/v1")
-    label = differing('metadata.labels["mlstack.dev/environment"]')
-    assert is_shared(crd, [label])
-    assert not is_shared(crd, [label, differing("spec.versions")])
-    assert not is_shared(crd, [differing('metadata.labels["team"]')])
-    assert is_shared(marked_object("Namespace"), [label])
-    assert not is_shared(marked_object("ConfigMap"), [label])
 
 
 # --- what a StatefulSet leaves behind when it is made anew ---
