@@ -44,7 +44,7 @@ def confirmed(
     interactive = ports.interactive()
     is_sure = session.given["yes"] if yes is None else yes
     at_stake = always or (plan.changes_existing if interactive else plan.destructive)
-    if not plan.protected and (is_sure or not at_stake):
+    if not plan.place.protected and (is_sure or not at_stake):
         return True
     if not interactive:  # a person sees them with the changes
         for note in report.notes:
@@ -54,7 +54,7 @@ def confirmed(
     *others, last = counts
     what = f"`{verb}` would {', '.join(others)}{' and ' if others else ''}{last} object"
     what += "" if last.endswith(" 1") else "s"
-    if plan.protected:
+    if plan.place.protected:
         action = f"{verb} this in {place}"
         return name_typed(environment, session, what=f"{what} there", action=action, report=report)
     if not interactive:
@@ -227,7 +227,7 @@ def _go_back(
         say(f"note: the rollback failed too: {second.message}")
         return
     sum_up(result, output_format, is_second=True)
-    say(f"rolled back; see `mlstack history {plan.environment}`")
+    say(f"rolled back; see `mlstack history {plan.place.name}`")
 
 
 # --- `status --watch`: the whole tree again on a terminal, one line a change elsewhere ---

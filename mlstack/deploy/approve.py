@@ -232,22 +232,16 @@ def refuse_moved_files(document: Document, target: Target, *, where: str) -> Non
         ConfigError: naming each file and package that moved.
     """
     inputs = _inputs(target, document["salt"], costly=document["costly"])
-    moved = moved_inputs(document, inputs, reader.packages(target.app))
-    if moved:
-        text = "\n  ".join(["the files have changed since the plan was made; nothing was done", *moved])
-        raise ConfigError(text, where=where, hint=_again(document))
-
-
-def moved_inputs(document: Document, inputs: Mapping[str, str], packages: Mapping[str, str]) -> list[str]:
-    """Say which files and packages are not what the approved changes were made from, by their digests now."""
-    moved = []
+    packages, moved = reader.packages(target.app), list[str]()
     for what, before, now in (("package ", document["packages"], packages), ("", document["inputs"], inputs)):
         for name in sorted(before.keys() | now.keys()):
             old, new = before.get(name, ""), now.get(name, "")
             if old != new:
                 verb = "has changed" if old and new else "is new" if new else "is not read any more"
                 moved.append(f"{what}`{name}` {verb}")
-    return moved
+    if moved:
+        text = "\n  ".join(["the files have changed since the plan was made; nothing was done", *moved])
+        raise ConfigError(text, where=where, hint=_again(document))
 
 
 def refuse_moved_cluster(document: Document, identity: ClusterIdentity, *, context: str) -> None:

@@ -231,20 +231,13 @@ def write(
 ) -> None:
     """Write a revision if the run changed anything; that it cannot be written is told, and no failure.
 
-    One that was interrupted writes one whatever it had done, which says how far it came. A run that found
-    all as wanted writes one too where the newest says something else: a run before it was killed before it
-    could, or failed and what it wrote works by now.
+    One that was interrupted writes one whatever it had done, which says how far it came. A run that found all
+    as wanted writes one too where the newest says something else: a run before it was killed before it could,
+    or failed and what it wrote works by now.
 
-    Args:
-        past: where it enters.
-        resolved: what was wanted, and where.
-        changes: what was to be done.
-        outcomes: how each object ended.
-        what: the run in a few words, as `run_summary` gives them.
-        error: what ended the run early.
-        waited: whether it went on until everything worked.
-        removes: whether it took components away; after an interruption they stay, as what does not work.
-        on_event: told when no history can be kept.
+    `what` is the run in a few words, as `run_summary` gives them; `error` ended it early, `waited` if it went
+    on until everything worked. One that `removes` took components away; after an interruption they stay, as
+    what does not work.
     """
     changed = removes or any(event.kind in CHANGING | {"terminating"} for event in outcomes.values())
     changed = changed or (isinstance(error, KeyboardInterrupt) and bool(changes.visible))
@@ -275,8 +268,7 @@ def write(
         past.record(draft, state, selective=resolved.selective, if_news=not changed)
     except ClusterError as failure:
         if changed:
-            text = f"the history of this run is incomplete: {failure.message}"
-            on_event(RunEvent("note", None, text))
+            on_event(RunEvent("note", None, f"the history of this run is incomplete: {failure.message}"))
 
 
 def _result(error: MlstackError | KeyboardInterrupt | None) -> Result:

@@ -123,7 +123,7 @@ def fetch(
     load = partial(inventory_store.load, cluster, app=state.app, environment=state.environment)
     reading = None if inventory else prefetch(partial(load, namespace=state.namespace))
     needed = namespaces_of(state.objects, state)
-    namespaces = prefetch(partial(parallel.run, partial(_has_namespace, cluster), needed))
+    namespaces = prefetch(partial(parallel.run, partial(has_namespace, cluster), needed))
     groups = [group for group in large_groups(state.objects) if Kinds.builtin().lookup(*group[:2])]
     lists = {group: prefetch(partial(list_metadata, cluster, group)) for group in groups}
     context = context_of(resolved, options, reading() if reading else inventory)
@@ -204,7 +204,7 @@ def refuse_unknown_kinds(manifests: Sequence[KubeObject], state: DesiredState, c
     )
 
 
-def _has_namespace(cluster: Cluster, name: str) -> bool:
+def has_namespace(cluster: Cluster, name: str) -> bool:
     """Tell whether a namespace is there to stay: one that is being deleted takes nothing in."""
     try:
         live = cluster.get(ObjectRef("v1", "Namespace", "", name))

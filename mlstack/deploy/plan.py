@@ -61,16 +61,6 @@ class ApplyPlan:
         return self.resolved.place
 
     @property
-    def environment(self) -> str:
-        """Give the name of the environment."""
-        return self.place.name
-
-    @property
-    def protected(self) -> bool:
-        """Tell whether the environment wants every change confirmed."""
-        return self.place.protected
-
-    @property
     def destructive(self) -> bool:
         """Tell whether anything is deleted, if only to be made anew."""
         return any(change.action in DESTRUCTIVE for change in self.changes.changes)

@@ -222,7 +222,7 @@ def failure_goal(failed: ApplyPlan, error: MlstackError, good: LastGood | None) 
     state, stays = earlier_state(vouched, resolved.state, may_lose=failed.options.allow_destructive)
     notes = [
         f"{key} is not brought back: before this run the cluster had not what revision {number} says of it;"
-        f" if that is wanted: mlstack rollback {failed.environment} {number}"
+        f" if that is wanted: mlstack rollback {failed.place.name} {number}"
         for key in doubted
     ]
     for row in done.objects:

@@ -20,7 +20,7 @@ from mlstack.deploy import target as guard
 from mlstack.deploy.changes import ApplyOptions, refusal_error
 from mlstack.deploy.history_store import History
 from mlstack.deploy.inventory import Inventory
-from mlstack.deploy.live import context_of
+from mlstack.deploy.live import context_of, has_namespace
 from mlstack.deploy.plan import ApplyPlan, diff_environment, plan_deletion, pretend, refuse_new
 from mlstack.deploy.prune import KeepOptions
 from mlstack.deploy.result import ChangeReport, Interrupted, ObjectChange, RunResult, report, run_result
@@ -37,7 +37,7 @@ from mlstack.errors import (
 )
 from mlstack.events import OnEvent, RunEvent, silent
 from mlstack.kube import parallel
-from mlstack.kube.client import Cluster, ObjectRef, Opener
+from mlstack.kube.client import Cluster, Opener
 from mlstack.kube.parallel import prefetch
 from mlstack.objects.kube_object import Identity
 from mlstack.operations import row
@@ -107,7 +107,6 @@ def apply(plan: ApplyPlan, *, clock: Clock, on_event: OnEvent = silent) -> RunRe
     """
     if plan.options.dry_run:
         return pretend(plan, on_event)
-    _bind(plan, on_event)
     run = _begin(plan, clock, on_event)
     try:
         run.apply(plan.namespace)  # the lock lives in it
@@ -129,7 +128,9 @@ def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
     inventory: Inventory | None = None
     try:
         now = _still_valid(plan, run)
-        inventory = _grow_inventory(now, run)
+        inventory = now.inventory
+        if not now.deletes:
+            inventory = inventory_store.grow(run.records, inventory, now.changes.changes, on_event=run.tell)
         wanted = [change for change in now.changes.changes if change.desired is not None]
         run.apply(wanted, depends=now.changes.depends)
         if now.options.wait and not now.deletes:
@@ -165,16 +166,14 @@ def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
 # --- the steps of an apply ---
 
 
-def _bind(plan: ApplyPlan, on_event: OnEvent) -> None:
-    """Bind an environment that is new to its cluster, before the first write."""
-    if plan.pin is not None:
-        plan.resolved.target.app.pin_identity(plan.environment, plan.pin)
-        who = guard.describe(plan.pin)
-        text = f"environment `{plan.environment}` is now bound to this cluster ({who})"
-        on_event(RunEvent("note", None, text))
-
-
 def _begin(plan: ApplyPlan, clock: Clock, on_event: OnEvent) -> Run:
+    """Bind an environment that is new to its cluster, tell what is to be told, and begin a run."""
+    if plan.pin is not None:
+        plan.resolved.target.app.pin_identity(plan.place.name, plan.pin)
+        who = guard.describe(plan.pin)
+        on_event(
+            RunEvent("note", None, f"environment `{plan.place.name}` is now bound to this cluster ({who})")
+        )
     for note in plan.changes.notes:
         on_event(RunEvent("note", None, note))
     resolved, changes, applies = plan.resolved, plan.changes, not plan.deletes
@@ -211,19 +210,11 @@ def _locked(plan: ApplyPlan, run: Run, clock: Clock, on_event: OnEvent) -> Itera
         try:
             fenced = stack.enter_context(lock) if plan.lock is None else plan.lock.cluster(lock)
         except (ObjectNotFoundError, ForbiddenError):
-            if _has_namespace(plan):
+            if has_namespace(cluster, place.namespace):
                 raise
             fenced = cluster
         run.use(fenced)
         yield
-
-
-def _has_namespace(plan: ApplyPlan) -> bool:
-    try:
-        live = plan.resolved.cluster.get(ObjectRef("v1", "Namespace", "", plan.place.namespace))
-    except ForbiddenError:  # whoever may work in one namespace only may not read namespaces
-        return True
-    return live is not None and not live["metadata"].get("deletionTimestamp")
 
 
 def _still_valid(plan: ApplyPlan, run: Run) -> ApplyPlan:
@@ -232,7 +223,7 @@ def _still_valid(plan: ApplyPlan, run: Run) -> ApplyPlan:
         return plan
     if plan.deletes:
         raise OutdatedError(
-            f"environment `{plan.environment}` was deployed since this was shown",
+            f"environment `{plan.place.name}` was deployed since this was shown",
             hint="nothing was deleted; run the command again to see what is there now",
         )
     empty = not plan.resolved.state.objects
@@ -243,12 +234,6 @@ def _still_valid(plan: ApplyPlan, run: Run) -> ApplyPlan:
         if change.identity not in still:
             run.end("gone", change, "was gone already")
     return now
-
-
-def _grow_inventory(plan: ApplyPlan, run: Run) -> Inventory:
-    if plan.deletes:
-        return plan.inventory
-    return inventory_store.grow(run.records, plan.inventory, plan.changes.changes, on_event=run.tell)
 
 
 def _shrink_inventory(plan: ApplyPlan, run: Run, inventory: Inventory, cluster: Cluster) -> Inventory:

@@ -96,20 +96,6 @@ def test_another_value_of_an_approved_field_is_not_approved() -> None:
     ]
 
 
-def test_files_and_packages_that_moved_are_named() -> None:
-    held = {
-        "inputs": {"app.yaml": "a", "gone.yaml": "b", "same.yaml": "c", "absent.yaml": ""},
-        "packages": {"kubeflow/core@0.1.0": "d"},
-    }
-    now = {"app.yaml": "A", "same.yaml": "c", "new.yaml": "e", "absent.yaml": ""}
-    assert approve.moved_inputs(held, now, {"kubeflow/core@0.1.0": "D"}) == [
-        "package `kubeflow/core@0.1.0` has changed",
-        "`app.yaml` has changed",
-        "`gone.yaml` is not read any more",
-        "`new.yaml` is new",
-    ]
-
-
 @pytest.mark.parametrize("costly", [False, True])
 def test_equal_texts_have_equal_digests_under_one_salt_alone(costly: bool) -> None:
     digests = [approve.digest(text, salt, costly=costly) for text in ("text", "texts") for salt in "ab"]

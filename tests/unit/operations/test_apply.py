@@ -80,7 +80,11 @@ def test_a_plan_tells_what_needs_an_answer(stack: Stack) -> None:
     stack.apply()
     stack.write("a", config_map(a="2"))
     plan = stack.plan()
-    assert (plan.changes_existing, plan.destructive, plan.protected) == (True, False, False)
+    assert (plan.changes_existing, plan.destructive, plan.place.protected) == (
+        True,
+        False,
+        False,
+    )
     stack.write_text(
         "environments/minikube/environment.yaml",
         """\
@@ -91,7 +95,7 @@ def test_a_plan_tells_what_needs_an_answer(stack: Stack) -> None:
         protected: true
         """,
     )
-    assert stack.plan().protected
+    assert stack.plan().place.protected
 
 
 def test_a_plan_is_carried_out_as_it_was_confirmed(stack: Stack, clusters: Clusters) -> None:

@@ -82,11 +82,17 @@ def test_a_plan_that_was_applied_can_be_applied_again(stack: Stack, file: Path) 
 
 def test_files_that_moved_are_named(stack: Stack, file: Path) -> None:
     stack.write("web", config_map(a="1"))
+    stack.write("gone", config_map("gone"))
     planned(stack, file)
     stack.write("web", config_map(a="2"))
     stack.write("more", config_map("more"))
+    stack.remove("gone")
+    said = json.loads(file.read_text())
+    file.write_text(json.dumps({**said, "packages": {"kubeflow/core@0.1.0": "sha256:" + "d" * 64}}))
     assert refused(stack, file, ConfigError).splitlines() == [
         "the files have changed since the plan was made; nothing was done",
+        "  package `kubeflow/core@0.1.0` is not read any more",
+        "  `components/gone.yaml` is not read any more",
         "  `components/more.yaml` is new",
         "  `components/web.yaml` has changed",
     ]
