@@ -24,7 +24,16 @@ from mlstack.render import render
 from mlstack.yaml import read, write
 from tests.support.cluster import TestCluster, User
 from tests.support.controlplane import ControlPlane
-from tests.support.deploying import Stack, config_map, crd, deployment, is_established, secret, tfjob
+from tests.support.deploying import (
+    Stack,
+    config_map,
+    crd,
+    deployment,
+    is_established,
+    outcomes,
+    secret,
+    tfjob,
+)
 from tests.support.training_operator import TrainingOperator
 
 pytestmark = pytest.mark.cluster
@@ -72,10 +81,6 @@ def versions(cluster: TestCluster, namespace: str, *kinds: str) -> dict[str, str
         r"jsonpath={range .items[*]}{.kind}/{.metadata.name}={.metadata.resourceVersion}{'\n'}{end}",
     ).stdout.splitlines()
     return dict(line.split("=") for line in lines if line)
-
-
-def outcomes(result: RunResult) -> dict[str, str]:
-    return {row.name: row.outcome for row in result.objects}
 
 
 # --- apply ----------------------------------------------------------------------------------------

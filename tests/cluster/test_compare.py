@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.result import RunResult
 from mlstack.errors import ConflictError, OutdatedError
 from mlstack.kube import connect
 from mlstack.kube.client import ObjectRef
@@ -18,7 +17,7 @@ from mlstack.operations import deploy
 from mlstack.operations.history import find_drift
 from tests.support.cluster import TestCluster
 from tests.support.counted import Counted
-from tests.support.deploying import Stack, config_map, crd, deployment, is_established, secret
+from tests.support.deploying import Stack, config_map, crd, deployment, is_established, outcomes, secret
 from tests.support.looking import looked_at
 from tests.support.waiting import wait_until
 
@@ -65,10 +64,6 @@ def path(namespace: str, name: str, kind: str = "deployments") -> str:
         "horizontalpodautoscalers": "apis/autoscaling/v2",
     }.get(kind, "api/v1")
     return f"/{group}/namespaces/{namespace}/{kind}/{name}"
-
-
-def outcomes(result: RunResult) -> dict[str, str]:
-    return {row.name: row.outcome for row in result.objects}
 
 
 def owners(live: dict[str, Any], *field: str) -> set[str]:

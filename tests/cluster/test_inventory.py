@@ -14,11 +14,10 @@ import pytest
 from mlstack.deploy import inventory, inventory_store
 from mlstack.deploy.inventory import Inventory, Member
 from mlstack.deploy.prune import KeepOptions
-from mlstack.deploy.result import RunResult
 from mlstack.kube import connect as kube
 from mlstack.objects.kube_object import Identity
 from tests.support.cluster import TestCluster
-from tests.support.deploying import Stack, config_map, crd, deployment, secret
+from tests.support.deploying import Stack, config_map, crd, deployment, outcomes, secret
 from tests.support.shell import Shell
 from tests.support.waiting import wait_until
 
@@ -37,10 +36,6 @@ def connect(kubeconfig: Path) -> Callable[[str], Any]:
 def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
     """An app that deploys into the test's own namespace, as the admin of both clusters."""
     return Stack(tmp_path / "app", namespace=namespace, opener=connect(kubeconfig))
-
-
-def outcomes(result: RunResult) -> dict[str, str]:
-    return {row.name: row.outcome for row in result.objects}
 
 
 def path(namespace: str, name: str = "", kind: str = "configmaps") -> str:

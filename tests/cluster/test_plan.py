@@ -16,7 +16,7 @@ from mlstack.kube import connect
 from mlstack.operations import deploy
 from mlstack.operations.deploy import PlanResult
 from tests.support.cluster import TestCluster
-from tests.support.deploying import Stack, config_map, crd, deployment, secret
+from tests.support.deploying import Stack, config_map, crd, deployment, outcomes, secret
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -50,10 +50,6 @@ def applied(stack: Stack, file: Path, *, environment: str = "minikube", **facts:
     target = stack.target(environment, **facts)
     found = deploy.plan_approved(file, target, opener=stack.opener, options=ApplyOptions(wait=False))
     return deploy.apply(found, clock=stack.clock)
-
-
-def outcomes(result: RunResult) -> dict[str, str]:
-    return {row.name: row.outcome for row in result.objects}
 
 
 def edit(cluster: TestCluster, namespace: str, value: str) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from mlstack.cli.ports import holder
 from mlstack.deploy import lock
-from mlstack.deploy.result import ObjectChange, RunResult
+from mlstack.deploy.result import ObjectChange
 from mlstack.deploy.target import Holder
 from mlstack.errors import ClusterError, ConflictError, ForbiddenError, InvalidError, LockedError
 from mlstack.kube import connect
@@ -28,7 +28,16 @@ from mlstack.operations.history import find_drift
 from mlstack.yaml import write
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
-from tests.support.deploying import Objects, RealClock, Stack, config_map, crd, deployment, is_established
+from tests.support.deploying import (
+    Objects,
+    RealClock,
+    Stack,
+    config_map,
+    crd,
+    deployment,
+    is_established,
+    outcomes,
+)
 from tests.support.kubeconfig import write_kubeconfig
 from tests.support.shell import Shell
 
@@ -55,10 +64,6 @@ def path(namespace: str, kind: str, name: str = "") -> str:
         "leases": "apis/coordination.k8s.io/v1",
     }.get(kind, "api/v1")
     return f"/{group}/namespaces/{namespace}/{kind}" + (f"/{name}" if name else "")
-
-
-def outcomes(result: RunResult) -> dict[str, str]:
-    return {row.name: row.outcome for row in result.objects}
 
 
 def row_of(stack: Stack, name: str) -> ObjectChange:

@@ -180,6 +180,11 @@ def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return about, {name: value for name, value in options.items() if name not in _ABOUT}
 
 
+def outcomes(result: RunResult) -> dict[str, str]:
+    """Give how each object ended, by name."""
+    return {row.name: row.outcome for row in result.objects}
+
+
 def config_map(name: str = "settings", **data: str) -> dict[str, Any]:
     """Build a ConfigMap."""
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}

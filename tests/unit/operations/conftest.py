@@ -17,6 +17,12 @@ def clusters() -> dict[str, MemoryCluster]:
 
 
 @pytest.fixture
+def cluster(clusters: dict[str, MemoryCluster]) -> MemoryCluster:
+    """The cluster of environment `minikube`."""
+    return clusters["minikube"]
+
+
+@pytest.fixture
 def stack(tmp_path: Path, clusters: dict[str, MemoryCluster]) -> Stack:
     """An app whose environments lead to the two clusters, namespace `ml`."""
     return Stack(tmp_path / "app", namespace="ml", opener=clusters.__getitem__, clock=VirtualClock())

@@ -21,7 +21,7 @@ from mlstack.events import RunEvent
 from mlstack.kube.client import Applied, ObjectRef
 from mlstack.operations import deploy
 from mlstack.testing.cluster import MemoryCluster
-from tests.support.deploying import Stack, config_map, crd, deployment, secret, tfjob
+from tests.support.deploying import Stack, config_map, crd, deployment, outcomes, secret, tfjob
 
 Clusters = dict[str, MemoryCluster]
 
@@ -29,20 +29,16 @@ MAP = ObjectRef("v1", "ConfigMap", "ml", "settings")
 TFJOBS = crd("tfjobs", "TFJob", group="kubeflow.org")
 
 
-def outcomes(result: RunResult) -> dict[str, str]:
-    return {row.name: row.outcome for row in result.objects}
-
-
-def test_apply_then_apply_again(stack: Stack, clusters: Clusters) -> None:
+def test_apply_then_apply_again(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", deployment(), config_map(a="1"), secret(b="2"))
     first = stack.apply()
     assert first.ok
     assert [row.name for row in first.objects] == ["ml", "settings", "keys", "web"]
     assert first.counts == {"created": 4}
-    before = clusters["minikube"].get(MAP)
+    before = cluster.get(MAP)
     second = stack.apply()
     assert second.counts == {"unchanged": 3}
-    assert clusters["minikube"].get(MAP) == before
+    assert cluster.get(MAP) == before
 
 
 def test_every_object_is_told_as_it_is_done(stack: Stack) -> None:
@@ -98,34 +94,34 @@ def test_a_plan_tells_what_needs_an_answer(stack: Stack) -> None:
     assert stack.plan().place.protected
 
 
-def test_a_plan_is_carried_out_as_it_was_confirmed(stack: Stack, clusters: Clusters) -> None:
+def test_a_plan_is_carried_out_as_it_was_confirmed(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", config_map(a="confirmed"))
     plan = stack.plan()
     stack.write("a", config_map(a="edited meanwhile"))
     deploy.apply(plan, clock=stack.clock)
-    live = clusters["minikube"].get(MAP)
+    live = cluster.get(MAP)
     assert live is not None
     assert live["data"] == {"a": "confirmed"}
 
 
-def test_an_object_recreated_by_others_meanwhile_is_not_overwritten(stack: Stack, clusters: Clusters) -> None:
+def test_an_object_recreated_by_others_meanwhile_is_not_overwritten(
+    stack: Stack, cluster: MemoryCluster
+) -> None:
     stack.write("a", config_map(a="1"))
     stack.apply()
     stack.write("a", config_map(a="2"))
     plan = stack.plan()
-    clusters["minikube"].delete(MAP)
+    cluster.delete(MAP)
     with pytest.raises(ConflictError):
         deploy.apply(plan, clock=stack.clock)
 
 
-def test_an_object_made_by_others_meanwhile_is_not_overwritten(stack: Stack, clusters: Clusters) -> None:
+def test_an_object_made_by_others_meanwhile_is_not_overwritten(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", config_map("other"))
     stack.apply()
     stack.write("a", config_map("other"), config_map(a="ours"))
     plan = stack.plan()
-    clusters["minikube"].create(
-        {**config_map(a="theirs"), "metadata": {"name": "settings", "namespace": "ml"}}
-    )
+    cluster.create({**config_map(a="theirs"), "metadata": {"name": "settings", "namespace": "ml"}})
     with pytest.raises(ConflictError):
         deploy.apply(plan, clock=stack.clock)
 
@@ -137,15 +133,15 @@ def test_a_definition_is_served_before_its_objects_are_written(stack: Stack) -> 
     assert result.ok
 
 
-def test_a_changed_job_is_recreated(stack: Stack, clusters: Clusters) -> None:
+def test_a_changed_job_is_recreated(stack: Stack, cluster: MemoryCluster) -> None:
     ref = ObjectRef("kubeflow.org/v1", "TFJob", "ml", "cnn")
     stack.write("a", tfjob(), TFJOBS)
     stack.apply()
-    before = clusters["minikube"].get(ref)
+    before = cluster.get(ref)
     stack.write("a", tfjob(workers=3), TFJOBS)
     assert stack.plan().destructive
     assert outcomes(stack.apply())["cnn"] == "recreated"
-    after = clusters["minikube"].get(ref)
+    after = cluster.get(ref)
     assert before is not None
     assert after is not None
     assert before["metadata"]["uid"] != after["metadata"]["uid"]
@@ -154,7 +150,7 @@ def test_a_changed_job_is_recreated(stack: Stack, clusters: Clusters) -> None:
 _KEY = {"name": "broken", "key": "a"}
 
 
-def test_a_failure_keeps_what_was_done_and_skips_what_needs_it(stack: Stack, clusters: Clusters) -> None:
+def test_a_failure_keeps_what_was_done_and_skips_what_needs_it(stack: Stack, cluster: MemoryCluster) -> None:
     broken = {**config_map("broken"), "nonsense": 1}
     needy = deployment("needy", env=[{"name": "A", "valueFrom": {"configMapKeyRef": _KEY}}])
     stack.write("a", deployment(), needy, config_map("fine"), broken)
@@ -171,7 +167,7 @@ def test_a_failure_keeps_what_was_done_and_skips_what_needs_it(stack: Stack, clu
     }
     skipped = next(row for row in partial.objects if row.name == "needy")
     assert skipped.text == "depends on `ConfigMap ml/broken`, which failed"
-    assert clusters["minikube"].get(ObjectRef("apps/v1", "Deployment", "ml", "needy")) is None
+    assert cluster.get(ObjectRef("apps/v1", "Deployment", "ml", "needy")) is None
 
 
 def test_all_failures_of_a_wave_are_told_together(stack: Stack) -> None:
@@ -275,7 +271,7 @@ def test_an_interrupted_deletion_stands_in_the_history(stack: Stack, components:
 
 
 def test_a_revision_that_cannot_be_written_holds_nobody_up_who_wants_to_leave(
-    stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history_store, "LEAVING_S", 0.05)
     stack.write("a", config_map("one"), config_map("two"))
@@ -289,7 +285,7 @@ def test_a_revision_that_cannot_be_written_holds_nobody_up_who_wants_to_leave(
 
 
 def test_a_folder_that_cannot_be_written_stops_before_the_cluster(
-    stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack.write("a", config_map())
     plan = stack.plan()
@@ -300,7 +296,7 @@ def test_a_folder_that_cannot_be_written_stops_before_the_cluster(
     monkeypatch.setattr(type(plan.resolved.target.app), "pin_identity", refuse)
     with pytest.raises(MlstackError):
         deploy.apply(plan, clock=stack.clock)
-    assert clusters["minikube"].get(MAP) is None
+    assert cluster.get(MAP) is None
 
 
 def test_updates_only_leave_missing_objects_out(stack: Stack) -> None:
@@ -312,19 +308,19 @@ def test_updates_only_leave_missing_objects_out(stack: Stack) -> None:
     assert result.objects[1].text == "is not there, and creation is off"
 
 
-def test_fields_of_a_person_are_taken_and_of_a_program_left(stack: Stack, clusters: Clusters) -> None:
+def test_fields_of_a_person_are_taken_and_of_a_program_left(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", config_map(a="1", b="1"))
     stack.apply()
-    clusters["minikube"].patch(MAP, {"data": {"a": "by hand"}}, manager="kubectl-edit")
+    cluster.patch(MAP, {"data": {"a": "by hand"}}, manager="kubectl-edit")
     assert stack.diff().objects[0].notes == ("takes `data.a` back from `kubectl-edit`",)
     stack.apply()
-    clusters["minikube"].patch(MAP, {"data": {"a": "theirs"}}, manager="some-controller")
+    cluster.patch(MAP, {"data": {"a": "theirs"}}, manager="some-controller")
     left = stack.diff()
     assert left.ok
     assert left.notes == ("`ConfigMap ml/settings` leaves `data.a` to `some-controller`",)
     stack.write("a", config_map(a="1", b="2"))
     stack.apply()
-    live = clusters["minikube"].get(MAP)
+    live = cluster.get(MAP)
     assert live is not None
     assert live["data"] == {"a": "theirs", "b": "2"}
 

@@ -6,20 +6,15 @@ from typing import Any
 import pytest
 
 from mlstack.deploy.prune import KeepOptions
-from mlstack.deploy.result import RunResult
 from mlstack.errors import InvalidError, NotFoundError, UsageError
 from mlstack.kube.client import ObjectRef
 from mlstack.testing.cluster import MemoryCluster
-from tests.support.deploying import Stack, config_map, crd, deployment, tfjob
+from tests.support.deploying import Stack, config_map, crd, deployment, outcomes, tfjob
 
 Clusters = dict[str, MemoryCluster]
 
 
-def outcomes(result: RunResult) -> dict[str, str]:
-    return {row.name: row.outcome for row in result.objects}
-
-
-def test_delete_goes_in_reverse_and_keeps_the_namespace(stack: Stack, clusters: Clusters) -> None:
+def test_delete_goes_in_reverse_and_keeps_the_namespace(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", config_map(), deployment())
     stack.apply()
     result = stack.delete()
@@ -27,11 +22,11 @@ def test_delete_goes_in_reverse_and_keeps_the_namespace(stack: Stack, clusters: 
         ("Deployment", "deleted"),
         ("ConfigMap", "deleted"),
     ]
-    assert clusters["minikube"].get(ObjectRef("v1", "Namespace", "", "ml")) is not None
+    assert cluster.get(ObjectRef("v1", "Namespace", "", "ml")) is not None
     assert stack.delete().objects == ()
 
 
-def test_jobs_go_and_definitions_stay(stack: Stack, clusters: Clusters) -> None:
+def test_jobs_go_and_definitions_stay(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", tfjob(), crd("tfjobs", "TFJob", group="kubeflow.org"))
     stack.apply()
     result = stack.delete()
@@ -39,12 +34,12 @@ def test_jobs_go_and_definitions_stay(stack: Stack, clusters: Clusters) -> None:
     assert "every namespace" in result.objects[1].text
 
 
-def test_definitions_go_when_asked_and_name_what_goes_along(stack: Stack, clusters: Clusters) -> None:
+def test_definitions_go_when_asked_and_name_what_goes_along(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", crd("tfjobs", "TFJob", group="kubeflow.org"))
     stack.apply()
     foreign = tfjob("theirs")
     foreign["metadata"]["namespace"] = "default"
-    clusters["minikube"].create(foreign)
+    cluster.create(foreign)
     result = stack.delete(spare=KeepOptions(definitions=False))
     assert outcomes(result) == {"tfjobs.kubeflow.org": "deleted"}
     assert result.notes == (
@@ -52,12 +47,12 @@ def test_definitions_go_when_asked_and_name_what_goes_along(stack: Stack, cluste
     )
 
 
-def test_a_dry_run_deletes_nothing(stack: Stack, clusters: Clusters) -> None:
+def test_a_dry_run_deletes_nothing(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", config_map())
     stack.apply()
     result = stack.delete(dry_run=True)
     assert (result.dry_run, outcomes(result)) == (True, {"settings": "deleted"})
-    assert clusters["minikube"].get(ObjectRef("v1", "ConfigMap", "ml", "settings")) is not None
+    assert cluster.get(ObjectRef("v1", "ConfigMap", "ml", "settings")) is not None
 
 
 def test_one_component_alone(stack: Stack) -> None:
@@ -89,11 +84,13 @@ def test_what_belongs_to_others_stays(stack: Stack, clusters: Clusters, tmp_path
     }
 
 
-def test_what_has_lost_its_label_is_not_said_to_be_made_by_others(stack: Stack, clusters: Clusters) -> None:
+def test_what_has_lost_its_label_is_not_said_to_be_made_by_others(
+    stack: Stack, cluster: MemoryCluster
+) -> None:
     stack.write("a", config_map("one"))
     stack.apply()
     lost = {"metadata": {"labels": {"mlstack.dev/app": None}}}
-    clusters["minikube"].patch(ObjectRef("v1", "ConfigMap", "ml", "one"), lost)
+    cluster.patch(ObjectRef("v1", "ConfigMap", "ml", "one"), lost)
     (row,) = stack.delete().objects
     assert row.text == (
         "was applied by mlstack, and has lost its label `mlstack.dev/app`: nothing says whose it is"
@@ -123,18 +120,18 @@ def claim(name: str, **labels: str) -> dict[str, Any]:
     }
 
 
-def test_homes_of_the_hubs_users_are_named(stack: Stack, clusters: Clusters) -> None:
+def test_homes_of_the_hubs_users_are_named(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("hub", config_map("jupyterhub-config", **{"jupyterhub_config.py": "c = get_config()"}))
     stack.apply()
     for name in ("claim-ada", "claim-bob"):
-        clusters["minikube"].create(claim(name, app="jupyterhub"))
-    clusters["minikube"].create(claim("unrelated"))
+        cluster.create(claim(name, app="jupyterhub"))
+    cluster.create(claim("unrelated"))
     assert stack.delete().notes == (
         "PersistentVolumeClaim `claim-ada`, `claim-bob` of the hub's users in namespace `ml` will stay",
     )
 
 
-def test_claims_of_a_stateful_set_are_named(stack: Stack, clusters: Clusters) -> None:
+def test_claims_of_a_stateful_set_are_named(stack: Stack, cluster: MemoryCluster) -> None:
     web = deployment()
     template = {"metadata": {"name": "disk"}, "spec": claim("x")["spec"]}
     spec = {key: web["spec"][key] for key in ("replicas", "selector", "template")}
@@ -142,7 +139,7 @@ def test_claims_of_a_stateful_set_are_named(stack: Stack, clusters: Clusters) ->
     stack.write("a", {**web, "kind": "StatefulSet", "spec": spec})
     stack.apply()
     for number in range(7):
-        clusters["minikube"].create(claim(f"disk-web-{number}"))
+        cluster.create(claim(f"disk-web-{number}"))
     (note,) = stack.delete().notes
     assert note.startswith("PersistentVolumeClaim `disk-web-0`, ")
     assert note.endswith(" and 2 more of `StatefulSet ml/web` will stay")
@@ -162,35 +159,35 @@ def ours(cluster: MemoryCluster) -> list[str]:
     ]
 
 
-def test_nothing_of_ours_stays_after_a_full_delete(stack: Stack, clusters: Clusters) -> None:
+def test_nothing_of_ours_stays_after_a_full_delete(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", config_map("one"), config_map("two"))
     stack.apply()
-    assert "mlstack-demo.minikube" in ours(clusters["minikube"])
+    assert "mlstack-demo.minikube" in ours(cluster)
     stack.delete()
-    assert ours(clusters["minikube"]) == []
+    assert ours(cluster) == []
 
 
-def test_the_inventory_stays_after_a_part_went(stack: Stack, clusters: Clusters) -> None:
+def test_the_inventory_stays_after_a_part_went(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", config_map("one"))
     stack.write("b", config_map("two"))
     stack.apply()
     stack.delete(components=["a"])
-    parent = clusters["minikube"].get(PARENT)
+    parent = cluster.get(PARENT)
     assert parent is not None
     assert '"two"' in parent["data"]["members"] and '"one"' not in parent["data"]["members"]
-    assert any(".r1" in name for name in ours(clusters["minikube"]))
+    assert any(".r1" in name for name in ours(cluster))
 
 
-def test_what_is_kept_stays_listed(stack: Stack, clusters: Clusters) -> None:
+def test_what_is_kept_stays_listed(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", config_map("one"), crd(group="example.com"))
     stack.apply()
     stack.delete()
-    parent = clusters["minikube"].get(PARENT)
+    parent = cluster.get(PARENT)
     assert parent is not None
     assert [line.split('"')[7] for line in parent["data"]["members"].splitlines()] == ["widgets.example.com"]
-    assert ours(clusters["minikube"]) == ["mlstack-demo.minikube"]
+    assert ours(cluster) == ["mlstack-demo.minikube"]
     assert outcomes(stack.delete(spare=KeepOptions(definitions=False))) == {"widgets.example.com": "deleted"}
-    assert ours(clusters["minikube"]) == []
+    assert ours(cluster) == []
 
 
 def test_files_that_do_not_render_are_no_hindrance(stack: Stack) -> None:
@@ -223,17 +220,17 @@ def test_a_module_that_is_gone_from_the_files_can_be_named(stack: Stack) -> None
 
 @pytest.mark.parametrize(("before", "after"), [("Namespaced", "Cluster"), ("Cluster", "Namespaced")])
 def test_a_definition_that_changed_its_scope_in_the_files_is_no_hindrance(
-    stack: Stack, clusters: Clusters, before: str, after: str
+    stack: Stack, cluster: MemoryCluster, before: str, after: str
 ) -> None:
     widget = {"apiVersion": "x.org/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {}}
     stack.write("a", crd(group="x.org", scope=before), widget, config_map())
     stack.apply()
     stack.write("a", crd(group="x.org", scope=after), widget, config_map())
     place = "ml" if before == "Namespaced" else ""
-    assert clusters["minikube"].get(ObjectRef("x.org/v1", "Widget", place, "w")) is not None
+    assert cluster.get(ObjectRef("x.org/v1", "Widget", place, "w")) is not None
     assert stack.status() is not None
     assert outcomes(stack.delete()) == {"w": "deleted", "settings": "deleted", "widgets.x.org": "kept"}
-    assert clusters["minikube"].get(ObjectRef("x.org/v1", "Widget", place, "w")) is None
+    assert cluster.get(ObjectRef("x.org/v1", "Widget", place, "w")) is None
 
 
 def test_what_left_the_files_is_said(stack: Stack) -> None:
@@ -244,26 +241,26 @@ def test_what_left_the_files_is_said(stack: Stack) -> None:
     assert {row.name: row.text for row in rows} == {"old": "the files no longer bring it", "new": ""}
 
 
-def test_a_lost_inventory_is_no_hindrance(stack: Stack, clusters: Clusters) -> None:
+def test_a_lost_inventory_is_no_hindrance(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", config_map("one"), tfjob(), crd("tfjobs", "TFJob", group="kubeflow.org"))
     stack.apply()
-    clusters["minikube"].delete(PARENT)
+    cluster.delete(PARENT)
     stack.write("a", config_map("one"))
     result = stack.delete()
     assert outcomes(result) == {"cnn": "deleted", "one": "deleted", "tfjobs.kubeflow.org": "kept"}
     assert result.notes[0] == "there is no inventory: 3 objects found by their labels"
 
 
-def test_the_namespace_of_the_environment_goes_when_asked(stack: Stack, clusters: Clusters) -> None:
+def test_the_namespace_of_the_environment_goes_when_asked(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", config_map("one"))
     stack.apply()
     result = stack.delete(spare=KeepOptions(namespaces=False))
     assert outcomes(result) == {"one": "deleted", "ml": "deleted"}
-    assert clusters["minikube"].get(ObjectRef("v1", "Namespace", "", "ml")) is None
+    assert cluster.get(ObjectRef("v1", "Namespace", "", "ml")) is None
 
 
-def test_a_namespace_that_others_made_stays(stack: Stack, clusters: Clusters) -> None:
-    clusters["minikube"].create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
+def test_a_namespace_that_others_made_stays(stack: Stack, cluster: MemoryCluster) -> None:
+    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
     stack.write("a", config_map("one"))
     stack.apply()
     result = stack.delete(spare=KeepOptions(namespaces=False))
@@ -321,7 +318,7 @@ IN_THE_WAY = [
 )
 def test_a_namespace_goes_only_with_what_may_go(
     stack: Stack,
-    clusters: Clusters,
+    cluster: MemoryCluster,
     own: list[dict[str, Any]],
     others: list[dict[str, Any]],
     told: str,
@@ -330,7 +327,7 @@ def test_a_namespace_goes_only_with_what_may_go(
     stack.write("a", config_map("one"), *own)
     stack.apply()
     for found in others:
-        clusters["minikube"].create(found)
+        cluster.create(found)
     option = "--claims" if "claims" in allowed else "--foreign"
     for dry_run in (True, False):
         with pytest.raises(UsageError) as refused:
@@ -338,10 +335,10 @@ def test_a_namespace_goes_only_with_what_may_go(
         assert f"\n  {told}" in refused.value.message
         assert refused.value.hint is not None and f": {option};" in refused.value.hint
         assert "ml/one" not in refused.value.message
-    assert clusters["minikube"].get(ObjectRef("v1", "ConfigMap", "ml", "one")) is not None
+    assert cluster.get(ObjectRef("v1", "ConfigMap", "ml", "one")) is not None
     result = stack.delete(spare=KeepOptions(namespaces=False, **allowed))
     assert set(outcomes(result).values()) == {"deleted"}
-    assert clusters["minikube"].get(ObjectRef("v1", "Namespace", "", "ml")) is None
+    assert cluster.get(ObjectRef("v1", "Namespace", "", "ml")) is None
 
 
 def test_what_goes_with_others_or_is_in_every_namespace_stands_in_no_way(

@@ -17,7 +17,7 @@ from mlstack.errors import ConfigError, ConflictError, MlstackError, UsageError,
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy
 from mlstack.operations.deploy import PlanResult
-from tests.support.deploying import Stack, config_map, crd, deployment, secret, tfjob
+from tests.support.deploying import Stack, config_map, crd, deployment, outcomes, secret, tfjob
 from tests.support.registry import generate, small_app
 
 SETTINGS = ObjectRef("v1", "ConfigMap", "ml", "settings")
@@ -53,10 +53,6 @@ def refused(stack: Stack, file: Path, error: type[MlstackError], **facts: Any) -
         applied(stack, file, **facts)
     assert "mlstack plan" in (caught.value.hint or "") or isinstance(caught.value, UsageError)
     return caught.value.message
-
-
-def outcomes(result: RunResult) -> dict[str, str]:
-    return {row.name: row.outcome for row in result.objects}
 
 
 def test_what_was_planned_is_done(stack: Stack, file: Path) -> None:

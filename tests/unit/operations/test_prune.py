@@ -8,29 +8,22 @@ from typing import Any
 import pytest
 
 from mlstack.deploy import inventory
-from mlstack.deploy.result import RunResult
 from mlstack.errors import ClusterError, ConfigError, InvalidError, MlstackError, OutdatedError, UsageError
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy
 from mlstack.testing.cluster import MemoryCluster
-from tests.support.deploying import Stack, config_map, crd, deployment, secret, tfjob
-
-Clusters = dict[str, MemoryCluster]
+from tests.support.deploying import Stack, config_map, crd, deployment, outcomes, secret, tfjob
 
 PARENT = ObjectRef("v1", "ConfigMap", "ml", "mlstack-demo.minikube")
-
-
-def outcomes(result: RunResult) -> dict[str, str]:
-    return {row.name: row.outcome for row in result.objects}
 
 
 def ref(name: str, namespace: str = "ml") -> ObjectRef:
     return ObjectRef("v1", "ConfigMap", namespace, name)
 
 
-def listed(clusters: Clusters) -> list[str]:
+def listed(cluster: MemoryCluster) -> list[str]:
     """Give the names of the members that the inventory in the cluster lists."""
-    parent = clusters["minikube"].get(PARENT)
+    parent = cluster.get(PARENT)
     assert parent is not None
     return sorted(line.split('"')[7] for line in parent["data"]["members"].splitlines())
 
@@ -39,33 +32,38 @@ def many(stack: Stack, component: str, *names: str) -> None:
     stack.write(component, *(config_map(name) for name in names))
 
 
-def test_what_the_files_no_longer_bring_goes(stack: Stack, clusters: Clusters) -> None:
+def turned(stack: Stack, before: list[str], now: list[str]) -> None:
+    """Apply objects of component `a`, then make the files bring others."""
+    many(stack, "a", *before)
+    stack.apply()
+    many(stack, "a", *now)
+
+
+def test_what_the_files_no_longer_bring_goes(stack: Stack, cluster: MemoryCluster) -> None:
     many(stack, "a", "one", "two")
     stack.apply()
-    assert listed(clusters) == ["one", "two"]
+    assert listed(cluster) == ["one", "two"]
     many(stack, "a", "one")
     report = stack.diff()
     assert {row.name: row.action for row in report.objects} == {"one": "unchanged", "two": "delete"}
     assert not report.ok
     result = stack.apply()
     assert (result.ok, outcomes(result)) == (True, {"one": "unchanged", "two": "deleted"})
-    assert clusters["minikube"].get(ref("two")) is None
-    assert listed(clusters) == ["one"]
+    assert cluster.get(ref("two")) is None
+    assert listed(cluster) == ["one"]
     assert stack.diff().ok
 
 
 def test_a_deletion_is_confirmed(stack: Stack) -> None:
-    many(stack, "a", "one", "two")
-    stack.apply()
-    many(stack, "a", "one")
+    turned(stack, ["one", "two"], ["one"])
     plan = stack.plan()
     assert (plan.destructive, plan.changes_existing) == (True, True)
 
 
-def test_members_carry_the_label_of_the_set(stack: Stack, clusters: Clusters) -> None:
+def test_members_carry_the_label_of_the_set(stack: Stack, cluster: MemoryCluster) -> None:
     many(stack, "a", "one")
     stack.apply()
-    parent, live = clusters["minikube"].get(PARENT), clusters["minikube"].get(ref("one"))
+    parent, live = cluster.get(PARENT), cluster.get(ref("one"))
     assert parent is not None and live is not None
     set_id = inventory.set_id("mlstack-demo.minikube", "ml")
     assert parent["metadata"]["labels"][inventory.ID_LABEL] == set_id
@@ -73,10 +71,10 @@ def test_members_carry_the_label_of_the_set(stack: Stack, clusters: Clusters) ->
     assert inventory.MEMBER_LABEL not in parent["metadata"]["labels"]
 
 
-def test_kinds_of_the_set_follow_what_is_there(stack: Stack, clusters: Clusters) -> None:
+def test_kinds_of_the_set_follow_what_is_there(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", config_map(), tfjob(), crd("tfjobs", "TFJob", group="kubeflow.org"))
     stack.apply()
-    parent = clusters["minikube"].get(PARENT)
+    parent = cluster.get(PARENT)
     assert parent is not None
     annotations = parent["metadata"]["annotations"]
     kinds = "ConfigMap,CustomResourceDefinition.apiextensions.k8s.io,TFJob.kubeflow.org"
@@ -85,7 +83,7 @@ def test_kinds_of_the_set_follow_what_is_there(stack: Stack, clusters: Clusters)
     elsewhere = {**config_map("far"), "metadata": {"name": "far", "namespace": "default"}}
     stack.write("a", elsewhere, crd("tfjobs", "TFJob", group="kubeflow.org"))
     stack.apply()
-    parent = clusters["minikube"].get(PARENT)
+    parent = cluster.get(PARENT)
     assert parent is not None
     annotations = parent["metadata"]["annotations"]
     assert annotations[inventory.GROUP_KINDS] == "ConfigMap,CustomResourceDefinition.apiextensions.k8s.io"
@@ -100,15 +98,15 @@ def test_a_member_label_in_a_manifest_is_refused(stack: Stack) -> None:
         stack.diff()
 
 
-def test_a_second_apply_leaves_the_inventory_alone(stack: Stack, clusters: Clusters) -> None:
+def test_a_second_apply_leaves_the_inventory_alone(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", config_map(), secret(a="b"), deployment())
     stack.apply()
-    before = clusters["minikube"].get(PARENT)
+    before = cluster.get(PARENT)
     stack.apply()
-    assert clusters["minikube"].get(PARENT) == before
+    assert cluster.get(PARENT) == before
 
 
-def test_protected_kinds_stay_and_stay_listed(stack: Stack, clusters: Clusters) -> None:
+def test_protected_kinds_stay_and_stay_listed(stack: Stack, cluster: MemoryCluster) -> None:
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -128,7 +126,7 @@ def test_protected_kinds_stay_and_stay_listed(stack: Stack, clusters: Clusters) 
         "team": "kept",
     }
     assert result.ok
-    assert listed(clusters) == ["disk", "one", "team", "widgets.example.com"]
+    assert listed(cluster) == ["disk", "one", "team", "widgets.example.com"]
 
 
 @pytest.mark.parametrize(
@@ -150,23 +148,19 @@ def test_annotated_objects_stay(stack: Stack, annotation: str, value: str) -> No
     assert (row.outcome, row.text) == ("kept", f"is kept: annotation `{annotation}: {value}`")
 
 
-def test_no_prune_leaves_everything(stack: Stack, clusters: Clusters) -> None:
-    many(stack, "a", "one", "two")
-    stack.apply()
-    many(stack, "a", "one")
+def test_no_prune_leaves_everything(stack: Stack, cluster: MemoryCluster) -> None:
+    turned(stack, ["one", "two"], ["one"])
     assert outcomes(stack.apply(prune=False)) == {"one": "unchanged"}
-    assert listed(clusters) == ["one", "two"]
+    assert listed(cluster) == ["one", "two"]
     assert outcomes(stack.apply()) == {"one": "unchanged", "two": "deleted"}
 
 
-def test_more_than_half_is_refused(stack: Stack, clusters: Clusters) -> None:
-    many(stack, "a", *(f"c{number}" for number in range(7)))
-    stack.apply()
-    many(stack, "a", "c0", "c1", "c2")
+def test_more_than_half_is_refused(stack: Stack, cluster: MemoryCluster) -> None:
+    turned(stack, [f"c{number}" for number in range(7)], ["c0", "c1", "c2"])
     with pytest.raises(UsageError, match="4 of 7 deployed objects would be deleted") as caught:
         stack.apply()
     assert "--allow-large-prune" in (caught.value.hint or "")
-    assert clusters["minikube"].get(ref("c6")) is not None
+    assert cluster.get(ref("c6")) is not None
     report = stack.diff()
     assert [row.action for row in report.objects].count("delete") == 4
     assert report.notes == (
@@ -177,9 +171,7 @@ def test_more_than_half_is_refused(stack: Stack, clusters: Clusters) -> None:
 
 
 def test_small_sets_may_change_whole(stack: Stack) -> None:
-    many(stack, "a", "one", "two", "three")
-    stack.apply()
-    many(stack, "a", "four")
+    turned(stack, ["one", "two", "three"], ["four"])
     assert outcomes(stack.apply()) == {
         "one": "deleted",
         "two": "deleted",
@@ -188,14 +180,14 @@ def test_small_sets_may_change_whole(stack: Stack) -> None:
     }
 
 
-def test_selected_components_prune_their_own_alone(stack: Stack, clusters: Clusters) -> None:
+def test_selected_components_prune_their_own_alone(stack: Stack, cluster: MemoryCluster) -> None:
     many(stack, "a", "a1", "a2")
     many(stack, "b", "b1", "b2")
     stack.apply()
     many(stack, "a", "a1")
     many(stack, "b", "b1")
     assert outcomes(stack.apply(components=["a"])) == {"a1": "unchanged", "a2": "deleted"}
-    assert listed(clusters) == ["a1", "b1", "b2"]
+    assert listed(cluster) == ["a1", "b1", "b2"]
 
 
 def test_a_removed_component_goes_with_the_whole_environment_alone(stack: Stack) -> None:
@@ -209,7 +201,7 @@ def test_a_removed_component_goes_with_the_whole_environment_alone(stack: Stack)
 
 @pytest.mark.parametrize("components", [[], ["a"], ["b"]], ids=["all", "from", "to"])
 def test_a_move_between_components_is_no_deletion(
-    stack: Stack, clusters: Clusters, components: list[str]
+    stack: Stack, cluster: MemoryCluster, components: list[str]
 ) -> None:
     many(stack, "a", "stays", "moves")
     many(stack, "b", "other")
@@ -217,9 +209,9 @@ def test_a_move_between_components_is_no_deletion(
     many(stack, "a", "stays")
     many(stack, "b", "other", "moves")
     assert "deleted" not in outcomes(stack.apply(components=components)).values()
-    assert clusters["minikube"].get(ref("moves")) is not None
+    assert cluster.get(ref("moves")) is not None
     assert "deleted" not in outcomes(stack.apply()).values()
-    assert listed(clusters) == ["moves", "other", "stays"]
+    assert listed(cluster) == ["moves", "other", "stays"]
 
 
 def test_what_may_have_moved_to_a_broken_component_stays(stack: Stack) -> None:
@@ -233,7 +225,7 @@ def test_what_may_have_moved_to_a_broken_component_stays(stack: Stack) -> None:
     assert "may have moved to a component that cannot be rendered" in row.text
 
 
-def test_another_api_version_is_no_deletion(stack: Stack, clusters: Clusters) -> None:
+def test_another_api_version_is_no_deletion(stack: Stack, cluster: MemoryCluster) -> None:
     definition = crd(group="example.com")
     versions = definition["spec"]["versions"]
     versions.append({**versions[0], "name": "v2", "storage": False})
@@ -242,11 +234,10 @@ def test_another_api_version_is_no_deletion(stack: Stack, clusters: Clusters) ->
     stack.apply()
     stack.write("a", definition, {**widget, "apiVersion": "example.com/v2"})
     assert "deleted" not in outcomes(stack.apply()).values()
-    assert clusters["minikube"].get(ObjectRef("example.com/v2", "Widget", "ml", "w")) is not None
+    assert cluster.get(ObjectRef("example.com/v2", "Widget", "ml", "w")) is not None
 
 
-def test_what_others_took_is_left_alone_and_forgotten(stack: Stack, clusters: Clusters) -> None:
-    cluster = clusters["minikube"]
+def test_what_others_took_is_left_alone_and_forgotten(stack: Stack, cluster: MemoryCluster) -> None:
     many(stack, "a", "one", "taken", "remade", "unmarked")
     stack.apply()
     labels = {"mlstack.dev/app": "other", "mlstack.dev/environment": "prod"}
@@ -267,39 +258,36 @@ def test_what_others_took_is_left_alone_and_forgotten(stack: Stack, clusters: Cl
         " `mlstack.dev/app`: nothing says whose it is",
     ]
     assert all(cluster.get(ref(name)) for name in ("taken", "remade", "unmarked"))
-    assert listed(clusters) == ["one"]
+    assert listed(cluster) == ["one"]
 
 
-def test_what_was_gone_already_is_forgotten(stack: Stack, clusters: Clusters) -> None:
+def test_what_was_gone_already_is_forgotten(stack: Stack, cluster: MemoryCluster) -> None:
     many(stack, "a", "one", "two")
     stack.apply()
-    clusters["minikube"].delete(ref("two"))
+    cluster.delete(ref("two"))
     many(stack, "a", "one")
     assert outcomes(stack.apply()) == {"one": "unchanged"}
-    assert listed(clusters) == ["one"]
+    assert listed(cluster) == ["one"]
 
 
-def test_owned_objects_stay(stack: Stack, clusters: Clusters) -> None:
+def test_owned_objects_stay(stack: Stack, cluster: MemoryCluster) -> None:
     many(stack, "a", "one", "two")
     stack.apply()
-    owner = clusters["minikube"].create(
+    owner = cluster.create(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner", "namespace": "ml"}}
     )
     uid = owner.object["metadata"]["uid"]
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}
-    clusters["minikube"].patch(ref("two"), {"metadata": {"ownerReferences": [reference]}})
+    cluster.patch(ref("two"), {"metadata": {"ownerReferences": [reference]}})
     many(stack, "a", "one")
     (row,) = (row for row in stack.apply().objects if row.name == "two")
     assert (row.outcome, row.text) == ("kept", "is owned by ConfigMap `owner`")
 
 
 def test_a_rejected_deletion_fails_the_run_and_is_tried_again(
-    stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster = clusters["minikube"]
-    many(stack, "a", "one", "two", "three")
-    stack.apply()
-    many(stack, "a", "one")
+    turned(stack, ["one", "two", "three"], ["one"])
     delete = cluster.delete
 
     def refuse(target: ObjectRef, **how: Any) -> Any:
@@ -310,27 +298,26 @@ def test_a_rejected_deletion_fails_the_run_and_is_tried_again(
     monkeypatch.setattr(cluster, "delete", refuse)
     with pytest.raises(InvalidError, match="a webhook says no"):
         stack.apply()
-    assert listed(clusters) == ["one", "two"]
+    assert listed(cluster) == ["one", "two"]
     monkeypatch.undo()
     assert outcomes(stack.apply()) == {"one": "unchanged", "two": "deleted"}
-    assert listed(clusters) == ["one"]
+    assert listed(cluster) == ["one"]
 
 
-def test_nothing_is_pruned_when_a_write_failed(stack: Stack, clusters: Clusters) -> None:
+def test_nothing_is_pruned_when_a_write_failed(stack: Stack, cluster: MemoryCluster) -> None:
     many(stack, "a", "one", "two")
     stack.apply()
     stack.write("a", config_map("one"), {**crd(group="broken.org"), "nonsense": 1})
     with pytest.raises(MlstackError):
         stack.apply()
-    assert clusters["minikube"].get(ref("two")) is not None
-    assert listed(clusters) == ["one", "two", "widgets.broken.org"]
+    assert cluster.get(ref("two")) is not None
+    assert listed(cluster) == ["one", "two", "widgets.broken.org"]
 
 
-def test_a_set_of_another_tool_is_refused(stack: Stack, clusters: Clusters) -> None:
+def test_a_set_of_another_tool_is_refused(stack: Stack, cluster: MemoryCluster) -> None:
     labels = {inventory.ID_LABEL: inventory.set_id(PARENT.name, "ml")}
     metadata = {"name": PARENT.name, "namespace": "ml", "labels": labels}
     metadata["annotations"] = {inventory.TOOLING: "kubectl/v1.32"}
-    cluster = clusters["minikube"]
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
     cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
     stack.write("a", config_map())
@@ -339,8 +326,7 @@ def test_a_set_of_another_tool_is_refused(stack: Stack, clusters: Clusters) -> N
     assert cluster.get(ref("settings")) is None
 
 
-def test_a_damaged_inventory_is_rebuilt_from_the_marks(stack: Stack, clusters: Clusters) -> None:
-    cluster = clusters["minikube"]
+def test_a_damaged_inventory_is_rebuilt_from_the_marks(stack: Stack, cluster: MemoryCluster) -> None:
     many(stack, "a", "one", "two")
     stack.apply()
     cluster.patch(PARENT, {"data": {"members": "nonsense"}}, manager="kubectl-edit")
@@ -348,48 +334,47 @@ def test_a_damaged_inventory_is_rebuilt_from_the_marks(stack: Stack, clusters: C
     result = stack.apply()
     assert outcomes(result) == {"one": "unchanged", "two": "deleted"}
     assert "is damaged (a line is no JSON): 2 objects found by their labels" in result.notes[0]
-    assert listed(clusters) == ["one"]
+    assert listed(cluster) == ["one"]
     said = [event.text for event in stack.events if event.kind == "warning"]
     assert said == ["`ConfigMap ml/mlstack-demo.minikube` was changed by `kubectl-edit`: set right again"]
 
 
-def test_a_lost_inventory_is_rebuilt_from_the_marks(stack: Stack, clusters: Clusters) -> None:
+def test_a_lost_inventory_is_rebuilt_from_the_marks(stack: Stack, cluster: MemoryCluster) -> None:
     many(stack, "a", "one", "two")
     stack.apply()
-    clusters["minikube"].delete(PARENT)
+    cluster.delete(PARENT)
     many(stack, "a", "one")
     result = stack.apply()
     assert outcomes(result) == {"one": "unchanged", "two": "deleted"}
     assert result.notes[0] == "there is no inventory: 2 objects found by their labels"
-    assert listed(clusters) == ["one"]
+    assert listed(cluster) == ["one"]
 
 
-def test_a_lost_inventory_is_seen_though_all_is_new(stack: Stack, clusters: Clusters) -> None:
+def test_a_lost_inventory_is_seen_though_all_is_new(stack: Stack, cluster: MemoryCluster) -> None:
     many(stack, "a", "one", "two")
     stack.apply()
-    clusters["minikube"].delete(PARENT)
+    cluster.delete(PARENT)
     many(stack, "a", "three")
     assert outcomes(stack.apply()) == {"three": "created", "one": "deleted", "two": "deleted"}
 
 
 def test_a_first_apply_scans_nothing(
-    stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    listing = clusters["minikube"].list
+    listing = cluster.list
 
     def count(api_version: str, kind: str, **how: Any) -> Any:
         asked.append(kind)
         return listing(api_version, kind, **how)
 
     many(stack, "a", "one")
-    monkeypatch.setattr(clusters["minikube"], "list", count)
+    monkeypatch.setattr(cluster, "list", count)
     assert stack.apply().notes == ("namespace `ml` is created first",)
     assert len(asked) < 10
 
 
-def test_marks_alone_make_no_member(stack: Stack, clusters: Clusters) -> None:
-    cluster = clusters["minikube"]
+def test_marks_alone_make_no_member(stack: Stack, cluster: MemoryCluster) -> None:
     many(stack, "a", "one")
     stack.apply()
     live = cluster.get(ref("one"))
@@ -398,22 +383,22 @@ def test_marks_alone_make_no_member(stack: Stack, clusters: Clusters) -> None:
     cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": copied}, manager="controller")
     cluster.delete(PARENT)
     stack.apply()
-    assert listed(clusters) == ["one"]
+    assert listed(cluster) == ["one"]
     stack.delete()
     assert cluster.get(ref("copy")) is not None
 
 
-def test_two_namespaces_are_two_sets(stack: Stack, clusters: Clusters) -> None:
+def test_two_namespaces_are_two_sets(stack: Stack, cluster: MemoryCluster) -> None:
     many(stack, "a", "one", "two")
     stack.apply()
     stack.apply(namespace="other")
     many(stack, "a", "one")
     stack.apply(namespace="other")
-    assert clusters["minikube"].get(ref("two", "other")) is None
-    assert clusters["minikube"].get(ref("two")) is not None
-    clusters["minikube"].delete(ObjectRef("v1", "ConfigMap", "other", PARENT.name))
+    assert cluster.get(ref("two", "other")) is None
+    assert cluster.get(ref("two")) is not None
+    cluster.delete(ObjectRef("v1", "ConfigMap", "other", PARENT.name))
     stack.apply(namespace="other")
-    assert clusters["minikube"].get(ref("two")) is not None
+    assert cluster.get(ref("two")) is not None
 
 
 def test_what_is_left_in_another_namespace_is_said(stack: Stack) -> None:
@@ -426,64 +411,56 @@ def test_what_is_left_in_another_namespace_is_said(stack: Stack) -> None:
     assert outcomes(stack.delete(namespace="other")) == {"one": "deleted"}
 
 
-def test_an_inventory_of_a_newer_version_is_left_alone(stack: Stack, clusters: Clusters) -> None:
+def test_an_inventory_of_a_newer_version_is_left_alone(stack: Stack, cluster: MemoryCluster) -> None:
     many(stack, "a", "one")
     stack.apply()
-    clusters["minikube"].patch(PARENT, {"data": {"format": "7"}})
+    cluster.patch(PARENT, {"data": {"format": "7"}})
     with pytest.raises(ClusterError, match=r"was written by a newer mlstack \(format 7\)"):
         stack.apply()
 
 
-def test_a_dry_run_prunes_nothing(stack: Stack, clusters: Clusters) -> None:
-    many(stack, "a", "one", "two")
-    stack.apply()
-    many(stack, "a", "one")
+def test_a_dry_run_prunes_nothing(stack: Stack, cluster: MemoryCluster) -> None:
+    turned(stack, ["one", "two"], ["one"])
     assert outcomes(stack.apply(dry_run=True))["two"] == "deleted"
-    assert clusters["minikube"].get(ref("two")) is not None
+    assert cluster.get(ref("two")) is not None
 
 
 def test_another_app_in_the_same_namespace_is_left_alone(
-    stack: Stack, clusters: Clusters, tmp_path: Path
+    stack: Stack, cluster: MemoryCluster, tmp_path: Path
 ) -> None:
-    other = Stack(
-        tmp_path / "other", namespace="ml", opener=clusters.__getitem__, name="other", clock=stack.clock
-    )
+    other = Stack(tmp_path / "other", namespace="ml", opener=stack.opener, name="other", clock=stack.clock)
     many(other, "a", "theirs", "theirs-too")
     other.apply()
     many(stack, "a", "one", "two")
     stack.apply()
-    before = clusters["minikube"].list("v1", "ConfigMap", labels="mlstack.dev/app=other").items
+    before = cluster.list("v1", "ConfigMap", labels="mlstack.dev/app=other").items
     many(stack, "a", "one")
     stack.apply()
     stack.delete()
-    assert clusters["minikube"].list("v1", "ConfigMap", labels="mlstack.dev/app=other").items == before
+    assert cluster.list("v1", "ConfigMap", labels="mlstack.dev/app=other").items == before
 
 
-def test_another_run_that_did_the_same_is_no_trouble(stack: Stack, clusters: Clusters) -> None:
-    many(stack, "a", "one", "two")
-    stack.apply()
-    many(stack, "a", "one", "three")
+def test_another_run_that_did_the_same_is_no_trouble(stack: Stack, cluster: MemoryCluster) -> None:
+    turned(stack, ["one", "two"], ["one", "three"])
     first, second = stack.plan(), stack.plan()
     deploy.apply(first, clock=stack.clock)
     result = deploy.apply(second, clock=stack.clock)
     assert outcomes(result) == {"one": "unchanged", "three": "unchanged", "two": "gone"}
     assert result.ok
-    assert listed(clusters) == ["one", "three"]
+    assert listed(cluster) == ["one", "three"]
 
 
-def test_another_run_that_did_something_else_stops_this_one(stack: Stack, clusters: Clusters) -> None:
-    many(stack, "a", "one", "two")
-    stack.apply()
-    many(stack, "a", "one")
+def test_another_run_that_did_something_else_stops_this_one(stack: Stack, cluster: MemoryCluster) -> None:
+    turned(stack, ["one", "two"], ["one"])
     late = stack.plan()
     many(stack, "a", "one", "two", "three")
     stack.apply()
     with pytest.raises(OutdatedError, match="another run was faster, and `ConfigMap ml/three`"):
         deploy.apply(late, clock=stack.clock)
-    assert listed(clusters) == ["one", "three", "two"]
+    assert listed(cluster) == ["one", "three", "two"]
 
 
-def test_a_delete_that_was_overtaken_stops(stack: Stack, clusters: Clusters) -> None:
+def test_a_delete_that_was_overtaken_stops(stack: Stack, cluster: MemoryCluster) -> None:
     many(stack, "a", "one")
     stack.apply()
     late = deploy.plan_delete(stack.target(), opener=stack.opener)
@@ -491,4 +468,4 @@ def test_a_delete_that_was_overtaken_stops(stack: Stack, clusters: Clusters) -> 
     stack.apply()
     with pytest.raises(OutdatedError, match="was deployed since this was shown"):
         deploy.apply(late, clock=stack.clock)
-    assert listed(clusters) == ["one", "two"]
+    assert listed(cluster) == ["one", "two"]

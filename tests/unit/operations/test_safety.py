@@ -9,20 +9,16 @@ from typing import Any
 import pytest
 
 from mlstack.deploy import lock
-from mlstack.deploy.result import ObjectChange, RunResult
+from mlstack.deploy.result import ObjectChange
 from mlstack.deploy.target import Holder
 from mlstack.errors import ClusterError, ConfigError, ConflictError, InvalidError, LockedError
 from mlstack.kube.client import ObjectRef
 from mlstack.testing.cluster import MemoryCluster
-from tests.support.deploying import Stack, config_map, crd, deployment
+from tests.support.deploying import Stack, config_map, crd, deployment, outcomes
 
 Clusters = dict[str, MemoryCluster]
 SETTINGS = ObjectRef("v1", "ConfigMap", "ml", "settings")
 LEASE = ObjectRef("coordination.k8s.io/v1", "Lease", "ml", "mlstack-demo.minikube")
-
-
-def outcomes(result: RunResult) -> dict[str, str]:
-    return {row.name: row.outcome for row in result.objects}
 
 
 def only(stack: Stack, environment: str = "minikube") -> ObjectChange:
@@ -50,8 +46,8 @@ def other(stack: Stack, clusters: Clusters, tmp_path: Path) -> Stack:
     return found
 
 
-def test_an_object_of_another_app_is_refused(stack: Stack, other: Stack, clusters: Clusters) -> None:
-    before = clusters["minikube"].get(SETTINGS)
+def test_an_object_of_another_app_is_refused(stack: Stack, other: Stack, cluster: MemoryCluster) -> None:
+    before = cluster.get(SETTINGS)
     stack.write("a", config_map(a="ours"), config_map("mine"))
     with pytest.raises(ConflictError) as refused:
         stack.apply()
@@ -59,8 +55,8 @@ def test_an_object_of_another_app_is_refused(stack: Stack, other: Stack, cluster
         "`ConfigMap ml/settings`: it belongs to environment `minikube` of app `shop`"
     )
     assert "--adopt" in (refused.value.hint or "")
-    assert clusters["minikube"].get(SETTINGS) == before
-    assert clusters["minikube"].get(ObjectRef("v1", "ConfigMap", "ml", "mine")) is None
+    assert cluster.get(SETTINGS) == before
+    assert cluster.get(ObjectRef("v1", "ConfigMap", "ml", "mine")) is None
 
 
 def test_a_diff_shows_what_is_refused(stack: Stack, other: Stack) -> None:
@@ -70,12 +66,14 @@ def test_a_diff_shows_what_is_refused(stack: Stack, other: Stack) -> None:
     assert [field.path for field in row.fields if field.path == "data.a"]
 
 
-def test_adopting_takes_an_object_and_says_from_whom(stack: Stack, other: Stack, clusters: Clusters) -> None:
+def test_adopting_takes_an_object_and_says_from_whom(
+    stack: Stack, other: Stack, cluster: MemoryCluster
+) -> None:
     stack.write("a", config_map(a="ours"))
     result = stack.apply(adopt=True)
     assert outcomes(result) == {"settings": "updated"}
     assert "takes it from environment `minikube` of app `shop`" in result.objects[0].text
-    live = clusters["minikube"].get(SETTINGS)
+    live = cluster.get(SETTINGS)
     assert live is not None
     assert live["data"] == {"a": "ours"}
     assert live["metadata"]["labels"]["mlstack.dev/app"] == "demo"
@@ -91,7 +89,9 @@ def test_an_object_of_another_environment_is_refused(stack: Stack, clusters: Clu
     assert outcomes(stack.apply("gke", adopt=True)) == {"settings": "updated"}
 
 
-def test_an_environment_under_a_new_name_is_taken_over_when_asked(stack: Stack, clusters: Clusters) -> None:
+def test_an_environment_under_a_new_name_is_taken_over_when_asked(
+    stack: Stack, cluster: MemoryCluster
+) -> None:
     stack.write("a", config_map(), config_map("old"))
     stack.apply()
     environments = stack.root / "environments"
@@ -122,7 +122,7 @@ def test_an_environment_under_a_new_name_is_taken_over_when_asked(stack: Stack, 
     )
     assert outcomes(stack.delete("minikube"))["old"] == "deleted"
     assert stack.apply("laptop", adopt=True).notes == ()
-    assert clusters["minikube"].get(SETTINGS) is not None
+    assert cluster.get(SETTINGS) is not None
 
 
 def test_definitions_that_two_environments_bring_alike_stay_with_the_first(
@@ -141,12 +141,10 @@ def test_definitions_that_two_environments_bring_alike_stay_with_the_first(
     assert only(stack, "gke").refused
 
 
-def test_objects_that_nobody_marked_are_taken(stack: Stack, clusters: Clusters) -> None:
-    clusters["minikube"].create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
+def test_objects_that_nobody_marked_are_taken(stack: Stack, cluster: MemoryCluster) -> None:
+    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
     plain = config_map(a="1")
-    clusters["minikube"].create(
-        {**plain, "metadata": {**plain["metadata"], "namespace": "ml"}}, manager="kubectl-create"
-    )
+    cluster.create({**plain, "metadata": {**plain["metadata"], "namespace": "ml"}}, manager="kubectl-create")
     stack.write("a", config_map(a="2"))
     assert outcomes(stack.apply()) == {"settings": "updated"}
 
@@ -177,7 +175,7 @@ def test_a_fixed_field_is_refused_with_what_lets_it(stack: Stack) -> None:
     assert "environments/minikube/patches/web.yaml" in (refused.value.hint or "")
 
 
-def test_an_annotated_object_is_made_anew(stack: Stack, clusters: Clusters) -> None:
+def test_an_annotated_object_is_made_anew(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("web", deployment())
     stack.apply()
     stack.write("web", annotated(reselected(), recreate="true"))
@@ -185,7 +183,7 @@ def test_an_annotated_object_is_made_anew(stack: Stack, clusters: Clusters) -> N
     assert plan.destructive  # so it is asked about, as a deletion is
     assert only(stack).reason == "`spec.selector` cannot change while the object exists"
     assert outcomes(stack.apply()) == {"web": "recreated"}
-    live = clusters["minikube"].get(ObjectRef("apps/v1", "Deployment", "ml", "web"))
+    live = cluster.get(ObjectRef("apps/v1", "Deployment", "ml", "web"))
     assert live is not None
     assert live["spec"]["selector"]["matchLabels"] == {"app": "web", "tier": "front"}
 
@@ -251,17 +249,17 @@ def with_fields(*names: str) -> dict[str, Any]:
     return found
 
 
-def test_a_definition_that_would_lose_a_field_is_refused(stack: Stack, clusters: Clusters) -> None:
+def test_a_definition_that_would_lose_a_field_is_refused(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", with_fields("size", "color"))
     stack.apply()
-    before = clusters["minikube"].get(ObjectRef.of(with_fields()))
+    before = cluster.get(ObjectRef.of(with_fields()))
     stack.write("a", with_fields("size"))
     said = ("version `v1`: field `spec.color` would be removed",)
     assert only(stack).refused == said
     with pytest.raises(InvalidError, match=r"field `spec\.color` would be removed") as refused:
         stack.apply()
     assert "--allow-destructive-crds" in (refused.value.hint or "")
-    assert clusters["minikube"].get(ObjectRef.of(with_fields())) == before
+    assert cluster.get(ObjectRef.of(with_fields())) == before
     result = stack.apply(allow_destructive=True)
     assert outcomes(result) == {"widgets.example.com": "updated"}
     assert "field `spec.color` would be removed" in result.objects[0].text
@@ -302,7 +300,7 @@ def test_a_definition_that_gains_a_field_is_updated(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("used", [True, False], ids=["objects", "no objects"])
-def test_a_version_in_use_stays_served(stack: Stack, clusters: Clusters, used: bool) -> None:
+def test_a_version_in_use_stays_served(stack: Stack, cluster: MemoryCluster, used: bool) -> None:
     definition = with_fields("size")
     versions = definition["spec"]["versions"]
     old = {**versions[0], "name": "v1alpha1", "storage": False}
@@ -310,7 +308,7 @@ def test_a_version_in_use_stays_served(stack: Stack, clusters: Clusters, used: b
     stack.apply()
     if used:
         metadata = {"name": "w", "namespace": "default"}
-        clusters["minikube"].create({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata})
+        cluster.create({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata})
     stack.write("a", definition)
     refused = ("version `v1alpha1` would not be served any more",) if used else ()
     assert only(stack).refused == refused
@@ -336,12 +334,12 @@ def test_two_environments_do_not_lock_each_other(stack: Stack, clusters: Cluster
     assert clusters["minikube"].get(LEASE) is None
 
 
-def test_an_apply_that_changes_nothing_takes_no_lock(stack: Stack, clusters: Clusters) -> None:
+def test_an_apply_that_changes_nothing_takes_no_lock(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", config_map())
     stack.apply()
-    seen = clusters["minikube"].list("coordination.k8s.io/v1", "Lease").resource_version
+    seen = cluster.list("coordination.k8s.io/v1", "Lease").resource_version
     stack.apply()
-    assert clusters["minikube"].list("coordination.k8s.io/v1", "Lease").resource_version == seen
+    assert cluster.list("coordination.k8s.io/v1", "Lease").resource_version == seen
 
 
 # --- namespaces -----------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def test_pods_are_shown_below_their_owner(stack: Stack, clusters: Clusters) -> N
     assert [(pod.name, pod.state) for pod in row.pods] == [("cnn-worker-0", "waiting")]
 
 
-def test_a_component_that_takes_gpus_gets_the_hint(stack: Stack, clusters: Clusters) -> None:
+def test_a_component_that_takes_gpus_gets_the_hint(stack: Stack, cluster: MemoryCluster) -> None:
     template = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: {{ name }}}\n" + (
         "spec:\n  serviceName: a\n  selector: {matchLabels: {app: a}}\n"
         "  template: {metadata: {labels: {app: a}}, spec: {containers: [{name: main, image: a}]}}\n"
@@ -92,7 +92,7 @@ def test_a_component_that_takes_gpus_gets_the_hint(stack: Stack, clusters: Clust
         },
     )
     stack.apply()
-    add_pod(clusters["minikube"], ObjectRef("apps/v1", "StatefulSet", "ml", "cnn"), "cnn-0", **unscheduled())
+    add_pod(cluster, ObjectRef("apps/v1", "StatefulSet", "ml", "cnn"), "cnn-0", **unscheduled())
     assert stack.status().components[0].objects[0].hint == (
         "add GPU nodes with the device plugin, or: mlstack param set --env=minikube cnn num_gpus 0"
     )
@@ -159,18 +159,18 @@ def test_only_pods_of_the_newest_revision_count(stack: Stack, clusters: Clusters
 
 
 def test_events_that_may_not_be_read_are_said(
-    stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack.write("a", deployment())
     stack.apply()
-    original = clusters["minikube"].list
+    original = cluster.list
 
     def without_events(api_version: str, kind: str, **options: Any) -> Any:
         if kind == "Event":
             raise ForbiddenError("`viewer` may not list events")
         return original(api_version, kind, **options)
 
-    monkeypatch.setattr(clusters["minikube"], "list", without_events)
+    monkeypatch.setattr(cluster, "list", without_events)
     result = stack.status()
     assert result.notes == ("reasons may be missing: `viewer` may not list events",)
     assert result.components[0].objects[0].state == "waiting"
@@ -199,10 +199,10 @@ def watched(stack: Stack, **options: Any) -> tuple[StatusResult, list[StatusResu
     return last, changes
 
 
-def test_watching_ends_when_everything_works(stack: Stack, clusters: Clusters) -> None:
+def test_watching_ends_when_everything_works(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", deployment(), config_map())
     stack.apply()
-    clusters["minikube"].on_idle = Simulation(clusters["minikube"]).step
+    cluster.on_idle = Simulation(cluster).step
     last, changes = watched(stack)
     assert last.ok
     assert changes[-1] == last
@@ -218,19 +218,19 @@ def test_watching_ends_when_its_time_is_up(stack: Stack) -> None:
     assert [row.state for row in changes[0].components[0].objects] == ["ready", "waiting"]
 
 
-def test_watching_sees_what_goes_away(stack: Stack, clusters: Clusters) -> None:
+def test_watching_sees_what_goes_away(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", config_map())
     stack.apply()
     assert watched(stack)[0].ok
-    clusters["minikube"].delete(ObjectRef("v1", "ConfigMap", "ml", "settings"))
+    cluster.delete(ObjectRef("v1", "ConfigMap", "ml", "settings"))
     last, _ = watched(stack, timeout_s=5)
     assert last.components[0].objects[0].state == "missing"
 
 
-def test_a_lost_inventory_is_found_again_by_the_labels(stack: Stack, clusters: Clusters) -> None:
+def test_a_lost_inventory_is_found_again_by_the_labels(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", config_map("one"), config_map("two"))
     stack.apply()
-    clusters["minikube"].delete(ObjectRef("v1", "ConfigMap", "ml", "mlstack-demo.minikube"))
+    cluster.delete(ObjectRef("v1", "ConfigMap", "ml", "mlstack-demo.minikube"))
     stack.write("a", config_map("one"))
     result = stack.status()
     assert [row.object for row in result.left_over] == ["ConfigMap ml/two"]
@@ -238,19 +238,19 @@ def test_a_lost_inventory_is_found_again_by_the_labels(stack: Stack, clusters: C
 
 
 def test_many_objects_are_listed_and_not_asked_for_one_by_one(
-    stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack.write("a", *[config_map(f"many-{number}") for number in range(10)])
     stack.apply()
     asked: list[str] = []
-    get = clusters["minikube"].get
+    get = cluster.get
 
     def counting(ref: ObjectRef) -> Any:
         asked.append(ref.name)
         return get(ref)
 
-    monkeypatch.setattr(clusters["minikube"], "get", counting)
+    monkeypatch.setattr(cluster, "get", counting)
     strip = [{"op": "remove", "path": "/metadata/labels"}]
-    clusters["minikube"].patch(ObjectRef("v1", "ConfigMap", "ml", "many-3"), strip, kind="json")
+    cluster.patch(ObjectRef("v1", "ConfigMap", "ml", "many-3"), strip, kind="json")
     assert stack.status().ok
     assert [name for name in asked if name.startswith("many")] == ["many-3"]
