@@ -73,15 +73,14 @@ def test_an_identity_that_tells_nothing_is_not_worth_keeping() -> None:
     assert target.is_known(ClusterIdentity(ca="sha256:1"))
 
 
-def test_nothing_to_deploy_is_refused() -> None:
-    empty = DesiredState(app="a", environment="gke", namespace="n", objects=())
-    with pytest.raises(ConfigError, match="the app has no components for it"):
+@pytest.mark.parametrize(
+    ("components", "said"),
+    [((), "the app has no components for it"), (("x", "y"), "components `x`, `y` rendered none")],
+)
+def test_nothing_to_deploy_is_refused(components: tuple[str, ...], said: str) -> None:
+    empty = DesiredState(app="a", environment="gke", namespace="n", objects=(), components=components)
+    with pytest.raises(ConfigError, match=said):
         target.refuse_empty(empty)
-    rendered = DesiredState(app="a", environment="gke", namespace="n", objects=(), components=("x", "y"))
-    with pytest.raises(ConfigError, match="components `x`, `y` rendered none"):
-        target.refuse_empty(rendered)
-    some = DesiredState(app="a", environment="gke", namespace="n", objects=(KubeObject(data={}),))
-    target.refuse_empty(some)
 
 
 def an_object(kind: str, name: str, namespace: str = "", component: str = "hub") -> KubeObject:
@@ -99,20 +98,24 @@ CONFINED = Environment(
     allowed_namespaces=("ml", "monitoring"),
     file="environments/gke/environment.yaml",
 )
+ALLOWED = "mlstack env set gke --allow-namespace ml --allow-namespace monitoring"
+STRICT = Environment(name="gke", namespace="ml", cluster_scoped="refused")
 
 
 @pytest.mark.parametrize(
-    "found",
+    ("place", "found"),
     [
-        an_object("ConfigMap", "a", "ml"),
-        an_object("ConfigMap", "a", "monitoring"),
-        an_object("ClusterRole", "a"),
-        an_object("Namespace", "ml"),
+        (CONFINED, ("ConfigMap", "a", "ml")),
+        (CONFINED, ("ConfigMap", "a", "monitoring")),
+        (CONFINED, ("ClusterRole", "a")),
+        (CONFINED, ("Namespace", "ml")),
+        (STRICT, ("ConfigMap", "a", "anywhere")),
+        (Environment(name="gke"), ("ClusterRole", "a")),
+        (Environment(name="gke"), ("Pod", "a", "x")),
     ],
-    ids=str,
 )
-def test_objects_in_allowed_namespaces_pass(found: KubeObject) -> None:
-    target.refuse_outside(CONFINED, [found])
+def test_objects_in_allowed_places_pass(place: Environment, found: tuple[str, ...]) -> None:
+    target.refuse_outside(place, [an_object(*found)])
 
 
 def test_every_object_outside_is_named_with_its_component_and_file() -> None:
@@ -132,32 +135,21 @@ def test_every_object_outside_is_named_with_its_component_and_file() -> None:
     assert refused.value.where == "environments/gke/environment.yaml"
 
 
-def test_the_hint_allows_what_was_refused_and_keeps_what_was_allowed() -> None:
-    with pytest.raises(ConfigError) as refused:
-        target.refuse_outside(CONFINED, [an_object("ConfigMap", "a", "kube-system")])
-    assert (refused.value.hint or "").endswith(
-        "mlstack env set gke --allow-namespace ml --allow-namespace monitoring --allow-namespace kube-system"
-    )
-
-
-def test_the_hint_allows_a_namespace_itself() -> None:
-    with pytest.raises(ConfigError) as refused:
-        target.refuse_outside(CONFINED, [an_object("Namespace", "other")])
-    assert (refused.value.hint or "").endswith("--allow-namespace monitoring --allow-namespace other")
-
-
-def test_objects_outside_namespaces_are_refused_where_that_is_said() -> None:
-    strict = Environment(name="gke", namespace="ml", cluster_scoped="refused")
-    target.refuse_outside(strict, [an_object("ConfigMap", "a", "anywhere")])
+@pytest.mark.parametrize(
+    ("place", "found", "hint"),
+    [
+        (CONFINED, ("ConfigMap", "a", "kube-system"), f"{ALLOWED} --allow-namespace kube-system"),
+        (CONFINED, ("Namespace", "other"), f"{ALLOWED} --allow-namespace other"),
+        (STRICT, ("ClusterRole", "a"), "mlstack env set gke --cluster-scoped"),
+    ],
+    ids=["in a namespace", "a namespace", "in none"],
+)
+def test_the_hint_allows_what_was_refused_and_keeps_what_was_allowed(
+    place: Environment, found: tuple[str, ...], hint: str
+) -> None:
     with pytest.raises(ConfigError, match="an object lies outside") as refused:
-        target.refuse_outside(strict, [an_object("ClusterRole", "a")])
-    assert (refused.value.hint or "").endswith("mlstack env set gke --cluster-scoped")
-
-
-def test_without_limits_everything_passes() -> None:
-    target.refuse_outside(
-        Environment(name="gke"), [an_object("ClusterRole", "a"), an_object("Pod", "a", "x")]
-    )
+        target.refuse_outside(place, [an_object(*found)])
+    assert (refused.value.hint or "").endswith(hint)
 
 
 # --- reach ---
