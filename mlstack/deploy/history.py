@@ -273,11 +273,7 @@ def part_names(name: str, number: int, parts: int) -> tuple[str, ...]:
 
 
 def content_of(secret: Mapping[str, Any], number: int) -> bytes:
-    """Give the bytes a Secret holds.
-
-    Raises:
-        DamagedHistoryError: it holds none of ours.
-    """
+    """Give the bytes a Secret holds."""
     try:
         return base64.b64decode(secret["data"][CONTENT], validate=True)
     except (KeyError, TypeError, ValueError) as error:

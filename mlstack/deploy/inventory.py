@@ -138,11 +138,7 @@ def set_id(name: str, namespace: str, *, kind: str = "ConfigMap", group: str = "
 
 
 def as_members(state: DesiredState, namespace: str) -> DesiredState:
-    """Label all that is wanted as members of the inventory in the environment's namespace.
-
-    Raises:
-        ConfigError: an object says itself which set it belongs to; kubectl refuses that, too.
-    """
+    """Label all that is wanted as members of the inventory in the environment's namespace."""
     for wanted in state.objects:
         if MEMBER_LABEL in wanted.labels:
             raise ConfigError(

@@ -381,11 +381,7 @@ def refuse_along(
     namespaces: Collection[str],
     spare: KeepOptions,
 ) -> tuple[str, ...]:
-    """Raise if a namespace that goes would take along what is not to go; give what is to be said otherwise.
-
-    Raises:
-        UsageError: naming what a namespace holds of others, and what is kept in it.
-    """
+    """Raise if a namespace that goes would take along what is not to go; else give what is to be said."""
     notes: list[str] = []
     for namespace in sorted(namespaces):
         items, unseen = inventory_store.namespace_contents(cluster, namespace)

@@ -32,9 +32,6 @@ def refuse_other(environment: Environment, identity: ClusterIdentity) -> None:
 
     A restored copy of a cluster has the same UID and a cluster behind the same certificate authority
     may be another one, so both have to agree as far as both sides know them.
-
-    Raises:
-        WrongClusterError: the context now leads to another cluster; names both.
     """
     pinned = environment.cluster
     if pinned is None or not differ(pinned, identity):

@@ -117,10 +117,6 @@ def until_ready(
 
     `standings` is filled with the last state of every object, however this ends; `hint` says what to do when
     something does not work.
-
-    Raises:
-        NotReadyError: a required object failed for good, or is not ready in time; `reasons` names each.
-        ForbiddenError: the cluster does not take our credentials any more.
     """
     wait = _Wait(terms, clock, on_event, {} if standings is None else standings)
     with watcher:
@@ -332,11 +328,7 @@ def until_established(
     timeout_s: float = ESTABLISHED_S,
     on_event: OnEvent = silent,
 ) -> None:
-    """Return when the API server serves what a definition defines; said every `STILL_S`.
-
-    Raises:
-        NotReadyError: it refuses the definition's names, or does not serve it in time.
-    """
+    """Return when the API server serves what a definition defines; said every `STILL_S`."""
 
     def is_served() -> bool:
         readiness = assess(Facts(data=cluster.get(ref) or {}, now_s=clock.now_s()))

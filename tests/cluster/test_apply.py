@@ -117,8 +117,7 @@ def test_second_apply_writes_nothing(stack: Stack, minikube: TestCluster, namesp
         "metadata": {"name": "reader"},
         "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}],
     }
-    stack.write("web", config_map(), secret(a="b"), service, claim, role)
-    stack.apply()
+    stack.deploy("web", config_map(), secret(a="b"), service, claim, role)
     before = versions(minikube, namespace, *kinds)
     result = stack.apply()
     assert set(outcomes(result).values()) == {"unchanged"}
@@ -127,8 +126,7 @@ def test_second_apply_writes_nothing(stack: Stack, minikube: TestCluster, namesp
 
 
 def test_one_change_updates_one_object(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    stack.write("a", config_map("one", a="1"), config_map("two", a="1"))
-    stack.apply()
+    stack.deploy("a", config_map("one", a="1"), config_map("two", a="1"))
     before = versions(minikube, namespace, "configmaps")
     stack.write("a", config_map("one", a="2"), config_map("two", a="1"))
     report = stack.diff()
@@ -142,8 +140,7 @@ def test_one_change_updates_one_object(stack: Stack, minikube: TestCluster, name
 
 
 def test_removed_fields_go(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    stack.write("a", config_map(a="1", b="2"))
-    stack.apply()
+    stack.deploy("a", config_map(a="1", b="2"))
     stack.write("a", config_map(a="1"))
     assert [field.action for row in stack.diff().objects for field in row.fields] == ["removed"]
     stack.apply()
@@ -151,16 +148,13 @@ def test_removed_fields_go(stack: Stack, minikube: TestCluster, namespace: str) 
 
 
 def test_a_key_dropped_from_string_data_goes(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    stack.write("a", secret(a="1", b="2"))
-    stack.apply()
-    stack.write("a", secret(a="1"))
-    stack.apply()
+    stack.deploy("a", secret(a="1", b="2"))
+    stack.deploy("a", secret(a="1"))
     assert minikube.request("GET", path(namespace, "secrets", "keys"))["data"] == {"a": "MQ=="}
 
 
 def test_secrets_are_masked_in_a_diff(stack: Stack) -> None:
-    stack.write("a", secret(password="first-secret"))
-    stack.apply()
+    stack.deploy("a", secret(password="first-secret"))
     stack.write("a", secret(password="second-secret"))
     text = repr(stack.diff())
     assert "data.password" in text
@@ -220,8 +214,7 @@ def test_cluster_scoped_custom_resources_get_no_namespace(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
     group = f"{namespace}.example.com"
-    stack.write("definition", crd("planets", "Planet", group=group, scope="Cluster"))
-    stack.apply()
+    stack.deploy("definition", crd("planets", "Planet", group=group, scope="Cluster"))
     stack.remove("definition")
     stack.write("a", {"apiVersion": f"{group}/v1", "kind": "Planet", "metadata": {"name": "mars"}})
     kept = {f"planets.{group}": "kept"}  # definitions outlive what brought them
@@ -233,8 +226,7 @@ def test_cluster_scoped_custom_resources_get_no_namespace(
 def test_dry_run_names_every_object_and_writes_nothing(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
-    stack.write("a", config_map("old", a="1"))
-    stack.apply()
+    stack.deploy("a", config_map("old", a="1"))
     stack.write("a", config_map("old", a="2"), config_map("new"))
     result = stack.apply(dry_run=True)
     assert result.dry_run
@@ -252,8 +244,7 @@ def test_dry_run_finds_what_the_server_would_refuse(stack: Stack) -> None:
 def test_without_creation_missing_objects_are_left_out(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
-    stack.write("a", config_map("old", a="1"))
-    stack.apply()
+    stack.deploy("a", config_map("old", a="1"))
     stack.write("a", config_map("old", a="2"), config_map("new"))
     assert outcomes(stack.apply(create=False)) == {"old": "updated", "new": "kept"}
     assert minikube.find(path(namespace, "configmaps", "new")) is None
@@ -273,8 +264,7 @@ def test_refused_objects_fail_the_run_with_what_was_done(
 
 
 def test_an_immutable_field_is_explained(stack: Stack) -> None:
-    stack.write("a", deployment())
-    stack.apply()
+    stack.deploy("a", deployment())
     changed = deployment()
     changed["spec"]["selector"]["matchLabels"] = {"app": "web", "tier": "front"}
     changed["spec"]["template"]["metadata"]["labels"] = {"app": "web", "tier": "front"}
@@ -290,8 +280,7 @@ def test_an_immutable_field_is_explained(stack: Stack) -> None:
 def test_an_object_that_is_being_deleted_is_made_anew(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
-    stack.write("a", deployment(replicas=2))
-    stack.apply()
+    stack.deploy("a", deployment(replicas=2))
     live = minikube.wait_for(
         path(namespace, "deployments", "web"), lambda found: found["status"].get("readyReplicas") == 2
     )
@@ -313,8 +302,7 @@ def test_nothing_to_deploy_is_an_error(stack: Stack) -> None:
 def test_what_kubectl_scaled_is_put_back_and_said(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
-    stack.write("a", deployment(replicas=2))
-    stack.apply()
+    stack.deploy("a", deployment(replicas=2))
     minikube.kubectl("scale", "deployment/web", "--replicas=4", "-n", namespace)
     row = stack.diff().objects[0]
     assert [(field.path, field.old, field.new) for field in row.fields] == [("spec.replicas", 4, 2)]
@@ -325,8 +313,7 @@ def test_what_kubectl_scaled_is_put_back_and_said(
 
 
 def test_what_kubectl_edited_is_put_back(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    stack.write("a", config_map(a="1"))
-    stack.apply()
+    stack.deploy("a", config_map(a="1"))
     patch = '{"data": {"a": "by hand", "more": "by hand"}}'
     minikube.kubectl(
         "patch", "configmap", "settings", "-n", namespace, "-p", patch, "--field-manager=kubectl-edit"
@@ -339,8 +326,7 @@ def test_what_kubectl_edited_is_put_back(stack: Stack, minikube: TestCluster, na
 def test_a_value_set_by_hand_before_we_wanted_it_is_owned_afterwards(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
-    stack.write("a", config_map(a="1"))
-    stack.apply()
+    stack.deploy("a", config_map(a="1"))
     minikube.kubectl("patch", "configmap", "settings", "-n", namespace, "-p", '{"data": {"b": "2"}}')
     stack.write("a", config_map(a="1", b="2"))
     assert stack.diff().ok
@@ -351,8 +337,7 @@ def test_a_value_set_by_hand_before_we_wanted_it_is_owned_afterwards(
 
 
 def test_fields_of_a_program_stay_and_are_said(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    stack.write("a", deployment(replicas=2))
-    stack.apply()
+    stack.deploy("a", deployment(replicas=2))
     patch = '{"spec": {"replicas": 5}}'
     minikube.kubectl("patch", "deployment", "web", "-n", namespace, "-p", patch, "--field-manager=autoscaler")
     stack.write("a", deployment(replicas=2, image="nginx:1.28"))
@@ -365,8 +350,7 @@ def test_fields_of_a_program_stay_and_are_said(stack: Stack, minikube: TestClust
 def test_fields_of_others_that_we_do_not_set_are_left_alone(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
-    stack.write("a", config_map(a="1"))
-    stack.apply()
+    stack.deploy("a", config_map(a="1"))
     minikube.kubectl("label", "configmap", "settings", "-n", namespace, "theirs=yes")
     assert stack.diff().ok
     assert outcomes(stack.apply()) == {"settings": "unchanged"}
@@ -447,8 +431,7 @@ def test_an_unreachable_server_is_told_so(
 
 @pytest.mark.usefixtures("definitions")
 def test_a_changed_job_is_recreated(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    stack.write("cnn", tfjob())
-    stack.apply()
+    stack.deploy("cnn", tfjob())
     first = minikube.request("GET", path(namespace, "tfjobs", "cnn"))["metadata"]["uid"]
     assert outcomes(stack.apply()) == {"cnn": "unchanged"}
     stack.write("cnn", tfjob(workers=3))
@@ -466,8 +449,7 @@ def test_a_changed_job_is_recreated(stack: Stack, minikube: TestCluster, namespa
 
 @pytest.mark.usefixtures("definitions")
 def test_run_policy_alone_is_patched(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    stack.write("cnn", tfjob())
-    stack.apply()
+    stack.deploy("cnn", tfjob())
     first = minikube.request("GET", path(namespace, "tfjobs", "cnn"))["metadata"]["uid"]
     changed = tfjob()
     changed["spec"]["runPolicy"]["backoffLimit"] = 2
@@ -481,8 +463,7 @@ def test_run_policy_alone_is_patched(stack: Stack, minikube: TestCluster, namesp
 def test_a_field_the_definition_holds_fast_means_a_new_run(stack: Stack) -> None:
     first = tfjob()
     first["spec"]["runPolicy"]["schedulingPolicy"] = {"queue": "one"}
-    stack.write("cnn", first)
-    stack.apply()
+    stack.deploy("cnn", first)
     second = tfjob()
     second["spec"]["runPolicy"]["schedulingPolicy"] = {"queue": "two"}
     second["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] = 2
@@ -492,8 +473,7 @@ def test_a_field_the_definition_holds_fast_means_a_new_run(stack: Stack) -> None
 
 @pytest.mark.usefixtures("definitions")
 def test_status_without_operator_says_so(stack: Stack) -> None:
-    stack.write("cnn", tfjob())
-    stack.apply()
+    stack.deploy("cnn", tfjob())
     stack.clock = _Later(60)
     row = stack.status().components[0].objects[0]
     assert (row.state, row.reason.split(" after ")[0]) == (
@@ -510,8 +490,7 @@ def test_status_of_a_job_with_its_operator(
     hungry = tfjob("hungry")
     container = hungry["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
     container["resources"] = {"limits": {"nvidia.com/gpu": 1}}
-    stack.write("jobs", tfjob("fine"), hungry)
-    stack.apply()
+    stack.deploy("jobs", tfjob("fine"), hungry)
     rows = _until(stack, lambda rows: rows["fine"].state == "ready" and "GPU" not in rows["hungry"].state)
     assert rows["fine"].reason == "workers 1 of 1"
     assert rows["fine"].pods[0].state == "ready"
@@ -531,8 +510,7 @@ def test_status_says_why_the_pods_of_a_job_are_refused(
     refused = tfjob("refused")
     container = refused["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
     container["resources"] = {"requests": {"nvidia.com/gpu": 1}}
-    stack.write("jobs", refused)
-    stack.apply()
+    stack.deploy("jobs", refused)
     rows = _until(stack, lambda rows: "refused:" in rows["refused"].reason)
     assert rows["refused"].reason.startswith("0 of 1 workers run. Workers wait: a pod was refused: ")
     assert "Limit must be set for non overcommitable resources" in rows["refused"].reason
@@ -574,8 +552,7 @@ def test_status_tells_what_is_not_applied(stack: Stack) -> None:
 
 
 def test_status_is_ok_when_all_pods_run(stack: Stack) -> None:
-    stack.write("a", deployment(replicas=2), config_map())
-    stack.apply()
+    stack.deploy("a", deployment(replicas=2), config_map())
     rows = _until(stack, lambda rows: rows["web"].state == "ready")
     assert rows["web"].reason == "2 of 2 pods"
     assert [pod.state for pod in rows["web"].pods] == ["ready", "ready"]
@@ -583,8 +560,7 @@ def test_status_is_ok_when_all_pods_run(stack: Stack) -> None:
 
 
 def test_status_says_why_a_gpu_pod_waits(stack: Stack) -> None:
-    stack.write("a", deployment(resources={"limits": {"nvidia.com/gpu": 1}}))
-    stack.apply()
+    stack.deploy("a", deployment(resources={"limits": {"nvidia.com/gpu": 1}}))
     rows = _until(stack, lambda rows: "nvidia.com/gpu" in rows["web"].reason)
     assert rows["web"].state == "waiting"
     assert rows["web"].reason == (
@@ -596,8 +572,7 @@ def test_status_says_why_a_gpu_pod_waits(stack: Stack) -> None:
 def test_status_says_when_an_image_cannot_be_pulled(stack: Stack) -> None:
     broken = deployment()
     broken["spec"]["template"]["metadata"]["annotations"] = {"mlstack.dev/test-waiting": "ImagePullBackOff"}
-    stack.write("a", broken)
-    stack.apply()
+    stack.deploy("a", broken)
     rows = _until(stack, lambda rows: "ImagePullBackOff" in rows["web"].reason)
     assert rows["web"].reason.startswith("0 of 1 pods ready: container main: ImagePullBackOff")
 
@@ -625,8 +600,7 @@ def test_status_says_when_a_quota_refuses_pods(stack: Stack, minikube: TestClust
 def test_delete_goes_in_reverse_and_a_second_time_finds_nothing(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
-    stack.write("a", config_map(), deployment())
-    stack.apply()
+    stack.deploy("a", config_map(), deployment())
     result = stack.delete()
     assert [row.kind for row in result.objects] == ["Deployment", "ConfigMap"]
     assert set(outcomes(result).values()) == {"deleted"}
@@ -639,8 +613,7 @@ def test_delete_goes_in_reverse_and_a_second_time_finds_nothing(
 def test_delete_finds_what_the_files_no_longer_bring(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
-    stack.write("a", config_map("old"), config_map("new"))
-    stack.apply()
+    stack.deploy("a", config_map("old"), config_map("new"))
     stack.write("a", config_map("new"))
     assert outcomes(stack.delete()) == {"old": "deleted", "new": "deleted"}
 
@@ -649,8 +622,7 @@ def test_delete_of_one_component_leaves_the_others(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
     stack.write("a", config_map("one"))
-    stack.write("b", config_map("two"))
-    stack.apply()
+    stack.deploy("b", config_map("two"))
     assert outcomes(stack.delete(components=["a"])) == {"one": "deleted"}
     assert minikube.find(path(namespace, "configmaps", "two")) is not None
 
@@ -665,11 +637,9 @@ def test_delete_keeps_claims_and_what_belongs_to_others(
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     }
     other = Stack(tmp_path / "other", namespace=namespace, opener=_open(kubeconfig), name="other")
-    other.write("a", config_map("shared"))
-    other.apply()
+    other.deploy("a", config_map("shared"))
     minikube.kubectl("create", "configmap", "foreign", "-n", namespace)
-    stack.write("a", claim)
-    stack.apply()
+    stack.deploy("a", claim)
     stack.write("a", claim, config_map("shared"), config_map("foreign"))
     result = stack.delete()
     assert {row.name: row.text.split(":")[0] for row in result.objects} == {
@@ -685,8 +655,7 @@ def test_deleting_a_definition_names_the_objects_that_go_with_it(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
     group = f"{namespace}.example.com"
-    stack.write("a", crd(group=group))
-    stack.apply()
+    stack.deploy("a", crd(group=group))
     widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "theirs"}}
     minikube.kubectl("apply", "-n", namespace, "-f", "-", input=write.to_yaml(widget))
     result = stack.delete(spare=KeepOptions(definitions=False))
@@ -701,8 +670,7 @@ def test_deleting_a_definition_names_the_objects_that_go_with_it(
 def test_kubectl_diff_of_the_rendered_output_is_empty(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
-    stack.write("a", deployment(env=[], args=None), secret(a="1"), config_map(a="yes", b="012", c="1e3"))
-    stack.apply()
+    stack.deploy("a", deployment(env=[], args=None), secret(a="1"), config_map(a="yes", b="012", c="1e3"))
     text = write.to_yaml_documents(found.data for found in render.load(stack.app, "minikube").objects)
     assert len(read.read_documents(text, source="rendered")) == 3
     assert minikube.kubectl("diff", "-f", "-", input=text).stdout == ""

@@ -113,10 +113,8 @@ def test_a_second_apply_writes_neither_objects_nor_history(
 
 
 def test_forth_and_back_ends_where_an_apply_ended(stack: Stack) -> None:
-    stack.write("web", config_map(a="1"), deployment())
-    stack.apply()
-    stack.write("web", config_map(a="2"), deployment(image="nginx:1.28"))
-    stack.apply()
+    stack.deploy("web", config_map(a="1"), deployment())
+    stack.deploy("web", config_map(a="2"), deployment(image="nginx:1.28"))
     stack.rollback(1)
     stack.rollback(2)
     assert stack.diff().ok
@@ -127,12 +125,10 @@ def test_forth_and_back_ends_where_an_apply_ended(stack: Stack) -> None:
 def test_a_set_larger_than_a_secret_is_kept_and_comes_back(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
-    stack.write("big", *(incompressible(f"big-{number}", number) for number in range(5)))
-    stack.apply()
+    stack.deploy("big", *(incompressible(f"big-{number}", number) for number in range(5)))
     name = "mlstack-demo.minikube.r1"
     assert secrets(minikube, namespace) == [name, f"{name}.2", f"{name}.3"]
-    stack.write("big", *(incompressible(f"big-{number}", number + 100) for number in range(5)))
-    stack.apply()
+    stack.deploy("big", *(incompressible(f"big-{number}", number + 100) for number in range(5)))
     stack.rollback(1)
     found = minikube.request("GET", path(namespace, "configmaps", "big-3"))["data"]["noise"]
     assert found == incompressible("big-3", 3)["data"]["noise"]
@@ -140,8 +136,7 @@ def test_a_set_larger_than_a_secret_is_kept_and_comes_back(
 
 def test_ten_revisions_stay(stack: Stack, minikube: TestCluster, namespace: str) -> None:
     for number in range(1, 13):
-        stack.write("web", config_map(a=str(number)))
-        stack.apply()
+        stack.deploy("web", config_map(a=str(number)))
     assert [one.number for one in stack.revisions()] == list(range(12, 2, -1))
     assert len(secrets(minikube, namespace)) == 10
 
@@ -149,15 +144,13 @@ def test_ten_revisions_stay(stack: Stack, minikube: TestCluster, namespace: str)
 def test_a_broken_off_revision_is_never_offered_and_goes_with_the_next(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
-    stack.write("web", config_map(a="1"))
-    stack.apply()
+    stack.deploy("web", config_map(a="1"))
     whole = minikube.request("GET", path(namespace, "secrets", "mlstack-demo.minikube.r1"))
     labels = {**whole["metadata"]["labels"], "mlstack.dev/revision": "2"}
     part = {"type": whole["type"], "metadata": {"name": "mlstack-demo.minikube.r2.2", "labels": labels}}
     minikube.request("POST", f"/api/v1/namespaces/{namespace}/secrets", part)
     assert [one.number for one in stack.revisions()] == [1]
-    stack.write("web", config_map(a="2"))
-    stack.apply()
+    stack.deploy("web", config_map(a="2"))
     assert secrets(minikube, namespace) == [f"mlstack-demo.minikube.r{number}" for number in (1, 3)]
 
 
@@ -223,12 +216,10 @@ def test_a_component_alone_makes_a_whole_revision(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
     stack.write("web", config_map(a="1"))
-    stack.write("other", config_map("other", b="1"))
-    stack.apply()
+    stack.deploy("other", config_map("other", b="1"))
     stack.write("other", config_map("other", b="2"))
     stack.apply(components=["other"])
-    stack.write("web", config_map(a="3"))
-    stack.apply()
+    stack.deploy("web", config_map(a="3"))
     stack.rollback(2)
     assert minikube.request("GET", path(namespace, "configmaps", "settings"))["data"] == {"a": "1"}
     assert minikube.request("GET", path(namespace, "configmaps", "other"))["data"] == {"b": "2"}
@@ -264,8 +255,7 @@ def test_a_quota_on_secrets_makes_a_note(stack: Stack, minikube: TestCluster, na
 
 
 def test_another_cluster_behind_the_context_is_refused(stack: Stack, kubeconfig: Path) -> None:
-    stack.write("web", config_map(a="1"))
-    stack.apply()
+    stack.deploy("web", config_map(a="1"))
     stack.opener = lambda context: connect.connect("gke", kubeconfig=str(kubeconfig))
     for work in (lambda: stack.rollback(1), lambda: stack.revisions()):
         with pytest.raises(WrongClusterError):
@@ -273,8 +263,7 @@ def test_another_cluster_behind_the_context_is_refused(stack: Stack, kubeconfig:
 
 
 def test_a_failed_apply_is_rolled_back(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    stack.write("web", config_map(a="1"), deployment(replicas=1))
-    stack.apply()
+    stack.deploy("web", config_map(a="1"), deployment(replicas=1))
     broken = {**crd(group=f"{namespace}.broken.org"), "nonsense": 1}  # new definitions are not tried before
     stack.write("web", config_map(a="2"), deployment(replicas=3), config_map("later"), claim(), broken)
     plan = stack.plan(on_failure="rollback")
@@ -296,8 +285,7 @@ def test_a_failed_apply_is_rolled_back(stack: Stack, minikube: TestCluster, name
 def test_an_apply_that_is_not_ready_is_rolled_back(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
-    stack.write("web", config_map(a="1"), deployment())
-    stack.apply()
+    stack.deploy("web", config_map(a="1"), deployment())
     hopeless = deployment()
     hopeless["spec"]["template"]["metadata"]["annotations"] = {"mlstack.dev/test-waiting": "ImagePullBackOff"}
     stack.write("web", config_map(a="2"), hopeless)
@@ -315,8 +303,7 @@ def test_an_apply_that_is_not_ready_is_rolled_back(
 
 
 def test_secrets_are_in_the_cluster_alone(stack: Stack) -> None:
-    stack.write("web", secret(token="hunter2"))
-    stack.apply()
+    stack.deploy("web", secret(token="hunter2"))
     shown = show_revision(stack.target(), opener=stack.opener, clock=stack.clock)
     assert "aHVudGVyMg" not in json.dumps([dict(one.manifest) for one in shown.objects])
     assert shown.objects[0].manifest["data"] == {"token": "********"}
@@ -358,8 +345,7 @@ def test_claims_of_a_stateful_set_that_would_go_with_it_stay(
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Retain"},
     }
     stateful = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}, "spec": spec}
-    stack.write("web", config_map(a="1"))
-    stack.apply()
+    stack.deploy("web", config_map(a="1"))
     stack.write("web", config_map(a="2"), stateful)
     stack.apply(wait=True)
     result = stack.rollback(1)

@@ -70,8 +70,7 @@ PLAIN = '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, 
 def test_kubectl_leaves_our_set_to_us(
     stack: Stack, minikube: TestCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stack.write("a", config_map("one"), config_map("two"), secret("three", a="b"))
-    stack.apply()
+    stack.deploy("a", config_map("one"), config_map("two"), secret("three", a="b"))
     status, said = kubectl_applyset(minikube, namespace, PLAIN, monkeypatch)
     assert status != 0
     assert 'is managed by tooling "mlstack" instead of "kubectl"' in said
@@ -105,8 +104,7 @@ def test_the_parent_is_as_the_convention_says(
     elsewhere["metadata"]["namespace"] = "default"
     group = f"{namespace}.example.com"
     widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"a": 1}}
-    stack.write("a", config_map(), elsewhere, crd(group=group), widget)
-    stack.apply()
+    stack.deploy("a", config_map(), elsewhere, crd(group=group), widget)
     parent = minikube.request("GET", path(namespace, NAME))["metadata"]
     set_id = inventory.set_id(NAME, namespace)
     assert parent["labels"][inventory.ID_LABEL] == set_id
@@ -125,13 +123,11 @@ def test_the_parent_is_as_the_convention_says(
 def test_an_edit_of_the_parent_is_set_right_with_a_warning(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
-    stack.write("a", config_map("one"))
-    stack.apply()
+    stack.deploy("a", config_map("one"))
     minikube.kubectl(
         "annotate", "configmap", NAME, "-n", namespace, "--overwrite", f"{inventory.GROUP_KINDS}=Pod"
     )
-    stack.write("a", config_map("one"), config_map("two"))
-    stack.apply()
+    stack.deploy("a", config_map("one"), config_map("two"))
     said = [event.text for event in stack.events if event.kind == "warning"]
     assert said == [f"`ConfigMap {namespace}/{NAME}` was changed by `kubectl-annotate`: set right again"]
     parent = minikube.request("GET", path(namespace, NAME))["metadata"]
@@ -148,11 +144,9 @@ def test_three_of_three_hundred_go_and_nothing_else(
         "POST", path(namespace), {"metadata": {"name": "unlabelled"}, "data": {"nobody": "knows"}}
     )
     other = Stack(tmp_path / "other", namespace=namespace, opener=stack.opener, name="other")
-    other.write("a", *(config_map(f"theirs-{number}") for number in range(5)))
-    other.apply()
+    other.deploy("a", *(config_map(f"theirs-{number}") for number in range(5)))
     everything = [config_map(f"c{number:03}", n=str(number)) for number in range(300)]
-    stack.write("a", *everything)
-    stack.apply()
+    stack.deploy("a", *everything)
     before = versions(minikube, namespace)
     stack.write("a", *(one for one in everything if one["metadata"]["name"] not in ("c007", "c150", "c299")))
     result = stack.apply()
@@ -186,8 +180,7 @@ def test_labels_that_controllers_copied_make_no_member(
         "metadata": {"name": "web"},
         "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
     }
-    stack.write("a", service, deployment())
-    stack.apply()
+    stack.deploy("a", service, deployment())
     endpoints = minikube.wait_for(path(namespace, "web", "endpoints"), lambda found: bool(found))
     assert inventory.MEMBER_LABEL in endpoints["metadata"]["labels"]
     minikube.request("DELETE", path(namespace, NAME))
@@ -205,8 +198,7 @@ def test_a_definition_that_changed_its_scope_in_the_files_is_no_hindrance(
 ) -> None:
     group = f"{before.lower()}.{namespace}.example.com"
     widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"a": 1}}
-    stack.write("a", crd(group=group, scope=before), widget, config_map())
-    stack.apply()
+    stack.deploy("a", crd(group=group, scope=before), widget, config_map())
     stack.write("a", crd(group=group, scope=after), widget, config_map())
     place = f"namespaces/{namespace}/" if before == "Namespaced" else ""
     where = f"/apis/{group}/v1/{place}widgets/w"
@@ -220,8 +212,7 @@ def test_a_definition_that_changed_its_scope_in_the_files_is_no_hindrance(
 
 def test_a_rejected_deletion_is_tried_again(stack: Stack, minikube: TestCluster, namespace: str) -> None:
     """A policy refuses one of two deletions: it stays listed, fails the run, and goes with the next one."""
-    stack.write("a", config_map("one"), config_map("two"), config_map("three"))
-    stack.apply()
+    stack.deploy("a", config_map("one"), config_map("two"), config_map("three"))
     policy = f"keep-{namespace}"
     rules = [
         {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["configmaps"]}
@@ -351,8 +342,7 @@ def test_whenever_a_run_is_killed_the_next_one_makes_it_good(
     shell = Shell(root=stack.root, kubeconfig=kubeconfig)
     minikube.request("POST", path(namespace), {"metadata": {"name": "unlabelled"}, "data": {"a": "1"}})
     other = Stack(tmp_path / "other", namespace=namespace, opener=stack.opener, name="other")
-    other.write("a", config_map("theirs"), secret("their-keys", a="b"))
-    other.apply()
+    other.deploy("a", config_map("theirs"), secret("their-keys", a="b"))
     foreign = ("unlabelled", "theirs", "mlstack-other.minikube")
     bystanders = {name: minikube.request("GET", path(namespace, name)) for name in foreign}
     expected: list[dict[str, Any]] = []

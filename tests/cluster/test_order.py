@@ -321,8 +321,7 @@ def test_a_definition_that_is_being_deleted_is_waited_for(
 ) -> None:
     group = f"{namespace}.example.com"
     lamp = {"apiVersion": f"{group}/v1", "kind": "Lamp", "metadata": {"name": "one"}}
-    stack.write("a", crd("lamps", "Lamp", group=group), lamp)
-    stack.apply()
+    stack.deploy("a", crd("lamps", "Lamp", group=group), lamp)
     address = f"/apis/{group}/v1/namespaces/{namespace}/lamps/one"
     finalizers = '{"metadata": {"finalizers": ["example.org/hold"]}}'
     minikube.kubectl("patch", f"lamps.{group}", "one", "-n", namespace, "--type=merge", "-p", finalizers)
@@ -342,8 +341,7 @@ def test_a_namespace_that_is_being_deleted_is_made_anew(
         namespace=own,
         opener=lambda context: connect.connect(context, kubeconfig=str(kubeconfig)),
     )
-    stack.write("a", config_map("one"), config_map("two"))
-    stack.apply()
+    stack.deploy("a", config_map("one"), config_map("two"))
     minikube.kubectl("apply", "-n", own, "-f", "-", input=json.dumps(held()))
     minikube.kubectl("delete", "namespace", own, "--wait=false")
     with released(minikube, path(own, "configmaps", "settings"), 2):
@@ -373,8 +371,7 @@ def test_a_namespace_that_is_deleted_in_the_middle_is_told_and_the_next_apply_me
 def test_an_object_deleted_in_the_middle_is_not_made_anew_unseen(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
-    stack.write("a", config_map(a="1"))
-    stack.apply()
+    stack.deploy("a", config_map(a="1"))
     stack.write("a", config_map(a="2"))
     plan = stack.plan()
     minikube.kubectl("delete", "configmap", "settings", "-n", namespace)
@@ -391,8 +388,7 @@ def test_what_depends_on_something_is_gone_before_it_goes(
 ) -> None:
     web = deployment("web", replicas=2, envFrom=[{"configMapRef": {"name": "settings"}}])
     late = annotated(config_map("late"), after="apps/Deployment/web")
-    stack.write("a", config_map(a="1"), web, late)
-    stack.apply()
+    stack.deploy("a", config_map(a="1"), web, late)
     order: list[str] = []
     left: list[bool] = []
 
@@ -413,8 +409,7 @@ def test_what_does_not_go_keeps_what_it_needs_and_is_named(
     web = deployment("web", envFrom=[{"configMapRef": {"name": "settings"}}])
     web["metadata"]["finalizers"] = ["example.org/hold"]
     stack.write("a", config_map(a="1"), web)
-    stack.write("b", secret("x"))
-    stack.apply()
+    stack.deploy("b", secret("x"))
     stack.clock = FastClock()
     with released(minikube, path(namespace, "deployments", "web"), 8):
         with pytest.raises(NotReadyError, match=r"finalizers are still there: example\.org/hold") as caught:
@@ -431,8 +426,7 @@ def test_a_definition_whose_object_does_not_go_says_so(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
     group = f"{namespace}.example.com"
-    stack.write("a", crd("lamps", "Lamp", group=group))
-    stack.apply()
+    stack.deploy("a", crd("lamps", "Lamp", group=group))
     metadata = {"name": "theirs", "namespace": namespace, "finalizers": ["example.org/hold"]}
     lamp = {"apiVersion": f"{group}/v1", "kind": "Lamp", "metadata": metadata}
     minikube.kubectl("apply", "-f", "-", input=json.dumps(lamp))
@@ -607,8 +601,7 @@ def test_a_webhook_of_others_that_starts_is_waited_for(
 def test_what_the_server_says_of_a_job_is_cut_before_its_template(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
-    stack.write("a", job(text="very-secret-text"))
-    stack.apply()
+    stack.deploy("a", job(text="very-secret-text"))
     changed = job(image="other", text="another-secret-text")
     changed["metadata"]["namespace"] = namespace
     with pytest.raises(InvalidError) as caught:

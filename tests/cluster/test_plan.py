@@ -95,8 +95,7 @@ def test_nobody_else_may_read_the_file_and_no_secret_is_in_it(stack: Stack, file
 def test_an_edit_in_between_is_refused_and_left_alone(
     stack: Stack, minikube: TestCluster, namespace: str, file: Path, settings: str
 ) -> None:
-    stack.write("web", config_map(a="1"), config_map("other", b="1"))
-    stack.apply()
+    stack.deploy("web", config_map(a="1"), config_map("other", b="1"))
     stack.write("web", config_map(a="2"), config_map("other", b="2"))
     planned(stack, file)
     edit(minikube, namespace, "3")
@@ -119,8 +118,7 @@ def test_what_controllers_and_others_do_to_their_own_fields_moves_nothing(
     stack: Stack, minikube: TestCluster, namespace: str, file: Path
 ) -> None:
     where = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
-    stack.write("web", deployment(replicas=1))
-    stack.apply()
+    stack.deploy("web", deployment(replicas=1))
     stack.write("web", deployment(replicas=1, env=[{"name": "A", "value": "1"}]))
     planned(stack, file)
     before = minikube.request("GET", where)["metadata"]["resourceVersion"]
@@ -135,8 +133,7 @@ def test_what_controllers_and_others_do_to_their_own_fields_moves_nothing(
 def test_an_object_deleted_and_made_anew_is_refused(
     stack: Stack, minikube: TestCluster, namespace: str, file: Path
 ) -> None:
-    stack.write("web", config_map(a="1"))
-    stack.apply()
+    stack.deploy("web", config_map(a="1"))
     stack.write("web", config_map(a="2"))
     planned(stack, file)
     minikube.kubectl("delete", "configmap", "settings", "-n", namespace)
@@ -159,8 +156,7 @@ def test_an_apply_that_was_cut_off_is_taken_up_again(
     stack: Stack, minikube: TestCluster, namespace: str, file: Path
 ) -> None:
     maps = [config_map(f"map-{number}", a="1") for number in range(10)]
-    stack.write("web", *maps)
-    stack.apply()
+    stack.deploy("web", *maps)
     stack.write("web", *({**each, "data": {"a": "2"}} for each in maps))
     planned(stack, file)
     stack.apply(components=["web"])  # another run did the same meanwhile
@@ -193,8 +189,7 @@ def test_an_object_that_appears_in_between_is_not_taken(
 
 
 def test_two_plans_of_one_moment_allow_the_same(stack: Stack, file: Path, tmp_path: Path) -> None:
-    stack.write("web", config_map(a="1"))
-    stack.apply()
+    stack.deploy("web", config_map(a="1"))
     stack.write("web", config_map(a="2"))
     first, again = planned(stack, file), planned(stack, tmp_path / "again.json")
     assert first.objects == again.objects

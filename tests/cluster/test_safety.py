@@ -230,8 +230,7 @@ def named(text: str) -> str:
 def test_what_would_be_refused_anew_is_not_deleted(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
-    stack.write("a", service(HEADLESS))
-    stack.apply()
+    stack.deploy("a", service(HEADLESS))
     before = minikube.request("GET", path(namespace, "services", "it"))
     stack.write("a", annotated(service("192.0.2.1"), recreate="true"))
     with pytest.raises(InvalidError, match="made anew it would be refused") as refused:
@@ -243,8 +242,7 @@ def test_what_would_be_refused_anew_is_not_deleted(
 @pytest.mark.usefixtures("swept")
 @pytest.mark.parametrize("case", FIXED.values(), ids=FIXED)
 def test_a_field_that_cannot_change_is_named_with_what_lets_it(stack: Stack, case: Fixed) -> None:
-    stack.write("a", case.first)
-    stack.apply()
+    stack.deploy("a", case.first)
     name, kind = case.first["metadata"]["name"], case.first["kind"]
     before = stack.opener("minikube").get(_ref(stack, case.first))
     stack.write("a", case.then)
@@ -287,8 +285,7 @@ def _ref(stack: Stack, data: Data) -> ObjectRef:
 
 
 def test_an_annotation_keeps_a_job_from_being_made_anew(stack: Stack) -> None:
-    stack.write("a", job())
-    stack.apply()
+    stack.deploy("a", job())
     stack.write("a", annotated(job("job:2"), recreate="never"))
     with pytest.raises(InvalidError) as refused:
         stack.apply()
@@ -296,8 +293,7 @@ def test_an_annotation_keeps_a_job_from_being_made_anew(stack: Stack) -> None:
 
 
 def test_no_part_of_a_pod_template_is_told(stack: Stack) -> None:
-    stack.write("a", job("registry.example.com/secret-name:1"))
-    stack.apply()
+    stack.deploy("a", job("registry.example.com/secret-name:1"))
     changed = annotated(job(), recreate="never")
     changed["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "TOKEN", "value": "hush-hush"}]
     stack.write("a", changed)
@@ -320,8 +316,7 @@ def with_labels(data: Data, metadata: Any) -> Data:
 def test_a_job_made_anew_is_shown_as_it_will_be(
     stack: Stack, minikube: TestCluster, namespace: str, metadata: Any
 ) -> None:
-    stack.write("a", with_labels(job(), metadata))
-    stack.apply()
+    stack.deploy("a", with_labels(job(), metadata))
     minikube.kubectl("patch", "job", "it", "-n", namespace, "-p", '{"spec": {"suspend": true}}')
     stack.write("a", with_labels(job("job:2"), metadata))
     plan, row = stack.plan(), row_of(stack, "it")
@@ -344,8 +339,7 @@ def test_what_the_server_chooses_for_an_object_made_anew_is_not_foretold(stack: 
     selector = {"manualSelector": True, "selector": {"matchLabels": {"x": "y"}}}
     manual = with_labels(job(), {"labels": {"x": "y"}})
     service = an_object("v1", "Service", "svc", spec={"clusterIP": "None", "ports": [{"port": 80}]})
-    stack.write("a", {**manual, "spec": {**manual["spec"], **selector}}, annotated(service, recreate="true"))
-    stack.apply()
+    stack.deploy("a", {**manual, "spec": {**manual["spec"], **selector}}, annotated(service, recreate="true"))
     opened = {**service, "spec": {"type": "NodePort", "ports": [{"port": 80}]}}
     stack.write("a", manual, annotated(opened, recreate="true"))
     found = {one.path: one for one in row_of(stack, "it").fields}["spec.selector"]
@@ -364,8 +358,7 @@ def test_a_stateful_set_made_anew_keeps_claims_that_it_owns(
     stack: Stack, minikube: TestCluster, namespace: str, changed: str
 ) -> None:
     owning = {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Retain"}}
-    stack.write("a", stateful(**owning))
-    stack.apply()
+    stack.deploy("a", stateful(**owning))
     disk = path(namespace, "persistentvolumeclaims", "data-it-0")
     first = minikube.wait_for(
         disk, lambda found: found["metadata"].get("ownerReferences"), what="owned claim"
@@ -593,8 +586,7 @@ def test_all_missing_rights_are_told_before_anything_is_written(
 def test_a_viewer_is_told_every_right_that_a_diff_needs(
     tmp_path: Path, namespace: str, minikube: TestCluster, stack: Stack
 ) -> None:
-    stack.write("web", deployment(), config_map())
-    stack.apply()
+    stack.deploy("web", deployment(), config_map())
     stack.write("web", deployment(replicas=2), config_map(a="1"))
     config = minikube.write_kubeconfig(tmp_path / "viewer", minikube.viewer)
     stack.opener = opener(config)
@@ -642,8 +634,7 @@ def settled(minikube: TestCluster, group: str) -> None:
 def test_a_definition_that_would_lose_a_field_is_refused(
     stack: Stack, minikube: TestCluster, group: str
 ) -> None:
-    stack.write("a", definition(group, "size", "color"))
-    stack.apply()
+    stack.deploy("a", definition(group, "size", "color"))
     settled(minikube, group)
     before = minikube.request("GET", f"{DEFINITIONS}/widgets.{group}")
     stack.write("a", definition(group, "size"))
@@ -661,8 +652,7 @@ def test_a_definition_that_would_lose_a_field_is_refused(
 def test_what_the_server_refuses_of_a_definition_is_explained(
     stack: Stack, minikube: TestCluster, group: str, change: str
 ) -> None:
-    stack.write("a", definition(group, "size"))
-    stack.apply()
+    stack.deploy("a", definition(group, "size"))
     settled(minikube, group)
     then = definition(group, "size", scope="Cluster")
     said = "`scope` would change from Namespaced to Cluster"
@@ -684,8 +674,7 @@ def test_a_version_that_objects_use_stays_served(
 ) -> None:
     first = definition(group, "size")
     first["spec"]["versions"].append(version(first, "v1beta1", storage=False))
-    stack.write("a", first)
-    stack.apply()
+    stack.deploy("a", first)
     settled(minikube, group)
     if used:
         widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}}
@@ -702,8 +691,7 @@ def test_a_rule_of_a_definition_about_changes_is_told_in_its_words(
     rule = {"rule": "self.mode == oldSelf.mode", "message": "the mode is chosen once"}
     widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "it"}}
     stack.write("a", definition(group, "mode", rules=[rule]))
-    stack.write("b", {**widget, "spec": {"mode": "fast"}})
-    stack.apply()
+    stack.deploy("b", {**widget, "spec": {"mode": "fast"}})
     stack.write("b", {**widget, "spec": {"mode": "slow"}})
     (said,) = row_of(stack, "it").refused
     assert said == "`spec.mode` cannot change while the object exists (the mode is chosen once)"
@@ -718,16 +706,14 @@ def test_an_object_of_another_app_stays_as_it_is(
     stack: Stack, minikube: TestCluster, namespace: str, kubeconfig: Path, tmp_path: Path
 ) -> None:
     other = Stack(tmp_path / "other", namespace=namespace, opener=opener(kubeconfig), name="shop")
-    other.write("a", config_map(a="theirs"), config_map("more"))
-    other.apply()
+    other.deploy("a", config_map(a="theirs"), config_map("more"))
     kinds = [path(namespace, "configmaps", name) for name in ("settings", "more")]
     before = [minikube.request("GET", one) for one in kinds]
     stack.write("a", config_map(a="ours"), config_map("mine"))
     with pytest.raises(ConflictError, match="belongs to environment `minikube` of app `shop`"):
         stack.apply()
     assert minikube.find(path(namespace, "configmaps", "mine")) is None
-    stack.write("a", config_map("mine"))
-    stack.apply()
+    stack.deploy("a", config_map("mine"))
     stack.delete()
     assert [minikube.request("GET", one) for one in kinds] == before
     stack.write("a", config_map(a="ours"))
@@ -746,8 +732,7 @@ def test_what_was_shown_of_one_cluster_is_not_done_to_another(
     kubeconfig: Path,
     control_plane: ControlPlane,
 ) -> None:
-    stack.write("a", config_map("one"))
-    stack.apply()
+    stack.deploy("a", config_map("one"))
     stack.write("a", config_map("one"), config_map("two"))
     plan = stack.plan()
     swapped = replace(gke.login(), context="minikube")

@@ -227,8 +227,7 @@ def test_a_claim_that_binds_late_is_not_waited_for(stack: Stack) -> None:
 
 def test_what_is_broken_and_unchanged_fails_as_well_until_it_is_mended(stack: Stack) -> None:
     broken = annotated(deployment(**SMALL), waiting="InvalidImageName")
-    stack.write("web", broken)
-    stack.apply()
+    stack.deploy("web", broken)
     with pytest.raises(NotReadyError, match="InvalidImageName"):
         stack.apply(wait=True)
     with pytest.raises(NotReadyError) as caught:

@@ -65,8 +65,7 @@ def test_exactly_what_was_approved_is_done_or_nothing(
     with TemporaryDirectory() as folder:
         stack = Stack(Path(folder) / "app", namespace="ml", opener=lambda context: cluster, clock=clock)
         file = Path(folder) / "plan.json"
-        stack.write("web", *(config_map(name, **data) for name, data in before.items()))
-        stack.apply()
+        stack.deploy("web", *(config_map(name, **data) for name, data in before.items()))
         stack.write("web", *(config_map(name, **data) for name, data in wanted.items()))
         told = deploy.plan(stack.target(), opener=stack.opener, clock=clock, options=HOW, out=file)
         for edit in edits:

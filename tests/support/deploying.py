@@ -130,6 +130,11 @@ class Stack:
         self.events = []
         return deploy.apply(plan, clock=self.clock, on_event=self.events.append)
 
+    def deploy(self, component: str, *objects: Mapping[str, Any]) -> RunResult:
+        """Make a component of these objects, and apply the app."""
+        self.write(component, *objects)
+        return self.apply()
+
     def rollback(self, number: int | None = None, environment: str = "minikube", **options: Any) -> RunResult:
         """Go back to a revision without a question."""
         about, how = _split(options)

@@ -76,8 +76,7 @@ def test_the_hint_can_be_typed(tmp_path: Path) -> None:
 def test_whoever_may_do_everything_is_asked_about_once(tmp_path: Path) -> None:
     cluster = Asked(lambda right: False)
     stack = stack_on(tmp_path, cluster)
-    stack.write("web", deployment(), config_map())
-    stack.apply()
+    stack.deploy("web", deployment(), config_map())
     assert cluster.asked == [Right(group="*", resource="*", verb="*")]
 
 
@@ -85,8 +84,7 @@ def test_what_the_rules_give_is_not_asked_about(tmp_path: Path) -> None:
     rule = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
     cluster = Asked(everything, rule)
     stack = stack_on(tmp_path, cluster)
-    stack.write("web", deployment(), config_map())
-    stack.apply()
+    stack.deploy("web", deployment(), config_map())
     namespaces = [right for right in cluster.asked if right.resource == "namespaces"]
     assert len(cluster.asked) == 1 + len(namespaces)  # a Namespace is in no namespace
 
@@ -94,8 +92,7 @@ def test_what_the_rules_give_is_not_asked_about(tmp_path: Path) -> None:
 def test_each_kind_and_verb_is_asked_about_once(tmp_path: Path) -> None:
     cluster = Asked(everything)
     stack = stack_on(tmp_path, cluster)
-    stack.write("web", *(config_map(f"c{number}") for number in range(40)))
-    stack.apply()
+    stack.deploy("web", *(config_map(f"c{number}") for number in range(40)))
     assert len(cluster.asked) == len({*cluster.asked})
     assert {right.verb for right in cluster.asked if right.resource == "configmaps"} == {
         "create",
@@ -110,18 +107,15 @@ def test_rights_to_named_objects_are_enough(tmp_path: Path) -> None:
         return everything(right) or (right.resource == "configmaps" and right.verb != "create" and not named)
 
     stack = stack_on(tmp_path, Asked(denies))
-    stack.write("web", config_map())
-    stack.apply()
+    stack.deploy("web", config_map())
 
 
 def test_only_what_a_run_does_is_asked_about(tmp_path: Path) -> None:
     cluster = Asked(everything)
     stack = stack_on(tmp_path, cluster)
-    stack.write("web", config_map("a"), config_map("b"), deployment())
-    stack.apply()
+    stack.deploy("web", config_map("a"), config_map("b"), deployment())
     cluster.asked.clear()
-    stack.write("web", config_map("a", x="1"), deployment())
-    stack.apply()
+    stack.deploy("web", config_map("a", x="1"), deployment())
     verbs = {(right.resource, right.verb) for right in cluster.asked} - {("*", "*")}
     assert verbs == {
         ("configmaps", "patch"),
@@ -155,8 +149,7 @@ def test_kinds_that_the_run_defines_are_asked_about(tmp_path: Path) -> None:
 def test_a_delete_needs_the_rights_to_it(tmp_path: Path) -> None:
     cluster = Asked(lambda right: everything(right) or (right.group, right.verb) == ("apps", "delete"))
     stack = stack_on(tmp_path, cluster)
-    stack.write("web", deployment(), config_map())
-    stack.apply()
+    stack.deploy("web", deployment(), config_map())
     with pytest.raises(ForbiddenError, match=r"delete deployments\.apps in namespace ml"):
         stack.delete()
 

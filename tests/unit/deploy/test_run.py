@@ -208,8 +208,7 @@ def test_nobody_waits_for_what_an_unchanged_object_depends_on(stack: Stack, clus
         cluster.patch(WEB, {"status": status}, subresource="status")
 
     bound = after(config_map("settings"), "web")
-    stack.write("a", deployment())
-    stack.apply()
+    stack.deploy("a", deployment())
     ready(1)
     stack.write("a", deployment(), bound)
     assert stack.apply().counts == {"unchanged": 1, "created": 1}

@@ -42,8 +42,7 @@ def test_apply_then_apply_again(stack: Stack, cluster: MemoryCluster) -> None:
 
 
 def test_every_object_is_told_as_it_is_done(stack: Stack) -> None:
-    stack.write("a", config_map())
-    stack.apply()
+    stack.deploy("a", config_map())
     assert [(event.kind, str(event.identity)) for event in stack.events if event.identity] == [
         ("created", "Namespace ml"),
         ("created", "ConfigMap ml/settings"),
@@ -62,8 +61,7 @@ def test_the_first_apply_binds_the_environment_and_a_dry_run_does_not(stack: Sta
 
 
 def test_another_cluster_behind_the_context_is_refused(stack: Stack, clusters: Clusters) -> None:
-    stack.write("a", config_map())
-    stack.apply()
+    stack.deploy("a", config_map())
     clusters["minikube"] = clusters["gke"]
     with pytest.raises(WrongClusterError):
         stack.apply()
@@ -107,8 +105,7 @@ def test_a_plan_is_carried_out_as_it_was_confirmed(stack: Stack, cluster: Memory
 def test_an_object_recreated_by_others_meanwhile_is_not_overwritten(
     stack: Stack, cluster: MemoryCluster
 ) -> None:
-    stack.write("a", config_map(a="1"))
-    stack.apply()
+    stack.deploy("a", config_map(a="1"))
     stack.write("a", config_map(a="2"))
     plan = stack.plan()
     cluster.delete(MAP)
@@ -117,8 +114,7 @@ def test_an_object_recreated_by_others_meanwhile_is_not_overwritten(
 
 
 def test_an_object_made_by_others_meanwhile_is_not_overwritten(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.write("a", config_map("other"))
-    stack.apply()
+    stack.deploy("a", config_map("other"))
     stack.write("a", config_map("other"), config_map(a="ours"))
     plan = stack.plan()
     cluster.create({**config_map(a="theirs"), "metadata": {"name": "settings", "namespace": "ml"}})
@@ -135,8 +131,7 @@ def test_a_definition_is_served_before_its_objects_are_written(stack: Stack) -> 
 
 def test_a_changed_job_is_recreated(stack: Stack, cluster: MemoryCluster) -> None:
     ref = ObjectRef("kubeflow.org/v1", "TFJob", "ml", "cnn")
-    stack.write("a", tfjob(), TFJOBS)
-    stack.apply()
+    stack.deploy("a", tfjob(), TFJOBS)
     before = cluster.get(ref)
     stack.write("a", tfjob(workers=3), TFJOBS)
     assert stack.plan().destructive
@@ -220,8 +215,7 @@ def test_an_interrupted_apply_stands_in_the_history(stack: Stack) -> None:
     (one,) = stack.revisions()
     assert (one.result, one.planned, one.is_good) == ("interrupted", 4, False)
     assert 1 <= one.changed <= 4
-    stack.write("a", config_map("c0", a="2"))
-    stack.apply()
+    stack.deploy("a", config_map("c0", a="2"))
     assert [found.result for found in stack.revisions()] == ["done", "interrupted"]
 
 
@@ -245,8 +239,7 @@ class Stopping:
 
 def test_an_interrupted_rollback_stands_in_the_history(stack: Stack) -> None:
     for word in ("1", "2"):
-        stack.write("a", config_map("one", a=word), config_map("two", a=word))
-        stack.apply()
+        stack.deploy("a", config_map("one", a=word), config_map("two", a=word))
     plan = deploy.plan_rollback(
         stack.target(), 1, opener=stack.opener, clock=stack.clock, options=ApplyOptions(wait=False)
     )
@@ -259,8 +252,7 @@ def test_an_interrupted_rollback_stands_in_the_history(stack: Stack) -> None:
 @pytest.mark.parametrize("components", [["a"], []], ids=["a component", "all"])
 def test_an_interrupted_deletion_stands_in_the_history(stack: Stack, components: list[str]) -> None:
     stack.write("a", *(config_map(f"c{number}") for number in range(3)))
-    stack.write("b", config_map("other"))
-    stack.apply()
+    stack.deploy("b", config_map("other"))
     plan = deploy.plan_delete(stack.target(components=components), opener=stack.opener)
     with pytest.raises(Interrupted):
         deploy.apply(plan, clock=stack.clock, on_event=at_object("c2"))
@@ -300,8 +292,7 @@ def test_a_folder_that_cannot_be_written_stops_before_the_cluster(
 
 
 def test_updates_only_leave_missing_objects_out(stack: Stack) -> None:
-    stack.write("a", config_map("old", a="1"))
-    stack.apply()
+    stack.deploy("a", config_map("old", a="1"))
     stack.write("a", config_map("old", a="2"), config_map("new"))
     result = stack.apply(create=False)
     assert outcomes(result) == {"old": "updated", "new": "kept"}
@@ -309,8 +300,7 @@ def test_updates_only_leave_missing_objects_out(stack: Stack) -> None:
 
 
 def test_fields_of_a_person_are_taken_and_of_a_program_left(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.write("a", config_map(a="1", b="1"))
-    stack.apply()
+    stack.deploy("a", config_map(a="1", b="1"))
     cluster.patch(MAP, {"data": {"a": "by hand"}}, manager="kubectl-edit")
     assert stack.diff().objects[0].notes == ("takes `data.a` back from `kubectl-edit`",)
     stack.apply()
@@ -318,16 +308,14 @@ def test_fields_of_a_person_are_taken_and_of_a_program_left(stack: Stack, cluste
     left = stack.diff()
     assert left.ok
     assert left.notes == ("`ConfigMap ml/settings` leaves `data.a` to `some-controller`",)
-    stack.write("a", config_map(a="1", b="2"))
-    stack.apply()
+    stack.deploy("a", config_map(a="1", b="2"))
     live = cluster.get(MAP)
     assert live is not None
     assert live["data"] == {"a": "theirs", "b": "2"}
 
 
 def test_an_apply_then_a_diff_is_empty(stack: Stack) -> None:
-    stack.write("a", deployment(), config_map(a="1"), secret(b="2"))
-    stack.apply()
+    stack.deploy("a", deployment(), config_map(a="1"), secret(b="2"))
     assert stack.diff().ok
 
 
@@ -344,8 +332,7 @@ def test_secrets_stay_hidden_in_a_report(stack: Stack) -> None:
 def test_an_interruption_between_deletion_and_creation_is_told(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stack.write("a", tfjob(), TFJOBS)
-    stack.apply()
+    stack.deploy("a", tfjob(), TFJOBS)
     stack.write("a", tfjob(workers=3), TFJOBS)
     plan = stack.plan()
     write = plan.resolved.cluster.apply
@@ -414,8 +401,7 @@ def test_an_unknown_kind_names_who_serves_it(stack: Stack, who: str, hint: str) 
 
 
 def test_another_version_of_a_served_kind_is_named(stack: Stack) -> None:
-    stack.write("definition", TFJOBS)
-    stack.apply()
+    stack.deploy("definition", TFJOBS)
     stack.write("a", custom("kubeflow.org/v1beta2", "TFJob"))
     with pytest.raises(ObjectNotFoundError) as caught:
         stack.plan(components=["a"])
@@ -435,8 +421,7 @@ def test_a_kind_that_two_operators_serve_is_told_apart(stack: Stack, version: st
     other = "v2beta1" if version == "v1" else "v1"
     definition = crd("mpijobs", "MPIJob", group="kubeflow.org")
     definition["spec"]["versions"][0]["name"] = other
-    stack.write("definition", definition)
-    stack.apply()
+    stack.deploy("definition", definition)
     stack.write("a", custom(f"kubeflow.org/{version}", "MPIJob"))
     with pytest.raises(ObjectNotFoundError) as caught:
         stack.plan(components=["a"])

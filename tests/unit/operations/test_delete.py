@@ -15,8 +15,7 @@ Clusters = dict[str, MemoryCluster]
 
 
 def test_delete_goes_in_reverse_and_keeps_the_namespace(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.write("a", config_map(), deployment())
-    stack.apply()
+    stack.deploy("a", config_map(), deployment())
     result = stack.delete()
     assert [(row.kind, row.outcome) for row in result.objects] == [
         ("Deployment", "deleted"),
@@ -27,16 +26,14 @@ def test_delete_goes_in_reverse_and_keeps_the_namespace(stack: Stack, cluster: M
 
 
 def test_jobs_go_and_definitions_stay(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.write("a", tfjob(), crd("tfjobs", "TFJob", group="kubeflow.org"))
-    stack.apply()
+    stack.deploy("a", tfjob(), crd("tfjobs", "TFJob", group="kubeflow.org"))
     result = stack.delete()
     assert outcomes(result) == {"cnn": "deleted", "tfjobs.kubeflow.org": "kept"}
     assert "every namespace" in result.objects[1].text
 
 
 def test_definitions_go_when_asked_and_name_what_goes_along(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.write("a", crd("tfjobs", "TFJob", group="kubeflow.org"))
-    stack.apply()
+    stack.deploy("a", crd("tfjobs", "TFJob", group="kubeflow.org"))
     foreign = tfjob("theirs")
     foreign["metadata"]["namespace"] = "default"
     cluster.create(foreign)
@@ -48,8 +45,7 @@ def test_definitions_go_when_asked_and_name_what_goes_along(stack: Stack, cluste
 
 
 def test_a_dry_run_deletes_nothing(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.write("a", config_map())
-    stack.apply()
+    stack.deploy("a", config_map())
     result = stack.delete(dry_run=True)
     assert (result.dry_run, outcomes(result)) == (True, {"settings": "deleted"})
     assert cluster.get(ObjectRef("v1", "ConfigMap", "ml", "settings")) is not None
@@ -57,15 +53,13 @@ def test_a_dry_run_deletes_nothing(stack: Stack, cluster: MemoryCluster) -> None
 
 def test_one_component_alone(stack: Stack) -> None:
     stack.write("a", config_map("one"))
-    stack.write("b", config_map("two"))
-    stack.apply()
+    stack.deploy("b", config_map("two"))
     assert outcomes(stack.delete(components=["a"])) == {"one": "deleted"}
     assert outcomes(stack.delete()) == {"two": "deleted"}
 
 
 def test_what_the_files_no_longer_bring_goes_too(stack: Stack) -> None:
-    stack.write("a", config_map("old"), config_map("new"))
-    stack.apply()
+    stack.deploy("a", config_map("old"), config_map("new"))
     stack.write("a", config_map("new"))
     assert outcomes(stack.delete()) == {"old": "deleted", "new": "deleted"}
 
@@ -74,8 +68,7 @@ def test_what_belongs_to_others_stays(stack: Stack, clusters: Clusters, tmp_path
     other = Stack(
         tmp_path / "other", namespace="ml", opener=clusters.__getitem__, name="other", clock=stack.clock
     )
-    other.write("a", config_map("shared"))
-    other.apply()
+    other.deploy("a", config_map("shared"))
     clusters["minikube"].create({**config_map(), "metadata": {"name": "foreign", "namespace": "ml"}})
     stack.write("a", config_map("shared"), config_map("foreign"))
     assert {row.name: row.text for row in stack.delete().objects} == {
@@ -87,8 +80,7 @@ def test_what_belongs_to_others_stays(stack: Stack, clusters: Clusters, tmp_path
 def test_what_has_lost_its_label_is_not_said_to_be_made_by_others(
     stack: Stack, cluster: MemoryCluster
 ) -> None:
-    stack.write("a", config_map("one"))
-    stack.apply()
+    stack.deploy("a", config_map("one"))
     lost = {"metadata": {"labels": {"mlstack.dev/app": None}}}
     cluster.patch(ObjectRef("v1", "ConfigMap", "ml", "one"), lost)
     (row,) = stack.delete().objects
@@ -104,8 +96,7 @@ def test_claims_stay_unless_asked(stack: Stack) -> None:
         "metadata": {"name": "disk"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     }
-    stack.write("a", claim)
-    stack.apply()
+    stack.deploy("a", claim)
     assert outcomes(stack.delete()) == {"disk": "kept"}
     plan_only = stack.delete(spare=KeepOptions(claims=False), dry_run=True)
     assert outcomes(plan_only) == {"disk": "deleted"}
@@ -121,8 +112,7 @@ def claim(name: str, **labels: str) -> dict[str, Any]:
 
 
 def test_homes_of_the_hubs_users_are_named(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.write("hub", config_map("jupyterhub-config", **{"jupyterhub_config.py": "c = get_config()"}))
-    stack.apply()
+    stack.deploy("hub", config_map("jupyterhub-config", **{"jupyterhub_config.py": "c = get_config()"}))
     for name in ("claim-ada", "claim-bob"):
         cluster.create(claim(name, app="jupyterhub"))
     cluster.create(claim("unrelated"))
@@ -136,8 +126,7 @@ def test_claims_of_a_stateful_set_are_named(stack: Stack, cluster: MemoryCluster
     template = {"metadata": {"name": "disk"}, "spec": claim("x")["spec"]}
     spec = {key: web["spec"][key] for key in ("replicas", "selector", "template")}
     spec |= {"serviceName": "web", "volumeClaimTemplates": [template]}
-    stack.write("a", {**web, "kind": "StatefulSet", "spec": spec})
-    stack.apply()
+    stack.deploy("a", {**web, "kind": "StatefulSet", "spec": spec})
     for number in range(7):
         cluster.create(claim(f"disk-web-{number}"))
     (note,) = stack.delete().notes
@@ -160,8 +149,7 @@ def ours(cluster: MemoryCluster) -> list[str]:
 
 
 def test_nothing_of_ours_stays_after_a_full_delete(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.write("a", config_map("one"), config_map("two"))
-    stack.apply()
+    stack.deploy("a", config_map("one"), config_map("two"))
     assert "mlstack-demo.minikube" in ours(cluster)
     stack.delete()
     assert ours(cluster) == []
@@ -169,8 +157,7 @@ def test_nothing_of_ours_stays_after_a_full_delete(stack: Stack, cluster: Memory
 
 def test_the_inventory_stays_after_a_part_went(stack: Stack, cluster: MemoryCluster) -> None:
     stack.write("a", config_map("one"))
-    stack.write("b", config_map("two"))
-    stack.apply()
+    stack.deploy("b", config_map("two"))
     stack.delete(components=["a"])
     parent = cluster.get(PARENT)
     assert parent is not None
@@ -179,8 +166,7 @@ def test_the_inventory_stays_after_a_part_went(stack: Stack, cluster: MemoryClus
 
 
 def test_what_is_kept_stays_listed(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.write("a", config_map("one"), crd(group="example.com"))
-    stack.apply()
+    stack.deploy("a", config_map("one"), crd(group="example.com"))
     stack.delete()
     parent = cluster.get(PARENT)
     assert parent is not None
@@ -191,8 +177,7 @@ def test_what_is_kept_stays_listed(stack: Stack, cluster: MemoryCluster) -> None
 
 
 def test_files_that_do_not_render_are_no_hindrance(stack: Stack) -> None:
-    stack.write("a", config_map("one"))
-    stack.apply()
+    stack.deploy("a", config_map("one"))
     stack.write_text("components/a.yaml", "kind: [\n")
     result = stack.delete()
     assert outcomes(result) == {"one": "deleted"}
@@ -201,8 +186,7 @@ def test_files_that_do_not_render_are_no_hindrance(stack: Stack) -> None:
 
 def test_a_component_that_is_gone_from_the_files_can_be_named(stack: Stack) -> None:
     stack.write("a", config_map("one"))
-    stack.write("b", config_map("two"))
-    stack.apply()
+    stack.deploy("b", config_map("two"))
     stack.remove("b")
     assert outcomes(stack.delete(components=["b"])) == {"two": "deleted"}
     with pytest.raises(NotFoundError):
@@ -212,8 +196,7 @@ def test_a_component_that_is_gone_from_the_files_can_be_named(stack: Stack) -> N
 def test_a_module_that_is_gone_from_the_files_can_be_named(stack: Stack) -> None:
     stack.write("jobs/a", config_map("one"))
     stack.write("jobs/b", config_map("two"))
-    stack.write("c", config_map("three"))
-    stack.apply()
+    stack.deploy("c", config_map("three"))
     stack.write_text("components/jobs/a.yaml", "kind: [\n")
     assert outcomes(stack.delete(components=["jobs"])) == {"one": "deleted", "two": "deleted"}
 
@@ -223,8 +206,7 @@ def test_a_definition_that_changed_its_scope_in_the_files_is_no_hindrance(
     stack: Stack, cluster: MemoryCluster, before: str, after: str
 ) -> None:
     widget = {"apiVersion": "x.org/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {}}
-    stack.write("a", crd(group="x.org", scope=before), widget, config_map())
-    stack.apply()
+    stack.deploy("a", crd(group="x.org", scope=before), widget, config_map())
     stack.write("a", crd(group="x.org", scope=after), widget, config_map())
     place = "ml" if before == "Namespaced" else ""
     assert cluster.get(ObjectRef("x.org/v1", "Widget", place, "w")) is not None
@@ -234,16 +216,14 @@ def test_a_definition_that_changed_its_scope_in_the_files_is_no_hindrance(
 
 
 def test_what_left_the_files_is_said(stack: Stack) -> None:
-    stack.write("a", config_map("old"), config_map("new"))
-    stack.apply()
+    stack.deploy("a", config_map("old"), config_map("new"))
     stack.write("a", config_map("new"))
     rows = stack.delete(dry_run=True).objects
     assert {row.name: row.text for row in rows} == {"old": "the files no longer bring it", "new": ""}
 
 
 def test_a_lost_inventory_is_no_hindrance(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.write("a", config_map("one"), tfjob(), crd("tfjobs", "TFJob", group="kubeflow.org"))
-    stack.apply()
+    stack.deploy("a", config_map("one"), tfjob(), crd("tfjobs", "TFJob", group="kubeflow.org"))
     cluster.delete(PARENT)
     stack.write("a", config_map("one"))
     result = stack.delete()
@@ -252,8 +232,7 @@ def test_a_lost_inventory_is_no_hindrance(stack: Stack, cluster: MemoryCluster) 
 
 
 def test_the_namespace_of_the_environment_goes_when_asked(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.write("a", config_map("one"))
-    stack.apply()
+    stack.deploy("a", config_map("one"))
     result = stack.delete(spare=KeepOptions(namespaces=False))
     assert outcomes(result) == {"one": "deleted", "ml": "deleted"}
     assert cluster.get(ObjectRef("v1", "Namespace", "", "ml")) is None
@@ -261,8 +240,7 @@ def test_the_namespace_of_the_environment_goes_when_asked(stack: Stack, cluster:
 
 def test_a_namespace_that_others_made_stays(stack: Stack, cluster: MemoryCluster) -> None:
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
-    stack.write("a", config_map("one"))
-    stack.apply()
+    stack.deploy("a", config_map("one"))
     result = stack.delete(spare=KeepOptions(namespaces=False))
     assert outcomes(result) == {"one": "deleted", "ml": "kept"}
     assert result.objects[-1].text == "was not made by mlstack"
@@ -272,8 +250,7 @@ def test_a_failed_deletion_stays_listed(
     stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = clusters["minikube"]
-    stack.write("a", config_map("one"), config_map("two"))
-    stack.apply()
+    stack.deploy("a", config_map("one"), config_map("two"))
     delete = cluster.delete
 
     def refuse(target: ObjectRef, **how: Any) -> Any:
@@ -324,8 +301,7 @@ def test_a_namespace_goes_only_with_what_may_go(
     told: str,
     allowed: dict[str, bool],
 ) -> None:
-    stack.write("a", config_map("one"), *own)
-    stack.apply()
+    stack.deploy("a", config_map("one"), *own)
     for found in others:
         cluster.create(found)
     option = "--claims" if "claims" in allowed else "--foreign"
@@ -344,8 +320,7 @@ def test_a_namespace_goes_only_with_what_may_go(
 def test_what_goes_with_others_or_is_in_every_namespace_stands_in_no_way(
     stack: Stack, clusters: Clusters
 ) -> None:
-    stack.write("a", deployment("web"))
-    stack.apply()
+    stack.deploy("a", deployment("web"))
     cluster = clusters["minikube"]
     owner = cluster.get(ObjectRef("apps/v1", "Deployment", "ml", "web"))
     assert owner is not None
@@ -369,7 +344,6 @@ def test_what_goes_with_others_or_is_in_every_namespace_stands_in_no_way(
 def test_the_objects_of_a_component_that_stays_keep_the_namespace(stack: Stack) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}}
     stack.write("a", namespace)
-    stack.write("b", config_map("two"))
-    stack.apply()
+    stack.deploy("b", config_map("two"))
     with pytest.raises(UsageError, match=r"ConfigMap ml/two: is of component `b`, which stays"):
         stack.delete(components=["a"], spare=NAMESPACES)

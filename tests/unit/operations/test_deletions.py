@@ -62,8 +62,7 @@ def release(cluster: MemoryCluster, at_least: int = 1) -> None:
 @pytest.fixture
 def many(stack: Stack, cluster: MemoryCluster) -> Stack:
     """An app that was applied with so many held objects that no thread is left to wait for each."""
-    stack.write("a", config_map("other"), *(held(config_map(f"m{number}")) for number in range(COUNT)))
-    stack.apply()
+    stack.deploy("a", config_map("other"), *(held(config_map(f"m{number}")) for number in range(COUNT)))
     stack.clock.act = lambda: release(cluster, COUNT)
     return stack
 
@@ -88,8 +87,7 @@ def selecting(name: str, label: str) -> dict[str, Any]:
 
 def test_so_are_those_of_what_is_made_anew(stack: Stack, cluster: MemoryCluster) -> None:
     names = [f"w{number}" for number in range(COUNT)]
-    stack.write("a", *(selecting(name, "old") for name in names))
-    stack.apply()
+    stack.deploy("a", *(selecting(name, "old") for name in names))
     stack.clock.act = lambda: release(cluster, COUNT)
     stack.write("a", *(selecting(name, "new") for name in names))
     assert stack.apply().counts == {"recreated": COUNT}
@@ -107,8 +105,7 @@ def limited(stack: Stack, run: Callable[[], object]) -> NotReadyError:
 @pytest.fixture
 def stuck(stack: Stack, cluster: MemoryCluster) -> Stack:
     """An app that was applied with one object that a finalizer holds, and another."""
-    stack.write("a", held(deployment("stuck")), config_map("other"))
-    stack.apply()
+    stack.deploy("a", held(deployment("stuck")), config_map("other"))
     return stack
 
 
@@ -201,8 +198,7 @@ def test_who_does_not_wait_does_not_wait_for_surplus_objects_either(stuck: Stack
 
 
 def test_what_holds_an_object_below_is_named(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.write("a", deployment("web"))
-    stack.apply()
+    stack.deploy("a", deployment("web"))
     owner = cluster.get(ObjectRef("apps/v1", "Deployment", "ml", "web"))
     assert owner is not None
     reference = {

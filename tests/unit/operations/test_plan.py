@@ -68,8 +68,7 @@ def test_a_plan_writes_nothing_in_the_cluster(stack: Stack, file: Path) -> None:
 
 
 def test_a_plan_that_was_applied_can_be_applied_again(stack: Stack, file: Path) -> None:
-    stack.write("web", config_map(a="1"))
-    stack.apply()
+    stack.deploy("web", config_map(a="1"))
     stack.write("web", config_map(a="2"), deployment())
     planned(stack, file)
     applied(stack, file)
@@ -103,8 +102,7 @@ def test_a_comment_in_a_file_that_is_not_read_does_not_matter(stack: Stack, file
 
 
 def test_objects_that_moved_are_named(stack: Stack, file: Path) -> None:
-    stack.write("web", config_map(a="1"), config_map("same", b="1"))
-    stack.apply()
+    stack.deploy("web", config_map(a="1"), config_map("same", b="1"))
     stack.write("web", config_map(a="2"), config_map("same", b="1"))
     planned(stack, file)
     cluster = stack.opener("minikube")
@@ -122,8 +120,7 @@ def test_objects_that_moved_are_named(stack: Stack, file: Path) -> None:
 
 
 def test_an_object_made_anew_by_somebody_else_is_another_one(stack: Stack, file: Path) -> None:
-    stack.write("web", config_map(a="1"))
-    stack.apply()
+    stack.deploy("web", config_map(a="1"))
     stack.write("web", config_map(a="2"))
     planned(stack, file)
     cluster = stack.opener("minikube")
@@ -152,8 +149,7 @@ def test_another_apps_plan_is_refused(stack: Stack, file: Path, tmp_path: Path) 
 
 
 def test_deletions_are_approved_one_by_one(stack: Stack, file: Path) -> None:
-    stack.write("web", config_map(a="1"), config_map("old"), config_map("older"))
-    stack.apply()
+    stack.deploy("web", config_map(a="1"), config_map("old"), config_map("older"))
     stack.write("web", config_map(a="1"), config_map("older"))
     found = planned(stack, file)
     assert {row.name: row.action for row in found.objects}["old"] == "delete"
@@ -162,8 +158,7 @@ def test_deletions_are_approved_one_by_one(stack: Stack, file: Path) -> None:
 
 
 def test_options_that_decide_are_those_of_the_plan(stack: Stack, file: Path) -> None:
-    stack.write("web", config_map(a="1"), config_map("old"))
-    stack.apply()
+    stack.deploy("web", config_map(a="1"), config_map("old"))
     stack.write("web", config_map(a="2"))
     planned(stack, file, options={"prune": False})
     assert "old" not in outcomes(applied(stack, file))
@@ -171,8 +166,7 @@ def test_options_that_decide_are_those_of_the_plan(stack: Stack, file: Path) -> 
 
 
 def test_no_secret_stands_in_the_file_nor_a_bare_hash_of_one(stack: Stack, file: Path) -> None:
-    stack.write("web", secret(password="hush-hush"))
-    stack.apply()
+    stack.deploy("web", secret(password="hush-hush"))
     stack.write("web", secret(password="other-word"))
     planned(stack, file)
     text = file.read_text()

@@ -28,22 +28,20 @@ def listed(cluster: MemoryCluster) -> list[str]:
     return sorted(line.split('"')[7] for line in parent["data"]["members"].splitlines())
 
 
-def many(stack: Stack, component: str, *names: str) -> None:
-    stack.write(component, *(config_map(name) for name in names))
+def maps(*names: str) -> list[dict[str, Any]]:
+    return [config_map(name) for name in names]
 
 
 def turned(stack: Stack, before: list[str], now: list[str]) -> None:
     """Apply objects of component `a`, then make the files bring others."""
-    many(stack, "a", *before)
-    stack.apply()
-    many(stack, "a", *now)
+    stack.deploy("a", *maps(*before))
+    stack.write("a", *maps(*now))
 
 
 def test_what_the_files_no_longer_bring_goes(stack: Stack, cluster: MemoryCluster) -> None:
-    many(stack, "a", "one", "two")
-    stack.apply()
+    stack.deploy("a", *maps("one", "two"))
     assert listed(cluster) == ["one", "two"]
-    many(stack, "a", "one")
+    stack.write("a", *maps("one"))
     report = stack.diff()
     assert {row.name: row.action for row in report.objects} == {"one": "unchanged", "two": "delete"}
     assert not report.ok
@@ -61,8 +59,7 @@ def test_a_deletion_is_confirmed(stack: Stack) -> None:
 
 
 def test_members_carry_the_label_of_the_set(stack: Stack, cluster: MemoryCluster) -> None:
-    many(stack, "a", "one")
-    stack.apply()
+    stack.deploy("a", *maps("one"))
     parent, live = cluster.get(PARENT), cluster.get(ref("one"))
     assert parent is not None and live is not None
     set_id = inventory.set_id("mlstack-demo.minikube", "ml")
@@ -72,8 +69,7 @@ def test_members_carry_the_label_of_the_set(stack: Stack, cluster: MemoryCluster
 
 
 def test_kinds_of_the_set_follow_what_is_there(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.write("a", config_map(), tfjob(), crd("tfjobs", "TFJob", group="kubeflow.org"))
-    stack.apply()
+    stack.deploy("a", config_map(), tfjob(), crd("tfjobs", "TFJob", group="kubeflow.org"))
     parent = cluster.get(PARENT)
     assert parent is not None
     annotations = parent["metadata"]["annotations"]
@@ -81,8 +77,7 @@ def test_kinds_of_the_set_follow_what_is_there(stack: Stack, cluster: MemoryClus
     assert annotations[inventory.GROUP_KINDS] == kinds
     assert annotations[inventory.NAMESPACES] == ""
     elsewhere = {**config_map("far"), "metadata": {"name": "far", "namespace": "default"}}
-    stack.write("a", elsewhere, crd("tfjobs", "TFJob", group="kubeflow.org"))
-    stack.apply()
+    stack.deploy("a", elsewhere, crd("tfjobs", "TFJob", group="kubeflow.org"))
     parent = cluster.get(PARENT)
     assert parent is not None
     annotations = parent["metadata"]["annotations"]
@@ -99,8 +94,7 @@ def test_a_member_label_in_a_manifest_is_refused(stack: Stack) -> None:
 
 
 def test_a_second_apply_leaves_the_inventory_alone(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.write("a", config_map(), secret(a="b"), deployment())
-    stack.apply()
+    stack.deploy("a", config_map(), secret(a="b"), deployment())
     before = cluster.get(PARENT)
     stack.apply()
     assert cluster.get(PARENT) == before
@@ -114,9 +108,8 @@ def test_protected_kinds_stay_and_stay_listed(stack: Stack, cluster: MemoryClust
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     }
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
-    stack.write("a", claim, namespace, crd(group="example.com"), config_map("one"))
-    stack.apply()
-    many(stack, "a", "one")
+    stack.deploy("a", claim, namespace, crd(group="example.com"), config_map("one"))
+    stack.write("a", *maps("one"))
     assert stack.diff().ok
     result = stack.apply()
     assert outcomes(result) == {
@@ -141,9 +134,8 @@ def test_protected_kinds_stay_and_stay_listed(stack: Stack, cluster: MemoryClust
 def test_annotated_objects_stay(stack: Stack, annotation: str, value: str) -> None:
     kept = config_map("two")
     kept["metadata"]["annotations"] = {annotation: value}
-    stack.write("a", config_map("one"), kept)
-    stack.apply()
-    many(stack, "a", "one")
+    stack.deploy("a", config_map("one"), kept)
+    stack.write("a", *maps("one"))
     (row,) = (row for row in stack.apply().objects if row.name == "two")
     assert (row.outcome, row.text) == ("kept", f"is kept: annotation `{annotation}: {value}`")
 
@@ -181,19 +173,17 @@ def test_small_sets_may_change_whole(stack: Stack) -> None:
 
 
 def test_selected_components_prune_their_own_alone(stack: Stack, cluster: MemoryCluster) -> None:
-    many(stack, "a", "a1", "a2")
-    many(stack, "b", "b1", "b2")
-    stack.apply()
-    many(stack, "a", "a1")
-    many(stack, "b", "b1")
+    stack.write("a", *maps("a1", "a2"))
+    stack.deploy("b", *maps("b1", "b2"))
+    stack.write("a", *maps("a1"))
+    stack.write("b", *maps("b1"))
     assert outcomes(stack.apply(components=["a"])) == {"a1": "unchanged", "a2": "deleted"}
     assert listed(cluster) == ["a1", "b1", "b2"]
 
 
 def test_a_removed_component_goes_with_the_whole_environment_alone(stack: Stack) -> None:
-    many(stack, "a", "a1")
-    many(stack, "b", "b1")
-    stack.apply()
+    stack.write("a", *maps("a1"))
+    stack.deploy("b", *maps("b1"))
     stack.remove("b")
     assert outcomes(stack.apply(components=["a"])) == {"a1": "unchanged"}
     assert outcomes(stack.apply()) == {"a1": "unchanged", "b1": "deleted"}
@@ -203,11 +193,10 @@ def test_a_removed_component_goes_with_the_whole_environment_alone(stack: Stack)
 def test_a_move_between_components_is_no_deletion(
     stack: Stack, cluster: MemoryCluster, components: list[str]
 ) -> None:
-    many(stack, "a", "stays", "moves")
-    many(stack, "b", "other")
-    stack.apply()
-    many(stack, "a", "stays")
-    many(stack, "b", "other", "moves")
+    stack.write("a", *maps("stays", "moves"))
+    stack.deploy("b", *maps("other"))
+    stack.write("a", *maps("stays"))
+    stack.write("b", *maps("other", "moves"))
     assert "deleted" not in outcomes(stack.apply(components=components)).values()
     assert cluster.get(ref("moves")) is not None
     assert "deleted" not in outcomes(stack.apply()).values()
@@ -215,10 +204,9 @@ def test_a_move_between_components_is_no_deletion(
 
 
 def test_what_may_have_moved_to_a_broken_component_stays(stack: Stack) -> None:
-    many(stack, "a", "stays", "moves")
-    many(stack, "b", "other")
-    stack.apply()
-    many(stack, "a", "stays")
+    stack.write("a", *maps("stays", "moves"))
+    stack.deploy("b", *maps("other"))
+    stack.write("a", *maps("stays"))
     stack.write_text("components/b.yaml", "kind: [\n")
     (row,) = (row for row in stack.apply(components=["a"]).objects if row.name == "moves")
     assert row.outcome == "kept"
@@ -230,16 +218,14 @@ def test_another_api_version_is_no_deletion(stack: Stack, cluster: MemoryCluster
     versions = definition["spec"]["versions"]
     versions.append({**versions[0], "name": "v2", "storage": False})
     widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"a": 1}}
-    stack.write("a", definition, widget)
-    stack.apply()
+    stack.deploy("a", definition, widget)
     stack.write("a", definition, {**widget, "apiVersion": "example.com/v2"})
     assert "deleted" not in outcomes(stack.apply()).values()
     assert cluster.get(ObjectRef("example.com/v2", "Widget", "ml", "w")) is not None
 
 
 def test_what_others_took_is_left_alone_and_forgotten(stack: Stack, cluster: MemoryCluster) -> None:
-    many(stack, "a", "one", "taken", "remade", "unmarked")
-    stack.apply()
+    stack.deploy("a", *maps("one", "taken", "remade", "unmarked"))
     labels = {"mlstack.dev/app": "other", "mlstack.dev/environment": "prod"}
     cluster.patch(ref("taken"), {"metadata": {"labels": labels}})
     cluster.patch(ref("unmarked"), {"metadata": {"labels": {"mlstack.dev/app": None}}})
@@ -248,7 +234,7 @@ def test_what_others_took_is_left_alone_and_forgotten(stack: Stack, cluster: Mem
     cluster.delete(ref("remade"), propagation="Background")
     copied = {key: live["metadata"][key] for key in ("name", "namespace", "labels")}
     cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": copied}, manager="kubectl-create")
-    many(stack, "a", "one")
+    stack.write("a", *maps("one"))
     result = stack.apply()
     assert outcomes(result) == {"one": "unchanged"}
     assert sorted(result.notes) == [
@@ -262,24 +248,22 @@ def test_what_others_took_is_left_alone_and_forgotten(stack: Stack, cluster: Mem
 
 
 def test_what_was_gone_already_is_forgotten(stack: Stack, cluster: MemoryCluster) -> None:
-    many(stack, "a", "one", "two")
-    stack.apply()
+    stack.deploy("a", *maps("one", "two"))
     cluster.delete(ref("two"))
-    many(stack, "a", "one")
+    stack.write("a", *maps("one"))
     assert outcomes(stack.apply()) == {"one": "unchanged"}
     assert listed(cluster) == ["one"]
 
 
 def test_owned_objects_stay(stack: Stack, cluster: MemoryCluster) -> None:
-    many(stack, "a", "one", "two")
-    stack.apply()
+    stack.deploy("a", *maps("one", "two"))
     owner = cluster.create(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner", "namespace": "ml"}}
     )
     uid = owner.object["metadata"]["uid"]
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}
     cluster.patch(ref("two"), {"metadata": {"ownerReferences": [reference]}})
-    many(stack, "a", "one")
+    stack.write("a", *maps("one"))
     (row,) = (row for row in stack.apply().objects if row.name == "two")
     assert (row.outcome, row.text) == ("kept", "is owned by ConfigMap `owner`")
 
@@ -305,8 +289,7 @@ def test_a_rejected_deletion_fails_the_run_and_is_tried_again(
 
 
 def test_nothing_is_pruned_when_a_write_failed(stack: Stack, cluster: MemoryCluster) -> None:
-    many(stack, "a", "one", "two")
-    stack.apply()
+    stack.deploy("a", *maps("one", "two"))
     stack.write("a", config_map("one"), {**crd(group="broken.org"), "nonsense": 1})
     with pytest.raises(MlstackError):
         stack.apply()
@@ -327,10 +310,9 @@ def test_a_set_of_another_tool_is_refused(stack: Stack, cluster: MemoryCluster) 
 
 
 def test_a_damaged_inventory_is_rebuilt_from_the_marks(stack: Stack, cluster: MemoryCluster) -> None:
-    many(stack, "a", "one", "two")
-    stack.apply()
+    stack.deploy("a", *maps("one", "two"))
     cluster.patch(PARENT, {"data": {"members": "nonsense"}}, manager="kubectl-edit")
-    many(stack, "a", "one")
+    stack.write("a", *maps("one"))
     result = stack.apply()
     assert outcomes(result) == {"one": "unchanged", "two": "deleted"}
     assert "is damaged (a line is no JSON): 2 objects found by their labels" in result.notes[0]
@@ -340,10 +322,9 @@ def test_a_damaged_inventory_is_rebuilt_from_the_marks(stack: Stack, cluster: Me
 
 
 def test_a_lost_inventory_is_rebuilt_from_the_marks(stack: Stack, cluster: MemoryCluster) -> None:
-    many(stack, "a", "one", "two")
-    stack.apply()
+    stack.deploy("a", *maps("one", "two"))
     cluster.delete(PARENT)
-    many(stack, "a", "one")
+    stack.write("a", *maps("one"))
     result = stack.apply()
     assert outcomes(result) == {"one": "unchanged", "two": "deleted"}
     assert result.notes[0] == "there is no inventory: 2 objects found by their labels"
@@ -351,10 +332,9 @@ def test_a_lost_inventory_is_rebuilt_from_the_marks(stack: Stack, cluster: Memor
 
 
 def test_a_lost_inventory_is_seen_though_all_is_new(stack: Stack, cluster: MemoryCluster) -> None:
-    many(stack, "a", "one", "two")
-    stack.apply()
+    stack.deploy("a", *maps("one", "two"))
     cluster.delete(PARENT)
-    many(stack, "a", "three")
+    stack.write("a", *maps("three"))
     assert outcomes(stack.apply()) == {"three": "created", "one": "deleted", "two": "deleted"}
 
 
@@ -368,15 +348,14 @@ def test_a_first_apply_scans_nothing(
         asked.append(kind)
         return listing(api_version, kind, **how)
 
-    many(stack, "a", "one")
+    stack.write("a", *maps("one"))
     monkeypatch.setattr(cluster, "list", count)
     assert stack.apply().notes == ("namespace `ml` is created first",)
     assert len(asked) < 10
 
 
 def test_marks_alone_make_no_member(stack: Stack, cluster: MemoryCluster) -> None:
-    many(stack, "a", "one")
-    stack.apply()
+    stack.deploy("a", *maps("one"))
     live = cluster.get(ref("one"))
     assert live is not None
     copied = {"name": "copy", "namespace": "ml", "labels": live["metadata"]["labels"]}
@@ -389,10 +368,9 @@ def test_marks_alone_make_no_member(stack: Stack, cluster: MemoryCluster) -> Non
 
 
 def test_two_namespaces_are_two_sets(stack: Stack, cluster: MemoryCluster) -> None:
-    many(stack, "a", "one", "two")
-    stack.apply()
+    stack.deploy("a", *maps("one", "two"))
     stack.apply(namespace="other")
-    many(stack, "a", "one")
+    stack.write("a", *maps("one"))
     stack.apply(namespace="other")
     assert cluster.get(ref("two", "other")) is None
     assert cluster.get(ref("two")) is not None
@@ -402,8 +380,7 @@ def test_two_namespaces_are_two_sets(stack: Stack, cluster: MemoryCluster) -> No
 
 
 def test_what_is_left_in_another_namespace_is_said(stack: Stack) -> None:
-    many(stack, "a", "one")
-    stack.apply()
+    stack.deploy("a", *maps("one"))
     said = "environment `minikube` has objects in namespace `ml` too: mlstack delete minikube -n ml"
     assert said in stack.apply(namespace="other").notes
     assert said not in stack.apply(namespace="other").notes
@@ -412,8 +389,7 @@ def test_what_is_left_in_another_namespace_is_said(stack: Stack) -> None:
 
 
 def test_an_inventory_of_a_newer_version_is_left_alone(stack: Stack, cluster: MemoryCluster) -> None:
-    many(stack, "a", "one")
-    stack.apply()
+    stack.deploy("a", *maps("one"))
     cluster.patch(PARENT, {"data": {"format": "7"}})
     with pytest.raises(ClusterError, match=r"was written by a newer mlstack \(format 7\)"):
         stack.apply()
@@ -429,13 +405,10 @@ def test_another_app_in_the_same_namespace_is_left_alone(
     stack: Stack, cluster: MemoryCluster, tmp_path: Path
 ) -> None:
     other = Stack(tmp_path / "other", namespace="ml", opener=stack.opener, name="other", clock=stack.clock)
-    many(other, "a", "theirs", "theirs-too")
-    other.apply()
-    many(stack, "a", "one", "two")
-    stack.apply()
+    other.deploy("a", *maps("theirs", "theirs-too"))
+    stack.deploy("a", *maps("one", "two"))
     before = cluster.list("v1", "ConfigMap", labels="mlstack.dev/app=other").items
-    many(stack, "a", "one")
-    stack.apply()
+    stack.deploy("a", *maps("one"))
     stack.delete()
     assert cluster.list("v1", "ConfigMap", labels="mlstack.dev/app=other").items == before
 
@@ -453,19 +426,16 @@ def test_another_run_that_did_the_same_is_no_trouble(stack: Stack, cluster: Memo
 def test_another_run_that_did_something_else_stops_this_one(stack: Stack, cluster: MemoryCluster) -> None:
     turned(stack, ["one", "two"], ["one"])
     late = stack.plan()
-    many(stack, "a", "one", "two", "three")
-    stack.apply()
+    stack.deploy("a", *maps("one", "two", "three"))
     with pytest.raises(OutdatedError, match="another run was faster, and `ConfigMap ml/three`"):
         deploy.apply(late, clock=stack.clock)
     assert listed(cluster) == ["one", "three", "two"]
 
 
 def test_a_delete_that_was_overtaken_stops(stack: Stack, cluster: MemoryCluster) -> None:
-    many(stack, "a", "one")
-    stack.apply()
+    stack.deploy("a", *maps("one"))
     late = deploy.plan_delete(stack.target(), opener=stack.opener)
-    many(stack, "a", "one", "two")
-    stack.apply()
+    stack.deploy("a", *maps("one", "two"))
     with pytest.raises(OutdatedError, match="was deployed since this was shown"):
         deploy.apply(late, clock=stack.clock)
     assert listed(cluster) == ["one", "two"]

@@ -55,10 +55,8 @@ def outcomes(stack: Stack, number: int | None = None, **options: Any) -> dict[st
 @pytest.fixture
 def twice(stack: Stack) -> Stack:
     """An app that was applied with `a: 1`, then with `a: 2` and one more object."""
-    stack.write("a", config_map(a="1"))
-    stack.apply()
-    stack.write("a", config_map(a="2"), config_map("later"))
-    stack.apply()
+    stack.deploy("a", config_map(a="1"))
+    stack.deploy("a", config_map(a="2"), config_map("later"))
     return stack
 
 
@@ -108,10 +106,8 @@ def test_files_that_do_not_render_stand_in_no_way(twice: Stack, clusters: Cluste
 
 
 def test_claims_that_came_later_are_kept(stack: Stack, clusters: Clusters) -> None:
-    stack.write("a", config_map(a="1"))
-    stack.apply()
-    stack.write("a", config_map(a="2"), claim())
-    stack.apply()
+    stack.deploy("a", config_map(a="1"))
+    stack.deploy("a", config_map(a="2"), claim())
     assert outcomes(stack, 1)["PersistentVolumeClaim ml/data"] == "kept"
     assert live(clusters, "PersistentVolumeClaim", "data") is not None
 
@@ -131,20 +127,16 @@ def stateful(retention: str, name: str = "db") -> dict[str, Any]:
 
 @pytest.mark.parametrize(("retention", "outcome"), [("Delete", "kept"), ("Retain", "deleted")])
 def test_what_would_take_its_claims_along_is_kept(stack: Stack, retention: str, outcome: str) -> None:
-    stack.write("a", config_map(a="1"))
-    stack.apply()
+    stack.deploy("a", config_map(a="1"))
     names = [f"db{number}" for number in range(8)]  # so many are listed, not read one by one
-    stack.write("a", config_map(a="2"), *(stateful(retention, name) for name in names))
-    stack.apply()
+    stack.deploy("a", config_map(a="2"), *(stateful(retention, name) for name in names))
     found = outcomes(stack, 1, allow_large_prune=True)
     assert {found[f"StatefulSet ml/{name}"] for name in names} == {outcome}
 
 
 def test_a_claim_that_grew_keeps_its_size_and_it_is_said(stack: Stack, clusters: Clusters) -> None:
-    stack.write("a", claim(size="1Gi"), config_map(a="1"))
-    stack.apply()
-    stack.write("a", claim(size="5Gi"), config_map(a="2"))
-    stack.apply()
+    stack.deploy("a", claim(size="1Gi"), config_map(a="1"))
+    stack.deploy("a", claim(size="5Gi"), config_map(a="2"))
     stack.rollback(1)
     found = live(clusters, "PersistentVolumeClaim", "data")
     assert found["spec"]["resources"]["requests"]["storage"] == "5Gi"
@@ -155,13 +147,11 @@ def test_a_component_applied_alone_leaves_the_others_in_the_revision(
     stack: Stack, clusters: Clusters
 ) -> None:
     stack.write("a", config_map(a="1"))
-    stack.write("b", config_map("other", b="1"))
-    stack.apply()
+    stack.deploy("b", config_map("other", b="1"))
     stack.write("b", config_map("other", b="2"))
     stack.apply(components=["b"])
     stack.write("a", config_map(a="3"))
-    stack.write("b", config_map("other", b="3"))
-    stack.apply()
+    stack.deploy("b", config_map("other", b="3"))
     assert [one.what for one in stack.revisions()] == ["apply", "apply -c b", "apply"]
     stack.rollback(2)
     assert live(clusters, "ConfigMap", "settings")["data"] == {"a": "1"}
@@ -169,11 +159,9 @@ def test_a_component_applied_alone_leaves_the_others_in_the_revision(
 
 
 def test_secrets_come_back_too(stack: Stack, clusters: Clusters) -> None:
-    stack.write("a", secret(token="one"))
-    stack.apply()
+    stack.deploy("a", secret(token="one"))
     before = live(clusters, "Secret", "keys")["data"]
-    stack.write("a", secret(token="two"))
-    stack.apply()
+    stack.deploy("a", secret(token="two"))
     stack.rollback()
     assert live(clusters, "Secret", "keys")["data"] == before
 
@@ -185,10 +173,8 @@ def test_a_dry_run_writes_nothing(twice: Stack, clusters: Clusters) -> None:
 
 
 def test_more_than_half_goes_only_when_it_is_meant(stack: Stack) -> None:
-    stack.write("a", config_map(a="1"))
-    stack.apply()
-    stack.write("a", config_map(a="1"), *(config_map(f"later-{number}") for number in range(9)))
-    stack.apply()
+    stack.deploy("a", config_map(a="1"))
+    stack.deploy("a", config_map(a="1"), *(config_map(f"later-{number}") for number in range(9)))
     with pytest.raises(UsageError, match="more than half"):
         stack.rollback(1)
     assert list(outcomes(stack, 1, allow_large_prune=True).values()).count("deleted") == 9
@@ -225,8 +211,7 @@ def test_a_rollback_is_a_plan_that_asks_like_any_other(twice: Stack, clusters: C
 
 def test_after_a_deletion_of_a_component_it_does_not_come_back(stack: Stack, clusters: Clusters) -> None:
     stack.write("a", config_map(a="1"))
-    stack.write("b", config_map("other"))
-    stack.apply()
+    stack.deploy("b", config_map("other"))
     stack.delete(components=["b"])
     assert [one.what for one in stack.revisions()] == ["delete -c b", "apply"]
     stack.write("a", config_map(a="2"))
@@ -240,8 +225,7 @@ def test_a_component_that_the_files_no_longer_have_leaves_the_history_when_it_is
     stack: Stack,
 ) -> None:
     stack.write("a", config_map(a="1"))
-    stack.write("b", config_map("other"))
-    stack.apply()
+    stack.deploy("b", config_map("other"))
     stack.remove("b")
     stack.delete(components=["b"])
     kept = stack.revisions()[0]

@@ -80,8 +80,7 @@ def test_adopting_takes_an_object_and_says_from_whom(
 
 
 def test_an_object_of_another_environment_is_refused(stack: Stack, clusters: Clusters) -> None:
-    stack.write("a", config_map())
-    stack.apply()
+    stack.deploy("a", config_map())
     clusters["gke"] = clusters["minikube"]
     assert only(stack, "gke").refused == ("it belongs to environment `minikube` of app `demo`",)
     with pytest.raises(ConflictError):
@@ -92,8 +91,7 @@ def test_an_object_of_another_environment_is_refused(stack: Stack, clusters: Clu
 def test_an_environment_under_a_new_name_is_taken_over_when_asked(
     stack: Stack, cluster: MemoryCluster
 ) -> None:
-    stack.write("a", config_map(), config_map("old"))
-    stack.apply()
+    stack.deploy("a", config_map(), config_map("old"))
     environments = stack.root / "environments"
     (environments / "minikube").rename(environments / "laptop")
     stack.write("a", config_map())
@@ -129,8 +127,7 @@ def test_definitions_that_two_environments_bring_alike_stay_with_the_first(
     stack: Stack, clusters: Clusters
 ) -> None:
     definition = crd(group="example.com")
-    stack.write("a", definition)
-    stack.apply()
+    stack.deploy("a", definition)
     clusters["gke"] = clusters["minikube"]
     before = clusters["minikube"].get(ObjectRef.of(definition))
     assert outcomes(stack.apply("gke"))["widgets.example.com"] == "unchanged"
@@ -161,8 +158,7 @@ def reselected(**more: Any) -> dict[str, Any]:
 
 
 def test_a_fixed_field_is_refused_with_what_lets_it(stack: Stack) -> None:
-    stack.write("web", deployment())
-    stack.apply()
+    stack.deploy("web", deployment())
     stack.write("web", reselected())
     row = only(stack)
     assert row.refused == ("`spec.selector` cannot change while the object exists",)
@@ -176,8 +172,7 @@ def test_a_fixed_field_is_refused_with_what_lets_it(stack: Stack) -> None:
 
 
 def test_an_annotated_object_is_made_anew(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.write("web", deployment())
-    stack.apply()
+    stack.deploy("web", deployment())
     stack.write("web", annotated(reselected(), recreate="true"))
     plan = stack.plan()
     assert plan.destructive  # so it is asked about, as a deletion is
@@ -189,8 +184,7 @@ def test_an_annotated_object_is_made_anew(stack: Stack, cluster: MemoryCluster) 
 
 
 def test_the_annotation_may_come_by_a_patch(stack: Stack) -> None:
-    stack.write("web", deployment())
-    stack.apply()
+    stack.deploy("web", deployment())
     stack.write("web", reselected())
     stack.write_text(
         "environments/minikube/patches/web.yaml",
@@ -218,8 +212,7 @@ def claim(storage_class: str, **annotations: str) -> dict[str, Any]:
 
 
 def test_a_claim_is_never_made_anew(stack: Stack) -> None:
-    stack.write("a", claim("fast"))
-    stack.apply()
+    stack.deploy("a", claim("fast"))
     stack.write("a", claim("slow", recreate="true"))
     with pytest.raises(InvalidError) as refused:
         stack.apply()
@@ -228,8 +221,7 @@ def test_a_claim_is_never_made_anew(stack: Stack) -> None:
 
 
 def test_all_that_is_refused_is_told_together(stack: Stack, other: Stack) -> None:
-    stack.write("web", deployment())
-    stack.apply()
+    stack.deploy("web", deployment())
     stack.write("web", reselected(), config_map(a="ours"))
     with pytest.raises(ClusterError) as refused:
         stack.apply()
@@ -250,8 +242,7 @@ def with_fields(*names: str) -> dict[str, Any]:
 
 
 def test_a_definition_that_would_lose_a_field_is_refused(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.write("a", with_fields("size", "color"))
-    stack.apply()
+    stack.deploy("a", with_fields("size", "color"))
     before = cluster.get(ObjectRef.of(with_fields()))
     stack.write("a", with_fields("size"))
     said = ("version `v1`: field `spec.color` would be removed",)
@@ -266,8 +257,7 @@ def test_a_definition_that_would_lose_a_field_is_refused(stack: Stack, cluster: 
 
 
 def test_a_definition_may_allow_it_itself(stack: Stack) -> None:
-    stack.write("a", with_fields("size", "color"))
-    stack.apply()
+    stack.deploy("a", with_fields("size", "color"))
     stack.write("a", annotated(with_fields("size"), allow_destructive="true"))
     row = only(stack)
     assert row.refused == ()
@@ -278,8 +268,7 @@ def test_a_definition_may_allow_it_itself(stack: Stack) -> None:
 @pytest.mark.parametrize("used", [True, False], ids=["objects", "no objects"])
 def test_a_new_demand_on_objects_is_told(stack: Stack, used: bool) -> None:
     widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {}}
-    stack.write("a", with_fields("size"), *([widget] if used else []))
-    stack.apply()
+    stack.deploy("a", with_fields("size"), *([widget] if used else []))
     strict = with_fields("size")
     schema = strict["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     schema["properties"]["spec"]["properties"]["size"]["format"] = "date"
@@ -293,8 +282,7 @@ def test_a_new_demand_on_objects_is_told(stack: Stack, used: bool) -> None:
 
 
 def test_a_definition_that_gains_a_field_is_updated(stack: Stack) -> None:
-    stack.write("a", with_fields("size"))
-    stack.apply()
+    stack.deploy("a", with_fields("size"))
     stack.write("a", with_fields("size", "color"))
     assert outcomes(stack.apply()) == {"widgets.example.com": "updated"}
 
@@ -304,8 +292,7 @@ def test_a_version_in_use_stays_served(stack: Stack, cluster: MemoryCluster, use
     definition = with_fields("size")
     versions = definition["spec"]["versions"]
     old = {**versions[0], "name": "v1alpha1", "storage": False}
-    stack.write("a", {**definition, "spec": {**definition["spec"], "versions": [*versions, old]}})
-    stack.apply()
+    stack.deploy("a", {**definition, "spec": {**definition["spec"], "versions": [*versions, old]}})
     if used:
         metadata = {"name": "w", "namespace": "default"}
         cluster.create({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata})
@@ -319,8 +306,7 @@ def test_a_version_in_use_stays_served(stack: Stack, cluster: MemoryCluster, use
 
 def test_two_environments_do_not_lock_each_other(stack: Stack, clusters: Clusters) -> None:
     clusters["gke"] = clusters["minikube"]
-    stack.write("a", config_map())
-    stack.apply()
+    stack.deploy("a", config_map())
     stack.write("a", config_map(a="2"))
     place, holder = stack.target().place(), Holder(name="ada@laptop/1/x")
     with lock.hold(
@@ -335,8 +321,7 @@ def test_two_environments_do_not_lock_each_other(stack: Stack, clusters: Cluster
 
 
 def test_an_apply_that_changes_nothing_takes_no_lock(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.write("a", config_map())
-    stack.apply()
+    stack.deploy("a", config_map())
     seen = cluster.list("coordination.k8s.io/v1", "Lease").resource_version
     stack.apply()
     assert cluster.list("coordination.k8s.io/v1", "Lease").resource_version == seen

@@ -60,8 +60,7 @@ def test_the_tree_of_components_and_objects(stack: Stack) -> None:
 
 
 def test_pods_are_shown_below_their_owner(stack: Stack, clusters: Clusters) -> None:
-    stack.write("a", tfjob(), crd("tfjobs", "TFJob", group="kubeflow.org"))
-    stack.apply()
+    stack.deploy("a", tfjob(), crd("tfjobs", "TFJob", group="kubeflow.org"))
     owner = ObjectRef("kubeflow.org/v1", "TFJob", "ml", "cnn")
     labels = {"training.kubeflow.org/replica-type": "worker"}
     add_pod(clusters["minikube"], owner, "cnn-worker-0", labels=labels, **unscheduled())
@@ -99,8 +98,7 @@ def test_a_component_that_takes_gpus_gets_the_hint(stack: Stack, cluster: Memory
 
 
 def test_a_job_without_operator_gets_the_hint(stack: Stack) -> None:
-    stack.write("a", tfjob(), crd("tfjobs", "TFJob", group="kubeflow.org"))
-    stack.apply()
+    stack.deploy("a", tfjob(), crd("tfjobs", "TFJob", group="kubeflow.org"))
     stack.clock.sleep(60)
     row = next(one for one in stack.status().components[0].objects if one.kind == "TFJob")
     assert row.reason == "no training operator has picked it up after 60 s"
@@ -118,8 +116,7 @@ def test_an_mpi_job_names_the_operator_of_its_version(
     definition["spec"]["versions"][0]["name"] = version
     job = {"apiVersion": f"kubeflow.org/{version}", "kind": "MPIJob", "metadata": {"name": "a"}}
     worker = {"template": {"spec": {"containers": [{"name": "a", "image": "a"}]}}}
-    stack.write("a", {**job, "spec": {"mpiReplicaSpecs": {"Worker": worker}}}, definition)
-    stack.apply()
+    stack.deploy("a", {**job, "spec": {"mpiReplicaSpecs": {"Worker": worker}}}, definition)
     stack.clock.sleep(60)
     row = next(one for one in stack.status().components[0].objects if one.kind == "MPIJob")
     assert row.reason == f"no {operator} has picked it up after 60 s"
@@ -127,8 +124,7 @@ def test_an_mpi_job_names_the_operator_of_its_version(
 
 
 def test_only_pods_of_the_newest_revision_count(stack: Stack, clusters: Clusters) -> None:
-    stack.write("a", deployment())
-    stack.apply()
+    stack.deploy("a", deployment())
     cluster = clusters["minikube"]
     live = cluster.get(ObjectRef("apps/v1", "Deployment", "ml", "web"))
     assert live is not None
@@ -161,8 +157,7 @@ def test_only_pods_of_the_newest_revision_count(stack: Stack, clusters: Clusters
 def test_events_that_may_not_be_read_are_said(
     stack: Stack, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stack.write("a", deployment())
-    stack.apply()
+    stack.deploy("a", deployment())
     original = cluster.list
 
     def without_events(api_version: str, kind: str, **options: Any) -> Any:
@@ -180,8 +175,7 @@ def test_what_the_files_no_longer_bring_is_shown_apart(stack: Stack) -> None:
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}}
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     stack.write("a", config_map("one"))
-    stack.write("b", config_map("two"), {**claim, "spec": spec})
-    stack.apply()
+    stack.deploy("b", config_map("two"), {**claim, "spec": spec})
     assert stack.status(components=["a"]).left_over == ()
     stack.remove("b")
     result = stack.status()
@@ -200,8 +194,7 @@ def watched(stack: Stack, **options: Any) -> tuple[StatusResult, list[StatusResu
 
 
 def test_watching_ends_when_everything_works(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.write("a", deployment(), config_map())
-    stack.apply()
+    stack.deploy("a", deployment(), config_map())
     cluster.on_idle = Simulation(cluster).step
     last, changes = watched(stack)
     assert last.ok
@@ -209,8 +202,7 @@ def test_watching_ends_when_everything_works(stack: Stack, cluster: MemoryCluste
 
 
 def test_watching_ends_when_its_time_is_up(stack: Stack) -> None:
-    stack.write("a", deployment(), config_map())
-    stack.apply()
+    stack.deploy("a", deployment(), config_map())
     begun_s = stack.clock.now_s()
     last, changes = watched(stack, timeout_s=20)
     assert not last.ok
@@ -219,8 +211,7 @@ def test_watching_ends_when_its_time_is_up(stack: Stack) -> None:
 
 
 def test_watching_sees_what_goes_away(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.write("a", config_map())
-    stack.apply()
+    stack.deploy("a", config_map())
     assert watched(stack)[0].ok
     cluster.delete(ObjectRef("v1", "ConfigMap", "ml", "settings"))
     last, _ = watched(stack, timeout_s=5)
@@ -228,8 +219,7 @@ def test_watching_sees_what_goes_away(stack: Stack, cluster: MemoryCluster) -> N
 
 
 def test_a_lost_inventory_is_found_again_by_the_labels(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.write("a", config_map("one"), config_map("two"))
-    stack.apply()
+    stack.deploy("a", config_map("one"), config_map("two"))
     cluster.delete(ObjectRef("v1", "ConfigMap", "ml", "mlstack-demo.minikube"))
     stack.write("a", config_map("one"))
     result = stack.status()
@@ -240,8 +230,7 @@ def test_a_lost_inventory_is_found_again_by_the_labels(stack: Stack, cluster: Me
 def test_many_objects_are_listed_and_not_asked_for_one_by_one(
     stack: Stack, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stack.write("a", *[config_map(f"many-{number}") for number in range(10)])
-    stack.apply()
+    stack.deploy("a", *[config_map(f"many-{number}") for number in range(10)])
     asked: list[str] = []
     get = cluster.get
 
