@@ -17,31 +17,18 @@ from mlstack.objects import managed_fields
 from tests.support.builders import Tree, write_tree
 
 
-@pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def test_a_bundled_folder_is_found_in_the_package_first_and_the_checkout_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "__file__", str(tmp_path / "mlstack/app/files.py"))
-    return tmp_path
-
-
-def test_the_checkout_is_taken_where_nothing_is_bundled(package: Path) -> None:
-    write_tree(package, {"registry/registry.yaml": "x"})
-    assert files.folder("registry") == package / "registry"
-
-
-def test_the_installed_package_comes_first(package: Path) -> None:
-    write_tree(package, {"registry/registry.yaml": "x", "mlstack/_bundled/registry/registry.yaml": "x"})
-    assert files.folder("registry") == package / "mlstack/_bundled/registry"
-
-
-def test_a_broken_installation_is_told(package: Path) -> None:
     with pytest.raises(MlstackError, match="the folder `registry` that comes with mlstack is missing"):
         files.folder("registry")
+    for place in ("registry", "mlstack/_bundled/registry"):
+        write_tree(tmp_path, {f"{place}/registry.yaml": "x"})
+        assert files.folder("registry") == tmp_path / place
 
 
 def test_every_preset_fits_its_schema() -> None:
-    from mlstack.app import document as documents
-    from mlstack.app.schema import check_file
-
     for name in files.presets():
         folder = files.preset(name)
         assert folder is not None
@@ -62,16 +49,12 @@ def test_sections_speak_to_all_and_to_one(tmp_path: Path) -> None:
     assert str(found.components["cnn"].origins[("b",)]) == f"{tmp_path}/v.yaml:5"
 
 
-def test_a_flat_map_speaks_to_all(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"v.yaml": "a: 1\nlabels: {b: c}\n"})
+def test_a_flat_map_speaks_to_all_and_an_empty_file_says_nothing(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"v.yaml": "a: 1\nlabels: {b: c}\n", "empty.yaml": "# nothing\n"})
     found = read_values(tmp_path / "v.yaml")
     assert found.globals.values == {"a": 1, "labels": {"b": "c"}}
     assert str(found.globals.origins[("a",)]) == f"{tmp_path}/v.yaml:1"
-
-
-def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"v.yaml": "# nothing\n"})
-    assert read_values(tmp_path / "v.yaml").globals.values == {}
+    assert read_values(tmp_path / "empty.yaml").globals.values == {}
 
 
 @pytest.mark.parametrize(
@@ -90,12 +73,9 @@ def test_other_files_are_refused(tmp_path: Path, content: str, kind: type[Config
         read_values(tmp_path / "v.yaml")
 
 
-def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_file_or_a_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no values file"):
         read([], [tmp_path / "nothing.yaml"])
-
-
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot read the values file"):
         read([], [tmp_path])
 
@@ -130,13 +110,10 @@ LOCK = Lock(
 )
 
 
-def test_what_is_written_reads_back_and_fits_its_schema() -> None:
+def test_a_lock_reads_back_fits_its_schema_and_is_written_in_one_order() -> None:
     document = documents.read(write_lock(LOCK), file="mlstack.lock")
     check_file("Lock", document.value, source="mlstack.lock")
     assert fields_of(document, "Lock").record(Lock) == LOCK
-
-
-def test_the_order_of_things_does_not_matter() -> None:
     other = Lock(registries=LOCK.registries[::-1], packages=LOCK.packages[::-1])
     assert write_lock(other) == write_lock(LOCK)
 

@@ -92,8 +92,11 @@ def comes_before(graph: Graph, one: KubeObject, other: KubeObject) -> set[str]:
     return found
 
 
-def kinds(found: tuple[KubeObject, ...]) -> list[str]:
-    return [one.kind for one in found]
+def needs(needed: KubeObject, other: KubeObject, *others: KubeObject) -> bool:
+    return "needs" in comes_before(order.graph([other, *others, needed]), needed, other)
+
+
+RBAC = "rbac.authorization.k8s.io"
 
 
 # --- by default -----------------------------------------------------------------------------------
@@ -105,25 +108,11 @@ def test_kinds_follow_what_they_need() -> None:
     assert found == [order.RANK.get(kind, 10) for kind in KINDS]
 
 
-def test_roles_are_written_before_their_bindings() -> None:
-    binding, role = (
-        make("rbac.authorization.k8s.io", "RoleBinding"),
-        make("rbac.authorization.k8s.io", "Role"),
-    )
+def test_roles_come_before_their_bindings_and_equal_ranks_keep_their_order() -> None:
+    binding, role = make(RBAC, "RoleBinding"), make(RBAC, "Role")
     assert order.ordered([binding, role]) == (role, binding)
-
-
-def test_objects_of_one_rank_keep_their_order() -> None:
-    names = ["c", "a", "b"]
-    found = order.ordered([make("", "ConfigMap", name) for name in names])
-    assert [one.name for one in found] == names
-
-
-def test_the_same_object_twice_stays_twice() -> None:
-    assert len(order.ordered([make("", "ConfigMap"), make("", "ConfigMap")])) == 2
-
-
-def test_kinds_nobody_lists_are_custom_resources() -> None:
+    settings = [make("", "ConfigMap", name) for name in ("c", "a", "b", "b")]
+    assert order.ordered(settings) == tuple(settings)
     assert list(order.RANKS)[order.rank(Identity("x.org", "Thing", "", "a"))] == "custom resources"
 
 
@@ -148,74 +137,62 @@ def test_nothing_waits_for_a_webhook_by_default() -> None:
 # --- what content needs ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("needed", "pod"),
-    [
-        (make("", "ConfigMap", "x"), {"volumes": [{"name": "v", "configMap": {"name": "x"}}]}),
-        (make("", "Secret", "x"), {"volumes": [{"name": "v", "secret": {"secretName": "x"}}]}),
-        (
-            make("", "Secret", "x"),
-            {"volumes": [{"name": "v", "projected": {"sources": [{"secret": {"name": "x"}}]}}]},
-        ),
-        (
-            make("", "PersistentVolumeClaim", "x"),
-            {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "x"}}]},
-        ),
-        (make("", "ServiceAccount", "x"), {"serviceAccountName": "x"}),
-        (make("", "Secret", "x"), {"imagePullSecrets": [{"name": "x"}]}),
-        (make("scheduling.k8s.io", "PriorityClass", "x", namespace=""), {"priorityClassName": "x"}),
-    ],
-    ids=["volume", "secret", "projected", "claim", "account", "pull secret", "priority"],
-)
-def test_a_workload_needs_what_its_pods_name(needed: KubeObject, pod: Mapping[str, Any]) -> None:
-    found, other = workload("web", pod), workload("other", component="d")
-    graph = order.graph([found, other, needed])
-    assert "needs" in comes_before(graph, needed, found)
-    assert "needs" not in comes_before(graph, needed, other)
+def volume(**source: Any) -> dict[str, Any]:
+    return {"volumes": [{"name": "v", **source}]}
+
+
+def main(**fields: Any) -> dict[str, Any]:
+    return {"containers": [{"name": "main", "image": "i", **fields}]}
 
 
 @pytest.mark.parametrize(
-    ("kind", "container"),
+    ("group", "kind", "namespace", "pod"),
     [
-        ("ConfigMap", {"envFrom": [{"configMapRef": {"name": "x"}}]}),
-        ("Secret", {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "x", "key": "k"}}}]}),
+        ("", "ConfigMap", "ml", volume(configMap={"name": "x"})),
+        ("", "Secret", "ml", volume(secret={"secretName": "x"})),
+        ("", "Secret", "ml", volume(projected={"sources": [{"secret": {"name": "x"}}]})),
+        ("", "PersistentVolumeClaim", "ml", volume(persistentVolumeClaim={"claimName": "x"})),
+        ("", "ServiceAccount", "ml", {"serviceAccountName": "x"}),
+        ("", "Secret", "ml", {"imagePullSecrets": [{"name": "x"}]}),
+        ("scheduling.k8s.io", "PriorityClass", "", {"priorityClassName": "x"}),
+        ("", "ConfigMap", "ml", main(envFrom=[{"configMapRef": {"name": "x"}}])),
+        (
+            "",
+            "Secret",
+            "ml",
+            main(env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "x", "key": "k"}}}]),
+        ),
     ],
+    ids=["volume", "secret", "projected", "claim", "account", "pull secret", "priority", "all", "variable"],
 )
-def test_a_workload_needs_what_its_variables_come_from(kind: str, container: Mapping[str, Any]) -> None:
-    found, needed = workload("web", container=container), make("", kind, "x")
-    assert "needs" in comes_before(order.graph([found, needed]), needed, found)
-
-
-def test_a_training_job_needs_what_its_replicas_name() -> None:
-    pod = {"containers": [{"name": "tensorflow"}], "serviceAccountName": "x"}
-    job = make("kubeflow.org", "TFJob", spec={"tfReplicaSpecs": {"Worker": {"template": {"spec": pod}}}})
-    account = make("", "ServiceAccount", "x")
-    assert "needs" in comes_before(order.graph([job, account]), account, job)
+def test_a_workload_or_job_needs_what_its_pods_name(
+    group: str, kind: str, namespace: str, pod: Mapping[str, Any]
+) -> None:
+    needed, web = make(group, kind, "x", namespace=namespace), workload("web", pod)
+    other = workload("other", component="d")
+    template = {"template": {"spec": {"containers": [{"name": "tensorflow"}], **pod}}}
+    job = make("kubeflow.org", "TFJob", spec={"tfReplicaSpecs": {"Worker": template}})
+    assert needs(needed, web, other)
+    assert needs(needed, job)
+    assert not needs(needed, other, web)
 
 
 def test_a_binding_needs_its_role_and_accounts() -> None:
-    role = make("rbac.authorization.k8s.io", "ClusterRole", "x", namespace="")
+    role = make(RBAC, "ClusterRole", "x", namespace="")
     account = make("", "ServiceAccount", "x", namespace="other")
-    binding = make(
-        "rbac.authorization.k8s.io",
-        "RoleBinding",
-        roleRef={"kind": "ClusterRole", "name": "x"},
-        subjects=[{"kind": "ServiceAccount", "name": "x", "namespace": "other"}],
-    )
-    graph = order.graph([binding, role, account])
-    assert "needs" in comes_before(graph, role, binding)
-    assert "needs" in comes_before(graph, account, binding)
+    subjects = [{"kind": "ServiceAccount", "name": "x", "namespace": "other"}]
+    binding = make(RBAC, "RoleBinding", roleRef={"kind": "ClusterRole", "name": "x"}, subjects=subjects)
+    assert needs(role, binding)
+    assert needs(account, binding)
 
 
 def test_a_claim_needs_its_class_and_an_autoscaler_its_target() -> None:
     claim = make("", "PersistentVolumeClaim", spec={"storageClassName": "x"})
-    storage = make("storage.k8s.io", "StorageClass", "x", namespace="")
+    assert needs(make("storage.k8s.io", "StorageClass", "x", namespace=""), claim)
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-    scaler = make("autoscaling", "HorizontalPodAutoscaler", spec={"scaleTargetRef": target})
-    web = workload("web")
-    graph = order.graph([claim, storage, scaler, web])
-    assert "needs" in comes_before(graph, storage, claim)
-    assert "needs" in comes_before(graph, web, scaler)
+    assert needs(
+        workload("web"), make("autoscaling", "HorizontalPodAutoscaler", spec={"scaleTargetRef": target})
+    )
 
 
 def test_a_custom_resource_needs_exactly_its_definition() -> None:
@@ -271,19 +248,20 @@ def test_what_a_webhook_needs_itself_never_waits_for_it() -> None:
     service = make("", "Service", "hook", spec={"selector": {"app": "hook"}})
     pod = {"volumes": [{"name": "v", "configMap": {"name": "x"}}]}
     parts = [webhook(resources="*"), service, workload("hook", pod), make("", "ConfigMap", "x")]
-    assert kinds(order.ordered(parts))[-1] == "MutatingWebhookConfiguration"
+    assert order.ordered(parts)[-1].kind == "MutatingWebhookConfiguration"
 
 
 # --- what people say ------------------------------------------------------------------------------
 
 
 def test_an_annotation_orders_objects_against_their_ranks() -> None:
-    web = workload("web")
     settings = make("", "ConfigMap", after="apps/namespaces/ml/Deployment/web")
-    graph = order.graph([settings, web])
-    assert graph.objects == (web.identity, settings.identity)
-    assert comes_before(graph, web, settings) == {"user"}
-    assert comes_before(graph, settings, web) == set()
+    for pod in ({}, main(envFrom=[{"configMapRef": {"name": "a"}}])):  # even against what content needs
+        web = workload("web", pod)
+        graph = order.graph([settings, web])
+        assert graph.objects == (web.identity, settings.identity)
+        assert comes_before(graph, web, settings) == {"user"}
+        assert comes_before(graph, settings, web) == set()
 
 
 def test_nothing_comes_later_only_because_something_waits_for_a_person_s_word() -> None:
@@ -292,13 +270,6 @@ def test_nothing_comes_later_only_because_something_waits_for_a_person_s_word() 
     graph = order.graph([settings, web, scaler])
     assert comes_before(graph, settings, scaler) == set()
     assert comes_before(graph, web, scaler) == {"wave"}
-
-
-def test_an_annotation_gives_way_to_nothing_that_content_needs() -> None:
-    web = workload("web", container={"envFrom": [{"configMapRef": {"name": "a"}}]})
-    settings = make("", "ConfigMap", after="apps/namespaces/ml/Deployment/web")
-    graph = order.graph([settings, web])
-    assert graph.objects == (web.identity, settings.identity)
 
 
 def test_an_annotation_without_namespace_means_the_own_one_or_none() -> None:
@@ -317,24 +288,20 @@ def test_an_annotation_that_names_nothing_is_an_error(text: str) -> None:
         order.graph([make("", "ConfigMap", after=text)])
 
 
-def test_a_circle_is_named() -> None:
-    found = [make("", "ConfigMap", name, after=f"/ConfigMap/{after}") for name, after in ("ab", "bc", "ca")]
+def test_a_circle_is_named_also_through_a_component() -> None:
+    circle = [make("", "ConfigMap", name, after=f"/ConfigMap/{after}") for name, after in ("ab", "bc", "ca")]
     with pytest.raises(ConfigError) as caught:
-        order.graph(found)
+        order.graph(circle)
     assert caught.value.message == (
         "objects depend on each other in a circle: "
         "`ConfigMap ml/a` → `ConfigMap ml/b` → `ConfigMap ml/c` → `ConfigMap ml/a`"
     )
     with pytest.raises(ConfigError, match="depends on itself"):
         order.graph([make("", "ConfigMap", "a", after="/namespaces/ml/ConfigMap/a")])
-
-
-def test_a_circle_through_a_component_is_named() -> None:
-    one = make("", "ConfigMap", "one", component="core")
-    other = make("", "ConfigMap", "other", component="jobs")
-    late = make("", "ConfigMap", "late", component="core", after="/ConfigMap/other")
-    with pytest.raises(ConfigError, match="`ConfigMap ml/other` → component `core` → `ConfigMap ml/late`"):
-        order.graph([one, other, late], {"jobs": ["core"]})
+    core, jobs = (make("", "ConfigMap", name, component=name) for name in ("core", "jobs"))
+    late = make("", "ConfigMap", "late", component="core", after="/ConfigMap/jobs")
+    with pytest.raises(ConfigError, match="`ConfigMap ml/jobs` → component `core` → `ConfigMap ml/late`"):
+        order.graph([core, jobs, late], {"jobs": ["core"]})
 
 
 def test_a_component_comes_after_all_of_the_one_it_depends_on() -> None:
@@ -362,13 +329,9 @@ def test_namespaces_and_definitions_come_first_whatever_component_they_are_of() 
 # --- the other way --------------------------------------------------------------------------------
 
 
-def test_deletion_goes_the_other_way() -> None:
+def test_deletion_goes_the_other_way_and_takes_no_offence_at_what_people_wrote() -> None:
     things = [make("", "Service"), make("apps", "Deployment", "a"), make("apps", "Deployment", "b")]
-    names = [one.name + one.kind for one in order.last_first(things)]
+    names = [identity.name + identity.kind for identity in order.last_first(things)]
     assert names == ["bDeployment", "aDeployment", "aService"]
-
-
-def test_deletion_takes_no_offence_at_what_people_wrote() -> None:
-    things = [make("", "ConfigMap", "a", after="?"), make("", "ConfigMap", "b", after="/ConfigMap/c")]
-    things.append(make("", "ConfigMap", "c", after="/ConfigMap/b"))
-    assert len(order.last_first(things)) == 3
+    odd = (("a", "?"), ("b", "/ConfigMap/c"), ("c", "/ConfigMap/b"))
+    assert len(order.last_first([make("", "ConfigMap", name, after=after) for name, after in odd])) == 3
