@@ -162,8 +162,10 @@ def test_a_client_certificate_is_shown(tmp_path: Path, inline: bool) -> None:
 def test_one_acts_as_whom_the_kubeconfig_says(tmp_path: Path) -> None:
     with serve(always(Answer(body=MAP))).running() as api:
         user = {"token": "t", "as": "ada", "as-groups": ["dev", "ops"], "as-uid": "7"}
+        user |= {"as-user-extra": {"A/b": ["1"]}}
         assert opened(kubeconfig(tmp_path, api.url, user=user)).get(REF) == MAP
     sent = api.asked[0].headers
+    assert sent["impersonate-extra-a%2fb"] == "1"
     assert (sent["impersonate-user"], sent["impersonate-uid"]) == ("ada", "7")
     assert sent["impersonate-group"] == "ops"  # the last of two headers, not both in one
     assert sent["authorization"] == "Bearer t"
@@ -342,69 +344,42 @@ def test_an_unknown_context_names_the_known_ones(tmp_path: Path) -> None:
     assert caught.value.near == "test"
 
 
-@pytest.mark.parametrize(
-    ("cluster", "user", "told"),
-    [
-        (
-            {"server": "https://h"},
-            {"token": 3},
-            "the credentials or certificates of context `test` cannot be",
-        ),
-        ({"server": "https://h k"}, {}, "context `test` has an address of an API server that is not a URL"),
-        ({"server": 6443}, {}, "context `test` has no address of an API server"),
-        ({"server": "h:6443"}, {}, "context `test` has no address of an API server"),
-        (
-            {"server": "https://h", "certificate-authority": "/no/ca"},
-            {},
-            "needs the file /no/ca",
-        ),
-        ({"server": "https://h", "certificate-authority-data": "aGk="}, {}, "cannot be used"),
-        ({"server": "https://h"}, {"client-certificate": "/no/crt", "client-key": "/no/key"}, "file /no/crt"),
-        ({"server": "https://h"}, {"tokenFile": "/no/token"}, "needs the file /no/token"),
-        ({"server": "https://h"}, {"tokenFile": os.devnull}, "the token file of context `test` is empty"),
-        ({"server": "https://h"}, {"auth-provider": {"name": "gcp"}}, "come from auth-provider `gcp`"),
-        (
-            {"server": "https://h"},
-            {"auth-provider": {"name": "oidc", "config": {"id-token": id_token(expires_s=1)}}},
-            "the id-token of context `test` has expired and cannot be renewed: the kubeconfig has no",
-        ),
-        (
-            {"server": "https://h"},
-            {"auth-provider": {"name": "oidc", "config": {}}},
-            "is missing and cannot be renewed: the kubeconfig has no `refresh-token`",
-        ),
-        (
-            {"server": "https://h"},
-            {"auth-provider": {"name": "oidc", "config": {"id-token": "a.b.c"}}},
-            "the credentials or certificates of context `test` cannot be used",
-        ),
-        (
-            {"server": "https://h"},
-            {"token": "t", "password": "p"},
-            "shows the server both a token and a password",
-        ),
-        ({"server": "https://h"}, {"token": "t", "as-groups": ["a"]}, "not say clearly as whom to act"),
-        ({"server": "https://h", "proxy-url": "socks4://u:p@h"}, {}, "through a proxy that mlstack does not"),
-    ],
-    ids=[
-        "odd-token",
-        "server-odd",
-        "server-number",
-        "server-bare",
-        "no-ca",
-        "odd-ca",
-        "no-cert",
-        "no-token",
-        "token-empty",
-        "provider",
-        "id-token-old",
-        "id-token-missing",
-        "id-token-odd",
-        "password",
-        "as",
-        "socks",
-    ],
-)
+HOST = {"server": "https://h"}
+NO_CREDENTIALS = "the credentials or certificates of context `test` cannot be used"
+
+
+def oidc(**config: str) -> dict[str, Any]:
+    return {"auth-provider": {"name": "oidc", "config": config}}
+
+
+LACKS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "odd token": (HOST, {"token": 3}, NO_CREDENTIALS),
+    "odd token file": (HOST, {"tokenFile": ["t"]}, NO_CREDENTIALS),
+    "odd certificate": (HOST, {"client-certificate-data": "no base64"}, NO_CREDENTIALS),
+    "odd plug-in": (HOST, {"exec": "login"}, NO_CREDENTIALS),
+    "odd server": ({"server": "https://h k"}, {}, "has an address of an API server that is not a URL"),
+    "server as number": ({"server": 6443}, {}, "context `test` has no address of an API server"),
+    "bare server": ({"server": "h:6443"}, {}, "context `test` has no address of an API server"),
+    "no authority": ({**HOST, "certificate-authority": "/no/ca"}, {}, "needs the file /no/ca"),
+    "odd authority": ({**HOST, "certificate-authority-data": "aGk="}, {}, "cannot be used"),
+    "no certificate": (HOST, {"client-certificate": "/no/crt", "client-key": "/no/key"}, "file /no/crt"),
+    "no token file": (HOST, {"tokenFile": "/no/token"}, "needs the file /no/token"),
+    "empty token file": (HOST, {"tokenFile": os.devnull}, "the token file of context `test` is empty"),
+    "provider": (HOST, {"auth-provider": {"name": "gcp"}}, "come from auth-provider `gcp`"),
+    "old id-token": (
+        HOST,
+        oidc(**{"id-token": id_token(expires_s=1)}),
+        "the id-token of context `test` has expired and cannot be renewed: the kubeconfig has no",
+    ),
+    "no id-token": (HOST, oidc(), "is missing and cannot be renewed: the kubeconfig has no `refresh-token`"),
+    "odd id-token": (HOST, oidc(**{"id-token": "a.b.c"}), NO_CREDENTIALS),
+    "two ways": (HOST, {"token": "t", "password": "p"}, "shows the server both a token and a password"),
+    "groups alone": (HOST, {"token": "t", "as-groups": ["a"]}, "not say clearly as whom to act"),
+    "proxy": ({**HOST, "proxy-url": "socks4://u:p@h"}, {}, "through a proxy that mlstack does not"),
+}
+
+
+@pytest.mark.parametrize(("cluster", "user", "told"), LACKS.values(), ids=LACKS)
 def test_what_a_context_needs_and_does_not_have_is_named_with_the_next_step(
     tmp_path: Path, cluster: dict[str, Any], user: Any, told: str
 ) -> None:

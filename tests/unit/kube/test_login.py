@@ -232,38 +232,12 @@ def test_before_v1_a_plug_in_may_ask_where_somebody_is_there(tmp_path: Path) -> 
     assert asked(tmp_path, entry).interactive is Interactive.IF_AVAILABLE
 
 
-@pytest.mark.parametrize(
-    "user",
-    [
-        {"token": 1},
-        {"tokenFile": ["t"]},
-        {"client-certificate-data": "no base64"},
-        {"exec": "login"},
-    ],
-    ids=lambda user: ",".join(user),
-)
-def test_what_cannot_be_is_refused(tmp_path: Path, user: dict[str, Any]) -> None:
-    with pytest.raises(
-        ClusterError, match="the credentials or certificates of context `test` cannot be used"
-    ):
-        found(tmp_path, user)
-
-
 def test_a_proxy_is_that_of_the_context_else_that_of_the_environment(tmp_path: Path) -> None:
     environ = {"HTTPS_PROXY": "http://proxy:3128"}
     assert found(tmp_path, environ=environ).login.proxy is None  # on this machine
     assert found(tmp_path, environ=environ, server="https://far").login.proxy == "http://proxy:3128"
     both = found(tmp_path, environ=environ, server="https://far", **{"proxy-url": "http://own"})
     assert both.login.proxy == "http://own"
-
-
-def test_who_acts_as_somebody_else_says_so(tmp_path: Path) -> None:
-    user = {"token": "t", "as": "ada", "as-groups": ["dev", "ops"], "as-user-extra": {"A/b": ["1"]}}
-    assert found(tmp_path, user).login.impersonation == {
-        "Impersonate-User": ("ada",),
-        "Impersonate-Group": ("dev", "ops"),
-        "Impersonate-Extra-a%2Fb": ("1",),
-    }
 
 
 def account(folder: Path) -> Path:

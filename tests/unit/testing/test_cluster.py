@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.errors import ConflictError, ForbiddenError, InvalidError, WatchExpiredError
+from mlstack.errors import ForbiddenError, InvalidError, WatchExpiredError
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.kube.retrying import FencedClient
 from mlstack.testing.cluster import MemoryCluster
@@ -164,14 +164,6 @@ def test_many_threads_can_write() -> None:
     assert len(versions) == len(set(versions)) == 80
 
 
-def test_a_stale_object_is_not_put_over_a_newer_one() -> None:
-    cluster = made()
-    first = dict(cluster.apply(config_map("default", x="1")).object)
-    cluster.apply(config_map("default", x="2"))
-    with pytest.raises(ConflictError):
-        cluster.replace(first)
-
-
 # --- patches ---
 
 
@@ -189,25 +181,6 @@ def test_a_stale_object_is_not_put_over_a_newer_one() -> None:
 )
 def test_merge_patches_of_the_rfc(value: Any, patch: Any, result: Any) -> None:
     assert merge_patch(value, patch) == result
-
-
-@pytest.mark.parametrize(
-    ("value", "operation", "result"),
-    [
-        ({"a": 1}, {"op": "add", "path": "/b", "value": 2}, {"a": 1, "b": 2}),
-        ([1, 3], {"op": "add", "path": "/1", "value": 2}, [1, 2, 3]),
-        ([1], {"op": "add", "path": "/-", "value": 2}, [1, 2]),
-        ({"a": 1}, {"op": "remove", "path": "/a"}, {}),
-        ({"a/b~c": 1}, {"op": "replace", "path": "/a~1b~0c", "value": 2}, {"a/b~c": 2}),
-        ({"a": 1}, {"op": "replace", "path": "", "value": 2}, 2),
-        ({"a": {"x": 1}}, {"op": "move", "from": "/a/x", "path": "/b"}, {"a": {}, "b": 1}),
-        ({"a": [1]}, {"op": "copy", "from": "/a", "path": "/b"}, {"a": [1], "b": [1]}),
-        ({"a": [1]}, {"op": "test", "path": "/a/0", "value": 1}, {"a": [1]}),
-    ],
-    ids=lambda value: value.get("op", "") if isinstance(value, dict) else "",
-)
-def test_operations_of_json_patches(value: Any, operation: dict[str, Any], result: Any) -> None:
-    assert json_patch(value, [operation]) == result
 
 
 @pytest.mark.parametrize(
