@@ -236,34 +236,28 @@ class MemoryCluster:
             position = int(listing.resource_version)
             yield from listing.events()
         while True:
-            changes = self._since(position)
+            with self._lock:
+                oldest = self._store.oldest
+                changes = [change for change in self._store.log if change.version > position]
+            if position < oldest:
+                text = f"the server no longer has version {position}, the oldest is {oldest}"
+                raise WatchExpiredError(f"watch: {text}")
             for change in changes:
                 position = change.version
                 is_inside = namespace in (None, change.key.namespace)
                 if is_inside and change.key.of_kind == (served.kind.group, kind):
                     yield from _events(change, matches, served, metadata_only=metadata_only)
-            if not changes and not self._idle(position):
-                return
+            if not changes:
+                with self._idling:  # others act, one watch at a time
+                    if self._store.version <= position:
+                        self.on_idle()
+                if self._store.version <= position:
+                    return
 
     def compact(self) -> None:
         """Forget what happened so far: a watch from before now raises WatchExpiredError."""
         with self._lock:
             self._store.compact()
-
-    def _since(self, version: int) -> tuple[StoreChange, ...]:
-        with self._lock:
-            if version < self._store.oldest:
-                raise WatchExpiredError(
-                    f"watch: the server no longer has version {version}, the oldest is {self._store.oldest}"
-                )
-            return tuple(change for change in self._store.log if change.version > version)
-
-    def _idle(self, position: int) -> bool:
-        """Let others act, one watch at a time, and say whether there is more to tell."""
-        with self._idling:
-            if self._store.version <= position:
-                self.on_idle()
-        return self._store.version > position
 
     def _served(self, api_version: str, kind: str) -> Served:
         served = self._catalog.find(self._store, api_version, kind)
@@ -283,7 +277,8 @@ class MemoryCluster:
             if not ref.name:
                 raise InvalidError(f"a `{ref.kind}` has no name", hint="set metadata.name")
             target = self._store.copy() if dry_run else self._store
-            first = target.version
+            first, time_s = target.version, self._clock()
+            now = datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             yield Write(
                 store=target,
                 key=_key(served, ref),
@@ -292,15 +287,12 @@ class MemoryCluster:
                 writer=FieldWriter(
                     manager=manager, operation=operation, api_version=ref.api_version, subresource=subresource
                 ),
-                now=self._now(),
+                now=now,
                 new_uid=self._new_uid,
             )
             written = [change for change in target.log if change.version > first]
             if not dry_run and any(map(garbage.concerns, written)):
-                garbage.run(target, now=self._now())
-
-    def _now(self) -> str:
-        return datetime.fromtimestamp(self._clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+                garbage.run(target, now=now)
 
     def _new_uid(self) -> str:
         text = hashlib.sha256(f"{self._name} {next(self._numbers)}".encode()).hexdigest()

@@ -26,33 +26,21 @@ from mlstack.testing.store import Obj, ObjectStore, copied
 GroupKind = tuple[str, str]
 
 _RBAC = "rbac.authorization.k8s.io"
-_ADMISSION = "admissionregistration.k8s.io"
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 # The built-in kinds that count their changes; custom resources always do.
-_WITH_GENERATION: frozenset[GroupKind] = frozenset(
-    {
-        ("", "Pod"),
-        ("", "ReplicationController"),
-        ("apps", "DaemonSet"),
-        ("apps", "Deployment"),
-        ("apps", "ReplicaSet"),
-        ("apps", "StatefulSet"),
-        ("batch", "CronJob"),
-        ("batch", "Job"),
-        CRD,
-        (_ADMISSION, "MutatingWebhookConfiguration"),
-        (_ADMISSION, "ValidatingAdmissionPolicy"),
-        (_ADMISSION, "ValidatingAdmissionPolicyBinding"),
-        (_ADMISSION, "ValidatingWebhookConfiguration"),
-        ("discovery.k8s.io", "EndpointSlice"),
-        ("networking.k8s.io", "Ingress"),
-        ("networking.k8s.io", "IngressClass"),
-        ("networking.k8s.io", "NetworkPolicy"),
-        ("policy", "PodDisruptionBudget"),
-        ("scheduling.k8s.io", "PriorityClass"),
-    }
-)
+_WITH_GENERATION: Mapping[str, str] = {
+    "": "Pod ReplicationController",
+    "apps": "DaemonSet Deployment ReplicaSet StatefulSet",
+    "batch": "CronJob Job",
+    "apiextensions.k8s.io": "CustomResourceDefinition",
+    "admissionregistration.k8s.io": "MutatingWebhookConfiguration ValidatingWebhookConfiguration "
+    "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
+    "discovery.k8s.io": "EndpointSlice",
+    "networking.k8s.io": "Ingress IngressClass NetworkPolicy",
+    "policy": "PodDisruptionBudget",
+    "scheduling.k8s.io": "PriorityClass",
+}
 _SCALABLE: frozenset[GroupKind] = frozenset(
     {("", "ReplicationController"), ("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "StatefulSet")}
 )
@@ -108,13 +96,12 @@ class Catalog:
 
     def _built_in(self, kind: Kind) -> Served:
         schema = self._schemas.root(kind.group, kind.version, kind.kind) or {}
-        key = (kind.group, kind.kind)
         return Served(
             kind=kind,
             shape=Shape(schema, self._schemas.resolve),
             has_status="status" in (schema.get("properties") or {}),
-            has_scale=key in _SCALABLE,
-            counts_changes=key in _WITH_GENERATION,
+            has_scale=(kind.group, kind.kind) in _SCALABLE,
+            counts_changes=kind.kind in _WITH_GENERATION.get(kind.group, "").split(),
         )
 
     def _custom(self, crd: Mapping[str, Any], kind: Kind) -> Served:
@@ -141,12 +128,6 @@ def _established(store: ObjectStore) -> Iterator[Obj]:
 
 # --- whether a value fits its schema, and the faults in the API server's words ---
 
-_EXPECTED = {
-    "string": "string",
-    "boolean": "boolean",
-    "integer": "numeric (int or float)",
-    "number": "numeric (int or float)",
-}
 # Required in the published schemas because the server always writes them; nobody has to give them.
 _ALWAYS_WRITTEN = frozenset({"rules", "serviceName"})
 
@@ -170,8 +151,12 @@ def typed_faults(value: Any, shape: Shape, path: Path = ()) -> Iterator[str]:
         yield from _list_faults(value, shape, path)
     elif kind in ("object", "array"):
         expected = "map" if kind == "object" else "list"
-    elif not _is_scalar(value, kind):
-        expected = _EXPECTED[kind]
+    elif kind == "string" and not isinstance(value, str):
+        expected = "string"
+    elif kind == "boolean" and not isinstance(value, bool):
+        expected = "boolean"
+    elif kind in ("integer", "number") and (isinstance(value, bool) or not isinstance(value, int | float)):
+        expected = "numeric (int or float)"
     if expected:
         yield f"{spell(path)}: expected {expected}, got &value.valueUnstructured{{Value:{value}}}"
 
@@ -190,14 +175,6 @@ def _list_faults(items: list[Any], shape: Shape, path: Path) -> Iterator[str]:
                 yield f"{spell(path)}: duplicate entries for key {spell((element,))}"
             elements.add(element)
         yield from typed_faults(item, shape.items, (*path, element))
-
-
-def _is_scalar(value: Any, kind: str) -> bool:
-    if kind == "boolean":
-        return isinstance(value, bool)
-    if kind in ("integer", "number"):
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    return kind != "string" or isinstance(value, str)
 
 
 def rule_faults(value: Any, shape: Shape, path: str = "") -> Iterator[Cause]:

@@ -83,9 +83,15 @@ class Write:
             text = faults[0] if len(faults) == 1 else "\n  ".join(("errors:", *faults))
             place = f"{self.ref.namespace}/{self.ref.name}; {self.ref.api_version}, Kind={self.ref.kind}"
             raise self._refusal(500, f"failed to create typed patch object ({place}): {text}")
-        live = self.live
-        self._check_identity(metadata, live)
-        if live is None:
+        live, uid = self.live, metadata.get("uid")
+        if live is None and uid:
+            raise self._refusal(409, "uid mismatch: no existing object was found", reason="Conflict")
+        if live is not None and uid not in (None, live["metadata"]["uid"]):
+            message = "Invalid value: field is immutable"
+            raise self._invalid([Cause(field="metadata.uid", reason="FieldValueInvalid", message=message)])
+        if live is not None:
+            self._check_version(metadata, live)
+        else:
             self._check_namespace()
         if self.served.has_status:
             wanted.pop("status", None)
@@ -135,19 +141,14 @@ class Write:
             message = "the server rejected our request due to an error in our request"
             raise self._refusal(422, message, reason="Invalid") from fault
         if is_scale:
-            return self._scale(live, new["spec"].get("replicas") or 0)
+            replicas = new["spec"].get("replicas") or 0
+            new = {**live, "spec": {**(live.get("spec") or {}), "replicas": replicas}}
+            # A scale to 0 leaves the number without an owner, on real servers too: there 0 is not written.
+            applied = self._update(new, owns_replicas=replicas != 0)
+            return replace(applied, object=_scale_of(applied.object))
         self._check_strictly(new)
         self._check_version(new["metadata"], live)
         return self._update(new)
-
-    def _scale(self, live: Obj, replicas: int) -> Applied:
-        """Change the number of replicas alone.
-
-        A scale to 0 leaves the number without an owner, on real servers too: there 0 is not written.
-        """
-        new = {**live, "spec": {**(live.get("spec") or {}), "replicas": replicas}}
-        applied = self._update(new, owns_replicas=replicas != 0)
-        return replace(applied, object=_scale_of(applied.object))
 
     def delete(
         self, propagation: Propagation, *, uid: str | None, resource_version: str | None
@@ -248,16 +249,6 @@ class Write:
         faults = list(typed_faults(obj, self.served.shape))
         if faults:
             raise self._refusal(400, f"strict decoding error: {'; '.join(faults)}", reason="BadRequest")
-
-    def _check_identity(self, metadata: Mapping[str, Any], live: Obj | None) -> None:
-        uid = metadata.get("uid")
-        if live is None and uid:
-            raise self._refusal(409, "uid mismatch: no existing object was found", reason="Conflict")
-        if live is not None and uid not in (None, live["metadata"]["uid"]):
-            message = "Invalid value: field is immutable"
-            raise self._invalid([Cause(field="metadata.uid", reason="FieldValueInvalid", message=message)])
-        if live is not None:
-            self._check_version(metadata, live)
 
     def _check_version(self, metadata: Mapping[str, Any], live: Obj) -> None:
         if metadata.get("resourceVersion") not in (None, "", live["metadata"]["resourceVersion"]):
