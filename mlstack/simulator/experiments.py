@@ -162,18 +162,17 @@ def run_trial(trial: SeedTrial) -> Figures:
 def figures(outcome: SimulationOutcome) -> Figures:
     """Measure a run."""
     samples, scenario, use = outcome.samples, outcome.scenario, SERIES["utilisation"].value
-    seen, steady, off_peak = (window(samples, *times) for times in ((0, 550), (400, 550), (300, 370)))
-    last = seen[-1]
-    histories = measures.histories(seen).values()
+    whole, steady, off_peak = (window(samples, *times) for times in ((0, 550), (400, 550), (300, 370)))
+    last = whole[-1]
+    histories = measures.histories(whole).values()
     first, gang = (
         [measures.wait(history, for_gang=for_gang)[0] for history in histories] for for_gang in (False, True)
     )
     times_s = [(job.at_ms - scenario.begin_ms) / 1000 for job in scenario.jobs] or [-scenario.begin_ms / 1000]
-    calm = window(samples, max(times_s) + 90, max(times_s) + 210)
     values: dict[str, float] = {
         "complete": last.complete,
         "pending": last.pending_jobs,
-        "pending max": max(sample.pending_jobs for sample in seen),
+        "pending max": max(sample.pending_jobs for sample in whole),
         "wait": measures.mean(first),
         "gang wait": measures.mean(gang),
         "gang wait p95": measures.percentile(gang, 95),
@@ -183,26 +182,21 @@ def figures(outcome: SimulationOutcome) -> Figures:
         "below minimum": sum(
             len(measures.below_minimum(job)) for job in measures.histories(samples).values()
         ),
-        "utilisation": over_time(seen, use),
-        "utilisation of samples": measures.mean(map(use, seen)),
+        "utilisation": over_time(whole, use),
+        "utilisation of samples": measures.mean(map(use, whole)),
         "steady": over_time(steady, use),
         "final": use(last),
         "useful": over_time(steady, SERIES["useful"].value),
         "off-peak": over_time(off_peak, use),
-        "time at 88 %": over_time(seen, lambda sample: 100.0 * (use(sample) >= 88)),
+        "time at 88 %": over_time(whole, lambda sample: 100.0 * (use(sample) >= 88)),
         "deletions": samples[-1].deleted,
         "settled": max(0.0, measures.last_change_s(samples) - max(times_s)),
-        "operations after": measures.operations(calm),
+        "operations after": measures.operations(window(samples, max(times_s) + 90, max(times_s) + 210)),
         **(_service_figures(samples, min(times_s) + 45) if scenario.services else {}),
         "violations": float(len(outcome.violations)),
     }
-    return Figures(
-        case=scenario.name,
-        policy=outcome.policy,
-        seed=outcome.seed,
-        values=values,
-        violations=outcome.violations,
-    )
+    run = {"case": scenario.name, "policy": outcome.policy}
+    return Figures(**run, seed=outcome.seed, values=values, violations=outcome.violations)
 
 
 def _service_figures(samples: Samples, begin_s: float) -> dict[str, float]:
@@ -459,10 +453,11 @@ def compare_traces(traces: Sequence[Trace]) -> tuple[Row, ...]:
     """Compare traces with all goals, each at each load: by how many percent a figure fell, in hundredths."""
     rows = []
     for load in LOADS:
-        outcomes = [outcome for each, outcome in traces if each == load]
+        outcomes = [outcome for trace_load, outcome in traces if trace_load == load]
         for goal in goals("jct"):
             pairs = [
-                [getattr(one[goal[side]], goal["figure"]) for side in ("of", "below")] for one in outcomes
+                [getattr(outcome[goal[side]], goal["figure"]) for side in ("of", "below")]
+                for outcome in outcomes
             ]
             saved = [round(100 * (1 - new / old), 2) for new, old in pairs]
             rows.append(compare(f"{goal['name']}, load {float(load):g} (%)", goal, saved))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress, pairwise
@@ -157,93 +157,70 @@ class ClusterObserver:
 
     def sample(self, now_ms: int) -> Sample:
         """Sum up how things stand."""
+        pods = [pod for pod in self._pods.values() if not pod.ending]
+        running = {pod.uid: pod for pod in pods if pod.phase == "Running" and pod.node in self._nodes}
+        jobs = self._sample_jobs(pods, running)
+        complete = {job.key for job in jobs if job.is_complete}
+        serving = Counter(self._service_of.get(uid) for uid, pod in running.items() if pod.is_live)
         bound: dict[str, dict[str, int]] = {name: {} for name in self._nodes}
-        sums: dict[str, Any] = {
-            part: {} for part in ("running", "background", "requested", "useful", "stranded", "allocatable")
-        }
-        counts: dict[str, Any] = {key: Counter() for key in self._jobs}
-        held: dict[str, dict[str, int]] = {key: {} for key in self._jobs}
-        serving: Counter[str] = Counter()
-        pending = 0
-        for pod in self._pods.values():
-            if pod.ending:
-                continue
-            _add(sums["requested"], pod.requests)
+        for pod in pods:
             if pod.node in bound:
                 _add(bound[pod.node], pod.requests)
-            is_running = pod.phase == "Running" and pod.node in bound
-            if is_running:
-                _add(sums["running"], pod.requests)
-                if pod.namespace == BACKGROUND:
-                    _add(sums["background"], pod.requests)
-            if pod.of_training:
-                self._count(pod, counts, held, is_running=is_running)
-                continue
-            pending += not pod.node
-            service = self._service_of.get(pod.uid, "")
-            if is_running and service in self._services:
-                _add(sums["useful"], pod.requests)
-                serving[service] += pod.is_live
-        jobs = tuple(replace(self._jobs[key][0], **counts[key]) for key in sorted(self._jobs))
-        for job in jobs:
-            _add(sums["useful"], held[job.key] if job.is_complete else {})
-        crowded = self._add_nodes(bound, sums)
-        services = tuple(
-            ServiceSample(key=key, target=self._services[key][0], running=serving[key])
-            for key in sorted(self._services)
-        )
         return Sample(
             at_ms=now_ms,
-            **sums,
-            crowded=crowded,
-            pending=pending,
+            allocatable=_sum(node.allocatable for node in self._nodes.values()),
+            running=_sum(pod.requests for pod in running.values()),
+            background=_sum(pod.requests for pod in running.values() if pod.namespace == BACKGROUND),
+            useful=_sum(pod.requests for pod in running.values() if self._is_useful(pod, complete)),
+            requested=_sum(pod.requests for pod in pods),
+            stranded=self._stranded(bound),
+            crowded=tuple(name for name in sorted(bound) if self._is_crowded(name, bound[name])),
+            pending=sum(not pod.node and not pod.of_training for pod in pods),
             jobs=jobs,
-            services=services,
+            services=tuple(
+                ServiceSample(key=key, target=self._services[key][0], running=serving[key])
+                for key in sorted(self._services)
+            ),
             created=self._created,
             deleted=len(self._deleted),
         )
 
-    def _count(
-        self,
-        pod: PodFacts,
-        counts: Mapping[str, Any],
-        held: Mapping[str, dict[str, int]],
-        *,
-        is_running: bool,
-    ) -> None:
-        """Count a pod for its training job."""
-        key = f"{pod.namespace}/{pod.job}"
-        if key in counts and is_running:
-            _add(held[key], pod.requests)
-        if key in counts and pod.is_live:
-            count = counts[key]
-            count["pods"] += 1
-            if pod.role == "trainer":
-                count["trainers"] += is_running
-                count["bound" if pod.node else "unbound"] += 1
-            else:
-                count["servers"] += is_running
+    def _sample_jobs(self, pods: Iterable[PodFacts], running: Container[str]) -> tuple[JobSample, ...]:
+        counts: dict[str, Any] = {key: Counter() for key in self._jobs}
+        for pod in pods:
+            count = counts.get(f"{pod.namespace}/{pod.job}") if pod.of_training and pod.is_live else None
+            if count is not None:
+                count["pods"] += 1
+                count["trainers" if pod.role == "trainer" else "servers"] += pod.uid in running
+                if pod.role == "trainer":
+                    count["bound" if pod.node else "unbound"] += 1
+        return tuple(replace(self._jobs[key][0], **counts[key]) for key in sorted(self._jobs))
 
-    def _add_nodes(self, bound: Mapping[str, Amounts], sums: Mapping[str, dict[str, int]]) -> tuple[str, ...]:
-        """Sum up what nodes offer, and what is free where no trainer of any job fits; name the overfull."""
+    def _is_useful(self, pod: PodFacts, complete: Container[str]) -> bool:
+        if pod.of_training:
+            return f"{pod.namespace}/{pod.job}" in complete
+        return self._service_of[pod.uid] in self._services
+
+    def _is_crowded(self, name: str, held: Amounts) -> bool:
+        offered = self._nodes[name].allocatable
+        return any(amount > offered.get(part, int(snapshot.is_key(part))) for part, amount in held.items())
+
+    def _stranded(self, bound: Mapping[str, Amounts]) -> Amounts:
+        """Sum up what is free on nodes that have no room for one trainer of any job."""
         shapes = {tuple(trainer.items()) for _, trainer in self._jobs.values()}
-        crowded = []
+        stranded: dict[str, int] = {}
         for name, node in self._nodes.items():
-            offered, used = node.allocatable, bound[name]
-            _add(sums["allocatable"], offered)
-            free = {part: amount - used.get(part, 0) for part, amount in offered.items()}
+            free = {part: amount - bound[name].get(part, 0) for part, amount in node.allocatable.items()}
             if not any(all(free.get(part, 0) >= amount for part, amount in shape) for shape in shapes):
-                _add(sums["stranded"], free)
-            if any(amount > offered.get(part, int(snapshot.is_key(part))) for part, amount in used.items()):
-                crowded.append(name)
-        return tuple(sorted(crowded))
+                _add(stranded, free)
+        return stranded
 
 
-def _keep(known: dict[str, Any], key: str, value: object) -> None:
+def _keep(values: dict[str, Any], key: str, value: object) -> None:
     if value is None:
-        known.pop(key, None)
+        values.pop(key, None)
     else:
-        known[key] = value
+        values[key] = value
 
 
 def _key(obj: Mapping[str, Any]) -> str:
@@ -279,6 +256,13 @@ def _service(obj: Mapping[str, Any]) -> tuple[int, Mapping[str, str]] | None:
 def _add(total: dict[str, int], part: Amounts) -> None:
     for name, amount in part.items():
         total[name] = total.get(name, 0) + amount
+
+
+def _sum(parts: Iterable[Amounts]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for part in parts:
+        _add(total, part)
+    return total
 
 
 # --- what is measured of samples ---
@@ -430,9 +414,9 @@ def scalings(history: History, begin_ms: int) -> tuple[int, int, int]:
 
     Its end does not count. A job that comes after the first sample begins with no trainers.
     """
-    told = [job.bound + job.unbound if job.target is None else job.target for _, job in history]
+    targets = [job.bound + job.unbound if job.target is None else job.target for _, job in history]
     is_scaled = [not job.is_over and job.phase != "Completing" for _, job in history]
-    counts = [told[0] if history[0][0] == begin_ms else 0, *compress(told, is_scaled)]
+    counts = [targets[0] if history[0][0] == begin_ms else 0, *compress(targets, is_scaled)]
     steps = [after - before for before, after in pairwise(counts) if after != before]
     turns = sum(step * following < 0 for step, following in pairwise(steps))
     return sum(step > 0 for step in steps), sum(step < 0 for step in steps), turns
@@ -499,7 +483,7 @@ def raises(samples: Samples, key: str) -> list[Raise]:
     """Give the targets above the ones before, and how long each took to be served."""
     steps = []
     for part in raised(samples, key):
-        served = [each for each in part.samples if missing(each, key) <= (1 - SERVED) * part.target]
+        served = [sample for sample in part.samples if missing(sample, key) <= (1 - SERVED) * part.target]
         end = served[0] if served else part.samples[-1]
         seconds = (end.at_ms - part.samples[0].at_ms) / 1000
         steps.append(Raise(target=part.target, seconds=seconds, is_served=bool(served)))
@@ -515,7 +499,7 @@ def restored_after_s(samples: Samples, key: str) -> list[float]:
     for part in plateaus(samples, key):
         if part.before > part.target:
             end_s = part.samples[-1].at_ms / 1000
-            level = mean(each.share("running") for each in window(part.samples, end_s - 20))
-            far = [each.at_ms for each in part.samples if each.share("running") < level - 1.0]
+            level = mean(sample.share("running") for sample in window(part.samples, end_s - 20))
+            far = [sample.at_ms for sample in part.samples if sample.share("running") < level - 1.0]
             times.append((far[-1] + 1000 - part.samples[0].at_ms) / 1000 if far else 0.0)
     return times

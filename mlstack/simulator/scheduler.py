@@ -380,7 +380,7 @@ class Scheduler:
         self._store.update(live, spec={"nodeName": node}, status={"conditions": scheduled})
 
     def _set_unschedulable(self, live: Mapping[str, Any], nominated: str) -> None:
-        is_known = any(one["type"] == "PodScheduled" for one in live["status"].get("conditions") or ())
+        is_known = any(item["type"] == "PodScheduled" for item in live["status"].get("conditions") or ())
         if is_known and nominated == live["status"].get("nominatedNodeName", ""):
             return
         message = f"0/{len(self._nodes)} nodes are available: Insufficient cpu."
