@@ -8,6 +8,7 @@ from itertools import pairwise
 from mlstack.deploy.conflicts import ConflictPolicy, ConflictResolution, OwnedField
 from mlstack.deploy.replacement import dry_run_copy, is_allocated, says_fixed
 from mlstack.errors import Cause, ConflictError, ForbiddenError, InvalidError, MlstackError
+from mlstack.events import listed
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import MANAGER, Data, KubeObject
@@ -39,7 +40,7 @@ def own(
     *,
     api_version: str,
     adopt: bool = False,
-    paths: Iterable[Path] = (),
+    paths: Sequence[Path] = (),
     spare: Sequence[Path] = (),
 ) -> Patch:
     """Give the patch that makes fields ours, so that an apply without them removes them.
@@ -47,21 +48,19 @@ def own(
     With `adopt` that is all that tools applied from which objects can be taken over, but for `spare`;
     `paths` are taken whoever owns them. The patch is for just this version of the object.
     """
-    ours: Tree = {}
-    others, taken = [], tuple(paths)
+    trees: list[Tree] = []
+    others = []
     for raw in raw_entries(live):
         owner, tree = owner_of(raw), raw.get("fieldsV1") or {}
         if owner == OURS or (adopt and owner in ADOPTABLE):
-            ours = managed_fields.union(ours, tree) if ours else tree
+            trees.append(tree)
             continue
-        for path in taken:
+        for path in paths:
             part, tree = managed_fields.part(tree, path)
-            if part is not None:
-                ours = managed_fields.union(ours, part)
+            trees += [part] if part else []
         if tree:
             others.append({**raw, "fieldsV1": tree})
-    if adopt:
-        ours = _without(ours, spare)
+    ours = _without(managed_fields.union_all(trees), spare if adopt else ())
     entry = {"manager": MANAGER, "operation": "Apply", "apiVersion": api_version}
     return entries_patch(live, [{**entry, "fieldsType": "FieldsV1", "fieldsV1": ours}, *others])
 
@@ -93,15 +92,13 @@ def gone_by_adoption(
     No dry run can show it, since their owners cannot be changed in one. The fields are those that nobody
     would own; many of them are defaults, which come back with their values: a new object shows which.
     """
-    taken: Tree = {}
-    kept = managed_fields.owned(resolution.forced.object)
-    for entry in managed_fields.entries(live):
-        if entry.owner in ADOPTABLE:
-            taken = managed_fields.union(taken, entry.tree) if taken else entry.tree
-        elif entry.owner != OURS:
-            kept = managed_fields.union(kept, entry.tree) if kept else entry.tree
+    entries = managed_fields.entries(live)
+    theirs = managed_fields.union_all(entry.tree for entry in entries if entry.owner in ADOPTABLE)
+    others = [entry.tree for entry in entries if entry.owner not in ADOPTABLE and entry.owner != OURS]
+    kept = managed_fields.union_all([managed_fields.owned(resolution.forced.object), *others])
     left = [path for _, path in resolution.left]
-    return changed_without(cluster, live, data, _without(managed_fields.minus(taken, kept), [*spare, *left]))
+    tree = _without(managed_fields.minus(theirs, kept), [*spare, *left])
+    return changed_without(cluster, live, data, tree)
 
 
 def changed_without(cluster: Cluster, live: Data, data: Data, tree: Tree) -> tuple[FieldChange, ...]:
@@ -130,8 +127,7 @@ def adoption_note(live: Data, gone: Sequence[FieldChange], *, adopt: bool) -> It
         yield f"takes over what {who} applied"
         return
     paths = [f"`{change.path}`" for change in gone]
-    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-    would = f"would remove {', '.join(paths[:_NAMED])}{more}" if paths else "would change no value"
+    would = f"would remove {listed(paths, _NAMED)}" if paths else "would change no value"
     yield f"was applied by {who}, what only that set stays; taking it over with --adopt {would}"
 
 

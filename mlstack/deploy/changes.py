@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from mlstack.app.app import ClusterIdentity
 from mlstack.errors import ConflictError, InvalidError, MlstackError
+from mlstack.events import listed
 from mlstack.kube import parallel
 from mlstack.objects.kube_object import Data, Identity, KubeObject
 from mlstack.objects.managed_fields import FieldChange, step_text
@@ -196,8 +197,7 @@ _DOES = {
 def what_moved(approved: Change, now: Change) -> str:
     """Say in one line in what a change differs from the one that was approved."""
     texts = list(dict.fromkeys(_moved(approved, now)))
-    more = f" and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
-    return (", ".join(texts[:_LISTED]) or "its values") + more
+    return listed(texts, _LISTED) or "its values"
 
 
 def _moved(approved: Change, now: Change) -> Iterator[str]:

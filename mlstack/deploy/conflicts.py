@@ -13,6 +13,7 @@ from typing import Any
 from mlstack.app.app import ConflictRule
 from mlstack.deploy.changes import with_uid
 from mlstack.errors import ConflictError, FieldConflict, InvalidError
+from mlstack.events import listed
 from mlstack.kube.client import Applied, Cluster
 from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import Data, KubeObject
@@ -122,15 +123,14 @@ DROPPED = "removes {fields}, which {owner} changed and the files no longer have"
 FOREIGN = "removes {fields}, which {owner} set{when} and no file has (--keep-foreign-fields keeps that)"
 
 
-def notes(text: str, fields: Iterable[OwnedField], live: Data) -> Iterator[str]:
+def notes(text: str, owned: Iterable[OwnedField], live: Data) -> Iterator[str]:
     """Say in one line a manager what becomes of its fields; `when` is the time of its last write."""
     times = {entry.owner: entry.time for entry in managed_fields.entries(live)}
-    for owner, names in _names_by_owner(fields).items():
-        listed = ", ".join(f"`{name}`" for name in names[:_NAMED])
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    for owner, names in _names_by_owner(owned).items():
+        fields = listed([f"`{name}`" for name in names], _NAMED)
         time = times.get(owner, "")
         when = f" at {time.replace('T', ' ').removesuffix('Z')} UTC" if time else ""
-        yield text.format(fields=listed + more, owner=owner, when=when)
+        yield text.format(fields=fields, owner=owner, when=when)
 
 
 def _names_by_owner(fields: Iterable[OwnedField]) -> dict[Owner, list[str]]:

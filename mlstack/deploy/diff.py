@@ -19,6 +19,7 @@ from mlstack.errors import (
     MlstackError,
     TransientError,
 )
+from mlstack.events import listed
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects import managed_fields, order
@@ -77,8 +78,7 @@ def kept_labels(labels: Iterable[tuple[Identity, Sequence[tuple[str, str]]]]) ->
     texts = [f"`{path}` of `{identity}` ({manager})" for identity, rows in labels for path, manager in rows]
     if not texts:
         return ()
-    more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
-    return (f"labels and annotations that people added stay: {', '.join(texts[:_NAMED])}{more}",)
+    return (f"labels and annotations that people added stay: {listed(texts, _NAMED)}",)
 
 
 def _refuse_absent_targets(manifests: Sequence[KubeObject], cluster: Cluster) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from mlstack.deploy.changes import Refusal
 from mlstack.deploy.inventory import MEMBER_LABEL, name_of
 from mlstack.errors import Cause, ConfigError, ForbiddenError, InvalidError, MlstackError
+from mlstack.events import listed
 from mlstack.kube.client import Cluster
 from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import APP_LABEL, ENVIRONMENT_LABEL, Data, KubeObject, label_of, marks
@@ -86,9 +87,8 @@ def sentence(manifest: KubeObject, causes: Sequence[Cause], changed: Sequence[Fi
         for path in named if cause.field not in ("", "spec") else meant or named:
             reasons.setdefault(path, text)
     fields = [f"`{path}`" for path in reasons] or [change_text(change) for change in changed]
-    more = f" and {len(fields) - _NAMED} more" if len(fields) > _NAMED else ""
     said = "; ".join(dict.fromkeys(text for text in reasons.values() if text))
-    what = f"{', '.join(fields[:_NAMED]) or 'a field'}{more} cannot change while the object exists"
+    what = f"{listed(fields, _NAMED) or 'a field'} cannot change while the object exists"
     return f"{what} ({said})" if said else what
 
 

@@ -111,6 +111,14 @@ def union(one: Tree, other: Tree) -> dict[str, Any]:
     return result
 
 
+def union_all(trees: Iterable[Tree]) -> Tree:
+    """Give the fields of all trees; an empty one is none, not a leaf."""
+    whole: Tree = {}
+    for tree in trees:
+        whole = union(whole, tree) if whole and tree else whole or tree
+    return whole
+
+
 def minus(one: Tree, other: Tree) -> dict[str, Any]:
     """Give the fields of one tree that the other has not."""
     result: dict[str, Any] = {}
