@@ -394,17 +394,17 @@ def main(argv: Sequence[str] | None = None, *, ports: Ports | None = None) -> in
             hint = "check the path, its rights and the disk"
             return _fail(words, FILE_EXIT_CODE, MlstackError(reason, where=place, hint=hint))
         except Exception as error:  # the boundary: whatever gets here is a fault of ours
-            if session.debug:
-                import traceback
+            return _fail(words, INTERNAL_EXIT_CODE, _internal_fault(error, words, session))
 
-                say("".join(traceback.format_exception(error)).rstrip())
-            again = (
-                f"run it again as `mlstack --debug {words[0] if words else ''} …`, and report what it prints"
-            )
-            fault = MlstackError(
-                f"internal fault: {type(error).__name__}: {error}", hint=None if session.debug else again
-            )
-            return _fail(words, INTERNAL_EXIT_CODE, fault)
+
+def _internal_fault(error: Exception, words: Sequence[str], session: Session) -> MlstackError:
+    if session.debug:
+        import traceback
+
+        say("".join(traceback.format_exception(error)).rstrip())
+    again = f"run it again as `mlstack --debug {words[0] if words else ''} …`, and report what it prints"
+    message = f"internal fault: {type(error).__name__}: {error}"
+    return MlstackError(message, hint=None if session.debug else again)
 
 
 def _run(words: list[str], session: Session) -> int:

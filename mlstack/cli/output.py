@@ -225,11 +225,12 @@ def emit(result: object, output_format: str) -> int:
     return 0 if getattr(result, "ok", True) else 1
 
 
-def table_text(result: object) -> str:
-    """Write the human view as plain text."""
+def table_text(result: object, *, names_only: bool = False) -> str:
+    """Write the human view as plain text, or the names in it alone, one a line, for other programs."""
     from mlstack.cli import page
 
-    return page.text(page.page_of(result))
+    view = page.page_of(result)
+    return "\n".join(map(page.one_line, view.names)) if names_only else page.text(view)
 
 
 def yaml_text(result: object) -> str:
@@ -249,17 +250,10 @@ def json_text(result: object) -> str:
     return json_escaped(json.dumps(masking.scrubbed_value(plain(result)), indent=2, ensure_ascii=False))
 
 
-def name_text(result: object) -> str:
-    """Write the names alone, one a line, for other programs."""
-    from mlstack.cli import page
-
-    return "\n".join(map(page.one_line, page.page_of(result).names))
-
-
 # A new output format is one function here, and its name in the help of `-o`.
 FORMATS: Mapping[str, Callable[[object], str]] = {
     "json": json_text,
-    "name": name_text,
+    "name": lambda result: table_text(result, names_only=True),
     "table": table_text,
     "yaml": yaml_text,
 }
@@ -343,32 +337,16 @@ def objects_json(objects: Sequence[KubeObject]) -> str:
     return json_escaped(write.to_json({"apiVersion": "v1", "kind": "List", "items": items}))
 
 
-def objects_names(objects: Sequence[KubeObject]) -> str:
-    """Write objects as people name them, one a line."""
-    return "\n".join(escaped(str(manifest.identity), kept="") for manifest in objects)
-
-
 OBJECT_FORMATS: Mapping[str, Callable[[Sequence[KubeObject]], str]] = {
     "yaml": objects_yaml,
     "json": objects_json,
-    "name": objects_names,
+    "name": lambda objects: "\n".join(escaped(str(manifest.identity), kept="") for manifest in objects),
 }
 _LONGEST_FILE = 180  # bytes, of 255: a temporary name is longer
 
 
-def object_files(objects: Sequence[KubeObject], output_format: str) -> dict[Path, tuple[KubeObject, bytes]]:
-    """Give one file an object (`yaml` or `json`), named by component, kind, namespace and name."""
-    from mlstack.yaml import write
-
-    write_object = write.to_yaml if output_format == "yaml" else write.to_json
-    return {
-        _object_file(manifest, output_format): (manifest, write_object(dict(manifest.data)).encode())
-        for manifest in objects
-    }
-
-
-def _object_file(manifest: KubeObject, suffix: str) -> Path:
-    """Name the file of an object.
+def object_files(objects: Sequence[KubeObject], suffix: str) -> dict[Path, tuple[KubeObject, bytes]]:
+    """Give one file an object (`yaml` or `json`), named by component, kind, namespace and name.
 
     Names of some kinds (roles, bindings) hold any character but `/` and `%`. What two names must differ in on
     every system, and must not be lost, is written as in addresses: `a:b` is `a%3Ab`.
@@ -377,12 +355,19 @@ def _object_file(manifest: KubeObject, suffix: str) -> Path:
     from hashlib import sha256
     from pathlib import Path
 
+    from mlstack.yaml import write
+
     def percent_encoded(match: re.Match[str]) -> str:
         return "".join(f"%{byte:02X}" for byte in match[0].encode())
 
-    kind = f"{manifest.kind}.{manifest.group}" if manifest.group else manifest.kind
-    parts = [kind.lower(), *([manifest.namespace] if manifest.namespace else []), manifest.name]
-    name = "_".join(re.sub(r"[^a-z0-9.-]", percent_encoded, part) for part in parts)
-    if len(name) > _LONGEST_FILE:
-        name = f"{name[: _LONGEST_FILE - 13]}-{sha256(name.encode()).hexdigest()[:12]}"
-    return Path(manifest.component or "_", f"{name}.{suffix}")
+    write_object = write.to_yaml if suffix == "yaml" else write.to_json
+    files = {}
+    for manifest in objects:
+        kind = f"{manifest.kind}.{manifest.group}" if manifest.group else manifest.kind
+        parts = [kind.lower(), *([manifest.namespace] if manifest.namespace else []), manifest.name]
+        name = "_".join(re.sub(r"[^a-z0-9.-]", percent_encoded, part) for part in parts)
+        if len(name) > _LONGEST_FILE:
+            name = f"{name[: _LONGEST_FILE - 13]}-{sha256(name.encode()).hexdigest()[:12]}"
+        file = Path(manifest.component or "_", f"{name}.{suffix}")
+        files[file] = (manifest, write_object(dict(manifest.data)).encode())
+    return files

@@ -31,8 +31,7 @@ def confirmed(
 
     On a terminal a person is asked when something that exists changes or goes, with the changes in view (with
     `always` whatever the plan holds). Without one, deletions and recreations need `--yes`, or `yes`. A
-    protected environment wants its name, typed on a terminal or given by `--yes-i-mean`, for every run that
-    changes anything.
+    protected environment wants its name for every run that changes anything.
 
     Raises:
         UsageError: nobody can be asked, and no option answers; or `--yes-i-mean` names another environment.
@@ -52,8 +51,8 @@ def confirmed(
     place = f"`{environment}` (context {report.context}, namespace {report.namespace})"
     counts = [f"{action} {n}" for action, n in report.counts.items() if action not in ("unchanged", "kept")]
     *others, last = counts
-    what = f"`{verb}` would {', '.join(others)}{' and ' if others else ''}{last} object"
-    what += "" if last.endswith(" 1") else "s"
+    noun = "object" if last.endswith(" 1") else "objects"
+    what = f"`{verb}` would {', '.join(others)}{' and ' if others else ''}{last} {noun}"
     if plan.place.protected:
         action = f"{verb} this in {place}"
         return name_typed(environment, session, what=f"{what} there", action=action, report=report)
