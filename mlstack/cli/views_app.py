@@ -24,7 +24,7 @@ from mlstack.cli.page import (
 )
 
 if TYPE_CHECKING:
-    from mlstack.cli.commands.shell import Versions
+    from mlstack.cli.commands.program import Versions
     from mlstack.operations import app, explain, packages, params, prototypes
 
 PACKAGES = {"PACKAGE": "package", "VERSION": "version", "INSTALLED": "installed", "SUMMARY": "summary"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlstack.cli.commands.demo import StandingClock
+from mlstack.cli.commands.program import StandingClock
 from mlstack.cli.main import main
 from mlstack.cli.ports import Ports
 from mlstack.kube.kubeconfig import Context, Kubeconfig

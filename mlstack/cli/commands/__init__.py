@@ -25,10 +25,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "unlock": ("deploy.top.unlock", "Free an environment that a dead run left locked"),
     "rollback": ("deploy.top.rollback", "Apply an earlier revision again"),
     "elastic": ("elastic.commands", "Elastic training jobs: run, plan, status, simulate"),
-    "demo": ("demo.top.demo", "See it all work, on a cluster in memory"),
-    "schema": ("shell.top.schema", "Print the JSON Schema of a file or of what a command prints"),
-    "completion": ("shell.top.completion", "Print the completion script of a shell"),
-    "version": ("shell.top.version", "Print the versions of mlstack and its libraries"),
+    "demo": ("program.top.demo", "See it all work, on a cluster in memory"),
+    "schema": ("program.top.schema", "Print the JSON Schema of a file or of what a command prints"),
+    "completion": ("program.top.completion", "Print the completion script of a shell"),
+    "version": ("program.top.version", "Print the versions of mlstack and its libraries"),
 }
 OPTIONS = {
     "--dir DIR": "The app directory. Default: here.",

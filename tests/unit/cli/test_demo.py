@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.cli.commands import demo
+from mlstack.cli.commands import program
 from mlstack.cli.main import main
 
 
@@ -38,7 +38,7 @@ def test_demo_is_the_same_every_time_needs_nothing_and_leaves_nothing(
 
 
 def test_demo_shows_every_command_line(played: str) -> None:
-    lines = [line.partition("  # ")[0] for line in demo.SCRIPT.splitlines() if not line.startswith("#")]
+    lines = [line.partition("  # ")[0] for line in program.SCRIPT.splitlines() if not line.startswith("#")]
     assert [line for line in played.splitlines() if line.startswith("$ mlstack ")] == [
         f"$ mlstack {line}" for line in lines
     ]
@@ -55,7 +55,7 @@ def test_demo_shows_what_runs_and_why_something_does_not(played: str) -> None:
 def test_a_step_that_ends_otherwise_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "SCRIPT", f"init {demo.APP}\nenv list  # gives 5\n")
+    monkeypatch.setattr(program, "SCRIPT", f"init {program.APP}\nenv list  # gives 5\n")
     with contextlib.suppress(SystemExit):
         assert main(["demo"]) == 70
     assert "gave 0, not 5" in capsys.readouterr().err

@@ -32,7 +32,6 @@ def stage(run: Runner) -> Stage:
 
 def test_plan_shows_each_job_with_its_reason(run: Runner, stage: Stage) -> None:
     out = run.ok("elastic plan")
-
     rows = {line.split()[0]: line.split() for line in out.splitlines() if line.startswith("default/")}
     assert rows["default/big"][1:5] == ["waiting", "0", "0", "9-12"]
     assert rows["default/small"][1:5] == ["admitted", "4", "4", "1-4"]
@@ -43,9 +42,7 @@ def test_plan_shows_each_job_with_its_reason(run: Runner, stage: Stage) -> None:
 
 def test_plan_names_pods_of_others_that_have_no_place(run: Runner, stage: Stage) -> None:
     stage.put(pod("wide", cpu="30", priority=1000))
-
     out = run.ok("elastic plan")
-
     assert out.partition("pods without a place:\n")[2].splitlines()[0] == "  default/wide: cpu 30, pods 1"
 
 
@@ -54,9 +51,7 @@ def test_plan_names_ports_of_nodes_in_words(run: Runner, stage: Stage) -> None:
     container = {"name": "main", "ports": [{"containerPort": 80, "hostPort": 7164}]}
     container["resources"] = {"requests": {"cpu": "30"}}
     stage.put(pod("gate", priority=1000, containers=[container]))
-
     said = [run.ok(f"elastic plan {words}") for words in ("", "--explain net", "-o json", "-o yaml")]
-
     assert "  default/gate: cpu 30, pods 1, host port 7164/TCP" in said[0].splitlines()
     assert "no room for 3 host ports 7164/TCP, 3 host ports 7165/TCP of its gang" in said[1]
     assert "hostport:" not in "".join(said)
@@ -64,30 +59,24 @@ def test_plan_names_ports_of_nodes_in_words(run: Runner, stage: Stage) -> None:
 
 def test_a_job_that_cannot_be_read_has_no_range(run: Runner, stage: Stage) -> None:
     stage.put(training_job("bad", minimum=5, maximum=2))
-
     row = next(line for line in run.ok("elastic status").splitlines() if "default/bad" in line)
-
     assert row.split()[1:4] == ["Pending", "0/0", "-"]
 
 
 def test_plan_writes_nothing(run: Runner, stage: Stage) -> None:
     before = stage.memory.list("v1", "Pod").resource_version
-
     run.ok("elastic plan")
-
     assert stage.memory.list("v1", "Pod").resource_version == before
 
 
 def test_plan_explains_one_job(run: Runner, stage: Stage) -> None:
     out = run.ok("elastic plan --explain big")
-
     assert out.startswith("default/big: 0 -> 0 trainers")
     assert "waiting:" in out and "missing:" in out
 
 
 def test_plan_names_the_nearest_job(run: Runner, stage: Stage) -> None:
     ran = run("elastic plan --explain default/bog")
-
     assert ran.code == 4
     assert "did you mean `default/big`?" in ran.err
 
@@ -113,9 +102,7 @@ def test_plan_and_run_count_with_the_priority_that_is_granted(run: Runner, stage
 def test_a_saved_moment_gives_the_same_plan(run: Runner, stage: Stage, tmp_path: Path) -> None:
     file = tmp_path / "moment.json"
     live = run("elastic", "plan", "--save", str(file), "-o", "json").json
-
     again = run("elastic", "plan", "--snapshot", str(file), "-o", "json").json
-
     assert again == live
     assert {row["job"] for row in again["jobs"]} == {"default/big", "default/small"}
 
@@ -162,7 +149,6 @@ def test_the_policies_that_are_named_are_those_that_the_command_takes(
     run: Runner, command: str, known: str
 ) -> None:
     ran = run(f"elastic {command} --policy fiar")
-
     assert ran.code == 4
     assert ran.err.splitlines() == [
         f"error: no scaling policy `fiar`; known: {known}",
@@ -173,9 +159,7 @@ def test_the_policies_that_are_named_are_those_that_the_command_takes(
 def test_a_file_that_is_no_snapshot_is_refused(run: Runner, tmp_path: Path) -> None:
     file = tmp_path / "moment.json"
     file.write_text('{"kind": "List"}', encoding="utf-8")
-
     ran = run("elastic", "plan", "--snapshot", str(file))
-
     assert ran.code == 3
     assert "this is no saved snapshot" in ran.err
 
@@ -192,23 +176,19 @@ def test_a_file_that_is_no_snapshot_is_refused(run: Runner, tmp_path: Path) -> N
 )
 def test_what_makes_no_sense_is_refused(run: Runner, stage: Stage, words: str, code: int, text: str) -> None:
     ran = run(words)
-
     assert ran.code == code
     assert text in ran.err
 
 
 def test_a_cluster_without_the_definition_is_told(run: Runner) -> None:
     ran = run("elastic plan")
-
     assert ran.code == 4
     assert "no training jobs" in ran.err
 
 
 def test_status_shows_phase_and_reason(run: Runner, stage: Stage) -> None:
     stage.step()
-
     out = run.ok("elastic status")
-
     rows = {line.split()[0]: line.split() for line in out.splitlines() if line.startswith("default/")}
     assert rows["default/small"][1:4] == ["Running", "4/4", "1-4"]
     assert rows["default/big"][1:4] == ["Pending", "0/0", "9-12"]
@@ -220,9 +200,7 @@ def test_status_says_what_a_job_waits_for(run: Runner, stage: Stage) -> None:
     stage.step()
     stage.delete("Pod", "small-trainer-1")
     stage.step()
-
     rows = {line.split()[0]: line for line in run.ok("elastic status").splitlines() if line}
-
     assert "no room for 36 cpu" in rows["default/big"]
     assert "Scaling" in rows["default/small"] and "3 of 4 trainers are ready" in rows["default/small"]
     assert all(text_width(line) <= WIDTH for line in rows.values())
@@ -230,7 +208,6 @@ def test_status_says_what_a_job_waits_for(run: Runner, stage: Stage) -> None:
 
 def test_one_dry_pass_says_what_would_be_done(run: Runner, stage: Stage) -> None:
     ran = run("elastic run --once --dry-run")
-
     assert ran.code == 0
     assert "status TrainingJob default/big: Pending" in ran.out
     assert stage.status("big") == {}
@@ -238,7 +215,6 @@ def test_one_dry_pass_says_what_would_be_done(run: Runner, stage: Stage) -> None
 
 def test_one_pass_does_what_is_due_and_frees_the_lease(run: Runner, stage: Stage) -> None:
     ran = run("elastic run --once --lease-namespace default --identity me")
-
     assert ran.code == 0
     assert stage.status("big")["phase"] == "Pending"
     lease = stage.get("Lease", "mlstack-elastic", "coordination.k8s.io/v1")
@@ -250,12 +226,10 @@ def test_requests_to_the_cluster_are_told_to_the_metrics(
 ) -> None:
     told: list[tuple[str, int | None]] = []
     monkeypatch.setattr(Metrics, "answered", lambda _, verb, status: told.append((verb, status)))
-
     run.ok("elastic run --once --dry-run --listen 127.0.0.1:0")
     run.counted("get", 200)
     run.ok("elastic run --once --dry-run")
     run.counted("get", 200)
-
     assert told == [("get", 200)]
 
 
@@ -267,9 +241,7 @@ def other_leads(stage: Stage, namespace: str, name: str = "mlstack-elastic") -> 
 
 def test_it_stands_by_where_another_leads_in_another_namespace(run: Runner, stage: Stage) -> None:
     other_leads(stage, "kube-system")
-
     ran = run("elastic run --once --identity me")
-
     assert ran.code != 0
     assert "me stands by: pod-0 has the Lease `kube-system/mlstack-elastic`" in ran.err
     assert "another controller leads" in ran.err
@@ -279,9 +251,7 @@ def test_it_stands_by_where_another_leads_in_another_namespace(run: Runner, stag
 def test_with_several_leases_it_asks_which(run: Runner, stage: Stage) -> None:
     other_leads(stage, "kube-system")
     other_leads(stage, "kube-public")
-
     ran = run("elastic run --once")
-
     assert ran.code == 2
     assert "`kube-public/mlstack-elastic`, `kube-system/mlstack-elastic`" in ran.err
     assert run("elastic run --once --dry-run").code == 0
@@ -293,14 +263,12 @@ def test_in_a_pod_the_lease_is_in_its_own_namespace(
 ) -> None:
     other_leads(stage, "kube-system")
     monkeypatch.setenv("POD_NAMESPACE", "default")
-
     assert run("elastic run --once").code == 0
     assert stage.get("Lease", "mlstack-elastic", "coordination.k8s.io/v1") is not None
 
 
 def test_by_a_lease_of_its_own_it_leads_beside_others(run: Runner, stage: Stage) -> None:
     other_leads(stage, "default")
-
     assert run("elastic run --once --lease-name mine").code == 0
     lease = stage.get("Lease", "mine", "coordination.k8s.io/v1")
     assert lease is not None and stage.status("big")["phase"] == "Pending"

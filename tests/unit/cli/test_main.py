@@ -17,7 +17,7 @@ import typer
 from mlstack import __version__
 from mlstack.cli import fast
 from mlstack.cli import main as boundary
-from mlstack.cli.commands import shell
+from mlstack.cli.commands import program
 from mlstack.cli.main import main
 from mlstack.errors import ClusterError, ConfigError, NotFoundError, NotReadyError, RegistryError, UsageError
 from mlstack.operations import app
@@ -127,7 +127,7 @@ def test_version_option(capsys: pytest.CaptureFixture[str], words: list[str]) ->
 def test_the_libraries_that_version_tells_come_with_mlstack() -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     required = {re.split(r"[^\w.-]", each)[0] for each in project["dependencies"]}
-    assert set(shell.LIBRARIES) <= required
+    assert set(program.LIBRARIES) <= required
 
 
 def test_no_command_shows_help_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mlstack.cli import page, run_reporter
-from mlstack.cli.commands.demo import StandingClock
+from mlstack.cli.commands.program import StandingClock
 from mlstack.cli.page import Page, TextLine
 from mlstack.kube.client import ObjectRef
 from mlstack.testing.cluster import MemoryCluster

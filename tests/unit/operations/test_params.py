@@ -370,7 +370,6 @@ def test_the_chain_is_told_of_values_that_render_nothing(app: Build) -> None:
     guard = '{{ fail("`num_gpus` is more than `num_workers`") if params.num_gpus }}'
     jobs = {**JOBS, "tf-cnn/templates/job.yaml.j2": (guard + TEMPLATE).encode()}
     found = one(app({**installed_app(), **vendored(COMMON, jobs)}), "num_gpus")
-
     assert (found.value, found.where) == (1, "environments/gke/params.yaml:8")
     assert found.reaches == ()
     assert len(found.notes) == 1
