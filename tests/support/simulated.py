@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlstack.simulator import scenario
-from mlstack.simulator.engine import Kernel, Obj, SimulatedStore
+from mlstack.simulator.engine import Kernel, Obj, SimulatedStore, manifest
 from mlstack.simulator.nodes import Kubelets, Workloads, WorkloadSettings, collect_garbage
 from mlstack.simulator.scenario import NodeGroup, Scenario, ScenarioEvent, classes, nodes
 from mlstack.simulator.scheduler import Scheduler, SchedulerSettings
@@ -53,23 +53,18 @@ class Sandbox:
     def pod(self, name: str, cpu: str = "1", **spec: Any) -> Obj:
         """Create a pod."""
         container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
-        metadata = {"name": name, "namespace": "default", "labels": spec.pop("labels", {})}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
-        return self.store.write(self.store.admit({**pod, "spec": {"containers": [container], **spec}}))
+        labels = {"labels": spec.pop("labels", {})}
+        parts = {"metadata": labels, "spec": {"containers": [container], **spec}}
+        return self.store.write(self.store.admit(manifest("v1", "Pod", name, "default", **parts)))
 
     def workload(self, kind: str, name: str, count: int, **spec: Any) -> Obj:
         """Create a Deployment, Job or StatefulSet whose pods request a core."""
         container = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
-        field = "parallelism" if kind == "Job" else "replicas"
         template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container], **spec}}
-        return self.store.write(
-            {
-                "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
-                "kind": kind,
-                "metadata": {"name": name, "namespace": "default"},
-                "spec": {field: count, "template": template},
-            }
-        )
+        replicas = {"parallelism" if kind == "Job" else "replicas": count}
+        version = "batch/v1" if kind == "Job" else "apps/v1"
+        own = {**replicas, "template": template}
+        return self.store.write(manifest(version, kind, name, "default", spec=own))
 
     def run(self, seconds: float) -> None:
         """Let so much time pass."""

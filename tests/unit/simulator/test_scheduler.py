@@ -1,18 +1,49 @@
 """The scheduler from outside: where pods go, in which order, and who makes way."""
 
+from typing import Any
+
 import pytest
 
+from mlstack.simulator.engine import manifest
 from mlstack.simulator.scheduler import SchedulerSettings
 from tests.support.simulated import Sandbox
 
+TERM = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n0-0"]}]}
+REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM]}}
+PREFERRED = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": TERM}]}
+TRAINER = {"priorityClassName": "mlstack-trainer"}
 
-def wanted(host: str, *, required: bool) -> dict[str, object]:
-    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [host]}]}
-    if required:
-        rule: object = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    else:
-        rule = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": term}]}
-    return {"affinity": {"nodeAffinity": rule}}
+
+def with_affinity(rule: object, cpu: str = "1") -> dict[str, object]:
+    return {"cpu": cpu, "affinity": {"nodeAffinity": rule}}
+
+
+@pytest.mark.parametrize(
+    ("cores", "first", "second", "node"),
+    [
+        pytest.param((1, 8), with_affinity(REQUIRED), with_affinity(REQUIRED), "", id="required affinity"),
+        pytest.param(
+            (2, 16),
+            with_affinity(PREFERRED, "2"),
+            with_affinity(PREFERRED, "2"),
+            "n1-0",
+            id="preferred affinity wins over room but not over none",
+        ),
+        pytest.param(
+            (1,), TRAINER, {"priority": 1000, "preemptionPolicy": "Never"}, "", id="it does not preempt"
+        ),
+        pytest.param((1,), {"priority": -100}, TRAINER, "", id="a trainer pushes nothing aside"),
+    ],
+)
+def test_where_a_second_pod_goes_when_the_first_has_its_node(
+    cores: tuple[int, ...], first: dict[str, Any], second: dict[str, Any], node: str
+) -> None:
+    sandbox = Sandbox(*cores)
+    sandbox.pod("first", **first)
+    sandbox.run(10)
+    sandbox.pod("second", **second)
+    sandbox.run(30)
+    assert (sandbox.node_of("first"), sandbox.node_of("second")) == ("n0-0", node)
 
 
 def test_pods_go_to_nodes_with_room_and_no_node_is_overfull() -> None:
@@ -32,24 +63,6 @@ def test_scoring_spreads_or_packs(scoring: str, spread: int) -> None:
         sandbox.pod(f"p{index}")
         sandbox.run(1)
     assert len({sandbox.node_of(f"p{index}") for index in range(4)}) == spread
-
-
-def test_required_affinity_binds_to_that_node_or_not_at_all() -> None:
-    sandbox = Sandbox(1, 8)
-    sandbox.pod("first", **wanted("n0-0", required=True))
-    sandbox.run(1)
-    sandbox.pod("second", **wanted("n0-0", required=True))
-    sandbox.run(30)
-    assert (sandbox.node_of("first"), sandbox.node_of("second")) == ("n0-0", "")
-
-
-def test_preferred_affinity_wins_over_room_but_not_over_none() -> None:
-    sandbox = Sandbox(2, 16)
-    sandbox.pod("first", "2", **wanted("n0-0", required=False))
-    sandbox.run(1)
-    sandbox.pod("second", "2", **wanted("n0-0", required=False))
-    sandbox.run(1)
-    assert (sandbox.node_of("first"), sandbox.node_of("second")) == ("n0-0", "n1-0")
 
 
 def test_gpus_count_as_any_resource() -> None:
@@ -112,35 +125,12 @@ def test_preemption_takes_trainers_and_as_few_as_needed() -> None:
     assert len(sandbox.pods("t")) == 7
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ({"priorityClassName": "mlstack-trainer"}, {"priority": 1000, "preemptionPolicy": "Never"}),
-        ({"priority": -100}, {"priorityClassName": "mlstack-trainer"}),
-    ],
-    ids=["by its policy", "a trainer"],
-)
-def test_pods_that_do_not_preempt_wait_for_room(first: dict[str, object], second: dict[str, object]) -> None:
-    sandbox = Sandbox(1)
-    sandbox.pod("first", **first)
-    sandbox.run(10)
-    sandbox.pod("second", **second)
-    sandbox.run(30)
-    assert (sandbox.node_of("first"), sandbox.node_of("second")) == ("n0-0", "")
-
-
 def test_preemption_keeps_a_disruption_budget_where_it_has_a_choice() -> None:
     sandbox = Sandbox(2)
     sandbox.pod("a", priority=-10, labels={"job": "kept"})
     sandbox.pod("b", priority=-10, labels={"job": "free"})
-    sandbox.store.write(
-        {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"name": "kept", "namespace": "default"},
-            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"job": "kept"}}},
-        }
-    )
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"job": "kept"}}}
+    sandbox.store.write(manifest("policy/v1", "PodDisruptionBudget", "kept", "default", spec=spec))
     sandbox.run(10)
     sandbox.pod("web", priority=1000)
     sandbox.run(1)
