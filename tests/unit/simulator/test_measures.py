@@ -1,21 +1,15 @@
 """What is measured from events and samples: use of a cluster, means over time, waits, fairness, services."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from mlstack.kube.client import WatchEvent
-from mlstack.simulator import measures
+from mlstack.simulator import measures, scenario
+from mlstack.simulator.engine import manifest
 from mlstack.simulator.measures import ClusterObserver, Sample
-from mlstack.simulator.scenario import (
-    JobPlan,
-    NodeGroup,
-    Service,
-    background,
-    deployment,
-    nodes,
-    training_job,
-)
+from mlstack.simulator.scenario import Service, background, deployment
 from tests.support.samples import job, sample
 
 WEB = "default/web"
@@ -23,15 +17,11 @@ WEB = "default/web"
 
 # --- samples, summed up of what watch events tell, wherever they come from ---
 
-SPEC = {
-    "image": "a:1",
-    "trainer": {
-        "entrypoint": "x",
-        "min-instance": 1,
-        "max-instance": 4,
-        "resources": {"requests": {"cpu": "3"}},
-    },
-    "pserver": {"min-instance": 1, "resources": {"requests": {"cpu": "1"}}},
+SMALL = {
+    "nodes": [{"name": "n", "cpu": 10}],
+    "jobs": [
+        {"name": "j", "max": 4, "trainer": {"cpu": 3}, "pservers": {"count": 1, "cpu": 1}, "master": {}}
+    ],
 }
 
 
@@ -45,21 +35,17 @@ def pod(
     name: str, role: str = "", *, cpu: str = "3", node: str = "n-0", phase: str = "Running"
 ) -> dict[str, Any]:
     labels = {"mlstack.dev/training-job": "j", "mlstack.dev/role": role} if role else {"app": "web"}
-    return {
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {
-            **({"nodeName": node} if node else {}),
-            "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
-        },
-        "status": {"phase": phase},
-    }
+    spec: dict[str, Any] = {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}
+    bound = {"nodeName": node} if node else {}
+    return manifest(
+        "v1", "Pod", name, metadata={"labels": labels}, spec=spec | bound, status={"phase": phase}
+    )
 
 
 def cluster(cores: int = 10) -> ClusterObserver:
-    observer = ClusterObserver()
-    hear(observer, *nodes(NodeGroup(name="n", count=1, allocatable={"cpu": str(cores)})))
-    hear(observer, training_job(JobPlan(name="j", at_ms=0, spec=SPEC), 5))
+    observer, small = ClusterObserver(), scenario.read(SMALL, where="small.yaml")
+    hear(observer, *scenario.nodes(replace(small.nodes[0], allocatable={"cpu": str(cores)})))
+    hear(observer, scenario.training_job(small.jobs[0], 5))
     return observer
 
 
