@@ -281,12 +281,6 @@ def test_a_new_demand_on_objects_is_told(stack: Stack, used: bool) -> None:
     assert outcomes(stack.apply())["widgets.example.com"] == "updated"
 
 
-def test_a_definition_that_gains_a_field_is_updated(stack: Stack) -> None:
-    stack.deploy("a", with_fields("size"))
-    stack.write("a", with_fields("size", "color"))
-    assert outcomes(stack.apply()) == {"widgets.example.com": "updated"}
-
-
 @pytest.mark.parametrize("used", [True, False], ids=["objects", "no objects"])
 def test_a_version_in_use_stays_served(stack: Stack, cluster: MemoryCluster, used: bool) -> None:
     definition = with_fields("size")
