@@ -6,8 +6,6 @@ import re
 from datetime import UTC, datetime
 from typing import Protocol
 
-# --- The time, as whoever waits is handed it, and as Kubernetes writes its finer times ---
-
 
 class Clock(Protocol):
     """Tells the time and lets it pass."""

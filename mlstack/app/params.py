@@ -179,15 +179,8 @@ def param_error(faults: Sequence[ParamFault], *, subject: str = "") -> ParamErro
 # schema says so), null removes. A layer that speaks to many components reaches only those whose prototype
 # declares the name.
 
-LAYERS: tuple[str, ...] = (
-    "default",
-    "app",
-    "module",
-    "component",
-    "environment globals",
-    "environment",
-    "command line",
-)
+_LAYERS = "default, app, module, component, environment globals, environment, command line"
+LAYERS: tuple[str, ...] = tuple(_LAYERS.split(", "))
 GLOBAL_LAYERS = frozenset(("app", "module", "environment globals"))
 
 
@@ -220,11 +213,7 @@ class Layer:
 
 @dataclass(frozen=True, kw_only=True)
 class ParamScope:
-    """The level of an app at which a value is set or taken back; with nothing given, the app itself.
-
-    Raises:
-        UsageError: a module is given together with something narrower.
-    """
+    """The level of an app at which a value is set or taken back; with nothing given, the app itself."""
 
     component: str | None = None  # full name
     environment: str | None = None

@@ -107,30 +107,25 @@ def _named_otherwise(manifest: KubeObject, namespace: str) -> Iterator[Identity]
 
 def _pod_specs(content: Any) -> Iterator[Data]:
     """Give every part of an object that says how a pod is made: workloads and training jobs alike."""
-    if isinstance(content, Mapping):
-        containers = content.get("containers")
-        if isinstance(containers, list) and containers and isinstance(containers[0], Mapping):
-            yield content
-        else:
-            for part in content.values():
-                yield from _pod_specs(part)
-    elif isinstance(content, list):
-        for part in content:
-            yield from _pod_specs(part)
+    return (spec for spec, _ in _pods(content, {}))
 
 
 def pod_labels(content: Any) -> Iterator[Mapping[str, str]]:
     """Give the labels of every pod an object makes."""
+    return (metadata.get("labels") or {} for _, metadata in _pods(content, {}) if metadata)
+
+
+def _pods(content: Any, metadata: Data) -> Iterator[tuple[Data, Data]]:
+    """Give every part that says how a pod is made, and the metadata beside it where it is a `spec`."""
     if isinstance(content, Mapping):
-        spec, metadata = content.get("spec"), content.get("metadata")
-        if isinstance(spec, Mapping) and isinstance(metadata, Mapping) and spec.get("containers"):
-            yield metadata.get("labels") or {}
-        else:
-            for part in content.values():
-                yield from pod_labels(part)
-    elif isinstance(content, list):
-        for part in content:
-            yield from pod_labels(part)
+        containers = content.get("containers")
+        if isinstance(containers, list) and containers and isinstance(containers[0], Mapping):
+            yield content, metadata
+            return
+        for key, part in content.items():
+            yield from _pods(part, _map(content, "metadata") if key == "spec" else {})
+    for part in content if isinstance(content, list) else ():
+        yield from _pods(part, {})
 
 
 # --- webhook configurations: which Services must answer, and for which objects the API server asks them
