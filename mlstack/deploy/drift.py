@@ -33,30 +33,19 @@ DriftAction = Literal["changed", "removed", "added"]
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One field of a live object that is not as the files say.
+    """One field of a live object that is not as the files say."""
 
-    Attributes:
-        path: the field as people write it: `spec.template.spec.containers[main].image`.
-        action: what happened to the live object: `added` is there and is not wanted any more.
-        cause: `person` for a tool that people use, `controller` for any other program, `stale` where
-            the files have changed since the last apply, `unknown` where a field went without a trace.
-        live: the value in the cluster, None if the field was removed.
-        wanted: the value that the files give, None if they give none.
-        manager: the field manager that changed it, empty if nobody is recorded.
-        subresource: `scale` or `status` if it wrote through one.
-        time: when that manager last took or left a field of the object, empty if that is not recorded.
-        sure: false where the manager is only likely, as of a removed field that leaves no trace.
-    """
-
-    path: str
-    action: DriftAction
+    path: str  # the field as people write it: `spec.template.spec.containers[main].image`
+    action: DriftAction  # what happened to the live object: `added` is there and is not wanted any more
+    # `person` for a tool that people use, `controller` for any other program, `stale` where the files have
+    # changed since the last apply, `unknown` where a field went without a trace
     cause: Cause
-    live: Any = None
-    wanted: Any = None
-    manager: str = ""
-    subresource: str = ""
-    time: str = ""
-    sure: bool = True
+    live: Any = None  # the value in the cluster, None if the field was removed
+    wanted: Any = None  # the value that the files give, None if they give none
+    manager: str = ""  # the field manager that changed it, empty if nobody is recorded
+    subresource: str = ""  # `scale` or `status` if it wrote through one
+    time: str = ""  # when that manager last took or left a field of the object, empty if that is not recorded
+    sure: bool = True  # false where the manager is only likely, as of a removed field that leaves no trace
 
 
 @dataclass(frozen=True, kw_only=True)
