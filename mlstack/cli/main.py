@@ -254,7 +254,7 @@ class Family(typer.Typer):
         """Register a command: a function of the session and of what this command alone takes.
 
         What it returns is its exit code, or a result that is printed as `-o` says. The options that it shares
-        with other commands it finds in `session.given`.
+        with other commands it finds in `session.options`.
 
         Args:
             name: the command; None takes the function's name.
@@ -292,9 +292,9 @@ def _with_shared_options(
 
     def run(ctx: Any, **values: Any) -> int:
         session: Session = ctx.obj
-        session.ctx, session.given = ctx, {name: values.pop(name) for name in order if name not in own}
+        session.ctx, session.options = ctx, {name: values.pop(name) for name in order if name not in own}
         result = function(session, **values)
-        return result if isinstance(result, int) else emit(result, session.given["output"])
+        return result if isinstance(result, int) else emit(result, session.options["output"])
 
     taken: dict[str, tuple[Any, Any]] = {"ctx": (typer.Context, inspect.Parameter.empty)}
     for name in (*(name for name in own if name not in order), *order):

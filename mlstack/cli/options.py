@@ -284,8 +284,8 @@ def _flag(names: str, help_text: str, *, default: bool = False) -> tuple[Any, An
 
 _TIME: dict[str, Any] = {"parser": duration, "show_default": False}
 
-# What is declared once: name in `session.given` -> type and option, default. Those that are called as fields
-# of `ApplyOptions` become these.
+# Declared once: name in `session.options` -> type and option, default. Those that are called as fields of
+# `ApplyOptions` become these.
 SHARED: Mapping[str, tuple[Any, Any]] = {
     "folder": _shared(Path | None, None, "--dir DIR", "The app directory, or a folder in it. Default: here."),
     "output": _shared(

@@ -128,7 +128,7 @@ class Session:
     ports: Ports = field(default_factory=Ports)
     folder: Path | None = None  # where the app directory is looked for; None is the working directory
     debug: bool = False
-    given: Mapping[str, Any] = field(default_factory=dict)  # the shared options of the command, by name
+    options: Mapping[str, Any] = field(default_factory=dict)  # the shared options of the command, by name
     ctx: Any = None  # typer's context of the command
 
     @cached_property
@@ -136,7 +136,7 @@ class Session:
         """The app directory of `--dir`, else of the working directory upwards."""
         from mlstack.app.app_dir import AppDir
 
-        return AppDir.find(self.given.get("folder") or self.folder or Path.cwd(), store=code_store())
+        return AppDir.find(self.options.get("folder") or self.folder or Path.cwd(), store=code_store())
 
     def environment(self, name: str | None) -> str:
         """Give the environment that was named, else the one chosen by `env current --set`.
@@ -154,21 +154,21 @@ class Session:
         """Read the parameters given for one run."""
         from mlstack.app import files
 
-        return files.read(self.given.get("sets") or (), self.given.get("values") or ())
+        return files.read(self.options.get("sets") or (), self.options.get("values") or ())
 
     def target(self, environment: str | None = None) -> Target:
         """Say what a deploy command is about, as its options have it."""
         from mlstack.deploy.target import Target
 
-        environment = environment or self.given.get("env")
+        environment = environment or self.options.get("env")
         return Target(
             app=self.app,
             environment=self.environment(environment),
-            components=self.given.get("components") or (),
+            components=self.options.get("components") or (),
             overrides=self.overrides(),
             store=code_store(),
-            context=self.given.get("context"),
-            namespace=self.given.get("namespace"),
+            context=self.options.get("context"),
+            namespace=self.options.get("namespace"),
             who=self.ports.who(),
             holder=self.lock_holder(),
         )
@@ -181,14 +181,14 @@ class Session:
         """Give what was chosen for an apply, by the options that are called as its fields."""
         from mlstack.deploy.changes import ApplyOptions
 
-        names = [option.name for option in fields(ApplyOptions) if option.name in self.given]
-        return ApplyOptions(**{**{name: self.given[name] for name in names}, **fixed})
+        names = [option.name for option in fields(ApplyOptions) if option.name in self.options]
+        return ApplyOptions(**{**{name: self.options[name] for name in names}, **fixed})
 
     def opener(self) -> Callable[[str], Cluster]:
         """Give the function that operations use to open a cluster by its context."""
         from mlstack.kube.client import SecretAware
 
-        return lambda context: SecretAware(self.ports.connect(context, self.given["kubeconfig"]))
+        return lambda context: SecretAware(self.ports.connect(context, self.options["kubeconfig"]))
 
 
 def own_namespace(session: Session, context: str | None, kubeconfig: str | None) -> str:

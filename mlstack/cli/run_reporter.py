@@ -41,7 +41,7 @@ def confirmed(
     if is_meant(environment, session) or report.ok:
         return True
     interactive = ports.interactive()
-    is_sure = session.given["yes"] if yes is None else yes
+    is_sure = session.options["yes"] if yes is None else yes
     at_stake = always or (plan.changes_existing if interactive else plan.destructive)
     if not plan.place.protected and (is_sure or not at_stake):
         return True
@@ -74,7 +74,7 @@ def is_meant(environment: str, session: Session) -> bool:
     Raises:
         UsageError: it names another one.
     """
-    name = session.given["yes_i_mean"]
+    name = session.options["yes_i_mean"]
     if name not in (None, environment):
         raise UsageError(
             f"`--yes-i-mean {name}` names another environment than `{environment}`",

@@ -224,10 +224,12 @@ def outcome_line(outcome: str, name: str, text: str) -> TextLine:
 def summary_line(result: RunResult) -> TextLine:
     """Write what happened to all of them."""
     dry = "dry run, nothing was written: " if result.dry_run else ""
-    line = counted(
-        result.counts, f"`{result.environment}` (context {result.context}, namespace {result.namespace})"
-    )
+    line = counted(result.counts, _place(result))
     return TextLine(dry + line, "head" if result.ok else "remove", hang=2)
+
+
+def _place(result: RunResult | StatusResult | UnlockResult | HistoryResult) -> str:
+    return f"`{result.environment}` (context {result.context}, namespace {result.namespace})"
 
 
 def counted(counts: Mapping[str, int], place: str) -> str:
@@ -313,7 +315,7 @@ def state_text(state: State, name: str, reason: str) -> str:
 def verdict(result: StatusResult) -> TextLine:
     """Sum up how an environment does."""
     claim = "everything works" if result.ok else "not everything works"
-    line = f"`{result.environment}` (context {result.context}, namespace {result.namespace}): {claim}"
+    line = f"{_place(result)}: {claim}"
     return TextLine(line, "head" if result.ok else "remove", hang=2)
 
 
@@ -324,9 +326,8 @@ def _state(state: State, name: str, tail: str, *, indent: int) -> TextLine:
 
 @view
 def _unlocked(result: UnlockResult) -> Page:
-    place = f"`{result.environment}` (context {result.context}, namespace {result.namespace})"
     what = f"freed from {result.holder}" if result.unlocked else "was not locked"
-    return Page((TextLine(f"{place}: {what}", hang=2),), (result.environment,))
+    return Page((TextLine(f"{_place(result)}: {what}", hang=2),), (result.environment,))
 
 
 # --- drift, and two environments side by side ---
@@ -413,9 +414,8 @@ _LONGEST_WHAT = 32
 @view
 def _history(result: HistoryResult) -> Page:
     if not result.revisions:
-        place = f"`{result.environment}` (context {result.context}, namespace {result.namespace})"
         return Page(
-            (TextLine(f"{place}: no history yet", hang=2),),
+            (TextLine(f"{_place(result)}: no history yet", hang=2),),
             notes=(*notes(result), f"next: mlstack apply {result.environment}"),
         )
     columns: Columns = {

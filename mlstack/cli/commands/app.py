@@ -57,7 +57,7 @@ def add(
     return app.add_environment(
         session.app,
         name,
-        kubeconfig=session.ports.kubeconfig(session.given["kubeconfig"]),
+        kubeconfig=session.ports.kubeconfig(session.options["kubeconfig"]),
         context=context,
         namespace=namespace,
         extends=extends,
@@ -139,16 +139,16 @@ def set_(session: Session, name: str, forget_cluster: bool = False, new_name: st
     """Change an environment."""
     from mlstack.operations import app
 
-    given, changes = session.given, {}
+    options, changes = session.options, {}
     for key in _SETTABLE:
-        value = given[key.field]
+        value = options[key.field]
         if "enum" in key.schema and value is not None:
             value = key.schema["enum"][0 if value else 1]
         elif key.schema.get("type") == "array":
-            value = () if given[_emptied(key)] else tuple(value or ()) or None
+            value = () if options[_emptied(key)] else tuple(value or ()) or None
         if value is not None:
             changes[key.name] = value
-    kubeconfig = session.ports.kubeconfig(given["kubeconfig"]) if "context" in changes else None
+    kubeconfig = session.ports.kubeconfig(options["kubeconfig"]) if "context" in changes else None
     return app.change_environment(
         session.app, name, changes, new_name=new_name, forget_cluster=forget_cluster, kubeconfig=kubeconfig
     )

@@ -64,19 +64,19 @@ def render(session: Session, out: Path | None = None) -> int:
     from mlstack.app import atomic
     from mlstack.render import render
 
-    given = session.given
+    options = session.options
     state = render.load(
         session.app,
-        session.environment(given["env"]),
-        components=given["components"],
+        session.environment(options["env"]),
+        components=options["components"],
         overrides=session.overrides(),
         store=code_store(),
     )
     if out is None:
-        return emit_objects(state, given["object_output"])
-    if given["object_output"] == "name":
+        return emit_objects(state, options["object_output"])
+    if options["object_output"] == "name":
         raise UsageError("`--out` writes whole objects, `-o name` only names", hint="leave one of them out")
-    files = object_files(state.objects, given["object_output"])
+    files = object_files(state.objects, options["object_output"])
     atomic.write_files(
         {out / path: content for path, (_, content) in files.items()},
         private=[out / path for path, (manifest, _) in files.items() if manifest.kind == "Secret"],
@@ -92,8 +92,8 @@ def validate(session: Session) -> object:
 
     return render.validate_environment(
         session.app,
-        session.environment(session.given["env"]),
-        components=session.given["components"],
+        session.environment(session.options["env"]),
+        components=session.options["components"],
         overrides=session.overrides(),
         store=code_store(),
     )
@@ -121,12 +121,12 @@ def diff(session: Session, other: str | None = None, live: bool = False, summary
     from mlstack.deploy import compare
     from mlstack.operations import deploy, history
 
-    given = session.given
-    env = given["env"]
+    options = session.options
+    env = options["env"]
     result: object
     try:
         if other is not None:
-            named = {"live": live, "context": given["context"], "namespace": given["namespace"]}
+            named = {"live": live, "context": options["context"], "namespace": options["namespace"]}
             name = next((name for name, value in named.items() if value), None)
             if name is not None:
                 raise UsageError(
@@ -152,8 +152,8 @@ def diff(session: Session, other: str | None = None, live: bool = False, summary
 
 
 def _emit_diff(session: Session, result: object, *, summary: bool) -> int:
-    if not summary or session.given["output"] != "table":
-        return emit(result, session.given["output"])
+    if not summary or session.options["output"] != "table":
+        return emit(result, session.options["output"])
     from mlstack.cli import views_deploy
 
     page.show(views_deploy.names_alone(page.page_of(result)))
@@ -188,20 +188,20 @@ def apply(session: Session) -> int:
     from mlstack.cli import run_reporter
     from mlstack.operations import deploy
 
-    given, clock, how = session.given, session.ports.clock, session.apply_options()
+    options, clock, how = session.options, session.ports.clock, session.apply_options()
     # A plan file ends with `.json` and exists, or has a folder before it.
-    word = given["env"] or ""
-    file = Path(word) if word.endswith(".json") and ("/" in word or Path(word).is_file()) else None
+    env = options["env"] or ""
+    file = Path(env) if env.endswith(".json") and ("/" in env or Path(env).is_file()) else None
     if file is None:
         plan = _from_cluster(session, deploy.plan_apply, options=how)
     else:
         _refuse_decided(session)
         plan = _from_cluster(session, partial(deploy.plan_approved, file), options=how)
     # A plan file was approved when it was made; a protected environment wants its name all the same.
-    is_sure = given["yes"] or file is not None
+    is_sure = options["yes"] or file is not None
     if not how.dry_run and not run_reporter.confirmed(plan, "apply", session, yes=is_sure):
         return 1
-    with run_reporter.going_back(plan, given["output"], clock=clock) as going:
+    with run_reporter.going_back(plan, options["output"], clock=clock) as going:
         return _carry_out(session, going)
 
 
@@ -209,7 +209,7 @@ def _carry_out(session: Session, plan: ApplyPlan) -> int:
     from mlstack.cli import run_reporter
     from mlstack.operations import deploy
 
-    output = session.given["output"]
+    output = session.options["output"]
     with run_reporter.reporting(plan.report, output) as on_event:
         result = deploy.apply(plan, on_event=on_event, clock=session.ports.clock)
     return run_reporter.sum_up(result, output)
@@ -223,8 +223,8 @@ def _refuse_decided(session: Session) -> None:
     options, usual = session.apply_options(), ApplyOptions()
     named = [name for name in DECIDING if getattr(options, name) != getattr(usual, name)]
     words = [spelled.get(name, name.replace("_", "-")) for name in named]
-    words += ["component"] if session.given["components"] else []
-    words += ["namespace"] if session.given["namespace"] else []
+    words += ["component"] if session.options["components"] else []
+    words += ["namespace"] if session.options["namespace"] else []
     if words:
         raise UsageError(f"the plan file decides `--{words[0]}`", hint="give it when the plan is made")
 
@@ -256,7 +256,7 @@ def delete(
     from mlstack.deploy.prune import KeepOptions
     from mlstack.operations import deploy
 
-    given = session.given
+    options = session.options
     if include_foreign and not include_namespaces:
         raise UsageError("`--foreign` is about what lies in a namespace that goes", hint="add --namespaces")
     keep = KeepOptions(
@@ -272,11 +272,11 @@ def delete(
         spare=keep,
         grace_period_s=grace_period,
         wait=wait,
-        dry_run=given["dry_run"],
-        timeout_s=given["timeout_s"],
-        lock_timeout_s=given["lock_timeout_s"],
+        dry_run=options["dry_run"],
+        timeout_s=options["timeout_s"],
+        lock_timeout_s=options["lock_timeout_s"],
     )
-    if not given["dry_run"] and not run_reporter.confirmed(plan, "delete", session, always=True):
+    if not options["dry_run"] and not run_reporter.confirmed(plan, "delete", session, always=True):
         return 1
     return _carry_out(session, plan)
 
@@ -338,7 +338,7 @@ def status(session: Session, watch: bool = False, timeout: float | None = None) 
         return _from_cluster(session, status.status, doing="looking at the cluster", clock=clock)
     from mlstack.cli import run_reporter, views_deploy
 
-    output = session.given["output"]
+    output = session.options["output"]
     target, opener = session.target(), session.opener()
     with run_reporter.showing(output) as show:
         result = status.watch(target, opener=opener, clock=clock, on_change=show, timeout_s=timeout)
@@ -438,7 +438,7 @@ def _may_unlock(plan: UnlockPlan, session: Session) -> bool:
     if place.protected:
         what, action = f"`unlock` would free it from {holder}", f"free it from {holder}"
         return run_reporter.name_typed(place.name, session, what=what, action=action)
-    if session.given["yes"]:
+    if session.options["yes"]:
         return True
     if not session.ports.interactive():
         raise UsageError(

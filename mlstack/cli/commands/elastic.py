@@ -129,7 +129,7 @@ def run(
     lease_name = check_object_name(lease_name or LEASE_NAME)
     if lease_namespace:
         check_namespace(lease_namespace)
-    holder, kubeconfig = session.lock_holder(), session.given["kubeconfig"]
+    holder, kubeconfig = session.lock_holder(), session.options["kubeconfig"]
     # A container that is started again in its pod leads again at once: the process before it is gone.
     in_pod = os.environ.get("POD_NAME", "") if os.getpid() == 1 else ""
     settings = ControllerSettings(
@@ -214,7 +214,7 @@ def plan(
         moment = snapshots.read(read_text(snapshot), where=str(snapshot))
     else:
         with page.waiting("reading nodes, pods and jobs"):
-            cluster = session.ports.connect(context or "", session.given["kubeconfig"])
+            cluster = session.ports.connect(context or "", session.options["kubeconfig"])
             now_ms = round(session.ports.clock.now_s() * 1000)
             moment = inspect.look(cluster, now_ms, namespace or (), grants)
     if save is not None:
@@ -232,7 +232,7 @@ def status(session: Session, context: Context = None, namespace: Namespaces = No
     from mlstack.elastic.controller import inspect
 
     with page.waiting("reading the training jobs"):
-        cluster = session.ports.connect(context or "", session.given["kubeconfig"])
+        cluster = session.ports.connect(context or "", session.options["kubeconfig"])
         return inspect.standings(cluster, namespace or ())
 
 

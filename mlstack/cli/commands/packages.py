@@ -180,7 +180,7 @@ def preview(
     )
     environment = env or session.app.current_environment()
     state = prototypes.preview_prototype(session.app, request, environment=environment, store=code_store())
-    return emit_objects(state, session.given["object_output"])
+    return emit_objects(state, session.options["object_output"])
 
 
 _GENERATE = {

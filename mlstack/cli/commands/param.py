@@ -123,8 +123,8 @@ def diff(session: Session, first: str, second: str, exit_code: bool = False) -> 
     """Show the parameters that differ between two environments."""
     from mlstack.operations import params
 
-    result = params.diff_params(session.app, first, second, components=session.given["components"])
-    emit(result, session.given["output"])
+    result = params.diff_params(session.app, first, second, components=session.options["components"])
+    emit(result, session.options["output"])
     return 1 if exit_code and result.rows else 0
 
 
