@@ -7,7 +7,7 @@ no `reason`, and messages of 422 repeat the refused value, a whole pod template 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +64,6 @@ _GO_TYPES = {
 class _Refusal:
     """One answer, taken apart as far as every reader needs it."""
 
-    code: int
     reason: str
     message: str
     details: Mapping[str, Any]
@@ -91,7 +90,6 @@ def error_of(code: int, body: Any, *, subject: str, namespace: str = "", kind: s
     status: Mapping[str, Any] = body if isinstance(body, Mapping) else {"message": str(body)}
     message, details = str(status.get("message") or "no message"), status.get("details")
     answer = _Refusal(
-        code=code,
         reason=str(status.get("reason") or ""),
         message=message,
         details=details if isinstance(details, Mapping) else {},
@@ -99,33 +97,18 @@ def error_of(code: int, body: Any, *, subject: str, namespace: str = "", kind: s
         namespace=namespace,
         kind=kind,
     )
+    if code in _READERS:
+        return _READERS[code](answer)
     if code in (400, 405, 406, 415) and "HTTP request to an HTTPS server" in message:
         hint = "begin `server` of the kubectl context with https://"
         return ClusterError("the API server speaks HTTPS alone", hint=hint)
-    match code:
-        case 400 | 405 | 406 | 415:
-            return InvalidError(f"{subject} is refused: {_plain(message)}")
-        case 401:
-            text = "the API server does not accept the credentials of the kubectl context"
-            hint = "log in to the cluster again; `kubectl auth whoami` shows whether that worked"
-            return ForbiddenError(f"{text}: expired, or never valid", why="credentials", hint=hint)
-        case 403:
-            return _forbidden(answer)
-        case 404:
-            return _not_found(answer)
-        case 409:
-            return _conflict(answer)
-        case 410:
-            return WatchExpiredError(f"{subject}: the server no longer has that version")
-        case 413:
-            return _too_large(answer)
-        case 422:
-            return _invalid(answer)
-        case 500:
-            return _internal(answer)
-        case 429 | 502 | 503 | 504:
-            fault = "too many requests" if code == 429 else "the API server is not available"
-            return TransientError(f"{subject}: {fault}: {_short(message)}", hint="try again later")
+    if code in (400, 405, 406, 415):
+        return InvalidError(f"{subject} is refused: {_plain(message)}")
+    if code == 410:
+        return WatchExpiredError(f"{subject}: the server no longer has that version")
+    if code in (429, 502, 503, 504):
+        fault = "too many requests" if code == 429 else "the API server is not available"
+        return TransientError(f"{subject}: {fault}: {_short(message)}", hint="try again later")
     return ClusterError(f"{subject}: the API server answered {code}: {_short(message)}")
 
 
@@ -143,6 +126,12 @@ def _short(text: str) -> str:
 def _plain(message: str) -> str:
     """Cut a message before the first value that it would repeat."""
     return _short(message.partition(": Invalid value:")[0])
+
+
+def _unauthorized(answer: _Refusal) -> ClusterError:
+    text = "the API server does not accept the credentials of the kubectl context: expired, or never valid"
+    hint = "log in to the cluster again; `kubectl auth whoami` shows whether that worked"
+    return ForbiddenError(text, why="credentials", hint=hint)
 
 
 def _forbidden(answer: _Refusal) -> ClusterError:
@@ -248,6 +237,17 @@ def _internal(answer: _Refusal) -> ClusterError:
     if answer.reason in ("InternalError", "Timeout", "ServerTimeout"):
         return TransientError(f"{subject}: {_short(message)}")
     return ClusterError(f"{subject}: the API server failed: {_plain(message)}")
+
+
+_READERS: Mapping[int, Callable[[_Refusal], ClusterError]] = {
+    401: _unauthorized,
+    403: _forbidden,
+    404: _not_found,
+    409: _conflict,
+    413: _too_large,
+    422: _invalid,
+    500: _internal,
+}
 
 
 def _listed(causes: Iterable[Cause]) -> str:

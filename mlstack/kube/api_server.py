@@ -178,19 +178,18 @@ class ApiServerClient:
         self, obj: Mapping[str, Any], *, manager: str = MANAGER, force: bool = False, dry_run: bool = False
     ) -> Applied:
         """Write what we want of an object by server-side apply; unknown fields are refused."""
-        query = {"force": str(force).lower()}
-        return self._write("apply", ObjectRef.of(obj), obj, manager=manager, dry_run=dry_run, query=query)
+        query = _writing(manager, dry_run=dry_run) | {"force": str(force).lower()}
+        return self._write("apply", ObjectRef.of(obj), obj, query)
 
     def create(self, obj: Mapping[str, Any], *, manager: str = MANAGER, dry_run: bool = False) -> Applied:
         """Create an object."""
-        return self._write("create", ObjectRef.of(obj), obj, manager=manager, dry_run=dry_run)
+        return self._write("create", ObjectRef.of(obj), obj, _writing(manager, dry_run=dry_run))
 
     def replace(
         self, obj: Mapping[str, Any], *, manager: str = MANAGER, subresource: str = "", dry_run: bool = False
     ) -> Applied:
         """Put an object in place of the one that is there; a `resourceVersion` in it must be the live one."""
-        ref = ObjectRef.of(obj)
-        return self._write("replace", ref, obj, manager=manager, dry_run=dry_run, subresource=subresource)
+        return self._write("replace", ObjectRef.of(obj), obj, _writing(manager, dry_run=dry_run), subresource)
 
     def patch(
         self,
@@ -203,25 +202,16 @@ class ApiServerClient:
         dry_run: bool = False,
     ) -> Applied:
         """Change parts of an object: JSON merge patch (a mapping) or JSON patch (a list of operations)."""
-        return self._write(kind, ref, patch, manager=manager, dry_run=dry_run, subresource=subresource)
+        return self._write(kind, ref, patch, _writing(manager, dry_run=dry_run), subresource)
 
     def _write(
-        self,
-        how: str,
-        ref: ObjectRef,
-        body: Any,
-        *,
-        manager: str,
-        dry_run: bool,
-        subresource: str = "",
-        query: Mapping[str, str] | None = None,
+        self, how: str, ref: ObjectRef, body: Any, query: Mapping[str, str], subresource: str = ""
     ) -> Applied:
         method, content_type = _WRITES[how]
-        query = {"fieldManager": manager, "fieldValidation": "Strict", **(query or {})}
         request = Request(
             method=method,
             path=self._path(replace(ref, name="") if how == "create" else _check_name(ref), subresource),
-            query={**query, "dryRun": "All"} if dry_run else query,
+            query=query,
             body=body,
             content_type=content_type,
             # A second `create` finds the object of the first by its name; without a name there would be two.
@@ -236,7 +226,7 @@ class ApiServerClient:
             text = f"{size_bytes} bytes, where it takes {_MOST_BYTES} at most"
             message = f"`{ref}` is too large for the API server: {text}"
             raise InvalidError(message, hint=FILES_ELSEWHERE) from error
-        if response.repeated and response.status == 409 and not dry_run:
+        if response.repeated and response.status == 409 and "dryRun" not in query:
             live = written(self, ref, body, subresource)
             if live is not None:
                 return Applied(object=live, created=how == "create")
@@ -402,16 +392,16 @@ class ApiServerClient:
 
     def _kind(self, api_version: str, kind: str) -> Kind:
         """Find a kind: built-in and just defined ones without asking, others from the server, twice."""
-        known = (
+        served = (
             Kinds.builtin().lookup(api_version, kind)
             or self._defined.lookup(api_version, kind)
             or self.kinds().lookup(api_version, kind)
             or self.kinds(refresh=True).lookup(api_version, kind)
         )
-        if known is None:
+        if served is None:
             text = f"the cluster does not know the kind `{kind}` of `{api_version}`"
             raise ObjectNotFoundError(text, what="kind", hint=UNKNOWN_KIND)
-        return known
+        return served
 
     # --- discovery: aggregated, and the older one by group ---
 
@@ -487,6 +477,11 @@ def _listed_kinds(body: Mapping[str, Any]) -> Iterator[Kind]:
 def _selection(labels: str, fields: str) -> dict[str, str]:
     selectors = {"labelSelector": labels, "fieldSelector": fields}
     return {key: value for key, value in selectors.items() if value}
+
+
+def _writing(manager: str, *, dry_run: bool) -> dict[str, str]:
+    query = {"fieldManager": manager, "fieldValidation": "Strict"}
+    return query | {"dryRun": "All"} if dry_run else query
 
 
 def _check_name(ref: ObjectRef) -> ObjectRef:

@@ -27,11 +27,8 @@ def run(
 ) -> list[R | MlstackError]:
     """Do `work` for every item, in several threads, and give results or errors in the order of the items.
 
-    Nothing more is begun once `stopped` is set; what waits should look at it.
-
-    Raises:
-        UnreachableError: the server stopped answering; what had not begun is not begun.
-        KeyboardInterrupt: likewise; what had begun gets `GRACE_S` to end, and a second one ends that too.
+    Nothing more is begun once `stopped` is set, the server stops answering (UnreachableError), or after an
+    interrupt: what had begun then gets `GRACE_S` to end, and a second one ends that too.
     """
     stop = stopped or Event()
 

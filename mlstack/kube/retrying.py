@@ -92,12 +92,7 @@ class RetryingClient(ClientWrapper):
                 self._note_answer(asked_s)
                 if self._clock.now_s() - begun_s >= (self._webhook_s if error.webhook else self._busy_s):
                     raise
-                with self._lock:
-                    is_new, self._is_busy = not self._is_busy, True
-                if is_new:
-                    self._notify(
-                        error.message if error.webhook else f"the API server is busy: {error.message}"
-                    )
+                self._say_busy(error)
             except MlstackError as error:
                 self._note_answer(asked_s)
                 if (
@@ -143,6 +138,12 @@ class RetryingClient(ClientWrapper):
             raise error
         if is_new:
             self._notify(f"the API server does not answer; trying again for {self._outage_s:.0f} s")
+
+    def _say_busy(self, error: TransientError) -> None:
+        with self._lock:
+            is_new, self._is_busy = not self._is_busy, True
+        if is_new:
+            self._notify(error.message if error.webhook else f"the API server is busy: {error.message}")
 
     def _remind_of_waiting(self, begun_s: float) -> None:
         """Say again what is waited for if nobody has for long; once for all that wait."""
