@@ -200,9 +200,9 @@ class StatusEvaluator:
 
     def _has_status(self, api_version: str, kind: str) -> bool | None:
         """Tell whether a kind has a status that only its controller writes; it may have come a moment ago."""
-        found = self._cluster.kinds().lookup(api_version, kind)
-        found = found or self._cluster.kinds(refresh=True).lookup(api_version, kind)
-        return found.has_status if found is not None else None
+        served = self._cluster.kinds().lookup(api_version, kind)
+        served = served or self._cluster.kinds(refresh=True).lookup(api_version, kind)
+        return served.has_status if served is not None else None
 
     def _endpoints(self, facts: Facts) -> Mapping[tuple[str, str], bool] | None:
         def ask(service: tuple[str, str]) -> bool | None:
@@ -245,45 +245,34 @@ def inspect(
 ) -> tuple[tuple[ResourceStatus, ...], tuple[str, ...]]:
     """Look at every wanted object and judge it; give what was seen, and remarks on what could not be read.
 
-    Events and nodes are read only if something does not work: they are many, and only tell why.
-
-    Args:
-        wanted: the objects, as the files bring them.
-        cluster: where to look.
-        now_s: the time in seconds since 1970.
-        wait_for_load_balancer: whether a Service of type LoadBalancer needs its address.
-        labels: what the objects carry if they are ours; empty where that is not known.
-        rules: the app's own readiness rules.
-        logs: reads the logs of what crashed; None reads none.
+    Events and nodes are read only if something does not work: they are many, and only tell why. `labels` are
+    what the objects carry if they are ours, empty where that is not known.
     """
     evaluator = StatusEvaluator(
         cluster, Relatives(), wait_for_load_balancer=wait_for_load_balancer, rules=rules, logs=logs
     )
-    # Kinds that there is much of are listed; what is not among them is asked for by name.
     counts = Counter((obj.api_version, obj.kind, obj.namespace) for obj in wanted)
     many = sorted(key for key, count in counts.items() if labels and count >= parallel.LIST_FROM)
     listed = {KubeObject(data=item).identity: item for item in _read(cluster, many, labels=labels)}
 
-    def look(obj: KubeObject) -> Data | None:
+    def look(obj: KubeObject) -> Data | None:  # what is not among those that are many
         return listed.get(obj.identity) or cluster.get(ObjectRef.of(obj.data))
 
     live = parallel.whole(parallel.run(look, wanted))
-    by_namespace: defaultdict[str, list[Data]] = defaultdict(list)
+    near: defaultdict[str, list[Data]] = defaultdict(list)
     for data in filter(None, live):
-        by_namespace[str(data["metadata"].get("namespace") or "")].append(data)
-    spaces = sorted(name for name in by_namespace if name)
-    for item in _read(
-        cluster, [(*kind, name) for name in spaces for kind in kinds_below(by_namespace[name])], evaluator
-    ):
+        near[str(data["metadata"].get("namespace") or "")].append(data)
+    sources = [(*kind, name) for name in sorted(near) if name for kind in kinds_below(near[name])]
+    for item in _read(cluster, sources, evaluator):
         evaluator.relatives.put(item)
     pairs = list(zip(wanted, live, strict=True))
-    seen = tuple(evaluator.evaluate(obj, data, now_s=now_s) for obj, data in pairs)
-    troubled = {status.wanted.namespace for status in seen if not status.readiness.is_fine and status.live}
-    if troubled:
+    statuses = tuple(evaluator.evaluate(obj, data, now_s=now_s) for obj, data in pairs)
+    unready = [status for status in statuses if status.live and not status.readiness.is_fine]
+    if troubled := {status.wanted.namespace for status in unready}:
         for item in _read(cluster, [("v1", "Event", name) for name in sorted(troubled) if name], evaluator):
             evaluator.relatives.put(item)
-        seen = tuple(evaluator.evaluate(obj, data, now_s=now_s) for obj, data in pairs)
-    return seen, tuple(evaluator.notes)
+        statuses = tuple(evaluator.evaluate(obj, data, now_s=now_s) for obj, data in pairs)
+    return statuses, tuple(evaluator.notes)
 
 
 def _read(

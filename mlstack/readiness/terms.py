@@ -84,13 +84,8 @@ def terms_of(
 ) -> Terms:
     """Give the terms of an object: its annotation before its component's timeout, that of the run above all.
 
-    A timeout that somebody chose holds for pods without a node as well.
-
-    Args:
-        desired: the object as the files bring it.
-        timeout_s: what was chosen for the run, None if nothing was; it bounds what the files say.
-        component_s: timeouts of components by name.
-        wait_for_jobs: whether what runs to an end is waited for until it runs.
+    A timeout that somebody chose holds for pods without a node as well; `timeout_s`, that of the run, bounds
+    what the files say. With `wait_for_jobs` what runs to an end is waited for until it runs.
 
     Raises:
         ConfigError: an annotation says something else than a policy or a duration.

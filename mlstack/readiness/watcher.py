@@ -162,18 +162,18 @@ class ReadinessWatcher:
             is_settled = last.readiness.is_fine and not self._everything
             if is_settled or (now_s - judged_s < TICK_S and wanted.namespace not in self._stirred):
                 return last
-        seen = self._judge(wanted, now_s)
+        status = self._judge(wanted, now_s)
         self._dirty.discard(identity)
-        self._judged[identity] = (now_s, seen)
+        self._judged[identity] = (now_s, status)
         if (
-            not seen.readiness.is_fine
-            and seen.live is not None
+            not status.readiness.is_fine
+            and status.live is not None
             and wanted.namespace
             and has_pods(wanted.data)
         ):
             for api_version, kind in (*kinds_below([wanted.data]), ("v1", "Event")):
                 self._watches.open(WatchSource(api_version, kind, wanted.namespace))
-        return seen
+        return status
 
     def _judge(self, wanted: KubeObject, now_s: float) -> ResourceStatus:
         identity = wanted.identity

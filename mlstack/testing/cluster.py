@@ -215,26 +215,14 @@ class MemoryCluster:
         resource_version: str = "",
         timeout_s: float,
     ) -> Iterator[WatchEvent]:
-        """Watch the objects of one kind.
-
-        It ends when there is no more and `on_idle` adds nothing: time does not pass by itself here, so
-        `timeout_s` has no effect.
-        """
-        matches = _selection(labels, fields)
-        served = self._served(api_version, kind)
-        if resource_version:
-            position = int(resource_version)
-        else:
-            listing = self.list(
-                api_version,
-                kind,
-                namespace=namespace,
-                labels=labels,
-                fields=fields,
-                metadata_only=metadata_only,
-            )
-            position = int(listing.resource_version)
+        """Watch the objects of one kind, until there is no more and `on_idle` adds nothing."""
+        matches, served = _selection(labels, fields), self._served(api_version, kind)
+        if not resource_version:
+            chosen = {"labels": labels, "fields": fields}
+            listing = self.list(api_version, kind, namespace=namespace, metadata_only=metadata_only, **chosen)
+            resource_version = listing.resource_version
             yield from listing.events()
+        position = int(resource_version)
         while True:
             with self._lock:
                 oldest = self._store.oldest

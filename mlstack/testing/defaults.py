@@ -35,16 +35,10 @@ def fill_in(obj: Mapping[str, Any], key: tuple[str, str]) -> Obj:
         filled["spec"] = {**_CRON_JOB, **spec}
         job = (spec.get("jobTemplate") or {}).get("spec") or {}
         if "template" in job:
-            job = {**job, "template": _template(job["template"] or {})}
-            filled["spec"]["jobTemplate"] = {**spec["jobTemplate"], "spec": job}
+            inner = {**job, "template": _template(job["template"] or {})}
+            filled["spec"]["jobTemplate"] = {**spec["jobTemplate"], "spec": inner}
     elif key == ("", "Service"):
-        filled["spec"] = spec = {"type": "ClusterIP", "sessionAffinity": "None", **spec}
-        if spec["type"] != "ExternalName":
-            spec.setdefault("internalTrafficPolicy", "Cluster")
-        if ports := spec.get("ports"):
-            targets = [port.get("targetPort", port.get("port")) for port in ports]
-            pairs = zip(ports, targets, strict=True)
-            spec["ports"] = [{"protocol": "TCP", **port, "targetPort": target} for port, target in pairs]
+        filled["spec"] = _service(spec)
     elif key == ("", "Secret"):
         texts = filled.pop("stringData", None) or {}
         encoded = {name: base64.b64encode(str(text).encode()).decode() for name, text in texts.items()}
@@ -57,9 +51,8 @@ def fill_in(obj: Mapping[str, Any], key: tuple[str, str]) -> Obj:
         filled["metadata"] = {**metadata, "labels": labels}
         filled["spec"] = {"finalizers": ["kubernetes"], **spec}
     elif key == ("apiextensions.k8s.io", "CustomResourceDefinition"):
-        names = spec.get("names") or {}
-        kind = str(names.get("kind") or "")
-        names = {"singular": kind.lower(), "listKind": f"{kind}List", **names}
+        kind = str((spec.get("names") or {}).get("kind") or "")
+        names = {"singular": kind.lower(), "listKind": f"{kind}List", **(spec.get("names") or {})}
         filled["spec"] = {"conversion": {"strategy": "None"}, **spec, "names": names}
     elif key == ("", "Pod"):
         filled["spec"] = _pod(spec)
@@ -156,6 +149,17 @@ _CRON_JOB = {
     "successfulJobsHistoryLimit": 3,
     "failedJobsHistoryLimit": 1,
 }
+
+
+def _service(spec: Obj) -> Obj:
+    spec = {"type": "ClusterIP", "sessionAffinity": "None", **spec}
+    if spec["type"] != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+    if ports := spec.get("ports"):
+        targets = [port.get("targetPort", port.get("port")) for port in ports]
+        pairs = zip(ports, targets, strict=True)
+        spec["ports"] = [{"protocol": "TCP", **port, "targetPort": target} for port, target in pairs]
+    return spec
 
 
 def _template(template: Mapping[str, Any]) -> Obj:
