@@ -219,6 +219,20 @@ def deployment(
     }
 
 
+def autoscaler(
+    name: str = "scaler", api_version: str = "apps/v1", kind: str = "Deployment", of: str = "web"
+) -> dict[str, Any]:
+    """Build a HorizontalPodAutoscaler of a workload."""
+    target = {"apiVersion": api_version, "kind": kind, "name": of}
+    spec = {"scaleTargetRef": target, "maxReplicas": 9}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
 def crd(
     plural: str = "widgets", kind: str = "Widget", *, group: str, scope: str = "Namespaced"
 ) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.result import ChangeReport, RunResult
+from mlstack.deploy.result import ChangeReport
 from mlstack.errors import (
     Cause,
     ConfigError,
@@ -20,7 +20,7 @@ from mlstack.errors import (
 from mlstack.kube.client import ObjectRef
 from mlstack.testing.cluster import MemoryCluster
 from tests.support.counted import Counted
-from tests.support.deploying import Stack, config_map, crd, deployment
+from tests.support.deploying import Stack, autoscaler, config_map, crd, deployment, outcomes
 
 Clusters = dict[str, MemoryCluster]
 
@@ -43,10 +43,6 @@ def watched(stack: Stack, clusters: Clusters) -> Callable[[], Counted]:
 
     stack.opener = opener
     return begin
-
-
-def outcomes(result: RunResult) -> dict[str, str]:
-    return {row.name: row.outcome for row in result.objects}
 
 
 def get(clusters: Clusters, ref: ObjectRef) -> dict[str, Any]:
@@ -373,25 +369,13 @@ def test_what_only_other_objects_of_the_run_let_pass_is_written(stack: Stack, cl
     assert outcomes(stack.apply())["new0"] == "created"
 
 
-def scaler() -> dict[str, Any]:
-    return {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "scaler"},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "maxReplicas": 9,
-        },
-    }
-
-
 @pytest.mark.parametrize("may_look", [True, False])
 def test_the_number_of_an_autoscaler_that_went_before_comes_back(
     stack: Stack, clusters: Clusters, may_look: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = clusters["minikube"]
     stack.write("a", deployment(replicas=3))
-    stack.write("b", scaler())
+    stack.write("b", autoscaler())
     stack.apply(wait=False)
     cluster.patch(WEB, {"spec": {"replicas": 5}}, subresource="scale", manager="kube-controller-manager")
     stack.remove("b")
@@ -414,7 +398,7 @@ def test_a_number_of_ours_stays_when_we_let_go_of_it(stack: Stack, clusters: Clu
     stack.apply(wait=False)
     bare = deployment()
     del bare["spec"]["replicas"]
-    stack.write("a", *([deployment(replicas=3), scaler()] if brought else [bare]))
+    stack.write("a", *([deployment(replicas=3), autoscaler()] if brought else [bare]))
     assert [row.action for row in stack.diff().objects if row.name == "web"] == ["unchanged"]
     stack.apply(wait=False)
     live = get(clusters, WEB)
@@ -431,7 +415,7 @@ def test_a_number_of_ours_stays_when_we_let_go_of_it(stack: Stack, clusters: Clu
 def test_a_number_that_the_object_says_is_ours_is_not_handed_over(stack: Stack, clusters: Clusters) -> None:
     wanted = deployment(replicas=3)
     wanted["metadata"]["annotations"] = {"mlstack.dev/force-fields": "spec.replicas"}
-    stack.write("a", wanted, scaler())
+    stack.write("a", wanted, autoscaler())
     stack.apply(wait=False)
     clusters["minikube"].patch(
         WEB, {"spec": {"replicas": 5}}, subresource="scale", manager="kube-controller-manager"
@@ -444,7 +428,7 @@ def test_an_autoscaler_that_was_there_before_gets_the_number_at_once(
     stack: Stack, clusters: Clusters
 ) -> None:
     clusters["minikube"].create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
-    clusters["minikube"].create({**scaler(), "metadata": {"name": "theirs", "namespace": "ml"}})
+    clusters["minikube"].create({**autoscaler(), "metadata": {"name": "theirs", "namespace": "ml"}})
     stack.write("a", deployment(replicas=2))
     stack.apply(wait=False)
     live = get(clusters, WEB)
@@ -464,15 +448,7 @@ def test_a_kind_of_the_apps_own_hands_its_number_over(stack: Stack, clusters: Cl
         "metadata": {"name": "w"},
         "spec": {"workers": 3, "color": "red"},
     }
-    hpa = {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "scaler"},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "x.org/v1", "kind": "Widget", "name": "w"},
-            "maxReplicas": 9,
-        },
-    }
+    hpa = autoscaler(api_version="x.org/v1", kind="Widget", of="w")
     stack.write("a", definition, widget, hpa)
     stack.apply(wait=False)
     live = get(clusters, ObjectRef("x.org/v1", "Widget", "ml", "w"))

@@ -10,7 +10,7 @@ from mlstack.deploy.drift import DriftRow
 from mlstack.kube.client import ObjectRef
 from mlstack.operations.history import DriftResult, find_drift
 from mlstack.testing.cluster import MemoryCluster
-from tests.support.deploying import Stack, config_map, crd, deployment, secret
+from tests.support.deploying import Stack, autoscaler, config_map, crd, deployment, secret
 
 WEB = ObjectRef("apps/v1", "Deployment", "ml", "web")
 SETTINGS = ObjectRef("v1", "ConfigMap", "ml", "settings")
@@ -182,15 +182,8 @@ def test_what_cannot_change_in_place_is_told_all_the_same(stack: Stack, cluster:
 def test_what_a_foreign_autoscaler_has_is_told_and_comes_back_once_that_is_gone(
     applied: Stack, cluster: MemoryCluster
 ) -> None:
-    scaler = {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "theirs", "namespace": "ml"},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "maxReplicas": 9,
-        },
-    }
+    scaler = autoscaler("theirs")
+    scaler["metadata"]["namespace"] = "ml"
     cluster.create(scaler, manager="kubectl-autoscale")
     cluster.patch(WEB, {"spec": {"replicas": 7}}, manager="kube-controller-manager", subresource="scale")
     found = look(applied)
