@@ -2,44 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-import mlstack
 from mlstack.app.app import Environment
-from mlstack.clock import Clock, timestamp
-from mlstack.deploy import history, result
+from mlstack.clock import Clock
+from mlstack.deploy import history
 from mlstack.deploy import target as guard
-from mlstack.deploy.changes import Changes
 from mlstack.deploy.history import (
-    CHANGING,
     REVISION_LABEL,
     DamagedHistoryError,
     Items,
-    Result,
     Revision,
     Secret,
 )
 from mlstack.deploy.inventory import name_of
-from mlstack.deploy.target import ResolvedTarget, Target
+from mlstack.deploy.target import Target
 from mlstack.errors import (
     ClusterError,
     ConflictError,
     ForbiddenError,
-    MlstackError,
     NotFoundError,
-    NotReadyError,
     ObjectNotFoundError,
     TransientError,
-    UnreachableError,
 )
-from mlstack.events import OnEvent, RunEvent
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef, Opener
 from mlstack.kube.parallel import prefetch
 from mlstack.objects import kube_object, masking
-from mlstack.objects.kube_object import DesiredState, Identity
+from mlstack.objects.kube_object import DesiredState
 
 _ATTEMPTS = 3  # somebody without the lock may have taken the number
 _PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)  # a server that is busy is asked again
@@ -211,72 +203,8 @@ def open_history(target: Target, opener: Opener, *, clock: Clock) -> History:
     return History.of(target.app.app.name, place, cluster, clock=clock)
 
 
-# --- how a run enters the history ---
-
 # What ends programs by SIGTERM kills them when they have not gone after 10 s (Docker) or 30 s (Kubernetes).
 LEAVING_S = 6.0
-
-
-def write(
-    past: History,
-    resolved: ResolvedTarget,
-    changes: Changes,
-    outcomes: Mapping[Identity, RunEvent],
-    *,
-    what: str,
-    error: MlstackError | KeyboardInterrupt | None,
-    waited: bool,
-    removes: bool,
-    on_event: OnEvent,
-) -> None:
-    """Write a revision if the run changed anything; that it cannot be written is told, and no failure.
-
-    One that was interrupted writes one whatever it had done, which says how far it came. A run that found all
-    as wanted writes one too where the newest says something else: a run before it was killed before it could,
-    or failed and what it wrote works by now.
-
-    `what` is the run in a few words, as `run_summary` gives them; `error` ended it early, `waited` if it went
-    on until everything worked. One that `removes` took components away; after an interruption they stay, as
-    what does not work.
-    """
-    changed = removes or any(event.kind in CHANGING | {"terminating"} for event in outcomes.values())
-    changed = changed or (isinstance(error, KeyboardInterrupt) and bool(changes.visible))
-    missing = {change.identity for change in changes.changes if change.action == "missing"}
-    if not changed and (error is not None or missing or not waited):
-        return
-    if isinstance(error, UnreachableError):  # whoever applies next makes up for it
-        return
-    components = tuple(resolved.state.components)
-    if removes:  # the files need not know a component any more
-        named = {*components, *(change.component for change in changes.changes)} - {""}
-        components = tuple(sorted(named))
-    draft = Revision(
-        number=0,
-        time=timestamp(past.clock.now_s()),
-        who=resolved.target.who,
-        what=what,
-        result=_result(error),
-        components=components,
-        counts=dict(result.run_result(changes, outcomes).counts),
-        planned=len(changes.visible),
-        version=mlstack.__version__,
-    )
-    # What was not to be created is not to be created by a later rollback either.
-    objects = tuple(obj for obj in resolved.state.objects if obj.identity not in missing)
-    state = None if removes else replace(resolved.state, objects=objects)
-    try:
-        past.record(draft, state, selective=resolved.selective, if_news=not changed)
-    except ClusterError as failure:
-        if changed:
-            on_event(RunEvent("note", None, f"the history of this run is incomplete: {failure.message}"))
-
-
-def _result(error: MlstackError | KeyboardInterrupt | None) -> Result:
-    if error is None:
-        return "done"
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted"
-    return "not ready" if isinstance(error, NotReadyError) else "failed"
 
 
 def before_leaving(record: Callable[[], None]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -247,17 +247,14 @@ def _delete_parts(cluster: Cluster, inventory: Inventory, *, keep: Sequence[str]
 # --- lookup: which members are there now, by as few requests as will do ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class InventoryLookup:
-    """What was found of some members."""
-
-    members: tuple[Member, ...]  # each in an API version that the server has
-    live: Mapping[Identity, Live]  # those that are there; metadata alone is sure to be in it
-    hidden: frozenset[Identity] = frozenset()  # whose kind the server cannot answer for now
+Lookup = tuple[tuple[Member, ...], Mapping[Identity, Live], frozenset[Identity]]
 
 
-def lookup(cluster: Cluster, members: Iterable[Member]) -> InventoryLookup:
+def lookup(cluster: Cluster, members: Iterable[Member]) -> Lookup:
     """Look for members; a kind that the server has no more, or in another scope, has no such objects.
+
+    Gives the members, each in an API version that the server has; those objects that are there, of which
+    metadata alone is sure to be known; and those whose kind the server cannot answer for now.
 
     Raises:
         ClusterError: a member could not be asked for.
@@ -271,7 +268,7 @@ def lookup(cluster: Cluster, members: Iterable[Member]) -> InventoryLookup:
         asked.append(replace(member, api_version=next((kind.api_version for kind in in_scope), "")))
     live = _fetch_live(cluster, [member for member in asked if member.api_version])
     unserved = [member for member in asked if not member.api_version]
-    return InventoryLookup(members=tuple(asked), live=live, hidden=_hidden(cluster, unserved))
+    return tuple(asked), live, _hidden(cluster, unserved)
 
 
 def _fetch_live(cluster: Cluster, members: Sequence[Member]) -> dict[Identity, Live]:

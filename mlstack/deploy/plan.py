@@ -6,17 +6,30 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import mlstack
 from mlstack.app.app import ClusterIdentity, Environment
+from mlstack.clock import timestamp
 from mlstack.deploy import history_store, inventory, inventory_store, result
 from mlstack.deploy.changes import DESTRUCTIVE, EXISTING, Action, ApplyOptions, Change, Changes, what_moved
 from mlstack.deploy.diff import diff
+from mlstack.deploy.history import CHANGING, Result, Revision
+from mlstack.deploy.history_store import History
 from mlstack.deploy.inventory import Inventory
 from mlstack.deploy.live import fetch
 from mlstack.deploy.lock import LastingLock
 from mlstack.deploy.prune import KeepOptions, PruneSet, candidates, everything, members_to_delete
 from mlstack.deploy.result import ChangeReport, RunKind, RunResult
 from mlstack.deploy.target import ResolvedTarget, Target, resolve
-from mlstack.errors import ConfigError, MlstackError, NotFoundError, OutdatedError, RegistryError
+from mlstack.errors import (
+    ClusterError,
+    ConfigError,
+    MlstackError,
+    NotFoundError,
+    NotReadyError,
+    OutdatedError,
+    RegistryError,
+    UnreachableError,
+)
 from mlstack.events import OnEvent, RunEvent, RunEventKind
 from mlstack.kube.client import Opener
 from mlstack.objects import kube_object
@@ -145,14 +158,7 @@ def _former_environments(resolved: ResolvedTarget, known: Inventory) -> Iterator
 def plan_deletion(
     target: Target, opener: Opener, options: ApplyOptions, *, spare: KeepOptions, grace_period_s: int | None
 ) -> ApplyPlan:
-    """Plan to delete everything of an environment, or of some components, but what is spared.
-
-    What was deployed counts, whatever the files say now; they need not even render. Nothing is written.
-
-    Raises:
-        NotFoundError: neither the files nor the inventory know a component.
-        ClusterError: the cluster cannot be asked or is another one.
-    """
+    """Plan to delete what was deployed, all or some components, whether the files render or not."""
     fault: MlstackError | None = None
     try:
         state = target.desired()
@@ -218,3 +224,63 @@ def pretend(plan: ApplyPlan, on_event: OnEvent) -> RunResult:
         outcomes[change.identity] = event
         on_event(event)
     return result.run_result(plan.changes, outcomes, kind=plan.kind, dry_run=True)
+
+
+def record(
+    plan: ApplyPlan,
+    past: History,
+    error: MlstackError | KeyboardInterrupt | None,
+    *,
+    outcomes: Mapping[Identity, RunEvent],
+    on_event: OnEvent,
+) -> None:
+    """Write a revision if a run changed anything; that it cannot be written is told, and no failure.
+
+    One that was interrupted writes one whatever it had done. A run that waited and found all as wanted writes
+    one too where the newest says something else: a run before it was killed before it could, or what it wrote
+    works by now. A delete takes components out; if it was interrupted, they do not work.
+    """
+    changes, state = plan.changes, plan.resolved.state
+    changed = plan.deletes or any(event.kind in CHANGING | {"terminating"} for event in outcomes.values())
+    changed = changed or (isinstance(error, KeyboardInterrupt) and bool(changes.visible))
+    missing = {change.identity for change in changes.changes if change.action == "missing"}
+    if not changed and (error is not None or missing or not plan.options.wait):
+        return
+    if isinstance(error, UnreachableError):  # whoever applies next makes up for it
+        return
+    # What was not to be created is not to be created by a later rollback either.
+    applied = replace(state, objects=tuple(obj for obj in state.objects if obj.identity not in missing))
+    draft, news = _draft(plan, past, error, outcomes), None if plan.deletes else applied
+    try:
+        past.record(draft, news, selective=plan.resolved.selective, if_news=not changed)
+    except ClusterError as failure:
+        if changed:
+            on_event(RunEvent("note", None, f"the history of this run is incomplete: {failure.message}"))
+
+
+def _draft(
+    plan: ApplyPlan,
+    past: History,
+    error: MlstackError | KeyboardInterrupt | None,
+    outcomes: Mapping[Identity, RunEvent],
+) -> Revision:
+    ended: Result = "not ready" if isinstance(error, NotReadyError) else "failed"
+    if error is None:
+        ended = "done"
+    elif isinstance(error, KeyboardInterrupt):
+        ended = "interrupted"
+    components = tuple(plan.resolved.state.components)
+    if plan.deletes:  # the files need not know a component any more
+        named = {*components, *(change.component for change in plan.changes.changes)} - {""}
+        components = tuple(sorted(named))
+    return Revision(
+        number=0,
+        time=timestamp(past.clock.now_s()),
+        who=plan.resolved.target.who,
+        what=plan.what,
+        result=ended,
+        components=components,
+        counts=dict(result.run_result(plan.changes, outcomes).counts),
+        planned=len(plan.changes.visible),
+        version=mlstack.__version__,
+    )

@@ -10,7 +10,7 @@ from mlstack.deploy import inventory_store
 from mlstack.deploy.changes import Change
 from mlstack.deploy.deletion import obstacles
 from mlstack.deploy.inventory import Inventory, Member, is_applied_by_us, other_owner_of
-from mlstack.deploy.inventory_store import InventoryLookup, Live, lookup, ref_of
+from mlstack.deploy.inventory_store import Live, lookup, ref_of
 from mlstack.deploy.live import placed
 from mlstack.deploy.target import ResolvedTarget
 from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError, UsageError
@@ -85,18 +85,14 @@ class PruneVerdict:
 
 
 Verdicts = Mapping[Identity, PruneVerdict]
+_HIDDEN = PruneVerdict("kept", "its API does not answer at present")
 
 
-def _verdict(
-    member: Member, found: InventoryLookup, inventory: Inventory, spare: KeepOptions
-) -> PruneVerdict:
+def _verdict(member: Member, live: Live | None, inventory: Inventory, spare: KeepOptions) -> PruneVerdict:
     """Say what becomes of a member that is to go.
 
     It goes only if it still carries our marks, and is the very object we wrote or one that we applied since.
     """
-    if member.identity in found.hidden:
-        return PruneVerdict("kept", "its API does not answer at present")
-    live = found.live.get(member.identity)
     if live is None:
         return PruneVerdict("gone")
     metadata = live["metadata"]
@@ -161,9 +157,6 @@ def candidates(resolved: ResolvedTarget, inventory: Inventory, changes: Sequence
 
     `changes` are what becomes of what is wanted. With selected components only theirs are looked at; what
     another component of the environment brings now has moved and stays. Nothing is written.
-
-    Raises:
-        ClusterError: the cluster cannot say whether a member is there.
     """
     selected = resolved.state.components
     members = inventory.of_components(selected) if resolved.selective else inventory.ordered()
@@ -172,18 +165,13 @@ def candidates(resolved: ResolvedTarget, inventory: Inventory, changes: Sequence
     unbrought = [member for member in members if member.identity not in brought]
     if not unbrought:
         return PruneSet(of=len(members))
-    elsewhere, doubt = frozenset[Identity](), ""
-    if resolved.selective:
-        try:
-            whole = resolved.whole or replace(resolved.target, components=()).desired()
-            elsewhere = frozenset(obj.identity for obj in whole.objects)
-        except MlstackError as error:
-            doubt = f"may have moved to a component that cannot be rendered: {error.message}"
-    found = lookup(resolved.cluster, [member for member in unbrought if member.identity not in elsewhere])
+    elsewhere, doubt = _brought_elsewhere(resolved) if resolved.selective else (frozenset[Identity](), "")
+    asked = [member for member in unbrought if member.identity not in elsewhere]
+    served, lives, hidden = lookup(resolved.cluster, asked)
     verdicts, deletions = dict[Identity, PruneVerdict](), dict[Identity, Change]()
-    for member in found.members:
-        key, live = member.identity, found.live.get(member.identity)
-        verdict = _verdict(member, found, inventory, KeepOptions())
+    for member in served:
+        key, live = member.identity, lives.get(member.identity)
+        verdict = _HIDDEN if key in hidden else _verdict(member, live, inventory, KeepOptions())
         if live is not None and live["metadata"].get("uid") in uids:
             verdict = PruneVerdict("gone")  # the files bring it under another API group
         elif verdict.fate == "delete" and doubt:
@@ -202,6 +190,15 @@ def candidates(resolved: ResolvedTarget, inventory: Inventory, changes: Sequence
         ),
         of=len(members),
     )
+
+
+def _brought_elsewhere(resolved: ResolvedTarget) -> tuple[frozenset[Identity], str]:
+    """Give what all components of the environment bring, or why that cannot be said."""
+    try:
+        whole = resolved.whole or replace(resolved.target, components=()).desired()
+    except MlstackError as error:
+        return frozenset(), f"may have moved to a component that cannot be rendered: {error.message}"
+    return frozenset(obj.identity for obj in whole.objects), ""
 
 
 def _forgotten(verdicts: Verdicts) -> frozenset[Identity]:
@@ -256,16 +253,18 @@ def everything(
     if not spare.namespaces and not resolved.selective:  # made before everything else, by no component
         namespace = Identity("", "Namespace", "", resolved.place.namespace)
         asked.append(Member(identity=namespace, api_version="v1"))
-    found = lookup(cluster, asked)
-    verdicts = {member.identity: _verdict(member, found, inventory, spare) for member in found.members}
+    served, lives, hidden = lookup(cluster, asked)
+    verdicts = {
+        member.identity: _verdict(member, lives.get(member.identity), inventory, spare) for member in served
+    } | dict.fromkeys(hidden, _HIDDEN)
     deleted = (key for key, verdict in verdicts.items() if verdict.fate == "delete")
     namespaces = frozenset(key.name for key in deleted if (key.group, key.kind) == ("", "Namespace"))
     for key, verdict in verdicts.items():  # what is kept goes, where it may, with a namespace that goes
-        in_namespace = key.namespace in namespaces and verdict.fate == "kept" and key in found.live
+        in_namespace = key.namespace in namespaces and verdict.fate == "kept" and key in lives
         if in_namespace and not spare.foreign and not is_claim(key):
             verdicts[key] = PruneVerdict("delete", f"goes with namespace `{key.namespace}`")
     taken = refuse_along(cluster, inventory, verdicts, namespaces, spare)
-    changes = _deletions(resolved, found, verdicts)
+    changes = _deletions(resolved, served, lives, verdicts)
     going = [change.live for change in changes if change.action == "delete" and change.live is not None]
     return PruneSet(
         changes=changes,
@@ -274,18 +273,19 @@ def everything(
     )
 
 
-def _deletions(resolved: ResolvedTarget, found: InventoryLookup, verdicts: Verdicts) -> tuple[Change, ...]:
+def _deletions(
+    resolved: ResolvedTarget, members: Sequence[Member], lives: Mapping[Identity, Live], verdicts: Verdicts
+) -> tuple[Change, ...]:
     """Give what becomes of everything that is there, in the order of execution."""
-    going = [member for member in found.members if verdicts[member.identity].fate == "delete"]
+    going = [member for member in members if verdicts[member.identity].fate == "delete"]
     # Whole objects are read: what they hold says what they need and what goes with them.
     results = parallel.run(lambda member: resolved.cluster.get(ref_of(member)), going)
-    lives = dict(found.live)
-    for member, live in zip(going, results, strict=True):
-        if live is not None and not isinstance(live, MlstackError):
-            lives[member.identity] = live
+    answers = zip(going, results, strict=True)
+    whole = {member.identity: live for member, live in answers if not isinstance(live, MlstackError)}
+    lives = {**lives, **{key: live for key, live in whole.items() if live is not None}}
     brought = {obj.identity for obj in resolved.state.objects}
     deletions = {}
-    for member in found.members:
+    for member in members:
         key, verdict = member.identity, verdicts[member.identity]
         if verdict.fate != "gone":
             obsolete = "the files no longer bring it" if brought and key not in brought else ""

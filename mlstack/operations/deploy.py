@@ -21,7 +21,7 @@ from mlstack.deploy.changes import ApplyOptions, refusal_error
 from mlstack.deploy.history_store import History
 from mlstack.deploy.inventory import Inventory
 from mlstack.deploy.live import context_of, has_namespace
-from mlstack.deploy.plan import ApplyPlan, diff_environment, plan_deletion, pretend, refuse_new
+from mlstack.deploy.plan import ApplyPlan, diff_environment, plan_deletion, pretend, record, refuse_new
 from mlstack.deploy.prune import KeepOptions
 from mlstack.deploy.result import ChangeReport, Interrupted, ObjectChange, RunResult, report, run_result
 from mlstack.deploy.run import Run
@@ -156,7 +156,9 @@ def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
     if plan.deletes:
         _forget(now, run, past)
         return
-    recorded = prefetch(partial(_write_history, plan, run, past, None))  # neither record needs the other
+    recorded = prefetch(
+        partial(record, plan, past, None, outcomes=run.outcomes, on_event=run.tell)
+    )  # neither record needs the other
     try:
         _shrink_inventory(now, run, inventory, run.records)
     finally:
@@ -256,31 +258,16 @@ def _keep_what_was_done(
     error: MlstackError | KeyboardInterrupt,
 ) -> None:
     """Write down how far a run came that did not end well: in its inventory and its history."""
+    written = partial(record, plan, past, error, outcomes=run.outcomes, on_event=run.tell)
     if isinstance(error, KeyboardInterrupt):
         if inventory is not None or not plan.deletes:
-            history_store.before_leaving(partial(_write_history, plan, run, past, error))
+            history_store.before_leaving(written)
         return
     if inventory is not None and not isinstance(error, UnreachableError):
         with suppress(ClusterError):  # what it holds now covers everything; hashes only save time
             _shrink_inventory(plan, run, inventory, run.cluster)
     if not plan.deletes:
-        _write_history(plan, run, past, error)
-
-
-def _write_history(
-    plan: ApplyPlan, run: Run, past: History, error: MlstackError | KeyboardInterrupt | None
-) -> None:
-    history_store.write(
-        past,
-        plan.resolved,
-        plan.changes,
-        run.outcomes,
-        what=plan.what,
-        error=error,
-        waited=plan.options.wait,
-        removes=plan.deletes,
-        on_event=run.tell,
-    )
+        written()
 
 
 def _forget(plan: ApplyPlan, run: Run, past: History) -> None:
@@ -290,7 +277,7 @@ def _forget(plan: ApplyPlan, run: Run, past: History) -> None:
         return  # with everything that was kept in it
     left = _shrink_inventory(plan, run, plan.inventory, run.records)
     if plan.resolved.selective:
-        _write_history(plan, run, past, None)
+        record(plan, past, None, outcomes=run.outcomes, on_event=run.tell)
         return
     inventory_store.remove(run.cluster, left)
     try:
