@@ -16,7 +16,7 @@ from mlstack.deploy.plan import ApplyPlan
 from mlstack.deploy.result import ChangeReport, RunResult, StatusResult
 from mlstack.deploy.target import Target
 from mlstack.events import RunEvent
-from mlstack.kube.client import Cluster
+from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.operations import deploy, status
 from mlstack.operations.history import list_history
 from mlstack.yaml import write
@@ -188,6 +188,13 @@ def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 def outcomes(result: RunResult) -> dict[str, str]:
     """Give how each object ended, by name."""
     return {row.name: row.outcome for row in result.objects}
+
+
+def existing(cluster: Cluster, ref: ObjectRef) -> dict[str, Any]:
+    """Give an object that has to be there."""
+    live = cluster.get(ref)
+    assert live is not None
+    return live
 
 
 def config_map(name: str = "settings", **data: str) -> dict[str, Any]:

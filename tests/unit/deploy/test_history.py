@@ -17,7 +17,7 @@ from mlstack.kube.client import Applied, ObjectRef
 from mlstack.objects.kube_object import DesiredState
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
-from tests.support.deploying import VirtualClock
+from tests.support.deploying import VirtualClock, existing
 from tests.support.revisions import revision, state
 
 NAME = "mlstack-demo.gke"
@@ -358,8 +358,7 @@ def test_a_number_nobody_has_is_not_found(kept: History) -> None:
 def test_a_secret_that_was_emptied_is_damage(kept: History, cluster: Flaky) -> None:
     written = write(kept, state(a="x"), "a")
     ref = ObjectRef("v1", "Secret", "ml", "mlstack-demo.gke.r1")
-    live = cluster.get(ref)
-    assert live is not None
+    live = existing(cluster, ref)
     cluster.delete(ref)
     cluster.create({**live, "data": {}, "metadata": {"name": ref.name, "namespace": "ml"}})
     with pytest.raises(ClusterError, match="revision 1 is damaged"):

@@ -15,7 +15,7 @@ from mlstack.events import RunEvent
 from mlstack.kube.client import Applied, ObjectRef
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
-from tests.support.deploying import VirtualClock, config_map
+from tests.support.deploying import VirtualClock, config_map, existing
 
 ADA, GRACE = Holder(name="ada@laptop/4711/a1"), Holder(name="grace@ci/7/b2")
 PLACE = Environment(name="prod/eu", context="gke", namespace="default")
@@ -66,8 +66,7 @@ def held(cluster: MemoryCluster, clock: VirtualClock) -> Holding:
 
 def test_the_lock_is_there_while_it_is_held(cluster: MemoryCluster, held: Holding) -> None:
     with held(ADA):
-        live = cluster.get(LEASE)
-        assert live is not None
+        live = existing(cluster, LEASE)
         assert live["spec"]["holderIdentity"] == ADA.name
         assert live["metadata"]["labels"]["mlstack.dev/environment"] == "prod.eu"
         assert "mlstack.dev/component" not in live["metadata"]["labels"]
@@ -103,8 +102,7 @@ def test_who_is_cut_off_leaves_the_lock_of_another(held: Holding, monkeypatch: p
         monkeypatch.setattr(held.clock, "sleep", cut_off)
         with pytest.raises(KeyboardInterrupt), held(ADA, timeout_s=10):
             pass
-        live = held.cluster.get(LEASE)
-        assert live is not None
+        live = existing(held.cluster, LEASE)
         assert live["spec"]["holderIdentity"] == GRACE.name
 
 

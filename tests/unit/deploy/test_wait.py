@@ -20,7 +20,7 @@ from mlstack.readiness.terms import Terms
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.testing.controllers import Simulation
 from mlstack.validate.validate import load_schemas
-from tests.support.deploying import VirtualClock, deployment
+from tests.support.deploying import VirtualClock, deployment, existing
 
 REF = ObjectRef("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets.example.com")
 
@@ -214,8 +214,7 @@ def test_a_gate_opens_when_what_is_behind_it_works() -> None:
     world = World()
     web = world.make(deployment())
     world.gates.ready("`web`", [web])
-    live = world.cluster.get(ObjectRef.of(web.data))
-    assert live is not None
+    live = existing(world.cluster, ObjectRef.of(web.data))
     assert live["status"]["readyReplicas"] == 1
 
 
@@ -242,8 +241,7 @@ def test_a_job_has_to_end() -> None:
     world = World()
     found = world.make(job())
     world.gates.ready("`migrate`", [found])
-    live = world.cluster.get(ObjectRef.of(found.data))
-    assert live is not None
+    live = existing(world.cluster, ObjectRef.of(found.data))
     assert live["status"]["succeeded"] == 1
 
 

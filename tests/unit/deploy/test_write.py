@@ -33,7 +33,7 @@ from mlstack.operations import deploy
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
 from tests.support.counted import Counted
-from tests.support.deploying import Stack, VirtualClock, config_map, crd
+from tests.support.deploying import Stack, VirtualClock, config_map, crd, existing
 
 Result = TypeVar("Result")
 REF = ObjectRef("v1", "ConfigMap", "ml", "settings")
@@ -144,8 +144,7 @@ def test_a_new_schema_is_given_a_moment(action: Any, passes: bool) -> None:
     told = Told(cluster)
     told.write(definition("create"))
     if action == "update":
-        live = cluster.get(ObjectRef.of(crd(group="ex.com")))
-        assert live is not None
+        live = existing(cluster, ObjectRef.of(crd(group="ex.com")))
         told.write(replace(definition("update"), live_uid=live["metadata"]["uid"]))
     cluster.left = [InvalidError("field not declared in schema")] * 3
     data = {"apiVersion": "ex.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "ml"}}
@@ -287,8 +286,7 @@ def stack(tmp_path: Path, counted: Counted) -> Stack:
 
 
 def data_of(cluster: MemoryCluster) -> dict[str, str]:
-    live = cluster.get(SETTINGS)
-    assert live is not None
+    live = existing(cluster, SETTINGS)
     found: dict[str, str] = live["data"]
     return found
 

@@ -21,7 +21,7 @@ from mlstack.events import RunEvent
 from mlstack.kube.client import Applied, ObjectRef
 from mlstack.operations import deploy
 from mlstack.testing.cluster import MemoryCluster
-from tests.support.deploying import Stack, config_map, crd, deployment, outcomes, secret, tfjob
+from tests.support.deploying import Stack, config_map, crd, deployment, existing, outcomes, secret, tfjob
 
 Clusters = dict[str, MemoryCluster]
 
@@ -97,8 +97,7 @@ def test_a_plan_is_carried_out_as_it_was_confirmed(stack: Stack, cluster: Memory
     plan = stack.plan()
     stack.write("a", config_map(a="edited meanwhile"))
     deploy.apply(plan, clock=stack.clock)
-    live = cluster.get(MAP)
-    assert live is not None
+    live = existing(cluster, MAP)
     assert live["data"] == {"a": "confirmed"}
 
 
@@ -309,8 +308,7 @@ def test_fields_of_a_person_are_taken_and_of_a_program_left(stack: Stack, cluste
     assert left.ok
     assert left.notes == ("`ConfigMap ml/settings` leaves `data.a` to `some-controller`",)
     stack.deploy("a", config_map(a="1", b="2"))
-    live = cluster.get(MAP)
-    assert live is not None
+    live = existing(cluster, MAP)
     assert live["data"] == {"a": "theirs", "b": "2"}
 
 

@@ -9,7 +9,7 @@ from mlstack.deploy.prune import KeepOptions
 from mlstack.errors import InvalidError, NotFoundError, UsageError
 from mlstack.kube.client import ObjectRef
 from mlstack.testing.cluster import MemoryCluster
-from tests.support.deploying import Stack, config_map, crd, deployment, outcomes, tfjob
+from tests.support.deploying import Stack, config_map, crd, deployment, existing, outcomes, tfjob
 
 Clusters = dict[str, MemoryCluster]
 
@@ -159,8 +159,7 @@ def test_the_inventory_stays_after_a_part_went(stack: Stack, cluster: MemoryClus
     stack.write("a", config_map("one"))
     stack.deploy("b", config_map("two"))
     stack.delete(components=["a"])
-    parent = cluster.get(PARENT)
-    assert parent is not None
+    parent = existing(cluster, PARENT)
     assert '"two"' in parent["data"]["members"] and '"one"' not in parent["data"]["members"]
     assert any(".r1" in name for name in ours(cluster))
 
@@ -168,8 +167,7 @@ def test_the_inventory_stays_after_a_part_went(stack: Stack, cluster: MemoryClus
 def test_what_is_kept_stays_listed(stack: Stack, cluster: MemoryCluster) -> None:
     stack.deploy("a", config_map("one"), crd(group="example.com"))
     stack.delete()
-    parent = cluster.get(PARENT)
-    assert parent is not None
+    parent = existing(cluster, PARENT)
     assert [line.split('"')[7] for line in parent["data"]["members"].splitlines()] == ["widgets.example.com"]
     assert ours(cluster) == ["mlstack-demo.minikube"]
     assert outcomes(stack.delete(spare=KeepOptions(definitions=False))) == {"widgets.example.com": "deleted"}
@@ -262,8 +260,7 @@ def test_a_failed_deletion_stays_listed(
     with pytest.raises(InvalidError):
         stack.delete()
     monkeypatch.undo()
-    parent = cluster.get(PARENT)
-    assert parent is not None
+    parent = existing(cluster, PARENT)
     assert [line.split('"')[7] for line in parent["data"]["members"].splitlines()] == ["two"]
     assert outcomes(stack.delete()) == {"two": "deleted"}
     assert ours(cluster) == []
@@ -322,8 +319,7 @@ def test_what_goes_with_others_or_is_in_every_namespace_stands_in_no_way(
 ) -> None:
     stack.deploy("a", deployment("web"))
     cluster = clusters["minikube"]
-    owner = cluster.get(ObjectRef("apps/v1", "Deployment", "ml", "web"))
-    assert owner is not None
+    owner = existing(cluster, ObjectRef("apps/v1", "Deployment", "ml", "web"))
     reference = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

@@ -15,7 +15,7 @@ from mlstack.errors import ForbiddenError, LockedError, MlstackError, NotReadyEr
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import status
 from mlstack.testing.cluster import MemoryCluster
-from tests.support.deploying import Stack, VirtualClock, config_map, deployment
+from tests.support.deploying import Stack, VirtualClock, config_map, deployment, existing
 
 Clusters = dict[str, MemoryCluster]
 COUNT = 50
@@ -199,8 +199,7 @@ def test_who_does_not_wait_does_not_wait_for_surplus_objects_either(stuck: Stack
 
 def test_what_holds_an_object_below_is_named(stack: Stack, cluster: MemoryCluster) -> None:
     stack.deploy("a", deployment("web"))
-    owner = cluster.get(ObjectRef("apps/v1", "Deployment", "ml", "web"))
-    assert owner is not None
+    owner = existing(cluster, ObjectRef("apps/v1", "Deployment", "ml", "web"))
     reference = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -257,8 +256,7 @@ def test_an_environment_whose_namespace_goes_does_not_work(stuck: Stack, cluster
     stuck.write("a", config_map("other"))
     stuck.apply(prune=False)
     assert stuck.status().ok
-    namespace = cluster.get(ObjectRef("v1", "Namespace", "", "ml"))
-    assert namespace is not None
+    existing(cluster, ObjectRef("v1", "Namespace", "", "ml"))
     get = cluster.get
 
     def going(ref: ObjectRef) -> Any:

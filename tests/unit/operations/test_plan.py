@@ -17,7 +17,7 @@ from mlstack.errors import ConfigError, ConflictError, MlstackError, UsageError,
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy
 from mlstack.operations.deploy import PlanResult
-from tests.support.deploying import Stack, config_map, crd, deployment, outcomes, secret, tfjob
+from tests.support.deploying import Stack, config_map, crd, deployment, existing, outcomes, secret, tfjob
 from tests.support.registry import generate, small_app
 
 SETTINGS = ObjectRef("v1", "ConfigMap", "ml", "settings")
@@ -114,8 +114,7 @@ def test_objects_that_moved_are_named(stack: Stack, file: Path) -> None:
         "  ConfigMap ml/same: would be updated, not left as it is",
         '  ConfigMap ml/settings: differs in another way than when it was approved: `data.a` is "3", was "1"',
     ]
-    live = cluster.get(SETTINGS)
-    assert live is not None
+    live = existing(cluster, SETTINGS)
     assert live["data"]["a"] == "3"
 
 
@@ -124,8 +123,7 @@ def test_an_object_made_anew_by_somebody_else_is_another_one(stack: Stack, file:
     stack.write("web", config_map(a="2"))
     planned(stack, file)
     cluster = stack.opener("minikube")
-    old = cluster.get(SETTINGS)
-    assert old is not None
+    old = existing(cluster, SETTINGS)
     cluster.delete(SETTINGS)
     metadata = {key: old["metadata"][key] for key in ("name", "namespace", "labels")}
     cluster.create({**config_map(a="1"), "metadata": metadata}, manager="kubectl-create")

@@ -12,7 +12,7 @@ from mlstack.errors import ClusterError, ConfigError, InvalidError, MlstackError
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy
 from mlstack.testing.cluster import MemoryCluster
-from tests.support.deploying import Stack, config_map, crd, deployment, outcomes, secret, tfjob
+from tests.support.deploying import Stack, config_map, crd, deployment, existing, outcomes, secret, tfjob
 
 PARENT = ObjectRef("v1", "ConfigMap", "ml", "mlstack-demo.minikube")
 
@@ -23,8 +23,7 @@ def ref(name: str, namespace: str = "ml") -> ObjectRef:
 
 def listed(cluster: MemoryCluster) -> list[str]:
     """Give the names of the members that the inventory in the cluster lists."""
-    parent = cluster.get(PARENT)
-    assert parent is not None
+    parent = existing(cluster, PARENT)
     return sorted(line.split('"')[7] for line in parent["data"]["members"].splitlines())
 
 
@@ -70,16 +69,14 @@ def test_members_carry_the_label_of_the_set(stack: Stack, cluster: MemoryCluster
 
 def test_kinds_of_the_set_follow_what_is_there(stack: Stack, cluster: MemoryCluster) -> None:
     stack.deploy("a", config_map(), tfjob(), crd("tfjobs", "TFJob", group="kubeflow.org"))
-    parent = cluster.get(PARENT)
-    assert parent is not None
+    parent = existing(cluster, PARENT)
     annotations = parent["metadata"]["annotations"]
     kinds = "ConfigMap,CustomResourceDefinition.apiextensions.k8s.io,TFJob.kubeflow.org"
     assert annotations[inventory.GROUP_KINDS] == kinds
     assert annotations[inventory.NAMESPACES] == ""
     elsewhere = {**config_map("far"), "metadata": {"name": "far", "namespace": "default"}}
     stack.deploy("a", elsewhere, crd("tfjobs", "TFJob", group="kubeflow.org"))
-    parent = cluster.get(PARENT)
-    assert parent is not None
+    parent = existing(cluster, PARENT)
     annotations = parent["metadata"]["annotations"]
     assert annotations[inventory.GROUP_KINDS] == "ConfigMap,CustomResourceDefinition.apiextensions.k8s.io"
     assert annotations[inventory.NAMESPACES] == "default"
@@ -229,8 +226,7 @@ def test_what_others_took_is_left_alone_and_forgotten(stack: Stack, cluster: Mem
     labels = {"mlstack.dev/app": "other", "mlstack.dev/environment": "prod"}
     cluster.patch(ref("taken"), {"metadata": {"labels": labels}})
     cluster.patch(ref("unmarked"), {"metadata": {"labels": {"mlstack.dev/app": None}}})
-    live = cluster.get(ref("remade"))
-    assert live is not None
+    live = existing(cluster, ref("remade"))
     cluster.delete(ref("remade"), propagation="Background")
     copied = {key: live["metadata"][key] for key in ("name", "namespace", "labels")}
     cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": copied}, manager="kubectl-create")
@@ -356,8 +352,7 @@ def test_a_first_apply_scans_nothing(
 
 def test_marks_alone_make_no_member(stack: Stack, cluster: MemoryCluster) -> None:
     stack.deploy("a", *maps("one"))
-    live = cluster.get(ref("one"))
-    assert live is not None
+    live = existing(cluster, ref("one"))
     copied = {"name": "copy", "namespace": "ml", "labels": live["metadata"]["labels"]}
     cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": copied}, manager="controller")
     cluster.delete(PARENT)

@@ -14,7 +14,7 @@ from mlstack.deploy.target import Holder
 from mlstack.errors import ClusterError, ConfigError, ConflictError, InvalidError, LockedError
 from mlstack.kube.client import ObjectRef
 from mlstack.testing.cluster import MemoryCluster
-from tests.support.deploying import Stack, config_map, crd, deployment, outcomes
+from tests.support.deploying import Stack, config_map, crd, deployment, existing, outcomes
 
 Clusters = dict[str, MemoryCluster]
 SETTINGS = ObjectRef("v1", "ConfigMap", "ml", "settings")
@@ -73,8 +73,7 @@ def test_adopting_takes_an_object_and_says_from_whom(
     result = stack.apply(adopt=True)
     assert outcomes(result) == {"settings": "updated"}
     assert "takes it from environment `minikube` of app `shop`" in result.objects[0].text
-    live = cluster.get(SETTINGS)
-    assert live is not None
+    live = existing(cluster, SETTINGS)
     assert live["data"] == {"a": "ours"}
     assert live["metadata"]["labels"]["mlstack.dev/app"] == "demo"
 
@@ -178,8 +177,7 @@ def test_an_annotated_object_is_made_anew(stack: Stack, cluster: MemoryCluster) 
     assert plan.destructive  # so it is asked about, as a deletion is
     assert only(stack).reason == "`spec.selector` cannot change while the object exists"
     assert outcomes(stack.apply()) == {"web": "recreated"}
-    live = cluster.get(ObjectRef("apps/v1", "Deployment", "ml", "web"))
-    assert live is not None
+    live = existing(cluster, ObjectRef("apps/v1", "Deployment", "ml", "web"))
     assert live["spec"]["selector"]["matchLabels"] == {"app": "web", "tier": "front"}
 
 

@@ -11,7 +11,7 @@ from mlstack.operations import status
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.testing.controllers import Simulation
 from tests.support.builders import write_tree
-from tests.support.deploying import Stack, config_map, crd, deployment, tfjob
+from tests.support.deploying import Stack, config_map, crd, deployment, existing, tfjob
 from tests.support.packages import COMMON, JOBS, vendored
 
 Clusters = dict[str, MemoryCluster]
@@ -27,8 +27,7 @@ def add_pod(
     **status: Any,
 ) -> None:
     """Make a pod that belongs to an object."""
-    live = cluster.get(owner)
-    assert live is not None
+    live = existing(cluster, owner)
     reference = {
         "apiVersion": owner.api_version,
         "kind": owner.kind,
@@ -126,8 +125,7 @@ def test_an_mpi_job_names_the_operator_of_its_version(
 def test_only_pods_of_the_newest_revision_count(stack: Stack, clusters: Clusters) -> None:
     stack.deploy("a", deployment())
     cluster = clusters["minikube"]
-    live = cluster.get(ObjectRef("apps/v1", "Deployment", "ml", "web"))
-    assert live is not None
+    live = existing(cluster, ObjectRef("apps/v1", "Deployment", "ml", "web"))
     for number, reason in (("9", "old"), ("10", "new")):
         owner = {
             "apiVersion": "apps/v1",
