@@ -23,7 +23,10 @@ class NotLeadingError(Exception):
 
 
 class LeaderElector:
-    """Wants to lead, leads, and stands back."""
+    """Wants to lead, leads, and stands back.
+
+    `error` is what kept the lease from being asked for the last time; None where it was held or is ours.
+    """
 
     def __init__(
         self,
@@ -32,15 +35,14 @@ class LeaderElector:
         log: Callable[[str], None],
         is_gone: Callable[[str], bool] = lambda name: False,
     ) -> None:
-        self._is_gone = is_gone
-        self._lease, self._monotonic_s, self._log = lease, monotonic_s, log
+        self._lease, self._monotonic_s, self._log, self._is_gone = lease, monotonic_s, log, is_gone
         self._lock, self._closed = Lock(), Event()
+        self._thread: Thread | None = None
         self._term: Term | None = None
         self._sure_until_s = 0.0
-        self._seen: tuple[str, float] = ("", 0.0)
-        self._thread: Thread | None = None
+        self._other: tuple[str, float] = ("", 0.0)  # version of another's lease, and since when it is that
         self._reported, self._leader = "", ""
-        self._error: ClusterError | None = None
+        self.error: ClusterError | None = None
 
     def start(self) -> None:
         """Begin to stand for election, in a thread."""
@@ -69,11 +71,6 @@ class LeaderElector:
         with self._lock:
             return self._term.transitions if self._term is not None else None
 
-    @property
-    def error(self) -> ClusterError | None:
-        """Give what kept the lease from being asked for the last time; None where it was held or is ours."""
-        return self._error
-
     def check(self) -> None:
         """Return if the lease is ours for certain.
 
@@ -85,24 +82,28 @@ class LeaderElector:
 
     def attempt(self) -> float:
         """Take or renew the lease once; gives the seconds until the next attempt."""
-        if self._term is None:
-            return self._try_to_take()
         asked_s = self._monotonic_s()
         try:
-            term = self._lease.renew(self._term)
+            if self._term is None:
+                return self._try_to_take(asked_s)
+            self._hold(self._lease.renew(self._term), asked_s)
+        except HeldError as error:
+            return self._stand_by(error.term.holder)
         except LostError as error:
-            self._lose(f"the lease went to {error.term.holder}" if error.term else "the lease was deleted")
+            return self._lose(
+                f"the lease went to {error.term.holder}" if error.term else "the lease was deleted"
+            )
+        except ClusterError as error:
+            if self._term is None:
+                self.error = error
+            elif self._monotonic_s() >= self._sure_until_s:
+                return self._lose("the lease could not be renewed in time")
             return RETRY_S
-        except ClusterError:
-            if self._monotonic_s() >= self._sure_until_s:
-                self._lose("the lease could not be renewed in time")
-            return RETRY_S
-        self._hold(term, asked_s)
         return RENEW_S
 
     def report(self) -> None:
         """Say what keeps the lease from being asked for, once while it lasts: for those that go on trying."""
-        before, self._reported = self._reported, str(self._error or "")
+        before, self._reported = self._reported, str(self.error or "")
         if self._reported not in ("", before):
             self._log(f"the lease cannot be had: {self._reported}")
 
@@ -116,50 +117,43 @@ class LeaderElector:
                 self._log(f"lease: {error!r}")
                 pause_s = RETRY_S
 
-    def _try_to_take(self) -> float:
+    def _try_to_take(self, asked_s: float) -> float:
         """Look at the lease, and take it when it is free or nobody has renewed it for as long as it lasts."""
-        asked_s = self._monotonic_s()
-        try:
-            held = self._lease.read()
-            if held is not None and held.holder != self._lease.holder and not self._is_gone(held.holder):
-                if self._seen[0] != held.version:
-                    self._seen = (held.version, asked_s)
-                if asked_s - self._seen[1] < held.duration_s:
-                    self._stand_by(held.holder)
-                    return RETRY_S
-            taken = self._lease.take(is_gone=self._is_gone)
-        except HeldError as error:
-            self._stand_by(error.term.holder)
-            return RETRY_S
-        except ClusterError as error:
-            self._error = error
-            return RETRY_S
+        held, holder = self._lease.read(), self._lease.holder
+        if held is not None and held.holder != holder and not self._is_gone(held.holder):
+            if self._other[0] != held.version:
+                self._other = (held.version, asked_s)
+            if asked_s - self._other[1] < held.duration_s:
+                return self._stand_by(held.holder)
+        taken = self._lease.take(is_gone=self._is_gone)
         if self._closed.is_set():
             self._free(taken.term)
             return RETRY_S
-        before = f" after {taken.before.holder}" if taken.before else ""
         self._hold(taken.term, asked_s)
-        self._log(f"{self._lease.holder} leads{before} (transition {taken.term.transitions})")
+        before = f" after {taken.before.holder}" if taken.before else ""
+        self._log(f"{holder} leads{before} (transition {taken.term.transitions})")
         return RENEW_S
 
     def _hold(self, term: Term, asked_s: float) -> None:
         with self._lock:
             if not self._closed.is_set():
                 self._term, self._sure_until_s = term, asked_s + SURE_S
-        self._leader, self._error = "", None
+        self._leader, self.error = "", None
 
-    def _lose(self, why: str) -> None:
+    def _lose(self, why: str) -> float:
         with self._lock:
             self._term = None
-        self._seen = ("", 0.0)
+        self._other = ("", 0.0)
         self._log(f"{self._lease.holder} does not lead any more: {why}")
+        return RETRY_S
 
-    def _stand_by(self, holder: str) -> None:
+    def _stand_by(self, holder: str) -> float:
         """Say who has the lease and where it is, once for each holder."""
-        self._error = None
+        self.error = None
         if holder != self._leader:
             self._leader, ref = holder, self._lease.ref
             self._log(f"{self._lease.holder} stands by: {holder} has the Lease `{ref.namespace}/{ref.name}`")
+        return RETRY_S
 
     def _free(self, term: Term) -> None:
         """Let the next one lead at once; the Lease stays, or its transitions would be counted anew."""

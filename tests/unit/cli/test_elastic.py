@@ -156,36 +156,6 @@ def test_the_policies_that_are_named_are_those_that_the_command_takes(
     ]
 
 
-def test_a_file_that_is_no_snapshot_is_refused(run: Runner, tmp_path: Path) -> None:
-    file = tmp_path / "moment.json"
-    file.write_text('{"kind": "List"}', encoding="utf-8")
-    ran = run("elastic", "plan", "--snapshot", str(file))
-    assert ran.code == 3
-    assert "this is no saved snapshot" in ran.err
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "text"),
-    [
-        ("elastic plan --policy fari", 4, "did you mean `fair`?"),
-        ("elastic plan --policy edl-v010", 2, "elastic simulate"),
-        ("elastic run --once --tick 0.01", 2, "at least 100 ms"),
-        ("elastic run --once --listen 8080x", 2, "has no port"),
-        ("elastic run --once --log-level loud", 2, "no log level `loud`"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(run: Runner, stage: Stage, words: str, code: int, text: str) -> None:
-    ran = run(words)
-    assert ran.code == code
-    assert text in ran.err
-
-
-def test_a_cluster_without_the_definition_is_told(run: Runner) -> None:
-    ran = run("elastic plan")
-    assert ran.code == 4
-    assert "no training jobs" in ran.err
-
-
 def test_status_shows_phase_and_reason(run: Runner, stage: Stage) -> None:
     stage.step()
     out = run.ok("elastic status")
@@ -432,25 +402,3 @@ def test_simulate_says_how_plots_are_had(run: Runner, monkeypatch: pytest.Monkey
     ran = run("elastic simulate case1 --plot a.svg")
     assert ran.code == 2
     assert "pip install 'mlstack[plot]'" in ran.err
-
-
-@pytest.mark.parametrize(
-    ("line", "code", "words"),
-    [
-        ("elastic simulate case9", 4, "case1, case2"),
-        ("elastic simulate case1 --seed 1 --policy fari", 4, "did you mean `fair`?"),
-        ("elastic simulate jct --seed 1", 2, "no single simulation"),
-        ("elastic simulate jct --preemption", 2, "`jct` has no services"),
-        ("elastic simulate case1 --no-preemption", 2, "`case1` has no services"),
-        ("elastic simulate jct --headroom 5", 2, "leave --headroom away"),
-        ("elastic simulate validation --moves 15 --tick 1s", 2, "leave --moves, --tick away"),
-        ("elastic simulate case1 --policy off --moves 3", 2, "policy `off` runs without the controller"),
-        ("elastic simulate case2 --tick 0.01", 2, "at least 100 ms"),
-        ("elastic simulate case2 --headroom 91", 2, "91 is not in the range"),
-        ("elastic simulate case1 --no-preemption --seed 1", 2, "`case1` has no services"),
-    ],
-)
-def test_simulate_tells_what_is_wrong(run: Runner, line: str, code: int, words: str) -> None:
-    ran = run(line)
-    assert ran.code == code
-    assert words in ran.err

@@ -51,6 +51,23 @@ run --once --listen ::1:8080 | 2 | hint: --listen '[::1]:8080'
 run --lease-name A_B | 2 | cannot be
 run --lease-name ../x | 2 | cannot be
 run --lease-namespace Default | 2 | cannot be
+plan --policy fari | 4 | did you mean `fair`?
+plan --policy edl-v010 | 2 | elastic simulate
+plan --snapshot mine.yaml | 3 | this is no saved snapshot
+run --once --tick 0.01 | 2 | at least 100 ms
+run --once --listen 8080x | 2 | has no port
+run --once --log-level loud | 2 | no log level `loud`
+simulate case9 | 4 | case1, case2
+simulate case1 --seed 1 --policy fari | 4 | did you mean `fair`?
+simulate jct --seed 1 | 2 | no single simulation
+simulate jct --preemption | 2 | `jct` has no services
+simulate case1 --no-preemption | 2 | `case1` has no services
+simulate case1 --no-preemption --seed 1 | 2 | `case1` has no services
+simulate jct --headroom 5 | 2 | leave --headroom away
+simulate validation --moves 15 --tick 1s | 2 | leave --moves, --tick away
+simulate case1 --policy off --moves 3 | 2 | policy `off` runs without the controller
+simulate case2 --tick 0.01 | 2 | at least 100 ms
+simulate case2 --headroom 91 | 2 | 91 is not in the range
 """
 PRIORITIES = """
 high | ends in no whole number

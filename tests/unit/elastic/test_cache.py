@@ -77,22 +77,18 @@ def test_tainted_nodes_are_for_those_who_tolerate() -> None:
     assert found == {"default/a": frozenset({"n1"}), "default/b": None}
 
 
-def test_required_affinity_names_nodes() -> None:
-    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
+@pytest.mark.parametrize(
+    "term",
+    [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]},
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]},
+    ],
+    ids=["by label", "by name, as of a daemon"],
+)
+def test_required_affinity_names_nodes(term: Obj) -> None:
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    cache = cache_of(
-        node("n1", labels={"zone": "a"}),
-        node("n2", labels={"zone": "b"}),
-        pod("a", affinity={"nodeAffinity": required}),
-    )
-
-    assert build_snapshot(cache, NOW_MS).demands[0].nodes == frozenset({"n2"})
-
-
-def test_a_daemon_pod_is_for_one_node() -> None:
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    cache = cache_of(node("n1"), node("n2"), pod("a", affinity={"nodeAffinity": required}))
+    zones = [node(name, labels={"zone": zone}) for name, zone in (("n1", "a"), ("n2", "b"))]
+    cache = cache_of(*zones, pod("a", affinity={"nodeAffinity": required}))
 
     assert build_snapshot(cache, NOW_MS).demands[0].nodes == frozenset({"n2"})
 
@@ -213,12 +209,18 @@ def test_a_heartbeat_is_no_news() -> None:
     assert cache.handle(WatchEvent(type="MODIFIED", object=numbered(node("n1", cpu="9"), 7)))
 
 
-def test_what_has_gone_stays_gone() -> None:
+@pytest.mark.parametrize(
+    ("version", "later"), [("7", 5), ("", 8)], ids=["told late", "deleted by a write of our own"]
+)
+def test_what_has_gone_stays_gone(version: str, later: int) -> None:
     cache = ClusterCache()
-    cache.handle(WatchEvent(type="DELETED", object=numbered(pod("a"), 7)))
+    gone = numbered(pod("a"), 3)
+    cache.handle(WatchEvent(type="ADDED", object=gone))
+    gone = {**gone, "metadata": {**gone["metadata"], "resourceVersion": version}}
+    cache.handle(WatchEvent(type="DELETED", object=gone))
 
-    assert not cache.handle(WatchEvent(type="ADDED", object=numbered(pod("a"), 5)))
-    assert list(cache.pods.values()) == []
+    assert not cache.handle(WatchEvent(type="MODIFIED", object=numbered(pod("a"), later)))
+    assert not cache.pods
 
 
 def test_what_a_selector_lost_sight_of_comes_back_with_its_label() -> None:
@@ -228,17 +230,6 @@ def test_what_a_selector_lost_sight_of_comes_back_with_its_label() -> None:
 
     assert cache.handle(WatchEvent(type="MODIFIED", object=numbered(pod("a"), 8)))
     assert [found.name for found in cache.pods.values()] == ["a"]
-
-
-def test_what_our_own_write_deleted_stays_gone() -> None:
-    cache = ClusterCache()
-    deleted = numbered(pod("a"), 5)
-    cache.handle(WatchEvent(type="ADDED", object=deleted))
-    deleted = {**deleted, "metadata": {**deleted["metadata"], "resourceVersion": ""}}
-    cache.handle(WatchEvent(type="DELETED", object=deleted))
-
-    assert not cache.handle(WatchEvent(type="MODIFIED", object=numbered(pod("a"), 8)))
-    assert list(cache.pods.values()) == []
 
 
 def test_a_namesake_is_another_pod() -> None:

@@ -18,7 +18,7 @@ from mlstack.elastic.snapshot import PolicyConfig, ScalePlan, Snapshot
 from mlstack.errors import ForbiddenError, UnreachableError
 from mlstack.kube.client import ClientWrapper, ObjectRef
 from tests.support.elastic import pod, training_job
-from tests.support.stage import Stage
+from tests.support.stage import JOBS, Stage
 
 LINE = re.compile(r"mlstack_elastic_(?P<name>\w+)(\{(?P<labels>.*)\})? (?P<value>\S+)")
 
@@ -125,17 +125,6 @@ def test_phases_and_changes_are_told() -> None:
     assert told(metrics, "foreign_pods_pending") == {"7": 2}
 
 
-def test_a_dry_run_changes_no_number_of_trainers() -> None:
-    stage, metrics = Stage("n1"), Metrics(Time())
-    stage.put(training_job(minimum=1, maximum=2, cpu="2"))
-    stage.restart(is_dry=True)
-
-    for _ in range(2):
-        metrics.observe_pass(stage.step(), seconds=0.01)
-
-    assert told(metrics, "scale_operations_total") == {}
-
-
 def test_a_gang_that_is_given_up_counts_as_a_change_of_its_trainers() -> None:
     stage, metrics = Stage("n1"), Metrics(Time())
     stage.put(training_job(minimum=1, maximum=1, pservers=1))
@@ -185,8 +174,7 @@ def test_a_job_with_fewer_trainers_than_its_minimum_is_incomplete() -> None:
 
     metrics = seen(stage)
 
-    assert told(metrics, "incomplete_jobs") == {"": 1}
-    assert told(metrics, "pending_jobs") == {"": 0}
+    assert (told(metrics, "incomplete_jobs"), told(metrics, "pending_jobs")) == ({"": 1}, {"": 0})
 
 
 def test_a_job_that_is_suspended_or_done_is_not_pending() -> None:
@@ -202,34 +190,30 @@ def test_a_job_that_is_suspended_or_done_is_not_pending() -> None:
     assert told(metrics, "incomplete_jobs") == {"": 0}
 
 
-def test_deleted_trainers_are_counted(crowded: Stage) -> None:
-    assert told(seen(crowded), "trainer_deletions_total") == {"": 2}
-
-
-def test_what_a_dry_run_would_delete_is_not_counted(crowded: Stage) -> None:
-    crowded.restart(is_dry=True)
-
-    assert told(seen(crowded), "trainer_deletions_total") == {"": 0}
-
-
 @pytest.mark.parametrize(
-    ("error", "is_late"),
-    [(ForbiddenError("no"), False), (None, True)],
-    ids=["refused", "somebody else was faster"],
+    ("is_dry", "error", "is_late", "counted"),
+    [
+        (False, None, False, 2),
+        (True, None, False, 0),
+        (False, ForbiddenError("no"), False, 0),
+        (False, None, True, 0),
+    ],
+    ids=["deleted", "dry run", "refused", "somebody else was faster"],
 )
-def test_a_deletion_that_the_cluster_did_not_take_is_not_counted(
-    crowded: Stage, error: Exception | None, is_late: bool
+def test_deletions_that_the_cluster_took_are_counted(
+    crowded: Stage, is_dry: bool, error: Exception | None, is_late: bool, counted: int
 ) -> None:
     unwilling = Unwilling(crowded.memory)
     unwilling.error, unwilling.is_late = error, is_late
-    crowded.reconciler = Reconciler(unwilling, crowded.cache)
+    crowded.reconciler = Reconciler(unwilling, crowded.cache, is_dry=is_dry)
 
     found = crowded.step()
     metrics = Metrics(Time())
     metrics.observe_pass(found, seconds=0.01)
 
     assert sum(action.verb == "delete" for action in found.actions) == 2
-    assert told(metrics, "trainer_deletions_total") == {"": 0}
+    assert told(metrics, "trainer_deletions_total") == {"": counted}
+    assert told(metrics, "scale_operations_total") == ({} if is_dry else {"down yield": 1})
 
 
 def test_deletions_of_a_pass_that_was_cut_short_are_counted_later(crowded: Stage) -> None:
@@ -326,31 +310,18 @@ def test_room_is_told_as_shares() -> None:
 
     # Of 16 cores 11 are taken; of the 5 that are left 1 is too small for a trainer.
     assert told(metrics, "cluster_allocatable")["cpu"] == 16_000
-    assert told(metrics, "cluster_requested_ratio")["cpu"] == 11 / 16
-    assert told(metrics, "stranded_ratio")["cpu"] == 1 / 16
-    assert told(metrics, "cluster_placeable_ratio")["cpu"] == 4 / 16
+    assert shares(metrics) == [11 / 16, 1 / 16, 4 / 16]
+    stage.delete("TrainingJob", "train", JOBS)
+    stage.settle()
+    assert shares(seen(stage)) == [11 / 16, 5 / 16, 0], "room that no job wants is stranded as a whole"
+    for name in ("n1", "n2"):
+        stage.delete("Node", name)
+    assert told(seen(stage), "cluster_requested_ratio") == {}
 
 
-def test_room_that_no_job_wants_is_stranded_as_a_whole() -> None:
-    stage = Stage("n1", cpu="8")
-    stage.put(pod("web", node="n1", cpu="2", phase="Running"))
-
-    metrics = seen(stage)
-
-    assert told(metrics, "stranded_ratio")["cpu"] == 6 / 8
-    assert told(metrics, "cluster_placeable_ratio")["cpu"] == 0
-
-
-def test_resources_that_are_gone_are_told_no_more() -> None:
-    stage, metrics = Stage("n1"), Metrics(Time())
-    stage.put(pod("web", node="n1", cpu="2", phase="Running"))
-    metrics.observe_pass(stage.step(), seconds=0.01)
-    assert "cpu" in told(metrics, "cluster_requested_ratio")
-    stage.delete("Node", "n1")
-
-    metrics.observe_pass(stage.step(), seconds=0.01)
-
-    assert told(metrics, "cluster_requested_ratio") == {}
+def shares(metrics: Metrics) -> list[float]:
+    names = ("cluster_requested_ratio", "stranded_ratio", "cluster_placeable_ratio")
+    return [told(metrics, name)["cpu"] for name in names]
 
 
 def test_the_age_is_that_of_the_last_pass() -> None:
@@ -407,15 +378,21 @@ def test_probes_follow_the_loop() -> None:
 @pytest.mark.parametrize(
     ("address", "hosts"),
     [
+        ("without IPv6", ["127.0.0.1"]),
         ("", ["127.0.0.1", "::1"]),
         ("::", ["127.0.0.1", "::1"]),
         ("::1", ["::1"]),
         ("0.0.0.0", ["127.0.0.1"]),
         ("localhost", ["localhost"]),
     ],
-    ids=["all", "all by IPv6", "IPv6", "IPv4", "by name"],
+    ids=["switched off", "all", "all by IPv6", "IPv6", "IPv4", "by name"],
 )
-def test_probes_are_answered_by_either_family(address: str, hosts: list[str]) -> None:
+def test_probes_are_answered_by_either_family(
+    monkeypatch: pytest.MonkeyPatch, address: str, hosts: list[str]
+) -> None:
+    if address == "without IPv6":
+        monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+        address = ""
     server = HealthServer(Metrics(Time()), address=address, port=0)
     server.start()
     try:
@@ -423,15 +400,5 @@ def test_probes_are_answered_by_either_family(address: str, hosts: list[str]) ->
             with socket.create_connection((host, server.port), timeout=5) as connection:
                 connection.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
                 assert connection.makefile("rb").readline().startswith(b"HTTP/1.0 503")
-    finally:
-        server.stop()
-
-
-def test_probes_are_answered_where_ipv6_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
-    server = HealthServer(Metrics(Time()), address="", port=0)
-    server.start()
-    try:
-        assert get(server.port, "/healthz") == (200, "ok\n")
     finally:
         server.stop()

@@ -2,23 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from mlstack.elastic.controller import reconciler
+from mlstack.elastic.controller.reconciler import Pass
+from mlstack.elastic.snapshot import PolicyConfig
 from mlstack.errors import ConflictError, ForbiddenError, TransientError, UnreachableError
 from mlstack.kube.client import ObjectRef
 from tests.support.elastic import node, pod, time, training_job
 from tests.support.stage import JOBS, Stage
 
 Obj = dict[str, Any]
+CLAIM = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+EDL = PolicyConfig(mode="edl", max_load_pct=100)
+SET = ("StatefulSet", "train-pserver", "apps/v1")
 
 
 @pytest.fixture
 def stage() -> Stage:
     return Stage("n1", "n2")
+
+
+def job_ref(stage: Stage) -> ObjectRef:
+    return ObjectRef.of(stage.job())
+
+
+def pod_ref(name: str) -> ObjectRef:
+    return ObjectRef("v1", "Pod", "default", name)
+
+
+def suspend(stage: Stage, suspended: bool = True) -> None:
+    stage.memory.patch(job_ref(stage), {"spec": {"suspend": suspended}})
+
+
+def condition(stage: Stage, kind: str, name: str = "train") -> Obj:
+    (found,) = (one for one in stage.status(name)["conditions"] if one["type"] == kind)
+    return dict(found)
+
+
+def let_hang(stage: Stage, name: str) -> ObjectRef:
+    """Delete a pod on a node that does not answer: it does not go before `let_go`."""
+    stage.memory.patch(pod_ref(name), {"metadata": {"finalizers": ["example.com/kubelet"]}})
+    stage.delete("Pod", name)
+    return pod_ref(name)
+
+
+def let_go(stage: Stage, ref: ObjectRef) -> None:
+    stage.memory.patch(ref, {"metadata": {"finalizers": None}})
+
+
+def refuse(stage: Stage, error: Exception, *numbers: int) -> None:
+    """Let the writes of these numbers from now on fail, all where there are none."""
+    count = iter(range(1000))
+
+    def fail() -> None:
+        if next(count) in numbers or not numbers:
+            raise error
+
+    stage.cluster.refuses = fail
+
+
+def take(stage: Stage) -> None:
+    """Let all writes be taken again."""
+    stage.cluster.refuses = lambda: None
+
+
+def required(obj: Obj | None) -> Any:
+    assert obj is not None
+    spec = obj["spec"].get("template", obj)["spec"]
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    return affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
 
 
 def test_a_job_that_fits_is_admitted_as_a_whole(stage: Stage) -> None:
@@ -43,8 +98,20 @@ def test_a_job_that_does_not_fit_has_no_pods(stage: Stage) -> None:
     assert stage.events() == ["WaitingForCapacity"]
 
 
-def test_nothing_is_written_once_nothing_changes(stage: Stage) -> None:
-    stage.put(training_job(pservers=1))
+def test_a_job_that_cannot_be_used_says_why(stage: Stage) -> None:
+    stage.put(training_job(minimum=3, maximum=1))
+
+    stage.settle()
+
+    assert stage.status()["phase"] == "Pending"
+    assert condition(stage, "Degraded")["reason"] == "InvalidSpec"
+
+
+@pytest.mark.parametrize("mode", ["fair", "edl", "throughput"])
+def test_nothing_is_written_once_nothing_changes(stage: Stage, mode: str) -> None:
+    stage.restart(PolicyConfig(mode=mode))
+    stage.put(training_job("a", minimum=2, maximum=9, speed="amdahl:0.9"))
+    stage.put(training_job("b", minimum=2, maximum=9, pservers=1))
     stage.put(training_job("big", minimum=9, maximum=9, cpu="4"))
     stage.settle()
     stage.step()
@@ -52,44 +119,22 @@ def test_nothing_is_written_once_nothing_changes(stage: Stage) -> None:
     assert stage.rest(seconds=50) == 0
 
 
-def test_trainers_are_owned_named_and_planned(stage: Stage) -> None:
-    stage.put(training_job(minimum=1, maximum=1))
-    stage.settle()
-
-    found = stage.get("Pod", "train-trainer-0")
-
-    assert found is not None
-    assert found["metadata"]["ownerReferences"][0]["uid"] == stage.job()["metadata"]["uid"]
-    assert found["metadata"]["annotations"]["mlstack.dev/planned-node"] == found["spec"]["nodeName"]
-
-
-def test_affinity_goes_by_the_host_name_of_a_node() -> None:
+def test_trainers_are_owned_named_and_planned() -> None:
     stage = Stage()
     stage.put(node("n1", labels={"kubernetes.io/hostname": "ip-10-0-0-1"}))
     stage.put(training_job(minimum=1, maximum=1, pservers=1))
-
     stage.step()
 
-    trainer, servers = (
-        stage.get("Pod", "train-trainer-0"),
-        stage.get("StatefulSet", "train-pserver", "apps/v1"),
-    )
+    trainer = stage.get("Pod", "train-trainer-0")
+
     assert trainer is not None
+    assert trainer["metadata"]["ownerReferences"][0]["uid"] == stage.job()["metadata"]["uid"]
     assert trainer["metadata"]["annotations"]["mlstack.dev/planned-node"] == "n1"
-    assert "ip-10-0-0-1" in str(trainer["spec"]["affinity"])
-    assert "ip-10-0-0-1" in str(_required(servers))
+    assert "ip-10-0-0-1" in str(trainer["spec"]["affinity"]), "affinity goes by the host name"
+    assert "ip-10-0-0-1" in str(required(stage.get(*SET)))
 
 
-def test_a_gang_that_finds_no_place_gives_its_room_back(stage: Stage) -> None:
-    stage.put(training_job(minimum=1, maximum=1, pservers=1))
-    for _ in range(8):
-        stage.step(seconds=10)
-        stage.run_sets()
-        stage.refuse_pods()  # nothing is ever bound
-
-    assert "MinimumLost" in stage.events()
-    assert stage.status()["trainer"]["desired"] == 0
-    assert stage.barred() == {"n1", "n2"}
+# --- trainers that are lost or fail ---
 
 
 def test_a_lost_trainer_is_replaced_at_once_and_not_counted(stage: Stage) -> None:
@@ -106,23 +151,11 @@ def test_a_lost_trainer_is_replaced_at_once_and_not_counted(stage: Stage) -> Non
 @pytest.mark.parametrize(
     ("reason", "is_own"),
     [
-        ("Evicted", False),
-        ("Preempting", False),
-        ("Terminated", False),
-        ("Shutdown", False),
-        ("NodeShutdown", False),
-        ("NodeAffinity", False),
-        ("TaintToleration", False),
-        ("UnexpectedAdmissionError", False),
-        ("TopologyAffinityError", False),
-        ("OutOfcpu", False),
-        ("OutOfpods", False),
-        ("OutOfephemeral-storage", False),
-        ("OutOfnvidia.com/gpu", False),
-        ("OutOfexample.com/fpga", False),
-        ("", True),
-        ("DeadlineExceeded", True),
-        ("SysctlForbidden", True),
+        *((reason, False) for reason in ("Evicted", "Preempting", "Terminated", "Shutdown", "NodeShutdown")),
+        *((reason, False) for reason in ("NodeAffinity", "TaintToleration", "UnexpectedAdmissionError")),
+        *((reason, False) for reason in ("TopologyAffinityError", "OutOfcpu", "OutOfpods")),
+        *((f"OutOf{name}", False) for name in ("ephemeral-storage", "nvidia.com/gpu", "example.com/fpga")),
+        *((reason, True) for reason in ("", "DeadlineExceeded", "SysctlForbidden")),
     ],
 )
 def test_only_what_a_trainer_does_itself_counts_against_the_job(
@@ -189,6 +222,9 @@ def all_fail(stage: Stage, *, ran_s: int = 1) -> None:
         stage.end(name, phase="Failed", containerStatuses=[{"name": "trainer", "state": state}])
     stage.step()
     if stage.status()["phase"] != "Failed":
+        assert "all 2 trainers failed" in stage.status()["reason"]
+        assert "others come after a pause" in stage.status()["reason"]
+        assert stage.trainers() == []
         stage.step(seconds=60)
     stage.settle()
 
@@ -221,41 +257,44 @@ def test_a_common_failure_after_ten_minutes_of_work_counts_as_the_first(stage: S
     assert stage.status()["phase"] == "Failed"
 
 
-def test_a_common_failure_is_told_while_others_wait_to_be_made(stage: Stage) -> None:
-    stage.put(training_job(minimum=2, maximum=2))
+@pytest.mark.parametrize(
+    ("options", "failed"), [({"failureLimit": 1}, 2), ({"fault_tolerant": False}, 1)], ids=["limit", "rigid"]
+)
+def test_a_job_that_may_not_go_on_has_failed_at_once(stage: Stage, options: Any, failed: int) -> None:
+    stage.put(training_job(minimum=2, maximum=2, **options))
     stage.settle()
 
-    for name in stage.trainers():
-        stage.end(name, phase="Failed")
-    stage.step()
-
-    assert "all 2 trainers failed; others come after a pause" in stage.status()["reason"]
-    assert stage.trainers() == []
-    stage.step(seconds=9)
-    assert stage.trainers() == []
-    stage.step(seconds=1)
-    assert len(stage.trainers()) == 2
-
-
-def test_a_limit_of_failures_ends_a_job_at_once(stage: Stage) -> None:
-    stage.put(training_job(minimum=2, maximum=2, failureLimit=1))
-    stage.settle()
-
-    for name in stage.trainers():
+    for name in stage.trainers()[:failed]:
         stage.end(name, phase="Failed")
     stage.step()
 
     assert stage.status()["phase"] == "Failed"
-
-
-def test_a_job_that_shrinks_keeps_its_lowest_indexes(stage: Stage) -> None:
-    stage.put(training_job(minimum=1, maximum=6))
     stage.settle()
-    assert len(stage.trainers()) == 6
+    assert stage.trainers() == []
 
-    stage.resize(3)
 
-    assert stage.trainers() == [f"train-trainer-{index}" for index in range(3)]
+@pytest.mark.parametrize(("fewest", "kept"), [(1, 3), (4, 4)], ids=["beyond the minimum", "of the minimum"])
+def test_the_room_of_a_failed_trainer_is_lent_unless_it_is_of_the_minimum(
+    stage: Stage, fewest: int, kept: int
+) -> None:
+    stage.put(training_job("failing", minimum=fewest, maximum=8 if fewest == 1 else 4, cpu="2"))
+    stage.put(training_job("other", minimum=1, maximum=8, cpu="2"))
+    stage.settle()
+    assert (len(stage.trainers("failing")), len(stage.trainers("other"))) == (4, 4)
+
+    stage.end("failing-trainer-0", phase="Failed")
+    stage.settle()
+
+    assert (len(stage.trainers("failing")), len(stage.trainers("other"))) == (3, 8 - kept)
+    assert stage.status("failing")["trainer"]["desired"] == kept
+    record = stage.status("failing")["scaleRecords"][-1]
+    assert (record["cause"] == "steady" and "failed are replaced after" in record["reason"]) == (kept == 3)
+    stage.step(seconds=11)
+    stage.settle()
+    assert (len(stage.trainers("failing")), len(stage.trainers("other"))) == (4, 4)
+
+
+# --- the trainer at which the others meet ---
 
 
 @pytest.mark.parametrize(("with_master", "kept"), [(False, [0, 1, 2]), (True, [1, 2, 3])], ids=str)
@@ -264,16 +303,17 @@ def test_a_job_that_shrinks_keeps_its_meeting_point_even_where_it_is_the_younges
 ) -> None:
     stage.put(training_job(minimum=1, maximum=6, with_master=with_master))
     stage.settle()
+    assert len(stage.trainers()) == 6
     stage.clock.now_ms += 60_000
     stage.delete("Pod", "train-trainer-0")
     stage.settle()
-
     first = stage.get("Pod", "train-trainer-0")
 
     stage.resize(3)
 
     assert with_master or stage.get("Pod", "train-trainer-0") == first
     assert stage.trainers() == [f"train-trainer-{index}" for index in kept]
+    assert stage.status()["trainer"]["desired"] == 3
 
 
 def test_a_lost_meeting_point_is_made_first(stage: Stage) -> None:
@@ -288,25 +328,29 @@ def test_a_lost_meeting_point_is_made_first(stage: Stage) -> None:
     assert stage.trainers() == ["train-trainer-0", "train-trainer-1", "train-trainer-3"]
 
 
-def test_trainers_that_were_lost_with_the_meeting_point_are_told_as_lost(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    ("indexes", "left", "told"),
+    [((1,), 3, "lost a trainer to pods of others"), ((0, 1, 2), 0, "lost 3 trainers to pods of others")],
+    ids=["one", "three with the meeting point"],
+)
+def test_trainers_that_others_took_are_told_as_lost(stage: Stage, indexes: Any, left: int, told: str) -> None:
     stage.put(training_job(minimum=1, maximum=4, cpu="4"))
     stage.settle()
-    for name in ("train-trainer-0", "train-trainer-1", "train-trainer-2"):
-        node = (stage.get("Pod", name) or {})["spec"]["nodeName"]
+    for name in (f"train-trainer-{index}" for index in indexes):
+        place = (stage.get("Pod", name) or {})["spec"]["nodeName"]
         stage.delete("Pod", name)
-        stage.put(pod(f"web-{name}", node=node, cpu="4", phase="Running", priority=1000))
+        stage.put(pod(f"web-{name}", node=place, cpu="4", phase="Running", priority=1000))
 
     stage.step()
 
-    assert stage.status()["scaleRecords"][-1]["reason"].startswith("lost 3 trainers to pods of others")
+    assert len(stage.trainers()) == left
+    assert stage.status()["scaleRecords"][-1]["reason"].startswith(told)
 
 
 def test_a_meeting_point_on_a_dead_node_is_told_and_made_anew_when_its_name_is_free(stage: Stage) -> None:
     stage.put(training_job(minimum=1, maximum=4, cpu="4"))
     stage.settle()
-    ref = _pod_ref("train-trainer-0")
-    stage.memory.patch(ref, {"metadata": {"finalizers": ["example.com/kubelet"]}})
-    stage.delete("Pod", "train-trainer-0")
+    ref = let_hang(stage, "train-trainer-0")
     stage.step()
     stage.step(seconds=90)
     assert "train-trainer-0" not in stage.trainers()
@@ -315,7 +359,7 @@ def test_a_meeting_point_on_a_dead_node_is_told_and_made_anew_when_its_name_is_f
     stage.put(pod("web", cpu="4", priority=1000))
     stage.step()
 
-    stage.memory.patch(ref, {"metadata": {"finalizers": None}})
+    let_go(stage, ref)
     stage.settle()
 
     assert "train-trainer-0" in stage.trainers()
@@ -333,7 +377,19 @@ def test_where_trainers_meet_at_the_master_the_first_is_nothing_special(stage: S
     assert stage.status().get("reason", "") == ""
 
 
-CLAIM = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+# --- gangs that find no place, or lose it ---
+
+
+def test_a_gang_that_finds_no_place_gives_its_room_back(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=1, pservers=1))
+    for _ in range(8):
+        stage.step(seconds=10)
+        stage.run_sets()
+        stage.refuse_pods()  # nothing is ever bound
+
+    assert "MinimumLost" in stage.events()
+    assert stage.status()["trainer"]["desired"] == 0
+    assert stage.barred() == {"n1", "n2"}
 
 
 def test_a_gang_that_can_never_come_off_costs_its_neighbours_little() -> None:
@@ -356,11 +412,9 @@ def test_a_gang_that_can_never_come_off_costs_its_neighbours_little() -> None:
     assert 3 <= tries <= 6
     assert whole > 30 * 60 / 5 * 0.6
     assert CLAIM in stage.status("bad")["reason"]
-    admitted = next(one for one in stage.status("bad")["conditions"] if one["type"] == "Admitted")
-    assert admitted["reason"] == "Unplaceable"
-    notes = [
-        one["note"] for one in stage.all("Event", "events.k8s.io/v1") if one["reason"] == "StuckWithdrawn"
-    ]
+    assert condition(stage, "Admitted", "bad")["reason"] == "Unplaceable"
+    events = stage.all("Event", "events.k8s.io/v1")
+    notes = [event["note"] for event in events if event["reason"] == "StuckWithdrawn"]
     assert notes and all(CLAIM in note for note in notes)
 
 
@@ -373,7 +427,7 @@ def test_a_job_that_was_changed_after_it_was_given_up_is_tried_at_once(stage: St
     assert stage.status()["trainer"]["desired"] == 0
     stage.put(node("n9"))  # the others are passed over
 
-    stage.memory.patch(_ref(stage), {"spec": {"passes": 2}})
+    stage.memory.patch(job_ref(stage), {"spec": {"passes": 2}})
     stage.settle()
 
     assert stage.status()["phase"] == "Running"
@@ -386,7 +440,7 @@ def test_a_job_that_was_pushed_aside_goes_on_saying_so(stage: Stage) -> None:
     stage.settle()
     stage.rest(seconds=15)
 
-    admitted = next(one for one in stage.status("low")["conditions"] if one["type"] == "Admitted")
+    admitted = condition(stage, "Admitted", "low")
     assert admitted["reason"] == "PreemptedFor"
     assert "taken off for default/high" in admitted["message"]
     assert "PreemptedFor" in stage.events()
@@ -401,38 +455,33 @@ def test_a_job_that_lost_its_minimum_was_pushed_aside_by_nobody(stage: Stage) ->
     stage.step()
     stage.step(seconds=5)
 
-    admitted = next(one for one in stage.status()["conditions"] if one["type"] == "Admitted")
-    assert admitted["reason"] == "MinimumLost"
+    assert condition(stage, "Admitted")["reason"] == "MinimumLost"
     assert "MinimumLost" in stage.events()
     stage.put(node("n3"))
     stage.settle()
     assert stage.status()["phase"] == "Running"
 
 
-def test_a_rigid_job_fails_with_its_first_trainer(stage: Stage) -> None:
-    stage.put(training_job(minimum=2, maximum=2, fault_tolerant=False))
-    stage.settle()
-
-    stage.end("train-trainer-0", phase="Failed")
-    stage.settle()
-
-    assert stage.status()["phase"] == "Failed"
-    assert stage.trainers() == []
+# --- the end of jobs, and those that are suspended ---
 
 
 def test_the_first_success_ends_growth_and_the_last_the_job(stage: Stage) -> None:
-    stage.put(training_job(minimum=1, maximum=3, pservers=1))
+    stage.put(training_job(minimum=3, maximum=4, pservers=1))
     stage.settle()
+    told = stage.events()
 
-    stage.end("train-trainer-0", phase="Succeeded")
-    stage.settle()
-    assert stage.status()["phase"] == "Completing"
-    assert stage.trainers() == ["train-trainer-1", "train-trainer-2"]
-    for index in (1, 2):
+    for index in range(3):
         stage.end(f"train-trainer-{index}", phase="Succeeded")
+        stage.settle()
+        assert stage.status()["phase"] == "Completing"
+        assert stage.status()["trainer"]["desired"] == 4, "it keeps its target however few are left"
+        assert stage.trainers() == [f"train-trainer-{left}" for left in range(index + 1, 4)]
+    assert stage.events() == told
+    stage.end("train-trainer-3", phase="Succeeded")
     stage.settle()
 
     assert stage.status()["phase"] == "Succeeded"
+    assert stage.status()["trainer"]["desired"] == 0
     assert stage.status()["completionTime"]
     assert stage.get("Pod", "train-pserver-0") is None
 
@@ -480,67 +529,42 @@ def test_an_ended_job_goes_when_its_time_is_over(stage: Stage) -> None:
     assert stage.get("TrainingJob", "train", JOBS) is None
 
 
-def test_what_is_done_to_a_suspended_job_says_why(stage: Stage) -> None:
-    stage.put(training_job(minimum=1, maximum=2, pservers=1))
-    stage.settle()
-    stage.memory.patch(_ref(stage), {"spec": {"suspend": True}})
-
-    done = [str(action) for action in stage.step().actions]
-
-    assert "delete Pod default/train-trainer-0: spec.suspend is true" in done
-    assert "apply StatefulSet default/train-pserver: spec.suspend is true" in done
-
-
 def test_a_suspended_job_has_no_pods_and_comes_back(stage: Stage) -> None:
     stage.put(training_job(minimum=1, maximum=2, pservers=1))
     stage.settle()
 
-    stage.memory.patch(_ref(stage), {"spec": {"suspend": True}})
+    suspend(stage)
+    done = [str(action) for action in stage.step().actions]
+    assert "delete Pod default/train-trainer-0: spec.suspend is true" in done
+    assert "apply StatefulSet default/train-pserver: spec.suspend is true" in done
     stage.settle()
     assert stage.all("Pod") == []
     assert stage.status()["phase"] == "Suspended"
     assert stage.events().count("Suspended") == 1
-    stage.memory.patch(_ref(stage), {"spec": {"suspend": False}})
+    suspend(stage, False)
     stage.settle()
 
     assert len(stage.trainers()) == 2
     assert stage.events().count("Suspended") == 1
 
 
-def test_the_most_trainers_may_be_changed(stage: Stage) -> None:
-    stage.put(training_job(minimum=1, maximum=6))
-    stage.settle()
-    assert len(stage.trainers()) == 6
-
-    stage.resize(3)
-
-    assert len(stage.trainers()) == 3
-    assert stage.status()["trainer"]["desired"] == 3
+# --- whose room it is ---
 
 
-def test_pods_of_others_get_room(stage: Stage) -> None:
-    stage.put(training_job(minimum=1, maximum=4, cpu="4"))
-    stage.settle()
-    assert len(stage.trainers()) == 4
-
-    stage.put(pod("web", cpu="6", priority=1000))
-    stage.settle()
-
-    web = stage.get("Pod", "web")
-    assert web is not None and web["spec"].get("nodeName")
-    assert 1 <= len(stage.trainers()) < 4
-
-
-def test_victims_are_exactly_those_of_the_plan(stage: Stage) -> None:
+@pytest.mark.parametrize(("cpu", "most_left"), [("6", 3), ("3", 3)])
+def test_pods_of_others_get_room_from_the_victims_of_the_plan(stage: Stage, cpu: str, most_left: int) -> None:
     stage.put(training_job(minimum=1, maximum=4, cpu="4"))
     stage.settle()
     before = set(stage.trainers())
-    stage.put(pod("web", cpu="3", priority=1000))
+    stage.put(pod("web", cpu=cpu, priority=1000))
 
-    found = stage.step()
+    victims = set(stage.step().plan.decisions["default/train"].victims)
 
-    victims = set(found.plan.decisions["default/train"].victims)
     assert victims and set(stage.trainers()) == before - victims
+    stage.settle()
+    web = stage.get("Pod", "web")
+    assert web is not None and web["spec"].get("nodeName")
+    assert 1 <= len(stage.trainers()) <= most_left
 
 
 def test_a_second_job_shares_what_the_first_had(stage: Stage) -> None:
@@ -550,6 +574,114 @@ def test_a_second_job_shares_what_the_first_had(stage: Stage) -> None:
     stage.settle()
 
     assert len(stage.trainers("one")) == len(stage.trainers("two")) == 4
+
+
+@pytest.mark.parametrize(("low", "high"), [("a", "z"), ("z", "a")])
+def test_room_that_is_free_goes_to_the_job_of_higher_priority_first(low: str, high: str) -> None:
+    stage = Stage("n1", cpu="4")
+    stage.put(pod("going", node="n1", cpu="2", phase="Running"))
+    let_hang(stage, "going")
+    stage.put(training_job(low, minimum=1, maximum=1, cpu="2"))
+    stage.put(training_job(high, minimum=1, maximum=1, cpu="2", priority=5))
+
+    stage.step()
+
+    assert stage.status(low)["trainer"]["desired"] == stage.status(high)["trainer"]["desired"] == 1
+    assert (stage.trainers(low), stage.trainers(high)) == ([], [f"{high}-trainer-0"])
+
+
+def test_a_job_of_fixed_size_that_is_to_have_more_than_there_is_room_for_goes_on() -> None:
+    stage = Stage("n1", "n2", cpu="5")
+    stage.put(training_job("fixed", minimum=2, maximum=4, scaling="Manual"))
+    stage.settle()
+    stage.resize(20, name="fixed")
+
+    for _ in range(5):
+        stage.settle()
+        stage.step(seconds=5)
+
+    assert len(stage.trainers("fixed")) == 10
+    assert stage.status("fixed")["phase"] == "Running"
+    assert "10 of 20 trainers" in condition(stage, "Degraded", "fixed")["message"]
+
+
+@pytest.mark.parametrize("allocatable", ["8", "0"], ids=["plug-in is there", "plug-in is away"])
+def test_nodes_with_devices_are_left_to_who_wants_them_before_anybody_does(allocatable: str) -> None:
+    stage = Stage("plain")
+    devices = node("a-gpu")
+    for kind, count in {"allocatable": allocatable, "capacity": "8"}.items():
+        devices["status"][kind] = {**devices["status"][kind], "nvidia.com/gpu": count}
+    stage.put(devices)
+    stage.put(training_job(minimum=1, maximum=8, pservers=1, with_master=True))
+
+    stage.settle()
+
+    on_devices = [pod for pod in stage.all("Pod") if pod["spec"].get("nodeName") == "a-gpu"]
+    assert len(on_devices) == 2, "8 trainers, a server and a master of a core each: 8 cores are elsewhere"
+    stage.put(training_job("another", minimum=4, maximum=4))
+    stage.settle()
+    assert len(stage.trainers("another")) == 4, "room is room where there is no other"
+
+
+def test_many_trainers_are_created_in_several_passes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciler, "MOST_CREATIONS", 3)
+    stage.put(training_job(minimum=1, maximum=8, cpu="1"))
+
+    found = stage.step()
+
+    assert len(stage.trainers()) == 3
+    assert found.next_ms == stage.clock.now_ms
+    stage.settle()
+    assert len(stage.trainers()) == 8
+
+
+# --- the other policies ---
+
+
+def test_edl_grows_into_free_room_and_yields_it_to_others(stage: Stage) -> None:
+    """16 cores: 15 trainers leave nothing for the web pod of 4; EDL takes 3 trainers away for it."""
+    stage.restart(EDL)
+    stage.put(training_job(minimum=2, maximum=15))
+    stage.settle()
+    assert len(stage.trainers()) == 15
+
+    stage.put(pod("web", cpu="4"))
+    stage.settle()
+
+    assert len(stage.trainers()) == stage.status()["trainer"]["desired"] == 12
+
+
+def test_edl_starts_a_job_at_once_and_makes_room_for_it(stage: Stage) -> None:
+    stage.restart(EDL)
+    stage.put(training_job("old", minimum=2, maximum=16))
+    stage.settle()
+
+    stage.put(training_job("new", minimum=2, maximum=4, pservers=2, with_master=True))
+    stage.settle()
+
+    assert len(stage.trainers("new")) >= 2
+    assert len(stage.trainers("old")) <= 16 - 2 - 2 - 1
+    assert stage.status("new")["phase"] == "Running"
+
+
+@pytest.mark.parametrize("speed", ["amdahl:0.5", [[1, 0.4], [2, 0.7], [3, 0.9], [16, 0.9]]], ids=str)
+def test_throughput_goes_by_the_named_model_of_a_job_or_its_curve(stage: Stage, speed: Any) -> None:
+    """Of 16 cores the job that hardly gains from a fourth trainer gets three."""
+    stage.restart(PolicyConfig(mode="throughput"))
+    is_model = isinstance(speed, str)
+    slow = training_job("slow", minimum=1, maximum=16, **({"speed": speed} if is_model else {}))
+    stage.put(slow if is_model else {**slow, "status": {"throughput": {"curve": speed}}})
+    stage.put(training_job("fast", minimum=1, maximum=16, speed="linear"))
+
+    stage.settle()
+    for _ in range(6):
+        stage.step(seconds=11)
+        stage.settle()
+
+    assert (len(stage.trainers("slow")), len(stage.trainers("fast"))) == (3, 13)
+
+
+# --- leaders that follow each other ---
 
 
 def test_a_new_leader_goes_on_without_a_change(stage: Stage) -> None:
@@ -569,18 +701,11 @@ def test_a_new_leader_goes_on_without_a_change(stage: Stage) -> None:
 
 def test_a_leader_that_died_between_saying_and_doing_is_completed(stage: Stage) -> None:
     stage.put(training_job(minimum=2, maximum=2, pservers=1))
-    stage.hear()
-    refusals = iter([False, *[True] * 100])
-
-    def refuse() -> None:
-        if next(refusals):
-            raise SystemExit
-
-    stage.cluster.refuses = refuse
+    refuse(stage, SystemExit(), *range(1, 100))  # type: ignore[arg-type]
     with pytest.raises(SystemExit):
-        stage.reconciler.reconcile(stage.clock.now_ms)
+        stage.step()
     assert stage.status()["trainer"]["desired"] == 2 and stage.all("Pod") == []
-    stage.cluster.refuses = lambda: None
+    take(stage)
 
     stage.restart()
     stage.settle()
@@ -589,28 +714,54 @@ def test_a_leader_that_died_between_saying_and_doing_is_completed(stage: Stage) 
     assert stage.get("Pod", "train-pserver-0") is not None
 
 
+def test_what_a_pass_that_broke_off_did_not_tell_is_told_by_the_next(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=2))
+    refuse(stage, UnreachableError("no answer"), 1)
+    with pytest.raises(UnreachableError):
+        stage.step()
+    assert stage.status()["trainer"]["desired"] == 2 and stage.events() == []
+    stage.settle()
+
+    assert stage.events() == ["Admitted"]
+
+
+def test_what_happens_again_is_counted_on_its_event(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=3))
+    stage.settle()
+    stage.resize(2, 3, 2, 3, 2, 3)
+    stage.step(seconds=60)
+
+    found = {event["note"][:15]: event.get("series") for event in stage.all("Event", "events.k8s.io/v1")}
+    assert stage.events() == ["Admitted", "ScaledDown", "ScaledUp"]
+    assert found["trainers 3 -> 2"]["count"] == found["trainers 2 -> 3"]["count"] == 3
+    assert found["trainers 3 -> 2"]["lastObservedTime"] < found["trainers 2 -> 3"]["lastObservedTime"]
+    assert stage.rest(seconds=300) == 0
+
+
+# --- masters and parameter servers ---
+
+
 def test_servers_are_held_to_their_nodes_until_they_are_there(stage: Stage) -> None:
     stage.put(training_job(minimum=1, maximum=2, pservers=2))
     stage.step()
-    assert _required(stage.get("StatefulSet", "train-pserver", "apps/v1"))
+    assert required(stage.get(*SET))
     stage.settle()
 
-    assert not _required(stage.get("StatefulSet", "train-pserver", "apps/v1"))
-    held = stage.get("Pod", "train-pserver-0")
-    assert _required(held), "a pod that has its place is left alone"
+    assert not required(stage.get(*SET))
+    assert required(stage.get("Pod", "train-pserver-0")), "a pod that has its place is left alone"
 
 
-def test_servers_that_cannot_go_to_their_node_may_go_elsewhere(stage: Stage) -> None:
-    _let_a_server_be_stuck(stage)
-    stuck = _uid_of_server(stage)
-
-    stage.step(seconds=10)
-    assert _uid_of_server(stage) == stuck
-    stage.step(seconds=11)
+def let_a_server_be_stuck(stage: Stage, said: str = "") -> str:
+    """Let the scheduler find no node for a parameter server, and say this about it; gives its UID."""
+    stage.put(training_job(minimum=1, maximum=1, pservers=1))
+    stage.step()
     stage.run_sets()
+    stage.refuse("train-pserver-0", said)
+    return uid_of_server(stage)
 
-    assert _uid_of_server(stage) != stuck
-    assert not _required(stage.get("Pod", "train-pserver-0"))
+
+def uid_of_server(stage: Stage) -> str:
+    return str((stage.get("Pod", "train-pserver-0") or {})["metadata"]["uid"])
 
 
 @pytest.mark.parametrize(
@@ -621,42 +772,42 @@ def test_servers_that_cannot_go_to_their_node_may_go_elsewhere(stage: Stage) -> 
     ],
     ids=["said", "silent"],
 )
-def test_a_server_that_may_go_elsewhere_does_so_with_the_words_of_the_scheduler(
-    stage: Stage, said: str, told: str
-) -> None:
-    _let_a_server_be_stuck(stage, said)
+def test_servers_that_cannot_go_to_their_node_may_go_elsewhere(stage: Stage, said: str, told: str) -> None:
+    stuck = let_a_server_be_stuck(stage, said)
 
-    found = stage.step(seconds=21)
+    stage.step(seconds=10)
+    assert uid_of_server(stage) == stuck
+    found = stage.step(seconds=11)
+    stage.run_sets()
 
+    assert uid_of_server(stage) != stuck
+    assert not required(stage.get("Pod", "train-pserver-0"))
     reasons = {one.ref.kind: one.why for one in found.taken if one.ref.name.startswith("train-pserver")}
-    expected = f"{told}; no longer held to the planned nodes"
-    assert reasons == {"StatefulSet": expected, "Pod": expected}
+    assert reasons == dict.fromkeys(("StatefulSet", "Pod"), f"{told}; no longer held to the planned nodes")
 
 
 def test_a_server_is_not_made_again_as_it_was_where_its_set_could_not_be_changed(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _let_a_server_be_stuck(stage)
-    stuck = _uid_of_server(stage)
+    def refused(*args: object, **options: object) -> None:
+        raise TransientError("the server is busy")
 
+    stuck = let_a_server_be_stuck(stage)
     with monkeypatch.context() as patched:
-        patched.setattr(stage.cluster, "apply", _refused_apply)
+        patched.setattr(stage.cluster, "apply", refused)
         stage.step(seconds=21)
-    assert _uid_of_server(stage) == stuck
+    assert uid_of_server(stage) == stuck
     stage.step(seconds=3)
     stage.run_sets()
 
-    assert not _required(stage.get("Pod", "train-pserver-0"))
+    assert not required(stage.get("Pod", "train-pserver-0"))
 
 
 def test_a_stuck_trainer_is_withdrawn_and_its_node_passed_over(stage: Stage) -> None:
     stage.put(training_job(minimum=1, maximum=2, cpu="8"))
     stage.step()
-    for found in stage.all("Pod")[:1]:
-        stage.memory.patch(
-            _pod_ref(found["metadata"]["name"]),
-            {"spec": {"nodeName": "n1"}, "status": {"phase": "Running"}},
-        )
+    bound = {"spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}
+    stage.memory.patch(pod_ref(stage.trainers()[0]), bound)
     stage.refuse_pods()
 
     stage.step(seconds=20)
@@ -678,6 +829,92 @@ def test_while_no_scheduler_looks_at_them_pods_just_wait(stage: Stage) -> None:
     assert not stage.barred()
     stage.settle()
     assert stage.status()["phase"] == "Running"
+
+
+def step_with_refusals(stage: Stage, *numbers: int) -> Pass:
+    """Do one pass of whose writes these are refused."""
+    refuse(stage, TransientError("busy"), *numbers)
+    found = stage.step()
+    take(stage)
+    return found
+
+
+def test_of_what_surrounds_the_trainers_only_what_was_refused_is_written_again(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=1, pservers=1, with_master=True))
+    first = step_with_refusals(stage, 2)
+    refused = [action.ref for action, _ in first.refused]
+    assert sum(action.verb == "apply" for action in first.actions) > len(refused) == 1
+
+    second = stage.step(seconds=3)
+
+    assert [action.ref for action in second.actions if action.verb == "apply"] == refused
+    stage.settle()
+    assert stage.status()["phase"] == "Running"
+
+
+def test_servers_are_held_to_their_nodes_though_no_set_came_off_at_first(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=1, pservers=1, with_master=True))
+    first = step_with_refusals(stage, *range(1, 99))
+    assert not stage.all("StatefulSet", "apps/v1")
+    hints = first.plan.decisions["default/train"].hints
+
+    stage.step(seconds=3)
+
+    for role in ("master", "pserver"):
+        (term,) = required(stage.get("StatefulSet", f"train-{role}", "apps/v1"))["nodeSelectorTerms"]
+        assert term["matchExpressions"][0]["values"] == list(hints[role])
+
+
+def test_trainers_of_a_job_whose_server_is_on_a_dead_node_are_lent_till_it_is_back(stage: Stage) -> None:
+    stage.put(training_job(minimum=2, maximum=8, pservers=1))
+    stage.put(training_job("other", minimum=1, maximum=16))
+    stage.settle()
+    before = len(stage.trainers("other"))
+    ref = let_hang(stage, "train-pserver-0")
+    stage.settle()
+    assert stage.status()["phase"] != "Paused", "a server that is being moved is no reason to lose trainers"
+    assert "should have ended" not in stage.status()["reason"]
+
+    stage.step(seconds=90)
+    stage.settle()
+
+    assert stage.status()["phase"] == "Paused"
+    degraded = condition(stage, "Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "Paused")
+    assert "`train-pserver-0` should have ended" in stage.status()["reason"]
+    assert stage.events().count("Paused") == 1
+    assert stage.trainers() == []
+    assert len(stage.trainers("other")) > before
+    assert stage.get(*SET) is not None
+    assert stage.rest(seconds=5) == 0
+    stage.restart()
+    assert stage.rest(seconds=10) == 0, "a new leader sees what this one saw"
+
+    let_go(stage, ref)
+    for _ in range(4):
+        stage.settle()
+
+    assert stage.status()["phase"] == "Running"
+    assert len(stage.trainers()) >= 4
+    assert stage.job()["status"]["startTime"]
+
+
+def test_a_job_that_is_suspended_while_paused_lets_go_of_its_servers(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=2, pservers=1))
+    stage.settle()
+    let_hang(stage, "train-pserver-0")
+    stage.step(seconds=90)
+    assert stage.status()["phase"] == "Paused"
+
+    suspend(stage)
+    stage.settle()
+
+    assert stage.status()["phase"] == "Suspended"
+    found = stage.get(*SET)
+    assert found is not None and found["spec"]["replicas"] == 0
+
+
+# --- what belongs to others ---
 
 
 def test_a_foreign_pod_of_a_trainers_name_is_left_alone(stage: Stage) -> None:
@@ -702,246 +939,35 @@ def test_a_name_that_was_taken_unheard_is_passed_over_next_time(stage: Stage) ->
     assert stage.trainers() == ["train-trainer-1"]
 
 
-def test_a_dry_run_writes_nothing(stage: Stage) -> None:
-    stage.put(training_job(minimum=1, maximum=2, pservers=1))
-    stage.restart(is_dry=True)
-
-    found = stage.step()
-
-    assert stage.cluster.writes == 0
-    assert "create Pod default/train-trainer-0" in "\n".join(map(str, found.actions))
-
-
-def test_a_job_that_cannot_be_used_says_why(stage: Stage) -> None:
-    stage.put(training_job(minimum=3, maximum=1))
-
-    stage.settle()
-
-    assert stage.status()["phase"] == "Pending"
-    (degraded,) = [one for one in stage.status()["conditions"] if one["type"] == "Degraded"]
-    assert degraded["reason"] == "InvalidSpec"
-
-
-def test_a_trainer_whose_deletion_was_refused_is_still_known(stage: Stage) -> None:
-    """A conflict may mean another pod of that name, but not if the live one is the very same."""
-    stage.put(training_job(minimum=1, maximum=4))
-    stage.settle()
-    job = stage.job()
-    stage.memory.patch(ObjectRef.of(job), {"spec": {"trainer": {"max-instance": 2}}})
-    stage.cluster.refuses = _raises(ConflictError("changed meanwhile"))
-    stage.step()
-    assert len([one for one in stage.cache.pods.values() if one.role == "trainer"]) == 4
-
-    stage.cluster.refuses = lambda: None
-    stage.settle()
-
-    assert len(stage.trainers()) == 2
-
-
-def test_a_status_that_was_refused_is_written_again(stage: Stage) -> None:
-    stage.put(training_job(minimum=9, maximum=9, cpu="4"))
-    stage.hear()
-    stage.cluster.refuses = _raises(TransientError("too many requests"))
-    assert stage.reconciler.reconcile(stage.clock.now_ms).refused
-    stage.cluster.refuses = lambda: None
-
-    stage.step(seconds=3)
-
-    assert stage.status()["phase"] == "Pending"
-
-
-def test_a_status_that_does_not_stay_is_not_written_over_and_over(stage: Stage) -> None:
-    stage.put(training_job(minimum=9, maximum=9, cpu="4"))
-    stage.step()
-    before = stage.cluster.writes
-
-    for _ in range(5):  # as where the definition knows fewer fields
-        stage.memory.patch(_ref(stage), {"status": {"selector": None}}, subresource="status")
-        stage.step(seconds=5)
-
-    assert stage.cluster.writes == before + 1
-
-
-def test_what_the_cluster_refuses_is_tried_again_later(stage: Stage) -> None:
-    stage.put(training_job(minimum=1, maximum=1))
-    stage.hear()
-    stage.cluster.refuses = _raises(ForbiddenError("exceeded quota: pods", why="quota"))
-    found = stage.reconciler.reconcile(stage.clock.now_ms)
-    assert found.refused
-    stage.cluster.refuses = lambda: None
-
-    stage.step(seconds=3)
-
-    assert stage.trainers() == ["train-trainer-0"]
-
-
-def test_why_the_cluster_takes_no_pods_stands_in_the_status(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(obj: dict[str, object], **options: object) -> object:
-        if obj["kind"] == "Pod" and not options.get("dry_run"):
-            raise ForbiddenError(f"exceeded quota by {obj['metadata']['name']}", why="quota")  # type: ignore[index]
-        return create(obj, **options)
-
-    create = stage.cluster.create
-    stage.put(training_job(minimum=1, maximum=3))
-    with monkeypatch.context() as patched:
-        patched.setattr(stage.cluster, "create", refused)
-        stage.step()
-        for _ in range(3):
-            stage.step(seconds=1)
-            assert stage.status()["reason"] == "exceeded quota by train-trainer-0"
-        conditions = {one["type"]: one for one in stage.status()["conditions"]}
-        assert conditions["GangReady"]["message"] == (
-            "ready: 0 of 1 trainer; refused: exceeded quota by train-trainer-0"
-        )
-    stage.clock.now_ms += 4_000
-    stage.settle()
-
-    assert "reason" not in stage.status()
-
-
-def test_many_trainers_are_created_in_several_passes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciler, "MOST_CREATIONS", 3)
-    stage.put(training_job(minimum=1, maximum=8, cpu="1"))
-
-    found = stage.step()
-
-    assert len(stage.trainers()) == 3
-    assert found.next_ms == stage.clock.now_ms
-    stage.settle()
-    assert len(stage.trainers()) == 8
-
-
-def test_trainers_that_others_took_are_told_as_lost(stage: Stage) -> None:
-    stage.put(training_job(minimum=1, maximum=4, cpu="4"))
-    stage.settle()
-    victim = stage.get("Pod", "train-trainer-1")
-    assert victim is not None
-    stage.delete("Pod", "train-trainer-1")
-    stage.put(pod("web", node=victim["spec"]["nodeName"], cpu="4", phase="Running", priority=1000))
-
-    stage.step()
-
-    assert len(stage.trainers()) == 3
-    assert "lost a trainer" in stage.status()["scaleRecords"][-1]["reason"]
-
-
-def test_a_server_on_a_node_that_is_gone_is_told_with_what_to_do(stage: Stage) -> None:
-    stage.put(training_job(minimum=1, maximum=2, pservers=1))
-    stage.settle()
-    ref = _pod_ref("train-pserver-0")
-    stage.memory.patch(ref, {"metadata": {"finalizers": ["example.com/kubelet"]}})
-    stage.delete("Pod", "train-pserver-0")
-    stage.step()
-    assert "should have ended" not in stage.status()["reason"]
-
-    stage.step(seconds=90)
-
-    assert "`train-pserver-0` should have ended" in stage.status()["reason"]
-    stage.settle()
-    assert stage.rest(seconds=5) == 0
-
-
-def test_trainers_of_a_job_whose_server_is_on_a_dead_node_are_lent_till_it_is_back(stage: Stage) -> None:
-    stage.put(training_job(minimum=2, maximum=8, pservers=1))
-    stage.put(training_job("other", minimum=1, maximum=16))
-    stage.settle()
-    before = len(stage.trainers("other"))
-    ref = _pod_ref("train-pserver-0")
-    stage.memory.patch(ref, {"metadata": {"finalizers": ["example.com/kubelet"]}})
-    stage.delete("Pod", "train-pserver-0")
-    stage.settle()
-    assert stage.status()["phase"] != "Paused", (
-        "a server that is being moved is no reason to let go of trainers"
-    )
-
-    stage.step(seconds=90)
-    stage.settle()
-
-    assert stage.status()["phase"] == "Paused"
-    (degraded,) = (one for one in stage.status()["conditions"] if one["type"] == "Degraded")
-    assert (degraded["status"], degraded["reason"]) == ("True", "Paused")
-    assert "`train-pserver-0` should have ended" in stage.status()["reason"]
-    assert stage.events().count("Paused") == 1
-    assert stage.trainers() == []
-    assert len(stage.trainers("other")) > before
-    assert stage.get("StatefulSet", "train-pserver", "apps/v1") is not None
-    stage.restart()
-    assert stage.rest(seconds=10) == 0, "a new leader sees what this one saw"
-
-    stage.memory.patch(ref, {"metadata": {"finalizers": None}})
-    for _ in range(4):
-        stage.settle()
-
-    assert stage.status()["phase"] == "Running"
-    assert len(stage.trainers()) >= 4
-    assert stage.job()["status"]["startTime"]
-
-
-def test_a_job_that_is_suspended_while_paused_lets_go_of_its_servers(stage: Stage) -> None:
-    stage.put(training_job(minimum=1, maximum=2, pservers=1))
-    stage.settle()
-    stage.memory.patch(_pod_ref("train-pserver-0"), {"metadata": {"finalizers": ["example.com/kubelet"]}})
-    stage.delete("Pod", "train-pserver-0")
-    stage.step(seconds=90)
-    assert stage.status()["phase"] == "Paused"
-
-    stage.memory.patch(ObjectRef.of(stage.job()), {"spec": {"suspend": True}})
-    stage.settle()
-
-    assert stage.status()["phase"] == "Suspended"
-    found = stage.get("StatefulSet", "train-pserver", "apps/v1")
-    assert found is not None and found["spec"]["replicas"] == 0
-
-
-def test_what_a_pass_that_broke_off_did_not_tell_is_told_by_the_next(stage: Stage) -> None:
-    stage.put(training_job(minimum=1, maximum=2))
-    written = iter((None, UnreachableError("no answer")))
-
-    def refuse() -> None:
-        if (error := next(written, None)) is not None:
-            raise error
-
-    stage.cluster.refuses = refuse
-    with pytest.raises(UnreachableError):
-        stage.step()
-    assert stage.status()["trainer"]["desired"] == 2 and stage.events() == []
-    stage.settle()
-
-    assert stage.events() == ["Admitted"]
-
-
-def test_what_happens_again_is_counted_on_its_event(stage: Stage) -> None:
-    stage.put(training_job(minimum=1, maximum=3))
-    stage.settle()
-    stage.resize(2, 3, 2, 3, 2, 3)
-    stage.step(seconds=60)
-
-    found = {event["note"][:15]: event.get("series") for event in stage.all("Event", "events.k8s.io/v1")}
-    assert stage.events() == ["Admitted", "ScaledDown", "ScaledUp"]
-    assert found["trainers 3 -> 2"]["count"] == found["trainers 2 -> 3"]["count"] == 3
-    assert found["trainers 2 -> 3"]["lastObservedTime"].endswith("00Z")
-    assert stage.rest(seconds=300) == 0
-
-
 @pytest.mark.parametrize("kind", ["Service", "StatefulSet"])
 def test_an_object_of_somebody_else_with_the_same_name_is_left_alone(stage: Stage, kind: str) -> None:
-    foreign = _foreign(kind)
+    foreign = foreign_object(kind)
+    version = foreign["apiVersion"]
     stage.put(foreign)
-    before = stage.get(kind, "train-pserver", foreign["apiVersion"])
+    before = stage.get(kind, "train-pserver", version)
     stage.put(training_job(minimum=1, maximum=2, pservers=1))
 
     stage.rest(seconds=20)
 
-    assert stage.get(kind, "train-pserver", foreign["apiVersion"]) == before
+    assert stage.get(kind, "train-pserver", version) == before
     assert "Refused" in stage.events()
-    stage.delete(kind, "train-pserver", foreign["apiVersion"])
+    stage.delete(kind, "train-pserver", version)
     stage.clock.now_ms += 60_000
     stage.settle()
     assert stage.status()["phase"] == "Running"
-    owners = stage.get(kind, "train-pserver", foreign["apiVersion"])["metadata"]["ownerReferences"]  # type: ignore[index]
+    owners = (stage.get(kind, "train-pserver", version) or {})["metadata"]["ownerReferences"]
     assert [owner["name"] for owner in owners] == ["train"]
+
+
+def foreign_object(kind: str) -> Obj:
+    metadata, labels = {"name": "train-pserver", "namespace": "default"}, {"app": "web"}
+    if kind == "Service":
+        spec: Obj = {"ports": [{"port": 80}], "selector": labels}
+        return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec}
+    container = {"name": "main", "image": "example.com/x"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"replicas": 0, "serviceName": "web", "selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
 def test_nothing_outside_the_jobs_is_touched(stage: Stage) -> None:
@@ -958,64 +984,7 @@ def test_nothing_outside_the_jobs_is_touched(stage: Stage) -> None:
     assert [stage.get("Pod", name) for name in ("web", "impostor")] == before
 
 
-def _foreign(kind: str) -> Obj:
-    metadata = {"name": "train-pserver", "namespace": "default"}
-    if kind == "Service":
-        spec: Obj = {"ports": [{"port": 80}], "selector": {"app": "web"}}
-        return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec}
-    labels = {"app": "web"}
-    container = {"name": "main", "image": "example.com/x"}
-    spec = {
-        "replicas": 0,
-        "serviceName": "web",
-        "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
-    }
-    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}
-
-
-def _ref(stage: Stage) -> ObjectRef:
-    return ObjectRef.of(stage.job())
-
-
-def _pod_ref(name: str) -> ObjectRef:
-    return ObjectRef("v1", "Pod", "default", name)
-
-
-def _let_a_server_be_stuck(stage: Stage, said: str = "") -> None:
-    """Let the scheduler find no node for a parameter server, and say this about it."""
-    stage.put(training_job(minimum=1, maximum=1, pservers=1))
-    stage.step()
-    stage.run_sets()
-    stage.refuse("train-pserver-0", said)
-
-
-def _uid_of_server(stage: Stage) -> str:
-    found = stage.get("Pod", "train-pserver-0")
-    assert found is not None
-    return str(found["metadata"]["uid"])
-
-
-def _required(obj: Obj | None) -> Any:
-    assert obj is not None
-    spec = obj["spec"].get("template", obj)["spec"]
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    return affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-
-
-def _raises(error: Exception) -> Callable[[], None]:
-    def refuse() -> None:
-        raise error
-
-    return refuse
-
-
-def _refused_apply(*args: object, **options: object) -> None:
-    raise TransientError("the server is busy")
-
-
-def test_what_was_decided_about_a_job_is_not_written_to_its_namesake() -> None:
-    stage = Stage("n1", "n2")
+def test_what_was_decided_about_a_job_is_not_written_to_its_namesake(stage: Stage) -> None:
     stage.put(training_job(minimum=1, maximum=1))
     stage.settle()
     stage.end("train-trainer-0", phase="Succeeded")
@@ -1028,3 +997,85 @@ def test_what_was_decided_about_a_job_is_not_written_to_its_namesake() -> None:
     assert stage.status() == {}
     stage.settle()
     assert stage.status()["phase"] == "Running"
+
+
+# --- writes that are refused, or not made ---
+
+
+def test_a_dry_run_writes_nothing(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=2, pservers=1))
+    stage.restart(is_dry=True)
+
+    found = stage.step()
+
+    assert stage.cluster.writes == 0
+    assert "create Pod default/train-trainer-0" in "\n".join(map(str, found.actions))
+
+
+def test_a_trainer_whose_deletion_was_refused_is_still_known(stage: Stage) -> None:
+    """A conflict may mean another pod of that name, but not if the live one is the very same."""
+    stage.put(training_job(minimum=1, maximum=4))
+    stage.settle()
+    stage.memory.patch(job_ref(stage), {"spec": {"trainer": {"max-instance": 2}}})
+    refuse(stage, ConflictError("changed meanwhile"))
+    stage.step()
+    assert len([one for one in stage.cache.pods.values() if one.role == "trainer"]) == 4
+
+    take(stage)
+    stage.settle()
+
+    assert len(stage.trainers()) == 2
+
+
+@pytest.mark.parametrize(
+    "error",
+    [TransientError("too many requests"), ForbiddenError("exceeded quota: pods", why="quota")],
+    ids=["busy", "quota"],
+)
+def test_what_the_cluster_refuses_is_tried_again_later(stage: Stage, error: Exception) -> None:
+    stage.put(training_job(minimum=1, maximum=1))
+    refuse(stage, error)
+    assert stage.step().refused
+    assert stage.status() == {}
+    take(stage)
+
+    stage.step(seconds=3)
+
+    assert stage.status()["phase"] == "Admitted"
+    assert stage.trainers() == ["train-trainer-0"]
+
+
+def test_a_status_that_does_not_stay_is_not_written_over_and_over(stage: Stage) -> None:
+    stage.put(training_job(minimum=9, maximum=9, cpu="4"))
+    stage.step()
+    before = stage.cluster.writes
+
+    for _ in range(5):  # as where the definition knows fewer fields
+        stage.memory.patch(job_ref(stage), {"status": {"selector": None}}, subresource="status")
+        stage.step(seconds=5)
+
+    assert stage.cluster.writes == before + 1
+
+
+def test_why_the_cluster_takes_no_pods_stands_in_the_status(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(obj: dict[str, Any], **options: object) -> object:
+        if obj["kind"] == "Pod" and not options.get("dry_run"):
+            raise ForbiddenError(f"exceeded quota by {obj['metadata']['name']}", why="quota")
+        return create(obj, **options)
+
+    create: Any = stage.cluster.create
+    stage.put(training_job(minimum=1, maximum=3))
+    with monkeypatch.context() as patched:
+        patched.setattr(stage.cluster, "create", refused)
+        stage.step()
+        for _ in range(3):
+            stage.step(seconds=1)
+            assert stage.status()["reason"] == "exceeded quota by train-trainer-0"
+        message = "ready: 0 of 1 trainer; refused: exceeded quota by train-trainer-0"
+        assert condition(stage, "GangReady")["message"] == message
+    stage.clock.now_ms += 4_000
+    stage.settle()
+
+    assert "reason" not in stage.status()
