@@ -86,42 +86,39 @@ def delete_pods(
 # --- carrying out ---
 
 
-class Executor:
-    """Carries out actions, and lets the cache know at once what came of them, before any watch tells it."""
+def execute(
+    cluster: Cluster, cache: ClusterCache, run: Run, actions: Sequence[Action], taken: list[Action]
+) -> dict[int, ClusterError]:
+    """Do all actions, in any order; `taken` gets those that the cluster took.
 
-    def __init__(self, cluster: Cluster, cache: ClusterCache, run: Run) -> None:
-        self._cluster, self._cache, self._run = cluster, cache, run
-        self.taken: list[Action] = []  # writes that the cluster took, for whoever counts and empties this
+    The cache knows at once what came of them, before any watch tells it. Gives the errors of those that were
+    refused, by their index.
 
-    def execute(self, actions: Sequence[Action]) -> dict[int, ClusterError]:
-        """Do all actions, in any order, and give the errors of those that were refused by their index.
+    Raises:
+        UnreachableError: the server does not answer; the cache knows what was done before.
+    """
+    events: dict[int, tuple[WatchEvent | None, bool]] = {}
+    errors: dict[int, ClusterError] = {}
 
-        Raises:
-            UnreachableError: the server does not answer; the cache knows what was done before.
-        """
-        events: dict[int, tuple[WatchEvent | None, bool]] = {}
-        errors: dict[int, ClusterError] = {}
-
-        def work(index: int) -> None:
-            try:
-                events[index] = _write(self._cluster, actions[index])
-            except ClusterError as error:
-                errors[index] = error
-
+    def work(index: int) -> None:
         try:
-            self._run([lambda index=index: work(index) for index in range(len(actions))])  # type: ignore[misc]
-        finally:
-            # The cache is for one thread: what the writes gave is told here, not where they ran.
-            for index, (event, is_taken) in sorted(events.items()):
-                if event is not None:
-                    self._cache.handle(event)
-                if is_taken:
-                    self.taken.append(actions[index])
-        errors = dict(sorted(errors.items()))
-        for error in errors.values():
-            if isinstance(error, UnreachableError):
-                raise error
-        return errors
+            events[index] = _write(cluster, actions[index])
+        except ClusterError as error:
+            errors[index] = error
+
+    try:
+        run([lambda index=index: work(index) for index in range(len(actions))])  # type: ignore[misc]
+    finally:
+        # The cache is for one thread: what the writes gave is told here, not where they ran.
+        for index, (event, is_taken) in sorted(events.items()):
+            if event is not None:
+                cache.handle(event)
+            if is_taken:
+                taken.append(actions[index])
+    for error in errors.values():
+        if isinstance(error, UnreachableError):
+            raise error
+    return dict(sorted(errors.items()))
 
 
 def _write(cluster: Cluster, action: Action) -> tuple[WatchEvent | None, bool]:
@@ -232,7 +229,8 @@ class Trials:
         for job in jobs:
             trial = self._known.get((job.key, more))
             is_same = trial is not None and (trial.job.uid, trial.job.generation) == (job.uid, job.generation)
-            if trial is None or not is_same or (trial.is_over and not self._is_taken(trial, now_ms)):
+            is_stale = trial is not None and now_ms - trial.begun_ms >= FRESH_MS
+            if trial is None or not is_same or (trial.is_over and (trial.refusal is not None or is_stale)):
                 trial = self._known[job.key, more] = Trial(job, int(more), now_ms)
             trials.append(trial)
             if not trial.is_over and trial.begun_ms == now_ms:
@@ -240,9 +238,6 @@ class Trials:
         if questions:
             self._run(questions)
         return trials
-
-    def _is_taken(self, trial: Trial, now_ms: int) -> bool:
-        return trial.refusal is None and now_ms - trial.begun_ms < FRESH_MS
 
     def _question(self, trial: Trial, *, has_sets: bool) -> Callable[[], None]:
         # The cache is for one thread: what is needed of it is read before.

@@ -94,24 +94,23 @@ class JobEvent:
         }
 
 
-def of_decision(job: JobFacts, decision: Decision) -> JobEvent | None:
-    """Give what there is to tell about a decision, None where nothing changes."""
+def of_decision(job: JobFacts, decision: Decision) -> list[JobEvent]:
+    """Give what there is to tell about a decision, nothing where nothing changes."""
     before, after, cause = job.target, decision.target, decision.reasons[0].cause
-    text = decision.reasons[0].text
+    text, key = decision.reasons[0].text, job.key
     if before == 0 and after > 0:
-        return JobEvent(job=job.key, reason="Admitted", action="Admit", text=f"{after} trainers: {text}")
+        return [JobEvent(job=key, reason="Admitted", action="Admit", text=f"{after} trainers: {text}")]
     if after == 0 and cause == "refused":
-        return JobEvent(job=job.key, reason="Refused", action="Admit", text=text, type="Warning", lasts=True)
+        return [JobEvent(job=key, reason="Refused", action="Admit", text=text, type="Warning", lasts=True)]
     if before > 0 and after == 0:
         reason = _OFF.get(cause, "Suspended")
-        return JobEvent(job=job.key, reason=reason, action="Suspend", text=text, type="Warning")
+        return [JobEvent(job=key, reason=reason, action="Suspend", text=text, type="Warning")]
     if before == 0:
-        return JobEvent(job=job.key, reason="WaitingForCapacity", action="Wait", text=text, lasts=True)
+        return [JobEvent(job=key, reason="WaitingForCapacity", action="Wait", text=text, lasts=True)]
     if after == before:
-        return None
-    grown, shrunk = _CHANGES.get(cause, ("ScaledUp", "ScaledDown"))
-    reason = grown if after > before else shrunk
-    return JobEvent(job=job.key, reason=reason, action="Scale", text=f"trainers {before} -> {after}: {text}")
+        return []
+    reason = _CHANGES.get(cause, ("ScaledUp", "ScaledDown"))[after < before]
+    return [JobEvent(job=key, reason=reason, action="Scale", text=f"trainers {before} -> {after}: {text}")]
 
 
 def of_status(job: JobFacts, after: Mapping[str, Any]) -> list[JobEvent]:

@@ -147,7 +147,7 @@ def claims(context: JobContext, decision: Decision | None, priority: Priority, n
     succeeded_before = int((job.status.get("trainer") or {}).get("succeeded") or 0)
     ready = {pod.name for pod in context.trainers if pod.is_ready}
     needed = [pod for pod in pods if pod.role != "trainer" or pod.name == job.meeting]
-    servers = {role.role: role.count if target else 0 for role in job.servers}
+    servers = {role.role: role.count for role in job.servers if target}
     return StatusClaims(
         name=job.name,
         generation=job.generation,

@@ -13,11 +13,11 @@ from mlstack.elastic.controller import events
 from mlstack.elastic.controller.actions import (
     STAGES,
     Action,
-    Executor,
     NameTakenError,
     Run,
     Trial,
     Trials,
+    execute,
     one_by_one,
     set_refusal,
 )
@@ -117,12 +117,14 @@ class Reconciler:
         monotonic_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._cluster, self._cache, self._config = cluster, cache, config or PolicyConfig()
-        self._executor, self._trials = Executor(cluster, cache, run), Trials(cluster, cache, ask)
-        self._ask, self._transitions, self._instance, self._is_dry = ask, transitions, instance, is_dry
+        self._trials, self._run, self._ask = Trials(cluster, cache, ask), run, ask
+        self._transitions, self._instance, self._is_dry = transitions, instance, is_dry
         self._monotonic_s = monotonic_s
         self._records: dict[str, JobRecord] = {}
         self._moves_ms: list[int] | None = None  # when trainers were moved for fairness alone
-        self._untold: list[JobEvent] = []  # of a pass that was cut short
+        # Of passes that were cut short.
+        self._untold: list[JobEvent] = []
+        self._taken: list[Action] = []
 
     def reconcile(self, now_ms: int) -> Pass:
         """Do one pass.
@@ -136,7 +138,7 @@ class Reconciler:
         except UnreachableError:
             self._untold = done.events
             raise
-        done.taken, self._executor.taken = self._executor.taken, []
+        done.taken, self._taken = self._taken, []
         return done
 
     def _reconcile(self, done: Pass) -> None:
@@ -299,14 +301,27 @@ class Reconciler:
             due=done.due,
             creations_left=MOST_CREATIONS,
         )
-        for context in sorted(contexts, key=self._urgency):
+        # Room that is free goes by priority, then to those that lack a minimum.
+        ranks = {
+            context.job.key: (
+                -self._cache.priority(context.job).value,
+                context.job.spec is None or len(context.trainers) >= context.job.spec.minimum,
+            )
+            for context in contexts
+        }
+        for context in sorted(contexts, key=lambda context: ranks[context.job.key]):
             job, decision = context.job, plan.decisions.get(context.job.key)
             if context.life.outcome and not self._is_dry:
                 continue  # the cluster did not take its end: the next pass tries again
             if decision is not None:
                 decision, of_job = reconciler.reconcile(context, decision)
                 done.decisions[job.key] = decision
-                self._record_decision(context, decision, done)
+                recorder = context.record.events
+                for event in events.of_decision(job, decision):
+                    # What lasts since the time of a leader before was told by that one.
+                    if event.lasts and recorder.is_new and status.says_waiting(job.status, event.text):
+                        recorder.take_over(event.key, now_ms)
+                    done.events.append(event)
             elif job.is_paused(context.pods, now_ms):
                 of_job = reconciler.pause(context)
             else:
@@ -319,13 +334,6 @@ class Reconciler:
         self._moves_ms = [*recent, *[now_ms] * plan.moves]
         self._execute_stages(actions, reconciler.whole, done)
         self._execute(self._events(done), done)
-
-    def _urgency(self, context: JobContext) -> tuple[int, bool]:
-        """Rank the jobs whose trainers get room that is free: by priority, then those that lack a minimum."""
-        spec = context.job.spec
-        if spec is None:
-            return (0, True)
-        return (-self._cache.priority(context.job).value, len(context.trainers) >= spec.minimum)
 
     def _status(self, context: JobContext, decision: Decision | None, done: Pass) -> list[Action]:
         """Write the status by the smallest merge patch, where it changes."""
@@ -348,16 +356,6 @@ class Reconciler:
             stage="status", verb="status", ref=job.ref, job=job.key, why=why, body=patch, version=version
         )
         return [action]
-
-    def _record_decision(self, context: JobContext, decision: Decision, done: Pass) -> None:
-        """Tell what changed; what lasts since the time of a leader before was told by that one."""
-        job, recorder = context.job, context.record.events
-        event = events.of_decision(job, decision)
-        if event is None:
-            return
-        if event.lasts and recorder.is_new and status.says_waiting(job.status, event.text):
-            recorder.take_over(event.key, done.now_ms)
-        done.events.append(event)
 
     def _events(self, done: Pass) -> list[Action]:
         """Give the events for what is new, and count what was told before on its event."""
@@ -424,7 +422,7 @@ class Reconciler:
         done.actions += actions
         if self._is_dry or not actions:
             return
-        errors = self._executor.execute(actions)
+        errors = execute(self._cluster, self._cache, self._run, actions, self._taken)
         for index, action in enumerate(actions):
             record = self._record(self._cache.jobs.get(action.job))
             if record is None or index in errors:
