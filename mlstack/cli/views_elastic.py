@@ -11,7 +11,7 @@ _BREACHES = 10
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mlstack.elastic.controller.inspect import ElasticPlan, ElasticStatus, ExplainedJob, PlannedJob
+    from mlstack.elastic.controller.inspect import ElasticPlan, ElasticStatus, ExplainedJob
     from mlstack.simulator.experiments import GoalTable
     from mlstack.simulator.report import SimulationReport, WaitSummary
 
@@ -34,10 +34,10 @@ def plan(result: ElasticPlan) -> Page:
     )
     blocks: list[Block] = [TextTable(("JOB", "STATE", "NOW", "PLAN", "RANGE", "WHY"), rows)]
     said = {row.job for row in result.jobs}
-    pods = [one for one in result.unplaced if one.key not in said]
+    pods = [row for row in result.unplaced if row.key not in said]
     if pods:
         blocks += [TextLine(""), TextLine("pods without a place:", "head")]
-        blocks += [TextLine(f"  {one.key}: {one.missing or 'no node takes it'}", hang=4) for one in pods]
+        blocks += [TextLine(f"  {row.key}: {row.missing or 'no node takes it'}", hang=4) for row in pods]
     moves = f", {count(result.moves, 'move')} for fairness alone" if result.moves else ""
     blocks += [
         TextLine(""),
@@ -67,20 +67,14 @@ def explained(result: ExplainedJob) -> Page:
             ("missing", result.missing),
         ),
         *(TextLine(f"  {reason}", hang=4) for reason in job.reasons),
-        *_changes(job),
+        *(TextLine(f"  - {name}", "remove") for name in job.victims),
     ]
-    return Page(tuple(blocks), (job.job,))
-
-
-def _changes(job: PlannedJob) -> list[Block]:
-    blocks: list[Block] = [TextLine(f"  - {name}", "remove") for name in job.victims]
-    blocks += [
-        TextLine(f"  + {count(one.trainers, 'trainer')} on {one.node or 'any node'}", "add")
-        for one in job.places
-    ]
+    for place in job.places:
+        text = f"  + {count(place.trainers, 'trainer')} on {place.node or 'any node'}"
+        blocks.append(TextLine(text, "add"))
     for role, nodes in (("master", job.master), ("pserver", job.pserver)):
         blocks += [TextLine(f"  + {role} {index} on {node}", "add") for index, node in enumerate(nodes)]
-    return blocks
+    return Page(tuple(blocks), (job.job,))
 
 
 @view
@@ -93,13 +87,7 @@ def status(result: ElasticStatus) -> Page:
             (TextLine("there is no training job"),), notes=("next: mlstack generate elastic-job NAME",)
         )
     rows = tuple(
-        (
-            row.job,
-            row.phase,
-            f"{row.ready}/{row.desired}",
-            _range(row.minimum, row.maximum),
-            row.reason,
-        )
+        (row.job, row.phase, f"{row.ready}/{row.desired}", _range(row.minimum, row.maximum), row.reason)
         for row in result.jobs
     )
     table = TextTable(("JOB", "PHASE", "READY", "RANGE", "REASON"), rows)
@@ -132,7 +120,13 @@ def simulation(result: SimulationReport) -> Page:
     blocks: list[Block] = [TextLine(title, "head")]
     if result.jobs:
         blocks += [_simulated_jobs(result), TextLine("")]
-    blocks += _aligned([*_use(result), *_fortunes(result), *_served(result), *_effort(result)])
+    rows = [*_use(result), *(_fortunes(result) if result.jobs else ()), *_served(result)]
+    if result.passes:
+        calls = ", ".join(f"{number} {verb}" for verb, number in result.calls.items())
+        rows.append(("controller", f"looked {count(result.passes, 'time')}; requests: {calls}"))
+    # What does not fit goes on under its own beginning.
+    width = max(len(name) for name, _ in rows) + 1
+    blocks += [TextLine(f"{name + ':':<{width}} {text}", hang=width + 1) for name, text in rows]
     blocks += [TextLine(f"  {text}", "remove", hang=4) for text in result.violations[:_BREACHES]]
     return Page(tuple(blocks), tuple(job.name for job in result.jobs))
 
@@ -160,27 +154,16 @@ def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f} s"
 
 
-def _aligned(rows: list[tuple[str, str]]) -> list[Block]:
-    """Write facts under each other; what does not fit goes on under its own beginning."""
-    width = max(len(name) for name, _ in rows) + 1
-    return [TextLine(f"{name + ':':<{width}} {text}", hang=width + 1) for name, text in rows]
-
-
 def _use(result: SimulationReport) -> Iterator[tuple[str, str]]:
-    for one in result.resources:
-        name = "utilisation" if one.name == "cpu" else one.name
-        yield (
-            name,
-            f"{one.utilisation:.1f} % (of samples {one.of_samples:.1f} %), "
-            f"{one.useful:.1f} % by whole jobs and services",
-        )
+    for use in result.resources:
+        text = f"{use.utilisation:.1f} % (of samples {use.of_samples:.1f} %), "
+        text += f"{use.useful:.1f} % by whole jobs and services"
+        yield "utilisation" if use.name == "cpu" else use.name, text
     yield "stranded", f"{result.stranded:.1f} % where no trainer fits"
 
 
 def _fortunes(result: SimulationReport) -> Iterator[tuple[str, str]]:
     """Tell how jobs fared together."""
-    if not result.jobs:
-        return
     yield "first trainer", _waits(result.first_trainer)
     yield "whole gang", _waits(result.whole_gang)
     ends = result.completion
@@ -204,16 +187,9 @@ def _waits(waits: WaitSummary) -> str:
 
 def _served(result: SimulationReport) -> Iterator[tuple[str, str]]:
     """Tell how services fared beside the jobs."""
-    for one in result.services:
-        text = f"{one.lacking:.1f} pods short on average"
-        if one.raises:
-            taken = ", ".join(f"{'' if each.is_served else '>'}{each.seconds:g}" for each in one.raises)
-            text += f", {one.shortfall:.1f} while growing; 99 % after {taken} s"
-        yield one.name, text
-
-
-def _effort(result: SimulationReport) -> Iterator[tuple[str, str]]:
-    """Tell what the controller did for it."""
-    if result.passes:
-        calls = ", ".join(f"{number} {verb}" for verb, number in result.calls.items())
-        yield "controller", f"looked {count(result.passes, 'time')}; requests: {calls}"
+    for service in result.services:
+        text = f"{service.lacking:.1f} pods short on average"
+        if service.raises:
+            waits = ", ".join(f"{'' if wait.is_served else '>'}{wait.seconds:g}" for wait in service.raises)
+            text += f", {service.shortfall:.1f} while growing; 99 % after {waits} s"
+        yield service.name, text

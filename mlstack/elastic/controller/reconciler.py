@@ -301,15 +301,7 @@ class Reconciler:
             due=done.due,
             creations_left=MOST_CREATIONS,
         )
-        # Room that is free goes by priority, then to those that lack a minimum.
-        ranks = {
-            context.job.key: (
-                -self._cache.priority(context.job).value,
-                context.job.spec is None or len(context.trainers) >= context.job.spec.minimum,
-            )
-            for context in contexts
-        }
-        for context in sorted(contexts, key=lambda context: ranks[context.job.key]):
+        for context in sorted(contexts, key=self._urgency):
             job, decision = context.job, plan.decisions.get(context.job.key)
             if context.life.outcome and not self._is_dry:
                 continue  # the cluster did not take its end: the next pass tries again
@@ -334,6 +326,12 @@ class Reconciler:
         self._moves_ms = [*recent, *[now_ms] * plan.moves]
         self._execute_stages(actions, reconciler.whole, done)
         self._execute(self._events(done), done)
+
+    def _urgency(self, context: JobContext) -> tuple[int, bool]:
+        """Rank the jobs whose trainers get room that is free: by priority, then those that lack a minimum."""
+        spec = context.job.spec
+        has_minimum = spec is None or len(context.trainers) >= spec.minimum
+        return (-self._cache.priority(context.job).value, has_minimum)
 
     def _status(self, context: JobContext, decision: Decision | None, done: Pass) -> list[Action]:
         """Write the status by the smallest merge patch, where it changes."""
