@@ -9,19 +9,13 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
-from itertools import islice
+from itertools import accumulate, chain, islice, repeat
 from typing import NamedTuple
 
 from mlstack.elastic.snapshot import Curve, Job
 
-# Reported points are noisy; what is used instead is the lowest concave, non-decreasing curve from the origin
-# that no point is above. Beyond the largest measured size the last slope goes on to twice that size, then
-# nothing is gained (Pollux, OSDI 2021, limits itself likewise).
-
 Model = Callable[[int], Fraction]
-Points = list[tuple[int, Fraction]]
-
-_NUMBER = re.compile(r"\d{1,9}(\.\d{1,9})?")
+"""Gives the speed with so many trainers."""
 
 
 class SpecSource(NamedTuple):
@@ -42,36 +36,29 @@ def source(job: Job) -> SpecSource:
 @lru_cache(maxsize=4096)
 def speeds(known: SpecSource) -> tuple[Fraction, ...]:
     """Give the speed with 0 to `maximum` trainers, concave and never falling."""
-    points = _usable(known.curve)
-    if points:
-        return _along(points, known.maximum)
-    model = read_speed(known.speed, pservers=known.pservers)
-    return tuple(model(count) for count in range(known.maximum + 1))
-
-
-def _usable(curve: Curve | None) -> Points:
-    """Give the points with trainers and speed, one a size: the mean if it was reported twice."""
     reported: dict[int, list[int]] = {}
-    for count, speed in curve.points if curve else ():
+    for count, speed in known.curve.points if known.curve else ():
         if count > 0 and speed >= 0:
             reported.setdefault(count, []).append(speed)
+    # One point a size: the mean if it was reported twice.
     points = [(count, Fraction(sum(each), len(each))) for count, each in sorted(reported.items())]
-    return points if any(speed for _, speed in points) else []
+    if not any(speed for _, speed in points):
+        model = read_speed(known.speed, pservers=known.pservers)
+        return tuple(model(count) for count in range(known.maximum + 1))
+    blocks = _envelope(points)
+    # Beyond the largest measured size the last slope goes on to twice that size, then nothing is gained
+    # (Pollux, OSDI 2021, limits itself likewise).
+    blocks += [(points[-1][0], blocks[-1][1]), (known.maximum, Fraction(0))]
+    gains = chain.from_iterable(repeat(gain, width) for width, gain in blocks)
+    return tuple(accumulate(islice(gains, known.maximum), initial=Fraction(0)))
 
 
-def _along(points: Points, maximum: int) -> tuple[Fraction, ...]:
-    blocks = envelope(points)
-    width, slope = blocks[-1]
-    blocks[-1] = (width + points[-1][0], slope)
-    steps = list(islice((slope for width, slope in blocks for _ in range(width)), maximum))
-    speeds = [Fraction(0)]
-    for step in steps:
-        speeds.append(speeds[-1] + step)
-    return (*speeds, *[speeds[-1]] * (maximum + 1 - len(speeds)))
+def _envelope(points: list[tuple[int, Fraction]]) -> list[tuple[int, Fraction]]:
+    """Give what is used instead of reported points, which are noisy, as (trainers, gain of each).
 
-
-def envelope(points: Points) -> list[tuple[int, Fraction]]:
-    """Give the concave envelope from the origin as (trainers, gain of each): adjacent violators pooled."""
+    That is the lowest concave, non-decreasing curve from the origin that no point is above: adjacent
+    violators are pooled.
+    """
     blocks: list[tuple[int, Fraction]] = []
     last_count, last_speed = 0, Fraction(0)
     for count, speed in points:
@@ -96,29 +83,16 @@ def read_speed(text: str, *, pservers: int = 0) -> Model:
     """
     name, _, numbers = text.partition(":")
     parts = numbers.split(",") if numbers else []
-    values = [Fraction(each) for each in parts if _NUMBER.fullmatch(each)]
+    values = [Fraction(part) for part in parts if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", part)]
     if len(values) < len(parts):
         raise ValueError(f"`{numbers}` in the speed model `{text}` is not made of plain numbers with commas")
-    if name == "linear" and not values:
-        return Fraction
-    if name == "amdahl" and len(values) == 1 and 0 <= values[0] <= 1:
-        return _amdahl(values[0])
-    if name == "optimus" and len(values) == 4 and min(values) >= 0 and values[0] > 0:
-        return _optimus(values, max(1, pservers))
+    match name, values:
+        case "linear", []:
+            return Fraction
+        case "amdahl", [parallel] if parallel <= 1:
+            return lambda count: count / (count * (1 - parallel) + parallel) if count else Fraction(0)
+        case "optimus", [alone, shared, trainer, pserver] if alone > 0:
+            servers = max(1, pservers)
+            fixed, each = alone + pserver * servers, shared / servers + trainer
+            return lambda count: count / (fixed + each * count)
     raise ValueError(f"no speed model `{text}`; known: `linear`, `amdahl:0.95`, `optimus:1,2.5,0.02,0.1`")
-
-
-def _amdahl(parallel: Fraction) -> Model:
-    def speed(count: int) -> Fraction:
-        return count / (count * (1 - parallel) + parallel) if count else Fraction(0)
-
-    return speed
-
-
-def _optimus(values: list[Fraction], pservers: int) -> Model:
-    alone, shared, trainer, pserver = values
-
-    def speed(count: int) -> Fraction:
-        return count / (alone + shared * count / pservers + trainer * count + pserver * pservers)
-
-    return speed
