@@ -272,7 +272,6 @@ def parse_pod(obj: Mapping[str, Any]) -> PodFacts:
     deleted = metadata.get("deletionTimestamp")
     conditions = {str(row.get("type")): row for row in status.get("conditions") or ()}
     ready, scheduled = conditions.get("Ready") or {}, conditions.get("PodScheduled") or {}
-    is_refused = scheduled.get("status") == "False"
     grace_s = spec.get("terminationGracePeriodSeconds")
     return PodFacts(
         key=f"{metadata.get('namespace')}/{metadata['name']}",
@@ -297,8 +296,8 @@ def parse_pod(obj: Mapping[str, Any]) -> PodFacts:
         phase=str(status.get("phase") or "Pending"),
         ending=_ending(status, conditions, is_deleted=bool(deleted)),
         is_ready=ready.get("status") == "True",
-        is_tried=is_refused,
-        unplaced=str(scheduled.get("message") or "") if is_refused else "",
+        is_tried=scheduled.get("status") == "False",
+        unplaced=str(scheduled.get("message") or "") if scheduled.get("status") == "False" else "",
         held_up=held_up(status) if labels.get(JOB_LABEL) else "",
         wants_room=not spec.get("schedulingGates") and _wants_room(scheduled),
         is_held_to_node=bool(_required(spec)),

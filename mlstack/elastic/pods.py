@@ -144,11 +144,10 @@ def pod_spec(
     is_required: bool = False,
 ) -> Object:
     """Write the spec of a pod: `index` of trainers alone, `nodes` by host name as a wish unless required."""
-    part, is_trainer = job.roles[role], role == "trainer"
-    has_etcd = role == "master" and job.etcd == "Sidecar"
+    part, has_etcd = job.roles[role], role == "master" and job.etcd == "Sidecar"
     scratch = [{"name": _STATE_VOLUME, "emptyDir": {}}] if has_etcd and not part.storage else []
     name = "" if index is None else training_job.trainer_name(job.name, index)
-    is_named = is_trainer and len(name) <= 63 and not job.host_network  # of a host name
+    is_named = 0 < len(name) <= 63 and not job.host_network  # of a host name
     optional = {
         "hostname": name if is_named else "",
         "subdomain": training_job.role_name(job.name, role) if is_named else "",
@@ -173,7 +172,7 @@ def pod_spec(
         "enableServiceLinks": False,
         "securityContext": {**_POD_SECURITY, **job.security_context},
         "tolerations": [*job.tolerations, *leaving],
-        "restartPolicy": "Never" if is_trainer else "Always",
+        "restartPolicy": "Never" if role == "trainer" else "Always",
         "terminationGracePeriodSeconds": part.grace_s,
         "containers": [_container(job, role, index), *([_etcd(job)] if has_etcd else [])],
     }

@@ -26,7 +26,7 @@ class Tally:
             names.index(name) if name in names else None for name in ("nvidia.com/gpu", "cpu", "memory")
         )
         # most that may be requested; the load factor lowers it for CPU alone, as in EDL
-        self.lines = [sum(node.allocatable[each] for node in snapshot.nodes) for each in size]
+        self.lines = [sum(node.allocatable[resource] for node in snapshot.nodes) for resource in size]
         if self.cpu is not None:
             self.lines[self.cpu] = self.lines[self.cpu] * load_pct // 100
         self.demand = [0 for _ in size]  # what all pods request; trainers of jobs are counted apart
@@ -48,14 +48,14 @@ class Tally:
 
     def ask(self, request: Vector, times: int = 1) -> None:
         """Raise the demand by so many pods; a negative number lowers it."""
-        for each, amount in enumerate(request):
-            self.demand[each] += amount * times
+        for resource, amount in enumerate(request):
+            self.demand[resource] += amount * times
 
     def take(self, node: str, request: Vector) -> None:
         """Take room on a node; a node that takes no pods has none that counts."""
         if (idle := self.idle.get(node)) is not None:
-            for each, amount in enumerate(request):
-                idle[each] -= amount
+            for resource, amount in enumerate(request):
+                idle[resource] -= amount
 
     def give(self, node: str, request: Vector) -> None:
         """Give room on a node back."""
@@ -71,12 +71,14 @@ class Tally:
 
         Where there was no room there is none later unless some was given back: those nodes are passed over.
         """
-        asked = tuple((each, request[each]) for each in resources if request[each])
+        asked = tuple((resource, request[resource]) for resource in resources if request[resource])
         start = self._full.get((asked, nodes), 0)
         for place in range(start, len(self._names)):
             name = self._names[place]
             idle = self.idle[name]
-            if (nodes is None or name in nodes) and all(idle[each] >= amount for each, amount in asked):
+            if (nodes is None or name in nodes) and all(
+                idle[resource] >= amount for resource, amount in asked
+            ):
                 self._full[asked, nodes] = place
                 return name
         self._full[asked, nodes] = len(self._names)
@@ -157,7 +159,7 @@ class _Mended(Tally):
 
     def down(self, job: Job, planned: int) -> int:
         """Give -1 while too much is asked for of something that the job uses."""
-        is_over = any(amount and self.room(each) < 0 for each, amount in enumerate(job.trainer))
+        is_over = any(amount and self.room(resource) < 0 for resource, amount in enumerate(job.trainer))
         if planned <= job.minimum or not is_over:
             return 0
         if self.nodes[job.key]:
@@ -167,9 +169,9 @@ class _Mended(Tally):
 
     def up(self, job: Job, planned: int) -> int:
         """Give 1 when the line and a node have room for one more trainer."""
-        for each, amount in enumerate(job.trainer):
+        for resource, amount in enumerate(job.trainer):
             # EDL never asks for the last byte.
-            if amount and self.room(each) < amount + (each == self.memory):
+            if amount and self.room(resource) < amount + (resource == self.memory):
                 return 0
         every = range(len(job.trainer))
         node = "" if planned >= job.maximum else self.first_fit(job.trainer, every, job.nodes)
@@ -270,7 +272,7 @@ class _Original(Tally):
         """Give 1 or 0, or at once all that is above the maximum as a negative number."""
         step = job.maximum - planned
         if step > 0:
-            counted = [each for each in (self.cpu, self.memory) if each is not None]
+            counted = [resource for resource in (self.cpu, self.memory) if resource is not None]
             node = self.first_fit(job.trainer, counted, None)
             step = int(bool(node) and self._has_room(job))
             if step:

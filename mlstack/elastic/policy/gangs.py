@@ -216,14 +216,9 @@ class Admission:
     def _preempt(self, state: JobState, node_names: NodeNames) -> bool:
         """Take off as many jobs as it takes and no more; tell whether that made room."""
         cluster, mark, priority = self._cluster, self._cluster.steps, state.job.priority
-        lower = sorted(
-            [
-                other
-                for other in cluster.states.values()
-                if not other.is_settled and other.job.priority < priority
-            ],
-            key=lambda other: (other.job.priority, -other.job.created_ms, other.job.key),
-        )
+        states = cluster.states.values()
+        lower = [other for other in states if not other.is_settled and other.job.priority < priority]
+        lower.sort(key=lambda other: (other.job.priority, -other.job.created_ms, other.job.key))
 
         def may_fit(victims: Sequence[JobState]) -> bool:
             return has_places(cluster, state, node_names, victims)
