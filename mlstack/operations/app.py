@@ -253,26 +253,12 @@ def change_environment(
         NotFoundError: no such environment, context, component or module.
         UsageError: the new name is taken, or a name or the Kubernetes version is unfit.
     """
-    from mlstack.validate.validate import check_version
-
-    changes = dict(changes)
     with app.locked():
         environment = app.environment(name)
-        namespace = changes.get("namespace")
-        for used in (*([namespace] if namespace is not None else []), *changes.get("allowedNamespaces", ())):
-            check_namespace(used)
-        if "kubernetesVersion" in changes:
-            try:
-                changes["kubernetesVersion"] = check_version(changes["kubernetesVersion"], environment=name)
-            except ConfigError as error:  # it was typed
-                raise UsageError(error.message, hint=error.hint) from error
         context = changes.get("context")
         if context is not None and kubeconfig is not None:
             kubeconfig.context(context)
-        if changes.get("targets"):
-            app.selected(None, changes["targets"])
-        lists = {key: list(value) or None for key, value in changes.items() if isinstance(value, tuple)}
-        changes = {key: value for key, value in changes.items() if key not in lists} | lists
+        changes = _checked(app, name, changes)
         forget = forget_cluster or context not in (None, environment.context)
         if changes or forget:
             app.edit_environment(name, {**changes, **({"cluster": None} if forget else {})})
@@ -282,6 +268,26 @@ def change_environment(
     return EnvironmentChanged(
         name=new_name or name, changes=changes, cluster_forgotten=forget and environment.cluster is not None
     )
+
+
+def _checked(app: AppDir, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Check new values as far as a schema cannot; give them as the file has them, lists last."""
+    from mlstack.validate.validate import check_version
+
+    values = dict(changes)
+    namespaces = (values.get("namespace"), *values.get("allowedNamespaces", ()))
+    for namespace in namespaces:
+        if namespace is not None:
+            check_namespace(namespace)
+    if "kubernetesVersion" in values:
+        try:
+            values["kubernetesVersion"] = check_version(values["kubernetesVersion"], environment=name)
+        except ConfigError as error:  # it was typed
+            raise UsageError(error.message, hint=error.hint) from error
+    if values.get("targets"):
+        app.selected(None, values["targets"])
+    lists = {key: list(value) or None for key, value in values.items() if isinstance(value, tuple)}
+    return {key: value for key, value in values.items() if key not in lists} | lists
 
 
 def remove_environment(app: AppDir, name: str) -> EnvironmentRemoved:
