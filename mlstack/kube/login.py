@@ -437,7 +437,10 @@ def ask_plugin(resolved: ContextLogin, plugin: Plugin) -> Proof:
             "run it on a terminal, or log in for programs: a service account's token",
         )
     interactive = is_terminal and plugin.interactive is not Interactive.NEVER
-    settings = {**plugin.env, "KUBERNETES_EXEC_INFO": exec_info(plugin, interactive=interactive)}
+    cluster = {} if plugin.cluster is None else {"cluster": plugin.cluster}
+    info = {"kind": _KIND, "apiVersion": plugin.api_version, "spec": {**cluster, "interactive": interactive}}
+    exec_info = json.dumps(info, separators=(",", ":"), ensure_ascii=False)
+    settings = {**plugin.env, "KUBERNETES_EXEC_INFO": exec_info}
     try:
         output = programs.ask(plugin.command, plugin.args, settings=settings, reads_terminal=interactive)
         return read_answer(plugin, output)
@@ -449,13 +452,6 @@ def ask_plugin(resolved: ContextLogin, plugin: Plugin) -> Proof:
         raise resolved.fault(f"{subject} {text}", hint) from None
     except ValueError as error:  # says nothing of what may be secret
         raise resolved.fault(f"{subject} gives no answer that can be used: {error}", hint) from None
-
-
-def exec_info(plugin: Plugin, *, interactive: bool) -> str:
-    """Write what a plug-in finds in its variable `KUBERNETES_EXEC_INFO`."""
-    cluster = {} if plugin.cluster is None else {"cluster": plugin.cluster}
-    info = {"kind": _KIND, "apiVersion": plugin.api_version, "spec": {**cluster, "interactive": interactive}}
-    return json.dumps(info, separators=(",", ":"), ensure_ascii=False)
 
 
 def read_answer(plugin: Plugin, output: bytes) -> Proof:

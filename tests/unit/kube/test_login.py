@@ -173,14 +173,6 @@ def test_a_plug_in_is_read_whole(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("command", "path"),
-    [("login", "login"), ("./login", "{}/login"), ("bin/login", "{}/bin/login"), ("/bin/true", "/bin/true")],
-)
-def test_a_plug_in_with_a_folder_lies_beside_the_kubeconfig(tmp_path: Path, command: str, path: str) -> None:
-    assert asked(tmp_path, plugin(command=command)).command == path.format(tmp_path)
-
-
 def test_a_plug_in_hears_of_the_cluster_if_it_wants_to(tmp_path: Path) -> None:
     (tmp_path / "ca").write_bytes(b"\xe9\n")
     cluster = {

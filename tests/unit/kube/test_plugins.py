@@ -301,18 +301,6 @@ def said(status: Any, **more: Any) -> bytes:
     return json.dumps({"apiVersion": V1, "kind": "ExecCredential", "status": status, **more}).encode()
 
 
-def test_a_plug_in_is_told_in_its_version_whether_it_can_ask() -> None:
-    asked = json.loads(login.exec_info(LOGIN, interactive=True))
-    assert asked == {"apiVersion": V1, "kind": "ExecCredential", "spec": {"interactive": True}}
-
-
-def test_a_plug_in_is_told_of_the_cluster() -> None:
-    cluster = {"server": "https://c", "config": None}
-    wants = Plugin(command="login", api_version=V1, cluster=cluster)
-    asked = json.loads(login.exec_info(wants, interactive=False))
-    assert asked["spec"] == {"cluster": cluster, "interactive": False}
-
-
 def test_a_token_and_a_certificate_are_taken_together() -> None:
     status = {
         "token": "t",
