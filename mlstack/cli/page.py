@@ -221,7 +221,7 @@ View = TypeVar("View", bound=Callable[[Any], Page])
 
 # By the name of the result's type, so that showing one result imports no other use case.
 VIEWS: dict[str, Callable[[Any], Page]] = {}
-LISTINGS: dict[str, Listing] = {}
+TABLE_VIEWS: dict[str, TableView] = {}
 
 
 def view(function: View) -> View:
@@ -250,8 +250,8 @@ def page_of(result: object) -> Page:
     name = type(result).__name__
     if name in VIEWS:
         return VIEWS[name](result)
-    if name in LISTINGS:
-        return listing(result, LISTINGS[name])
+    if name in TABLE_VIEWS:
+        return table_page(result, TABLE_VIEWS[name])
     from mlstack.cli.output import yaml_text
 
     return Page(tuple(TextLine(line) for line in yaml_text(result).splitlines()))
@@ -286,7 +286,7 @@ def _cell(value: Any) -> str:
     return ", ".join(value) if isinstance(value, tuple) else "" if value is None else str(value)
 
 
-class Listing(NamedTuple):
+class TableView(NamedTuple):
     """A view that is only a table: of the rows in a field of the result."""
 
     rows: str
@@ -298,7 +298,7 @@ class Listing(NamedTuple):
     spare: Mapping[str, Callable[[set[str]], bool]] = {}
 
 
-def listing(result: Any, view: Listing) -> Page:
+def table_page(result: Any, view: TableView) -> Page:
     """Show a result that is a table."""
     rows = getattr(result, view.rows)
     columns = dict(view.columns)

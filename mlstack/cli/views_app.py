@@ -7,11 +7,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from mlstack.cli.page import (
-    LISTINGS,
+    TABLE_VIEWS,
     Block,
     Columns,
-    Listing,
     Page,
+    TableView,
     TextLine,
     count,
     facts,
@@ -34,9 +34,9 @@ def _values(name: str) -> Any:
     return lambda row: one_line_value(getattr(row, name))
 
 
-LISTINGS |= {
-    "SchemaList": Listing("schemas", {"NAME": "name", "DESCRIBES": "describes", "SUMMARY": "summary"}),
-    "EnvironmentList": Listing(
+TABLE_VIEWS |= {
+    "SchemaList": TableView("schemas", {"NAME": "name", "DESCRIBES": "describes", "SUMMARY": "summary"}),
+    "EnvironmentList": TableView(
         "environments",
         {
             "NAME": lambda row: f"{row.name} *" if row.current else row.name,
@@ -49,19 +49,19 @@ LISTINGS |= {
         cut="CONTEXT",
         empty="next: mlstack env add NAME",
     ),
-    "RegistryList": Listing(
+    "RegistryList": TableView(
         "registries",
         {"NAME": "name", "PROTOCOL": "protocol", "ADDRESS": "address"},
         empty="next: mlstack registry add NAME ADDRESS",
     ),
-    "PackageList": Listing("packages", PACKAGES, names="package"),
-    "PrototypeList": Listing(
+    "PackageList": TableView("packages", PACKAGES, names="package"),
+    "PrototypeList": TableView(
         "prototypes",
         {"PROTOTYPE": "name", "PACKAGE": "package", "INSTALLED": "installed", "SUMMARY": "summary"},
         empty="no prototypes here yet: mlstack pkg list, then mlstack pkg install REGISTRY/PACKAGE",
         spare={"INSTALLED": lambda cells: cells <= {"yes"}},
     ),
-    "ComponentList": Listing(  # those of prototypes with their package, manifests with their file
+    "ComponentList": TableView(  # those of prototypes with their package, manifests with their file
         "components",
         {
             "COMPONENT": "name",
@@ -73,7 +73,7 @@ LISTINGS |= {
         empty="next: mlstack generate PROTOTYPE NAME",
         spare={"DEPENDS ON": lambda cells: cells <= {""}},
     ),
-    "ParamList": Listing(
+    "ParamList": TableView(
         "rows",
         {
             "COMPONENT": "component",

@@ -12,17 +12,17 @@ from mlstack.cli.page import (
     WIDTH,
     Block,
     Columns,
-    Listing,
     Page,
     Style,
+    TableView,
     TextLine,
     count,
     facts,
-    listing,
     notes,
     one_line_value,
     shorten,
     size_and_digest,
+    table_page,
     text_width,
     view,
 )
@@ -426,7 +426,7 @@ def _history(result: HistoryResult) -> Page:
         "RESULT": _end,
         "OBJECTS": _counts,
     }
-    return listing(result, Listing("revisions", columns, names="number", cut="OBJECTS"))
+    return table_page(result, TableView("revisions", columns, names="number", cut="OBJECTS"))
 
 
 @view

@@ -17,6 +17,7 @@ import pytest
 from mlstack.errors import ClusterError, ConflictError, InvalidError
 from mlstack.kube import connect
 from mlstack.kube.client import Applied, Cluster, ObjectRef
+from mlstack.objects import managed_fields
 from mlstack.testing import server_side_apply
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
@@ -150,7 +151,7 @@ def seen(obj: Any) -> Obj:
 
 def leaves(entry: Obj) -> list[str]:
     """Give the fields of an entry; of an update without containers, which depend on the server's Go types."""
-    paths = server_side_apply.from_v1(entry["fieldsV1"])
+    paths = set(managed_fields.paths(entry["fieldsV1"]))
     if entry["operation"] == "Update":
         inner = {path[:length] for path in paths for length in range(len(path))}
         paths -= inner

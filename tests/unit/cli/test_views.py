@@ -37,7 +37,7 @@ def result_types() -> Iterator[str]:
 def test_every_result_has_a_view(name: str) -> None:
     for module in ("views_app", "views_deploy", "views_elastic"):
         import_module(f"mlstack.cli.{module}")
-    assert name in {**views.VIEWS, **views.LISTINGS}
+    assert name in {**views.VIEWS, **views.TABLE_VIEWS}
 
 
 def test_a_result_without_a_view_is_shown_as_yaml() -> None:
