@@ -41,9 +41,9 @@ settings.register_profile("fresh", settings.get_profile("thorough"), derandomize
 settings.load_profile("mlstack")
 
 LEFT_OUT = """\
-pytest -m cluster     tests on a real control plane, built at first use
-pytest -m slow        whole experiments in the simulator, the image
-pytest -m bench -s    measurements
+pytest -m slow tests                 what takes longer: hostile servers, whole experiments, many processes
+pytest -m cluster tests/cluster      tests on a real control plane, built at first use
+pytest -m bench -s tests/bench       measurements
 pytest tests/property --hypothesis-profile=thorough    many more examples of every law
 pytest tests/property/elastic --hypothesis-profile=exhaustive    10,000 examples of every law of scaling plans
 """

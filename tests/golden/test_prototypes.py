@@ -24,6 +24,8 @@ from tests.generate import trainingjobs
 from tests.support import examples, upstream
 from tests.support.examples import Case
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 OLDEST, NEWEST = "1.30", "1.37"
 UPSTREAM = ("tfjobs", "pytorchjobs", "xgboostjobs", "jaxjobs", "paddlejobs")

@@ -36,6 +36,7 @@ def words_of_every_command() -> Iterator[str]:
             yield name
 
 
+@pytest.mark.slow
 def test_every_command_of_the_readme_runs_as_printed(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     for line in app_lines():
         command, _, then = line.partition(" && ")

@@ -15,25 +15,25 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PRODUCT = ROOT / "mlstack"
 LINES = {
-    "": 1000,
-    "app": 5200,
-    "cli": 5800,
-    "deploy": 9900,
-    "elastic": 10200,
-    "kube": 4200,
+    "": 850,
+    "app": 4700,
+    "cli": 5200,
+    "deploy": 8250,
+    "elastic": 8600,
+    "kube": 4000,
     "objects": 2150,
-    "operations": 3200,
-    "readiness": 3050,
+    "operations": 2850,
+    "readiness": 2600,
     "registries": 1000,
-    "render": 1850,
-    "simulator": 5050,
-    "testing": 2600,
+    "render": 1750,
+    "simulator": 3550,
+    "testing": 2450,
     "validate": 2950,
-    "yaml": 1550,
+    "yaml": 1450,
 }
-MODULES = 198
-LINES_OF_PRODUCT = 59_400
-LINES_OF_TESTS = 67_750
+MODULES = 187
+LINES_OF_PRODUCT = 52_100
+LINES_OF_TESTS = 65_400
 
 
 def lines(folder: Path) -> int:

@@ -28,6 +28,8 @@ from tests.support.builders import Tree, write_tree
 from tests.support.packages import COMMON, JOBS, built, installed_app, of_kind, own, vendored
 from tests.support.registry import Passed
 
+pytestmark = pytest.mark.slow
+
 Build = Callable[[Tree], Path]
 ENVIRONMENT, PARAMS = of_kind("Environment"), of_kind("EnvironmentParams")
 

@@ -23,6 +23,8 @@ from tests.support.commands import EDITS, READS
 from tests.support.registry import small_app
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 EDITOR = """
 import sys
 from pathlib import Path

@@ -20,6 +20,8 @@ from tests.support.builders import write_tree
 from tests.support.cli import Ran, Runner, memory_cluster
 from tests.support.registry import REGISTRY
 
+pytestmark = pytest.mark.slow
+
 # Parameters at every level, a manifest, what lies in the cluster alone, what was set before, and a login.
 PARAM, OTHER, LOW, GLOBAL, TYPED = (
     "cAn4ry-paräm",

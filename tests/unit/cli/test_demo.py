@@ -10,6 +10,8 @@ import pytest
 from mlstack.cli.commands import program
 from mlstack.cli.main import main
 
+pytestmark = pytest.mark.slow
+
 
 def play() -> str:
     printed, told = io.StringIO(), io.StringIO()

@@ -17,6 +17,8 @@ from tests.support.cli import Runner
 from tests.support.elastic import pod, training_job
 from tests.support.stage import Stage
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def stage(run: Runner) -> Stage:

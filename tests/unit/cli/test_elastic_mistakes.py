@@ -14,6 +14,8 @@ from tests.support.cli import Runner
 from tests.support.elastic import training_job
 from tests.support.stage import Stage
 
+pytestmark = pytest.mark.slow
+
 SCENARIO = """\
 seconds: 20
 nodes: [{name: box, cpu: 4}]

@@ -13,6 +13,8 @@ from tests.support.cli import Runner
 from tests.support.commands import EDITS, READS
 from tests.support.registry import small_app
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def root(tmp_path: Path, run: Runner, monkeypatch: pytest.MonkeyPatch) -> Path:

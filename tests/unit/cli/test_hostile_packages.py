@@ -13,6 +13,8 @@ import pytest
 from tests.support.builders import Tree, write_tree
 from tests.support.cli import Ran, Runner
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 15
 PACKAGE = "apiVersion: mlstack.dev/v1\nkind: Package\nname: evil\nversion: 0.1.0\nsummary: Evil\n"
 TEMPLATE = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ name }}}\n"

@@ -13,6 +13,8 @@ from tests.support.builders import read_tree, restore_tree
 from tests.support.cli import Runner
 from tests.support.registry import small_app
 
+pytestmark = pytest.mark.slow
+
 BARE = ("pkg install ours/tools", "pkg rm ours/tools")
 COMMANDS = (
     *BARE,

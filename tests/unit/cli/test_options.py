@@ -21,6 +21,8 @@ from tests.support.builders import write_tree
 from tests.support.kubectl import KUBECONFIG
 from tests.support.registry import generate, small_app
 
+pytestmark = pytest.mark.slow
+
 SHELLS = {
     "bash": ["bash", "--norc", "--noprofile", "-i"],
     "zsh": ["zsh", "-f", "-i"],

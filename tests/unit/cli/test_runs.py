@@ -20,6 +20,8 @@ from mlstack.kube.lease import Lease
 from tests.support.cli import Runner
 from tests.support.registry import small_app
 
+pytestmark = pytest.mark.slow
+
 PAGE = ObjectRef("v1", "ConfigMap", "default", "front")
 
 

@@ -306,6 +306,7 @@ def test_a_second_look_at_something_else_is_refused(stack: Stack, cluster: Restl
     assert data_of(cluster) == {"a": "9"}
 
 
+@pytest.mark.slow
 def test_an_object_that_keeps_moving_is_given_up(stack: Stack, cluster: Restless) -> None:
     plan = stack.plan()
     cluster.moves = True

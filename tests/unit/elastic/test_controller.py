@@ -20,6 +20,8 @@ from tests.support.elastic import numbered, pod, training_job
 from tests.support.stage import Stage
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 class Noting:
     """Is told how a controller fares."""

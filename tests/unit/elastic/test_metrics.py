@@ -374,6 +374,7 @@ def test_probes_follow_the_loop() -> None:
         server.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 @pytest.mark.parametrize(
     ("address", "hosts"),

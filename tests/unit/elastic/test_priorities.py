@@ -13,6 +13,8 @@ from mlstack.kube.client import ObjectRef, WatchEvent
 from tests.support.elastic import training_job
 from tests.support.stage import Stage
 
+pytestmark = pytest.mark.slow
+
 Obj = dict[str, Any]
 
 GRANTS = PriorityGrants(everywhere=0, namespaces={"others": 50, "yields": -5})

@@ -14,6 +14,8 @@ from mlstack.kube.client import ObjectRef
 from tests.support.elastic import node, pod, time, training_job
 from tests.support.stage import JOBS, Stage
 
+pytestmark = pytest.mark.slow
+
 Obj = dict[str, Any]
 CLAIM = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."
 EDL = PolicyConfig(mode="edl", max_load_pct=100)

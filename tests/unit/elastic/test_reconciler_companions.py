@@ -12,6 +12,8 @@ from mlstack.kube.client import ObjectRef
 from tests.support.elastic import training_job
 from tests.support.stage import JOBS, Stage
 
+pytestmark = pytest.mark.slow
+
 Obj = dict[str, Any]
 
 SERVICE = ("Service", "v1")

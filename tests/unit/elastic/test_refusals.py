@@ -16,6 +16,8 @@ from mlstack.kube.client import ObjectRef
 from tests.support.elastic import pod, training_job
 from tests.support.stage import Stage
 
+pytestmark = pytest.mark.slow
+
 Obj = dict[str, Any]
 
 WORDS = 'pods "bad-trainer-0" is forbidden: error looking up service account default/nobody'

@@ -17,6 +17,8 @@ from mlstack.kube.client import ObjectRef
 from tests.support.elastic import training_job
 from tests.support.stage import Stage
 
+pytestmark = pytest.mark.slow
+
 TIME = "2023-11-14T22:13:20Z"
 TIME_MS = 1_700_000_000_000
 

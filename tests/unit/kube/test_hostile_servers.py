@@ -25,6 +25,8 @@ from mlstack.kube.client import ObjectRef
 from tests.support.fakeapi import kubeconfig
 from tests.support.hostile import JSON, Call, HostileServer, Peer
 
+pytestmark = pytest.mark.slow
+
 MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "q"}}
 REF = ObjectRef("v1", "ConfigMap", "q", "a")
 OK = b"HTTP/1.1 200 OK\r\n"

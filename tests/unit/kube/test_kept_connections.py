@@ -161,6 +161,7 @@ def test_a_creation_that_was_heard_before_the_server_went_is_done(tmp_path: Path
     assert objects.created == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
 def test_connections_opened_ahead_are_used(tmp_path: Path, version: ssl.TLSVersion) -> None:
     """The server of TLS 1.3 sends tickets at once: there is something to read, which is no end."""

@@ -17,6 +17,8 @@ from mlstack.operations import status
 from mlstack.testing.cluster import MemoryCluster
 from tests.support.deploying import Stack, VirtualClock, config_map, deployment, existing
 
+pytestmark = pytest.mark.slow
+
 Clusters = dict[str, MemoryCluster]
 COUNT = 50
 

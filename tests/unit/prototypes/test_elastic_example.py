@@ -24,6 +24,8 @@ from mlstack.app import files
 from tests.support.processes import Program
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = files.folder("prototypes") / "elastic" / "elastic-job" / "example"
 TASKS = 20
 PASSES = 6

@@ -17,6 +17,7 @@ from tests.support import examples
 from tests.support.examples import Case
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", examples.cases(), ids=str)
 def test_what_is_removed_leaves_no_hole(case: Case) -> None:
     as_it_is = without(case)

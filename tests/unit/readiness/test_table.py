@@ -88,6 +88,7 @@ def undeclared(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[str
             yield from undeclared(inner, found, f"{path}.{name}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", sorted(DEFINITIONS))
 def test_rules_read_fields_that_the_kinds_have(key: str) -> None:
     definition = yaml.load(upstream.crd(DEFINITIONS[key]).read_text(), Loader=yaml.CSafeLoader)

@@ -11,6 +11,8 @@ from mlstack.simulator.run import SimulationOutcome, simulate
 from mlstack.simulator.scenario import Scenario, ScenarioEvent
 from tests.support.simulated import SMALL_JOB, small_scenario
 
+pytestmark = pytest.mark.slow
+
 
 def run(*events: ScenarioEvent, seconds: int = 150, **more: float) -> SimulationOutcome:
     """Run the small scenario with events, and hold that no law is broken."""
@@ -131,7 +133,6 @@ def test_rigid_jobs_keep_what_they_are_created_with() -> None:
     assert job.trainers == 4
 
 
-@pytest.mark.slow
 def test_a_hundred_jobs_on_five_hundred_nodes_are_whole_and_break_no_law() -> None:
     background = {"background": {"cpu": "380m"}}
     data = {
