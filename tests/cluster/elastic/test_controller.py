@@ -119,7 +119,12 @@ def test_a_lost_node_costs_its_pods_alone(start: Start, jobs: Jobs) -> None:
     start()
     jobs.create(training_job("one", minimum=2, maximum=6, cpu="6", pservers=1))
     jobs.wait_for_phase("one", "Running")
-    node = jobs.pods("one", "trainer")[0]["spec"]["nodeName"]
+    jobs.wait_for(
+        lambda: all(pod["status"]["phase"] == "Running" for pod in jobs.pods("one")), what="all its pods"
+    )
+    (server,) = jobs.pods("one", "pserver")  # where it goes, a trainer may have to make room
+    nodes = [pod["spec"]["nodeName"] for pod in jobs.pods("one", "trainer")]
+    node = next(name for name in nodes if name != server["spec"]["nodeName"])
     others = {
         pod["metadata"]["uid"] for pod in jobs.pods("one", "trainer") if pod["spec"]["nodeName"] != node
     }
