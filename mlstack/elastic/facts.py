@@ -15,7 +15,6 @@ from mlstack.elastic.resources import Amounts, amounts, is_device, requests
 JOB_LABEL = "mlstack.dev/training-job"
 ROLE_LABEL = "mlstack.dev/role"
 PLANNED = "mlstack.dev/planned-node"
-TRAINING_JOB = "TrainingJob"
 
 
 @lru_cache(maxsize=65536)

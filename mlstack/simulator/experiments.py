@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
 from mlstack.elastic.controller.controller import TICK_MS
+from mlstack.elastic.policy.fair import jain
 from mlstack.elastic.policy.plan import plan
 from mlstack.elastic.snapshot import Decision, Job, Node, PolicyConfig, Snapshot, Trainer
 from mlstack.simulator import measures
@@ -177,7 +178,7 @@ def figures(outcome: SimulationOutcome) -> Figures:
         "gang wait": measures.mean(gang),
         "gang wait p95": measures.percentile(gang, 95),
         "trainers": sum(last.trainers),
-        "jain": measures.jain(last.trainers),
+        "jain": jain(last.trainers),
         "spread": measures.spread(last.trainers),
         "below minimum": sum(
             len(measures.below_minimum(job)) for job in measures.histories(samples).values()
@@ -210,7 +211,7 @@ def _service_figures(samples: Samples, begin_s: float) -> dict[str, float]:
         "shortfall": measures.shortfall(samples, key),
         "restored": max(measures.restored_after_s(samples, key), default=0.0),
         "complete later": min((sample.complete for sample in later), default=0),
-        "jain of plateaus": min((measures.jain(end.trainers) for end in ends), default=1.0),
+        "jain of plateaus": min((jain(end.trainers) for end in ends), default=1.0),
         **{f"serving at end of step {index}": float(count) for index, count in enumerate(running)},
     }
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from mlstack.elastic import facts, snapshot
 from mlstack.elastic.facts import NodeFacts, PodFacts
+from mlstack.elastic.policy.fair import jain
 from mlstack.elastic.training_job import SpecError, parse
 from mlstack.kube.client import WatchEvent
 
@@ -334,12 +335,6 @@ def resources(samples: Samples) -> tuple[str, ...]:
     """Name what nodes offered at any time, cores first; how many pods they take is left out."""
     names = {name for sample in samples for name, amount in sample.allocatable.items() if amount}
     return ("cpu", *sorted(names - {"cpu", "pods"}))
-
-
-def jain(counts: Sequence[float]) -> float:
-    """Give Jain's index of fairness: 1 for equal shares, 1/n when one has everything."""
-    squares = sum(count * count for count in counts)
-    return sum(counts) ** 2 / (len(counts) * squares) if squares else 1.0
 
 
 def spread(counts: Sequence[int]) -> int:

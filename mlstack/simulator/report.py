@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mlstack.elastic.policy.fair import jain
 from mlstack.errors import UsageError
 from mlstack.simulator import measures
 from mlstack.simulator.measures import PARTS, SERIES, History, Raise, Samples, over_time
@@ -136,7 +137,7 @@ def summary(outcome: SimulationOutcome) -> SimulationReport:
         first_trainer=_waits(histories.values(), for_gang=False),
         whole_gang=_waits(histories.values(), for_gang=True),
         completion=_completion(outcome, jct_s),
-        jain=round(measures.jain(last.trainers), 3),
+        jain=round(jain(last.trainers), 3),
         spread=measures.spread(last.trainers),
         grown=sum(up for up, _, _ in scalings.values()),
         shrunk=sum(down for _, down, _ in scalings.values()),

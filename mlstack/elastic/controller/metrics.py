@@ -11,6 +11,7 @@ from typing import Any
 
 from mlstack.elastic.controller.reconciler import Pass
 from mlstack.elastic.controller.snapshot_builder import free_room, minus
+from mlstack.elastic.policy.fair import jain
 from mlstack.elastic.snapshot import Decision, Job, Snapshot
 
 NO_ANSWER = "<error>"
@@ -174,13 +175,6 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-def jain(counts: Iterable[int]) -> float:
-    """Give Jain's fairness index: 1 when all have the same, 1/n when one has all."""
-    values = list(counts)
-    squares = sum(value * value for value in values)
-    return 1.0 if not squares else sum(values) ** 2 / (len(values) * squares)
-
-
 def _one(value: float) -> Rows:
     return [((), value)]
 
@@ -197,7 +191,7 @@ def _of_jobs(done: Pass) -> dict[str, Rows]:
         "jobs": [((phase,), number) for phase, number in sorted(done.phases.items())],
         "pending_jobs": _one(without_trainer),
         "incomplete_jobs": _one(without_trainer + done.lacks.get("gang", 0)),
-        "jain_index": _one(jain(len(job.trainers) for job in snapshot.jobs if job.state == "admitted")),
+        "jain_index": _one(jain([len(job.trainers) for job in snapshot.jobs if job.state == "admitted"])),
         "plan_steps": _one(done.plan.steps),
         "foreign_pods_pending": [((str(priority),), number) for priority, number in sorted(foreign.items())],
     }

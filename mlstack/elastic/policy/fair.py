@@ -479,3 +479,9 @@ def _names(whom: Counter[str]) -> str:
 
 def _list(parts: list[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def jain(counts: Sequence[float]) -> float:
+    """Give Jain's index of fairness: 1 for equal shares, 1/n when one has everything."""
+    squares = sum(count * count for count in counts)
+    return sum(counts) ** 2 / (len(counts) * squares) if squares else 1.0

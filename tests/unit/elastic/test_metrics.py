@@ -12,8 +12,9 @@ from urllib.request import urlopen
 import pytest
 
 from mlstack.elastic.controller import reconciler
-from mlstack.elastic.controller.metrics import HealthServer, Metrics, jain
+from mlstack.elastic.controller.metrics import HealthServer, Metrics
 from mlstack.elastic.controller.reconciler import Reconciler
+from mlstack.elastic.policy.fair import jain
 from mlstack.elastic.snapshot import PolicyConfig, ScalePlan, Snapshot
 from mlstack.errors import ForbiddenError, UnreachableError
 from mlstack.kube.client import ClientWrapper, ObjectRef

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from mlstack.elastic.policy.fair import jain
 from mlstack.kube.client import WatchEvent
 from mlstack.simulator import measures, scenario
 from mlstack.simulator.engine import manifest
@@ -143,7 +144,7 @@ def test_a_gang_is_whole_with_all_servers_and_the_least_trainers() -> None:
     ("counts", "index"), [([5, 5, 5], 1.0), ([9, 0, 0], 1 / 3), ([0, 0], 1.0), ([4, 2], 36 / 40)]
 )
 def test_jains_index(counts: list[int], index: float) -> None:
-    assert measures.jain(counts) == pytest.approx(index)
+    assert jain(counts) == pytest.approx(index)
 
 
 def test_percentile_is_the_smallest_value_that_enough_do_not_exceed() -> None:
