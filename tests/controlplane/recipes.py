@@ -20,6 +20,15 @@ _HERE = Path(__file__).parent
 _MODULE = _HERE / "module"
 _HUB = _HERE / "hub"
 
+TOOLS = {
+    "helm": ("helm.sh/helm/v4/cmd/helm", "v4.3.1"),
+    "kustomize": ("sigs.k8s.io/kustomize/kustomize/v5", "v5.8.1"),
+    "registry": ("github.com/distribution/distribution/v3/cmd/registry", "v3.1.2"),
+    "sops": ("github.com/getsops/sops/v3/cmd/sops", "v3.13.3"),
+    "cosign": ("github.com/sigstore/cosign/v3/cmd/cosign", "v3.1.3"),
+}
+"""Programs of others that mlstack calls or talks to: the command's package, and its version."""
+
 # Static binaries without debug tables; the same on a machine with a C compiler and on one without.
 _GO_ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOWORK": "off", "GOTOOLCHAIN": "local"}
 _STRIPPED = "-s -w"
@@ -68,6 +77,16 @@ def obtain_all(say: Say) -> Programs:
         node=hub / "node",
         hub_proxy=hub / "node_modules" / "configurable-http-proxy" / "bin" / "configurable-http-proxy",
     )
+
+
+def obtain_tool(name: str, say: Say) -> Path:
+    """Give the binary of one of the `TOOLS`, built where the cache lacks it.
+
+    Raises:
+        BuildError: it could not be built.
+    """
+    package, version = TOOLS[name]
+    return obtain(_go_tool(name, package, version), say) / Path(package).name.replace("v5", name)
 
 
 def _kubernetes() -> Artifact:
