@@ -357,6 +357,10 @@ class App:
         default=(),
     )
 
+    def registry(self, name: str) -> RegistryRef | None:
+        """Give the registry of a name, if the app knows it."""
+        return next((ref for ref in self.registries if ref.name == name), None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Component:

@@ -25,7 +25,7 @@ from mlstack.cli.page import (
 
 if TYPE_CHECKING:
     from mlstack.cli.commands.program import Versions
-    from mlstack.operations import app, explain, packages, params, prototypes
+    from mlstack.operations import app, explain, packages, params, prototypes, registries
 
 PACKAGES = {"PACKAGE": "package", "VERSION": "version", "INSTALLED": "installed", "SUMMARY": "summary"}
 
@@ -185,7 +185,7 @@ def _current_environment(result: app.CurrentEnvironment) -> Page:
 
 
 @view
-def _registry_added(result: packages.RegistryAdded) -> Page:
+def _registry_added(result: registries.RegistryAdded) -> Page:
     text = f"added registry `{result.name}` with {count(result.packages, 'package')}: {result.address}"
     if result.known:
         text = f"registry `{result.name}` is in the app already: {result.address}"
@@ -196,14 +196,14 @@ def _registry_added(result: packages.RegistryAdded) -> Page:
 
 
 @view
-def _registry_description(result: packages.RegistryDescription) -> Page:
+def _registry_description(result: registries.RegistryDescription) -> Page:
     blocks = facts(("name", result.name), ("protocol", result.protocol), ("address", result.address))
     blocks += [TextLine(""), table(result.packages, {**PACKAGES, "PACKAGE": "name"})]
     return Page(tuple(blocks), tuple(row.name for row in result.packages))
 
 
 @view
-def _indexed(result: packages.Indexed) -> Page:
+def _indexed(result: registries.Indexed) -> Page:
     state = "is up to date" if not result.stale else "was rewritten" if result.written else "is stale"
     next_step = () if result.ok else (f"next: mlstack registry index {result.folder}",)
     return Page((TextLine(f"index of {count(result.packages, 'package')} {state}"),), (), next_step)

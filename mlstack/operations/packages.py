@@ -1,31 +1,20 @@
-"""Packages and registries of an app, and the index of a registry of one's own."""
+"""Packages of an app."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
-from mlstack.app import atomic, layout
-from mlstack.app.app import Component, PackageRef, RegistryRef, newest, parse_package_ref
+from mlstack.app import layout
+from mlstack.app.app import Component, PackageRef, newest, parse_package_ref
 from mlstack.app.app_dir import AppDir
 from mlstack.app.package import PackageFolder
 from mlstack.app.prototype import Package
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
-from mlstack.names import check_registry_name, nearest, version_key
+from mlstack.names import nearest, version_key
 from mlstack.operations import row
-from mlstack.registries.directory import build_index
-from mlstack.registries.registry import (
-    INDEX_FILE,
-    fetch_all,
-    indexes,
-    is_bundled,
-    open_registry,
-    protocol_of,
-)
-
-# --- packages ---
+from mlstack.registries.registry import fetch_all, indexes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,10 +91,12 @@ def install_package(app: AppDir, text: str, *, force: bool = False) -> Installed
         RegistryError: the registry does not answer, or a digest differs. Nothing is written then.
     """
     wanted = parse_package_ref(text)
-    registries = app.app.registries
-    fetched, registry = fetch_all(registries, wanted, root=app.root)  # takes its time: others may edit
+    ref = app.app.registry(wanted.registry)
+    fetched, registry = fetch_all(
+        app.app.registries, wanted, root=app.root
+    )  # takes its time: others may edit
     with app.locked():
-        if _registry(app.app.registries, wanted.registry) != _registry(registries, wanted.registry):
+        if app.app.registry(wanted.registry) != ref:
             raise ConfigError(
                 f"the registry `{wanted.registry}` was changed by another command meanwhile;"
                 " nothing was installed",
@@ -120,10 +111,6 @@ def install_package(app: AppDir, text: str, *, force: bool = False) -> Installed
         state = "kept" if is_kept else "installed"
         rows.append(row(InstalledPackage, locked, package=locked.full_name, state=state))
     return Installed(packages=(*rows[1:], rows[0]))
-
-
-def _registry(registries: Sequence[RegistryRef], name: str) -> RegistryRef | None:
-    return next((registry for registry in registries if registry.name == name), None)
 
 
 def list_packages(app: AppDir, *, installed_only: bool = False) -> PackageList:
@@ -235,165 +222,3 @@ def _needing(app: AppDir, wanted: PackageRef) -> Iterator[str]:
         with suppress(MlstackError):  # a broken one must not keep another from being removed
             if locked.registry == wanted.registry and wanted.name in app.vendor.folder(locked).head.requires:
                 yield locked.full_name
-
-
-# --- registries ---
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegistryAdded:
-    """A registry that the app knows now."""
-
-    name: str
-    address: str  # as `app.yaml` says it
-    protocol: str
-    packages: int  # how many it offers
-    bundled: bool  # the address leads to the registry that comes with mlstack
-    known: bool  # the app knew it before; nothing was changed then
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegistryRow:
-    """One registry in a list."""
-
-    name: str
-    protocol: str
-    address: str
-    bundled: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegistryList:
-    """The registries of an app, in the order of `app.yaml`."""
-
-    registries: tuple[RegistryRow, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class OfferedPackage:
-    """One package of a registry."""
-
-    name: str
-    version: str  # the newest
-    versions: tuple[str, ...]  # ascending
-    installed: str | None  # the newest installed version
-    summary: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegistryDescription(RegistryRow):
-    """A registry and its packages by name."""
-
-    revision: str
-    packages: tuple[OfferedPackage, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Indexed:
-    """The index of a registry's folder."""
-
-    ok: bool  # false if it is stale and was left so
-    folder: str  # as given
-    stale: bool  # it differed from what the packages say
-    written: bool
-    packages: int
-
-
-def add_registry(app: AppDir, name: str, address: str) -> RegistryAdded:
-    """Add a registry, once its index could be read; adding the same one again changes nothing.
-
-    Raises:
-        UsageError: the name is unfit, or stands for another registry.
-        RegistryError: the address leads to no registry, or it does not answer.
-    """
-    check_registry_name(name)
-    ref = RegistryRef(name=name, address=address, protocol=protocol_of(address))
-    _known_registry(app, ref)
-    index = open_registry(ref, root=app.root).index()  # it may take its time: others may edit meanwhile
-    with app.locked():
-        known = _known_registry(app, ref)
-        if known is None:
-            app.add_registry(ref)
-    return RegistryAdded(
-        name=name,
-        address=address if known is None else known.address,
-        protocol=ref.protocol,
-        packages=len(index.packages),
-        bundled=is_bundled(address),
-        known=known is not None,
-    )
-
-
-def _known_registry(app: AppDir, ref: RegistryRef) -> RegistryRef | None:
-    known = _registry(app.app.registries, ref.name)
-    if (
-        known is None
-        or known.address == ref.address
-        or (is_bundled(known.address) and is_bundled(ref.address))
-    ):
-        return known
-    hint = "choose another name for this one"
-    raise UsageError(f"`{ref.name}` is the registry {known.address} already", hint=hint)
-
-
-def list_registries(app: AppDir) -> RegistryList:
-    """List the registries of an app; none of them is asked."""
-    return RegistryList(registries=tuple(_registry_row(ref) for ref in app.app.registries))
-
-
-def _registry_row(ref: RegistryRef) -> RegistryRow:
-    protocol = ref.protocol or protocol_of(ref.address)
-    return row(RegistryRow, ref, protocol=protocol, bundled=is_bundled(ref.address))
-
-
-def describe_registry(app: AppDir, name: str) -> RegistryDescription:
-    """Describe a registry and its packages.
-
-    Raises:
-        NotFoundError: the app knows no such registry; carries the nearest one.
-        RegistryError: it does not answer.
-    """
-    ref = _registry(app.app.registries, name)
-    if ref is None:
-        near = nearest(name, [ref.name for ref in app.app.registries])
-        hint = None if near else f"mlstack registry add {name} ADDRESS"
-        raise NotFoundError(f"no registry `{name}`", near=near, hint=hint)
-    index = open_registry(ref, root=app.root).index()
-    locked = newest(app.lock.packages).values()
-    installed = {package.name: package.version for package in locked if package.registry == name}
-    offers = tuple(
-        OfferedPackage(
-            name=package_name,
-            version=package.newest.version,
-            versions=tuple(release.version for release in package.versions),
-            installed=installed.get(package_name),
-            summary=package.summary,
-        )
-        for package_name, package in sorted(index.packages.items())
-    )
-    return row(RegistryDescription, _registry_row(ref), revision=index.revision, packages=offers)
-
-
-def index_registry(folder: Path, *, check: bool = False) -> Indexed:
-    """Rewrite a registry's index from its package folders.
-
-    Args:
-        folder: the one with `registry.yaml`.
-        check: write nothing, only tell whether the index is stale.
-
-    Raises:
-        RegistryError: the folder is no registry, or a package is wrong.
-        ConfigError: the index cannot be written.
-    """
-    file = folder / INDEX_FILE
-    index = build_index(folder)
-    stale = not file.is_file() or file.read_text(encoding="utf-8") != index
-    if stale and not check:
-        atomic.write_files({file: index})
-    return Indexed(
-        ok=not (stale and check),
-        folder=str(folder),
-        stale=stale,
-        written=stale and not check,
-        packages=index.count("\n- name: "),
-    )

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest
-from mlstack.operations import app, packages, prototypes
+from mlstack.operations import app, packages, prototypes, registries
 from tests.support.builders import Tree, read_tree, write_tree
 
 REGISTRY: Tree = {
@@ -110,7 +110,7 @@ def _made(*, installed: bool) -> Tree:
         folder = write_tree(Path(name), REGISTRY)
         app.init(folder / "demo", "demo", default_registry=False)
         made = AppDir(folder / "demo", store=PASSED)
-        packages.add_registry(made, "ours", "../registry")
+        registries.add_registry(made, "ours", "../registry")
         if installed:
             packages.install_package(made, "ours/tools")
         return read_tree(folder)

@@ -32,7 +32,7 @@ from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest
 from mlstack.app.params import ParamScope
 from mlstack.kube.kubeconfig import Context, Kubeconfig
-from mlstack.operations import app as apps, packages, params, prototypes
+from mlstack.operations import app as apps, packages, params, prototypes, registries
 root, verb, first, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 context = Context(name="c", cluster="c", server="https://c.invalid", namespace="n")
 kubeconfig = Kubeconfig(current_context="c", contexts={"c": context})
@@ -43,7 +43,7 @@ for number in range(first, first + count):
     if verb == "param":
         params.set_param(app, ParamScope(component="front"), f"tags.t{number}", str(number))
     elif verb == "registry":
-        packages.add_registry(app, f"r{number}", "../registry")
+        registries.add_registry(app, f"r{number}", "../registry")
     elif verb == "env":
         apps.add_environment(app, f"e{number}", kubeconfig=kubeconfig)
     elif verb == "generate":

@@ -1,4 +1,4 @@
-"""Packages and registries: installed with what they require, pinned, listed, indexed, removed."""
+"""Packages: installed with what they require, pinned, listed, removed."""
 
 from pathlib import Path
 
@@ -10,8 +10,7 @@ from mlstack.app.draft import ComponentRequest
 from mlstack.app.files import read_folder
 from mlstack.app.package import digest
 from mlstack.errors import MlstackError, RegistryError
-from mlstack.operations import app, packages, prototypes
-from mlstack.operations import packages as registry
+from mlstack.operations import packages, prototypes, registries
 from tests.support.builders import read_tree, write_tree
 from tests.support.registry import REGISTRY, generate, small_app
 
@@ -56,7 +55,7 @@ def two_versions(tmp_path: Path) -> AppDir:
         if path.startswith("registry/tools")
     }
     write_tree(tmp_path, newer)
-    packages.index_registry(tmp_path / "registry")
+    registries.index_registry(tmp_path / "registry")
     packages.install_package(made, "ours/tools")
     return made
 
@@ -127,7 +126,7 @@ def test_a_package_that_could_not_be_used_or_removed_is_not_let_in(
 ) -> None:
     made = small_app(tmp_path, installed=False)
     place = tmp_path / "registry/tools" / file
-    packages.index_registry(tmp_path / "registry")
+    registries.index_registry(tmp_path / "registry")
     assert old in place.read_text()
     place.write_text(place.read_text().replace(old, new))
     index = tmp_path / "registry/registry.yaml"
@@ -195,72 +194,3 @@ def test_remove_takes_what_only_it_required(tmp_path: Path) -> None:
     ]
     assert not list((made.root / "vendor").rglob("*.yaml"))
     assert made.app.packages == ()
-
-
-LAUNCH = "github.com/google/kubeflow/tree/master/kubeflow"
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> AppDir:
-    return small_app(tmp_path)
-
-
-def test_address_of_the_launch_leads_to_the_bundled_registry(made: AppDir) -> None:
-    result = registry.add_registry(made, "kubeflow", LAUNCH)
-    assert (result.bundled, result.known, result.address) == (True, False, LAUNCH)
-    assert result.packages >= 4
-
-
-def test_default_registry_of_a_new_app_is_the_same_one(tmp_path: Path) -> None:
-    app.init(tmp_path / "new", "new")
-    made = AppDir(tmp_path / "new")
-    before = read_tree(made.root)
-    assert registry.add_registry(made, "kubeflow", LAUNCH).known
-    assert read_tree(made.root) == before
-
-
-@pytest.mark.parametrize("name", [".", "../shelf", "../shelf/."])
-def test_index_of_a_registry_bears_the_name_of_its_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    folder = write_tree(tmp_path / "shelf", {key.partition("/")[2]: text for key, text in REGISTRY.items()})
-    monkeypatch.chdir(folder)
-    registry.index_registry(Path(name))
-    assert "\nname: shelf\n" in (folder / "registry.yaml").read_text()
-
-
-def test_list_and_describe(made: AppDir) -> None:
-    (row,) = registry.list_registries(made).registries
-    assert (row.name, row.protocol, row.address, row.bundled) == ("ours", "directory", "../registry", False)
-    packages = registry.describe_registry(made, "ours").packages
-    assert [(each.name, each.version, each.installed) for each in packages] == [
-        ("base", "1.0.0", "1.0.0"),
-        ("tools", "1.2.0", "1.2.0"),
-    ]
-
-
-def test_index_is_written_once_and_kept_fresh(tmp_path: Path) -> None:
-    folder = write_tree(tmp_path, REGISTRY) / "registry"
-    assert not registry.index_registry(folder, check=True).ok
-    first = registry.index_registry(folder)
-    assert (first.stale, first.written, first.packages, first.ok) == (True, True, 2, True)
-    assert registry.index_registry(folder, check=True).ok
-    (folder / "tools/web/prototype.yaml").write_text("# changed\n")
-    assert registry.index_registry(folder, check=True).stale
-
-
-def test_retired_names_survive_the_rewriting_of_the_index(tmp_path: Path) -> None:
-    folder = write_tree(tmp_path, REGISTRY) / "registry"
-    registry.index_registry(folder)
-    file = folder / "registry.yaml"
-    entry = "retired:\n- names:\n  - cgi\n  reason: nobody writes it\n  instead: use `web`\npackages:\n"
-    file.write_text(file.read_text().replace("packages:\n", entry))
-    assert registry.index_registry(folder, check=True).ok
-    (folder / "tools/web/files").mkdir()
-    (folder / "tools/web/files/new.txt").write_text("new")
-    assert registry.index_registry(folder).written
-    assert entry in file.read_text()
-
-
-def test_shipped_index_is_up_to_date() -> None:
-    assert registry.index_registry(Path(__file__).parents[3] / "registry", check=True).ok

@@ -8,7 +8,7 @@ import pytest
 from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest
 from mlstack.errors import NotFoundError, UsageError
-from mlstack.operations import app, packages, prototypes
+from mlstack.operations import app, packages, prototypes, registries
 from mlstack.operations.prototypes import generate
 from tests.support.builders import read_tree, write_tree
 from tests.support.cli import Runner
@@ -119,7 +119,7 @@ packages:
 def retiring(made: AppDir) -> AppDir:
     """An app whose registry retired two names."""
     folder = made.root.parent / "registry"
-    packages.index_registry(folder)
+    registries.index_registry(folder)
     file = folder / "registry.yaml"
     file.write_text(file.read_text().replace("packages:\n", RETIRED))
     return made
