@@ -37,7 +37,7 @@ Taker = Literal["ours", "theirs"]
 _NAMESPACE = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}
 _ENVIRONMENT = "^[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?(/[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?)*$"
 _PACKAGE = {"type": "string", "pattern": r"^[^/@\s]+/[^/@\s]+(@[^/@\s]+)?$"}
-_DIGEST = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
+DIGEST = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
 _DURATION = {
     "type": ["string", "integer"],
     "pattern": "^([0-9.]+h)?([0-9.]+m)?([0-9.]+s)?$|^[0-9.]+$",
@@ -249,6 +249,12 @@ class Retired:
     names: tuple[str, ...] = key({"type": "array", "minItems": 1, "items": NAME}, required=True)
     reason: str = key(WORD, "Why, as it follows `is retired: `.", required=True)
     instead: str = key(TEXT, "What to do now; left out when nothing takes their place.", default="")
+    planned: bool = key(FLAG, "They are not offered yet; `reason` says what will bring them.", default=False)
+
+    @property
+    def state(self) -> str:
+        """Give the word for what they are."""
+        return "planned" if self.planned else "retired"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,7 +278,7 @@ class LockedPackage:
         _PACKAGE, name="package", required=True, reader=lambda fields, name: fields.package(name).full_name
     )
     version: str = key(VERSION, required=True)
-    digest: str = key(_DIGEST, "Over the package folder's paths and bytes.", required=True)
+    digest: str = key(DIGEST, "Over the package folder's paths and bytes.", required=True)
     source: str = key(TEXT, "Address the package was fetched from.", default="")
 
     @property
@@ -440,7 +446,7 @@ class ClusterIdentity:
     # UID of the namespace kube-system.
     uid: str | None = key(TEXT, "UID of the namespace kube-system.", default=None)
     # `sha256:…` of the server's CA bundle.
-    ca: str | None = key(_DIGEST, "Hash of the server's CA bundle.", default=None)
+    ca: str | None = key(DIGEST, "Hash of the server's CA bundle.", default=None)
     # the address it was reached at; shown to people, never compared.
     server: str | None = key(TEXT, "The address it was reached at; for people only.", default=None)
 

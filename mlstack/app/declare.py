@@ -31,6 +31,7 @@ class FileKey:
     required: bool
     default: Any
     record: type | None = None  # what the map, or each map of the list, is read as
+    by: str = ""  # the field that the maps of the list are kept under; a tuple without it
     # takes a `FieldReader` and the key's name, where the schema alone does not say how to read it
     reader: Callable[[Any, str], Any] | None = None
 
@@ -47,10 +48,13 @@ def key(schema: Mapping[str, Any], help: str = "", **more: Any) -> Any:
 
 
 def records(kind: type, help: str = "", **more: Any) -> Any:
-    """Declare a list of maps, each of them read as `kind`; `more` as of `key`, and words of the schema."""
+    """Declare a list of maps, each of them read as `kind`; `more` as of `key`, and words of the schema.
+
+    With `by` they are kept as a mapping by that field.
+    """
     words = {word: more.pop(word) for word in ("minItems",) if word in more}
     described = {"description": help} if help else {}
-    facts = {word: more.pop(word) for word in ("name", "required", "reader") if word in more}
+    facts = {word: more.pop(word) for word in ("name", "required", "reader", "by") if word in more}
     schema = {"type": "array", **described, **words, "items": record_schema(kind)}
     return field(metadata={"schema": schema, "record": kind, **facts}, **more)
 
@@ -107,6 +111,8 @@ def to_map(value: Any, always: Collection[str] = ()) -> dict[str, Any]:
         inner = getattr(value, key.field)
         if key.name not in always and (inner == key.default or inner in ((), {})):
             continue
+        if key.by:
+            inner = tuple(inner.values())
         if isinstance(inner, tuple):
             content[key.name] = [to_map(entry) if key.record is not None else entry for entry in inner]
         elif key.record is not None:

@@ -128,7 +128,8 @@ class FieldReader:
         if key.reader is not None:
             return key.reader(self, name)
         if key.record is not None and shape == "array":
-            return tuple(entry.record(key.record) for entry in self.each(name))
+            entries: tuple[Any, ...] = tuple(entry.record(key.record) for entry in self.each(name))
+            return {getattr(entry, key.by): entry for entry in entries} if key.by else entries
         if key.record is not None:
             inner = self.inner(name)
             return inner.record(key.record) if inner else None

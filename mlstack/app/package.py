@@ -27,10 +27,11 @@ from mlstack.app.app import LockedPackage
 from mlstack.app.declare import keys_of, to_map
 from mlstack.app.document import AppDocument, fields_of
 from mlstack.app.files import read_folder
+from mlstack.app.index import IndexPackage, IndexPrototype, IndexVersion
 from mlstack.app.prototype import Example, Package, Param, Prototype, PrototypeFile
 from mlstack.app.schema import PassedStore, check_file, check_schema
 from mlstack.disk_cache import from_json
-from mlstack.errors import NotFoundError, SchemaError
+from mlstack.errors import ConfigError, NotFoundError, SchemaError
 from mlstack.names import is_parameter_name, nearest
 
 Files = Mapping[PurePosixPath, bytes]
@@ -116,6 +117,34 @@ class PackageFolder:
         suffixes = (".yaml", ".yml", ".json")
         paths = (path for path in self.files if path.parent.name == "crds" and path.suffix in suffixes)
         return {f"{self.source}/{path}": self._text(path) for path in paths}
+
+    def entry(self, path: str, *, strict: bool = True) -> IndexPackage:
+        """Give what the index of a registry says of this version, which lies at `path`.
+
+        Without `strict` only the name is told of a prototype whose file is wrong.
+
+        Raises:
+            SchemaError: `package.yaml` or a `prototype.yaml` is wrong.
+        """
+        prototypes = []
+        for name in self.prototype_names:
+            try:
+                file = self._prototype_file(name)
+            except ConfigError:
+                if strict:
+                    raise
+                prototypes.append(IndexPrototype(name=name))
+            else:
+                aliases = tuple(file.aliases)
+                prototypes.append(IndexPrototype(name=name, summary=file.summary, aliases=aliases))
+        head = self.head
+        return IndexPackage(
+            name=head.name,
+            summary=head.summary,
+            keywords=head.keywords,
+            prototypes=tuple(prototypes),
+            versions=(IndexVersion(version=head.version, path=path, digest=self.digest),),
+        )
 
     def aliases(self, name: str) -> Mapping[str, Mapping[str, Any]]:
         """Give the other names of a prototype, each with what it sets, without reading its parameters."""

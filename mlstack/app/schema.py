@@ -28,6 +28,7 @@ from mlstack.app.app import (
     ModuleParams,
 )
 from mlstack.app.document import AppDocument, expectation, shown, suggestion
+from mlstack.app.index import RegistryIndex
 from mlstack.app.params import KeyPath as ValuePath
 from mlstack.app.params import Origin, ParamFault, Resolved, Setting, join_path, nearest_origin, param_error
 from mlstack.app.prototype import Example, Package, Param, Prototype, PrototypeFile, mask_value
@@ -100,6 +101,7 @@ _DECLARED: Mapping[str, tuple[type, Mapping[str, Any]]] = {  # kind → dataclas
     "ModuleParams": (ModuleParams, {}),
     "Package": (Package, {}),
     "Prototype": (PrototypeFile, {}),
+    "Registry": (RegistryIndex, {}),
 }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mlstack import __version__
 from mlstack.app.app import LockedPackage, PackageRef, newest
+from mlstack.app.index import KSONNET_PREFIX
 from mlstack.app.package import PackageFolder
 from mlstack.app.params import spelling_table
 from mlstack.app.prototype import Package, Param, Prototype
@@ -17,7 +18,6 @@ from mlstack.disk_cache import from_json
 from mlstack.errors import ConfigError, NotFoundError, RegistryError
 from mlstack.names import nearest, version_key
 
-_KSONNET_PREFIX = "io.ksonnet.pkg."
 _Named = tuple[LockedPackage, str]  # a package, and its own name of a prototype
 
 
@@ -143,7 +143,7 @@ class Vendor:
         Raises:
             NotFoundError: none, or several, with their full names; at `where` the name is written.
         """
-        parts = name.removeprefix(_KSONNET_PREFIX).split("/")
+        parts = name.removeprefix(KSONNET_PREFIX).split("/")
         key = self._by_short_name(parts[0], where) if len(parts) == 1 else self._by_full_name(name, where)
         locked, own_name = key
         if (locked.folder, own_name) not in self._prototypes:
@@ -153,7 +153,7 @@ class Vendor:
         return self._prototypes[locked.folder, own_name]
 
     def _by_full_name(self, name: str, where: str | None) -> _Named:
-        owner, _, prototype = name.removeprefix(_KSONNET_PREFIX).rpartition("/")
+        owner, _, prototype = name.removeprefix(KSONNET_PREFIX).rpartition("/")
         registry, _, versioned = owner.rpartition("/")
         package, _, version = versioned.partition("@")
         candidates = [

@@ -10,13 +10,14 @@ from typing import Any
 from mlstack.app.app import Component, Environment, Manifest
 from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest, draft
+from mlstack.app.index import KSONNET_PREFIX, IndexPackage, RegistryIndex
 from mlstack.app.prototype import Prototype
 from mlstack.app.schema import PassedStore
 from mlstack.errors import ConfigError, NotFoundError
 from mlstack.names import nearest
 from mlstack.objects.kube_object import DesiredState
 from mlstack.operations import row
-from mlstack.registries.registry import find_prototype, indexes, refuse_if_retired
+from mlstack.registries.registry import explain_missing, find_prototype, indexes
 from mlstack.render import render
 from mlstack.render.template import CodeStore
 
@@ -108,13 +109,14 @@ def matching_prototypes(app: AppDir, name: str) -> PrototypeMatches:
     Raises:
         NotFoundError: there is none; carries the nearest name, or says that the name is retired.
     """
+    name = name.removeprefix(KSONNET_PREFIX)
     prototypes = sorted(_sorted(app), key=lambda prototype: _rank(prototype, name))
     matches = [prototype for prototype in prototypes if _rank(prototype, name) < _NO_MATCH]
     matches = matches or [
         prototype for prototype in prototypes if any(name in alias for alias in prototype.aliases)
     ]
     if not matches:
-        refuse_if_retired(app, name)
+        explain_missing(app, name)
         names = [prototype.name for prototype in _sorted(app)]
         near = nearest(name, names)
         hint = f"did you mean `{near}`?" if near else "mlstack prototype list" if names else _INSTALL
@@ -142,29 +144,55 @@ def _rank(prototype: Prototype, name: str) -> int:
 
 
 def search_prototypes(app: AppDir, text: str) -> PrototypeList:
-    """Find prototypes by name and description, packages that are not installed, and retired names.
+    """Find prototypes by name, alias and description, installed or not, and retired names.
 
     A registry that does not answer is left out and noted.
     """
-    text_sought = text.lower()
+    words = text.lower().removeprefix(KSONNET_PREFIX)
     rows = [
         _prototype_row(known)
         for known in _sorted(app)
-        if text_sought
+        if words
         in "\n".join((known.name, known.full_name, *known.aliases, known.summary, known.description)).lower()
     ]
     notes: list[str] = []
+    offered: list[PrototypeRow] = []
+    retired: list[PrototypeRow] = []
     for registry, index in indexes(app.app.registries, root=app.root, notes=notes):
         installed = {locked.name for locked in app.lock.packages if locked.registry == registry}
         for _, package in sorted(index.packages.items()):
-            name, words = f"{registry}/{package.name}", f"{package.name}\n{package.summary}".lower()
-            if package.name not in installed and text_sought in words:
-                offered = {"package": name, "full_name": name, "installed": False, "retired": False}
-                rows.append(row(PrototypeRow, package, **offered))
-        for retired in index.retired:
-            summary = "; ".join(filter(None, (f"retired: {retired.reason}", retired.instead)))
-            rows += [
-                PrototypeRow(
+            if package.name not in installed:
+                offered += _offered_rows(registry, package, words)
+        retired += _retired_rows(registry, index, words)
+    packages = list(dict.fromkeys(row.package.partition("@")[0] for row in offered))
+    if packages:
+        listed = "\n".join(f"  mlstack pkg install {package}" for package in packages)
+        notes.append(f"not installed yet:\n{listed}")
+    rows += [*offered, *retired]
+    if not rows:
+        notes.append(f"no prototype matches `{text}`: mlstack prototype list shows the installed ones")
+    return PrototypeList(prototypes=tuple(rows), notes=tuple(notes))
+
+
+def _offered_rows(registry: str, package: IndexPackage, words: str) -> Iterator[PrototypeRow]:
+    """Give what matches of a package that is not installed; itself, where its index tells no prototypes."""
+    full_name = f"{registry}/{package.name}"
+    about = "\n".join((full_name, package.summary, *package.keywords)).lower()
+    offered = {"package": f"{full_name}@{package.newest.version}", "installed": False, "retired": False}
+    for prototype in package.prototypes:
+        if words in about or words in "\n".join((*prototype.names, prototype.summary)).lower():
+            yield row(PrototypeRow, prototype, full_name=f"{full_name}/{prototype.name}", **offered)
+    if not package.prototypes and words in about:
+        yield row(PrototypeRow, package, full_name=full_name, **offered)
+
+
+def _retired_rows(registry: str, index: RegistryIndex, words: str) -> Iterator[PrototypeRow]:
+    offered = {name for p in index.packages.values() for known in p.prototypes for name in known.names}
+    for entry in index.retired:
+        summary = "; ".join(filter(None, (f"{entry.state}: {entry.reason}", entry.instead)))
+        for name in entry.names:
+            if words in name.lower() and name not in offered:
+                yield PrototypeRow(
                     name=name,
                     package="",
                     full_name=f"{registry}/{name}",
@@ -172,12 +200,6 @@ def search_prototypes(app: AppDir, text: str) -> PrototypeList:
                     installed=False,
                     retired=True,
                 )
-                for name in retired.names
-                if text_sought in name.lower()
-            ]
-    if not rows:
-        notes.append(f"no prototype matches `{text}`: mlstack prototype list shows the installed ones")
-    return PrototypeList(prototypes=tuple(rows), notes=tuple(notes))
 
 
 def describe_prototype(app: AppDir, name: str) -> PrototypeDescription:

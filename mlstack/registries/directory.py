@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from mlstack.app.app import API_VERSION, RegistryRef
 from mlstack.app.declare import to_map
 from mlstack.app.files import read_file, read_folder
+from mlstack.app.index import IndexPackage, RegistryIndex, joined
 from mlstack.app.package import PackageFolder
 from mlstack.errors import RegistryError
-from mlstack.names import version_key
 from mlstack.registries.registry import (
     INDEX_FILE,
     Files,
-    IndexPackage,
-    IndexVersion,
-    RegistryIndex,
     fetch_package,
     protocol,
     read_index,
@@ -124,26 +121,13 @@ def build_index(folder: Path, *, packages: Path | None = None) -> str:
             f"no package folder in `{source}`", hint="a package is a folder with package.yaml"
         )
     known = _known(folder)
-    packages_of = {package.name: _kept(package, folder) for package in known.packages.values()}
-    summaries = {package.name: package.summary for package in known.packages.values()}
+    entries = [kept for package in known.packages.values() for kept in _kept(package, folder)]
     for path in sorted(file.parent for file in source.glob("*/package.yaml")):
-        read = PackageFolder.read(path, source=path.name)
-        summaries[read.head.name] = read.head.summary
         relative = Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
-        entry = IndexVersion(version=read.head.version, path=relative, digest=read.digest)
-        packages_of.setdefault(read.head.name, {})[entry.version] = entry
-    head: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "Registry", "name": known.name}
-    head |= {"summary": known.summary} if known.summary else {}
-    head |= {"aliases": list(known.aliases)} if known.aliases else {}
-    head |= {"retired": [to_map(entry) for entry in known.retired]} if known.retired else {}
-    head["packages"] = []
-    for name, versions in sorted(packages_of.items()):
-        ordered = sorted(versions.values(), key=lambda entry: version_key(entry.version))
-        listed = [{"version": entry.version, "path": entry.path, "digest": entry.digest} for entry in ordered]
-        summary = {"summary": summaries[name]} if summaries.get(name) else {}
-        if listed:
-            head["packages"].append({"name": name, **summary, "versions": listed})
-    return _HEADER + write.to_yaml(head)
+        entries.append(PackageFolder.read(path, source=path.name).entry(relative))
+    index = replace(known, packages=joined(entries))
+    head = {"apiVersion": API_VERSION, "kind": "Registry"}
+    return _HEADER + write.to_yaml(head | to_map(index, always=("name", "packages")))
 
 
 def _has_packages(folder: Path) -> bool:
@@ -157,13 +141,11 @@ def _known(folder: Path) -> RegistryIndex:
     return RegistryIndex(name=name, packages={})
 
 
-def _kept(package: IndexPackage, folder: Path) -> dict[str, IndexVersion]:
-    """Give the versions whose folder still holds that version."""
-    kept = {}
+def _kept(package: IndexPackage, folder: Path) -> Iterator[IndexPackage]:
+    """Give the package with each of the versions whose folder still holds that version."""
     for version in package.versions:
         place = folder / version.path
         if (place / "package.yaml").is_file():
             head = PackageFolder.read(place, source=version.path).head
             if (head.name, head.version) == (package.name, version.version):
-                kept[version.version] = version
-    return kept
+                yield replace(package, versions=(version,))

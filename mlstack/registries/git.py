@@ -24,10 +24,11 @@ from weakref import finalize
 from mlstack import programs
 from mlstack.app.app import RegistryRef
 from mlstack.app.files import LIMITS, MAX_BYTES, MAX_FILES, check_name
+from mlstack.app.index import RegistryIndex
 from mlstack.errors import RegistryError
 from mlstack.objects import masking
 from mlstack.programs import ProgramError
-from mlstack.registries.registry import Files, RegistryIndex, fetch_package, protocol, read_index
+from mlstack.registries.registry import Files, fetch_package, protocol, read_index
 
 _TREE = re.compile(r"(?:https?://)?(?P<repo>(?:www\.)?(?:github|gitlab)\.com/.+?)/(?:-/)?tree/(?P<rest>.+)")
 _HOSTED = re.compile(r"(?:www\.)?(github|gitlab|bitbucket)\.(com|org)/[^/]+/[^/]+/?")

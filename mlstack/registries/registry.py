@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path, PurePosixPath
@@ -11,97 +10,17 @@ from typing import Protocol, TypeVar
 
 from mlstack.app import document as documents
 from mlstack.app import files
-from mlstack.app.app import LockedPackage, LockedRegistry, PackageRef, RegistryRef, Retired
+from mlstack.app.app import LockedPackage, LockedRegistry, PackageRef, RegistryRef
 from mlstack.app.app_dir import AppDir
-from mlstack.app.document import FieldReader, fields_of
+from mlstack.app.document import fields_of
+from mlstack.app.index import KSONNET_PREFIX, RegistryIndex, joined, offers, refuse_retired
 from mlstack.app.package import FetchedPackage, PackageFolder, digest
 from mlstack.app.prototype import Prototype
 from mlstack.app.schema import check_file
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
-from mlstack.names import Table, nearest, version_key
+from mlstack.names import Table, nearest
 
 Files = Mapping[PurePosixPath, bytes]
-
-
-@dataclass(frozen=True, kw_only=True)
-class IndexVersion:
-    """One version of a package in an index."""
-
-    version: str
-    # Its folder, relative to the index.
-    path: str
-    # `sha256:…` that its content must have.
-    digest: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class IndexPackage:
-    """One package of an index, versions in ascending order."""
-
-    name: str
-    summary: str = ""
-    versions: tuple[IndexVersion, ...]
-
-    @property
-    def newest(self) -> IndexVersion:
-        """Give the highest version."""
-        return max(self.versions, key=lambda version: version_key(version.version))
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegistryIndex:
-    """What a registry offers."""
-
-    # The registry's own name.
-    name: str
-    summary: str = ""
-    # Addresses that this registry stands in for.
-    aliases: tuple[str, ...] = ()
-    packages: Mapping[str, IndexPackage]
-    # Names that it does not offer any more.
-    retired: tuple[Retired, ...] = ()
-    # The commit the index was read at; empty where there are no commits.
-    revision: str = ""
-
-    def package(self, name: str) -> IndexPackage:
-        """Give a package.
-
-        Raises:
-            NotFoundError: with the nearest known one, or what to do instead of a retired one.
-        """
-        if name not in self.packages:
-            refuse_retired(name, self.retired, registry=self.name)
-            near = nearest(name, self.packages)
-            hint = None if near else f"known packages: {', '.join(sorted(self.packages)) or 'none'}"
-            raise NotFoundError(f"registry `{self.name}` has no package `{name}`", near=near, hint=hint)
-        return self.packages[name]
-
-    def version(self, name: str, version: str = "") -> IndexVersion:
-        """Give a version of a package; the newest when none is named.
-
-        Raises:
-            NotFoundError: no such package or version.
-        """
-        package = self.package(name)
-        if version in ("", "latest"):
-            return package.newest
-        for entry in package.versions:
-            if entry.version == version:
-                return entry
-        known = ", ".join(entry.version for entry in package.versions)
-        raise NotFoundError(f"package `{name}` has no version `{version}`", hint=f"known versions: {known}")
-
-
-def refuse_retired(name: str, retired: Iterable[Retired], *, registry: str) -> None:
-    """Raise if a name is one that its registry does not offer any more.
-
-    Raises:
-        NotFoundError: with the reason, and what to do instead.
-    """
-    for entry in retired:
-        if name in entry.names:
-            hint = entry.instead or f"registry `{registry}` has nothing in its place"
-            raise NotFoundError(f"`{name}` is retired: {entry.reason}", hint=hint)
 
 
 class Registry(Protocol):
@@ -191,46 +110,23 @@ def read_index(tree: Tree, *, source: str, name: str, revision: str = "") -> Reg
 
 def _parsed(data: bytes, source: str, revision: str) -> RegistryIndex:
     document = documents.read(data, file=f"{source}/{INDEX_FILE}")
-    fields = fields_of(document, "Registry").only(
-        "apiVersion", "kind", "name", "summary", "aliases", "retired", "packages"
-    )
+    fields = fields_of(document, "Registry")
     check_file("Registry", document.value, source=document.file, origins=document.all_origins())
-    packages = [_package(entry) for entry in fields.each("packages")]
-    return RegistryIndex(
-        name=fields.text("name"),
-        summary=fields.text("summary", ""),
-        aliases=fields.texts("aliases"),
-        packages={package.name: package for package in packages},
-        retired=tuple(entry.record(Retired) for entry in fields.each("retired")),
-        revision=revision,
-    )
-
-
-def _package(fields: FieldReader) -> IndexPackage:
-    versions = [
-        IndexVersion(version=entry.text("version"), path=entry.text("path"), digest=entry.text("digest"))
-        for entry in fields.each("versions")
-    ]
-    versions.sort(key=lambda version: version_key(version.version))
-    return IndexPackage(
-        name=fields.text("name"), summary=fields.text("summary", ""), versions=tuple(versions)
-    )
+    return fields.record(RegistryIndex, revision=revision)
 
 
 def _derived(tree: Tree, source: str, name: str, revision: str) -> RegistryIndex:
-    packages = {}
+    entries = []
     for folder in sorted(tree.names()):
         if tree.read(PurePosixPath(folder, "package.yaml")) is not None:
             files = tree.folder(PurePosixPath(folder))
-            head = PackageFolder(files, source=f"{source}/{folder}").head
-            version = IndexVersion(version=head.version, path=folder, digest=digest(files))
-            packages[head.name] = IndexPackage(name=head.name, summary=head.summary, versions=(version,))
-    if not packages:
+            entries.append(PackageFolder(files, source=f"{source}/{folder}").entry(folder, strict=False))
+    if not entries:
         raise RegistryError(
             f"no registry at `{source}`: neither `{INDEX_FILE}` nor a folder with `package.yaml`",
             hint="check the address, branch and folder",
         )
-    return RegistryIndex(name=name, packages=packages, revision=revision)
+    return RegistryIndex(name=name, packages=joined(entries), revision=revision)
 
 
 def fetch_package(tree: Tree, index: RegistryIndex, package: str, version: str) -> Files:
@@ -460,39 +356,52 @@ def _fetch(registry: Registry, ref: RegistryRef, name: str, version: str) -> Fet
     return FetchedPackage(locked=locked, files=files)
 
 
-# --- Retired names: what an app's registries say of prototypes that people know from elsewhere ---
+# --- Names that no installed package has: what an app's registries say of them ---
 
 
 def find_prototype(app: AppDir, name: str) -> Prototype:
-    """Find an installed prototype; what is installed comes before what is retired.
+    """Find an installed prototype; what is installed comes before what registries say of the name.
 
     Args:
         app: the app directory.
         name: full name, alias or unique end, as typed.
 
     Raises:
-        NotFoundError: none, or several; of a retired name the reason and what to do instead.
+        NotFoundError: none, or several; says which package brings it, or what to do instead.
     """
     try:
         return app.prototype(name)
     except NotFoundError:
-        refuse_if_retired(app, name)
+        explain_missing(app, name)
         raise
 
 
-def refuse_if_retired(app: AppDir, name: str) -> None:
-    """Raise if a registry of the app calls a name retired; no network is used.
+def explain_missing(app: AppDir, name: str) -> None:
+    """Raise if a registry of the app knows a prototype's name that is not installed; no network is used.
 
     Raises:
-        NotFoundError: with the reason, and what to do instead.
+        NotFoundError: which package brings it, or why none does and what to do instead.
     """
-    short = name.removeprefix("io.ksonnet.pkg.").rpartition("/")[2]
+    short = name.removeprefix(KSONNET_PREFIX).rpartition("/")[2]
     locked = {entry.name: entry.retired for entry in app.lock.registries}
+    installed = {package.full_name for package in app.lock.packages}
+    packages: list[str] = []
+    retired = []
     for ref in app.app.registries:
-        retired = locked.get(ref.name, ())
+        retired.append((ref.name, locked.get(ref.name, ())))
         try:
             if is_local(ref):  # what it says now is never stale
-                retired = open_registry(ref, root=app.root).index().retired
+                index = open_registry(ref, root=app.root).index()
+                retired[-1] = (ref.name, index.retired)
+                packages += [f"{ref.name}/{package.name}" for package, _ in offers(index, name)]
         except MlstackError:  # the name was not found: that error is the one to show
             continue
-        refuse_retired(short, retired, registry=ref.name)
+    if missing := [package for package in dict.fromkeys(packages) if package not in installed]:
+        listed = " and ".join(f"`{package}`" for package in missing)
+        verb = "package {}, which is" if len(missing) == 1 else "packages {}, which are"
+        raise NotFoundError(
+            f"prototype `{short}` is in {verb.format(listed)} not installed",
+            hint=f"mlstack pkg install {missing[0]}",
+        )
+    for registry, entries in retired:
+        refuse_retired(short, entries, registry=registry)

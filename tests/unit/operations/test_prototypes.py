@@ -70,7 +70,7 @@ def test_search_looks_in_descriptions_and_in_packages_not_installed(tmp_path: Pa
     assert prototypes.search_prototypes(made, "nothing like it").prototypes == ()
     bare = small_app(tmp_path / "two", installed=False)
     (row,) = prototypes.search_prototypes(bare, "small things").prototypes
-    assert (row.name, row.installed) == ("tools", False)
+    assert (row.name, row.full_name, row.installed) == ("web", "ours/tools/web", False)
 
 
 def test_description_says_all_of_a_parameter(made: AppDir) -> None:

@@ -58,7 +58,8 @@ def test_index_is_written_once_and_kept_fresh(tmp_path: Path) -> None:
     first = registry.index_registry(folder)
     assert (first.stale, first.written, first.packages, first.ok) == (True, True, 2, True)
     assert registry.index_registry(folder, check=True).ok
-    (folder / "tools/web/prototype.yaml").write_text("# changed\n")
+    (folder / "tools/web/files").mkdir()
+    (folder / "tools/web/files/new.txt").write_text("new")
     assert registry.index_registry(folder, check=True).stale
 
 

@@ -1,0 +1,147 @@
+"""The index of a registry: its packages, what their prototypes are called, and where each version lies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from mlstack.app.app import DIGEST, Retired
+from mlstack.app.declare import NAME, SHORT_NAME, TEXT, VERSION, WORD, key, list_of, records
+from mlstack.errors import NotFoundError
+from mlstack.names import nearest, version_key
+
+KSONNET_PREFIX = "io.ksonnet.pkg."
+"""What ksonnet wrote before the names of prototypes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexVersion:
+    """One version of a package."""
+
+    version: str = key(VERSION, required=True)
+    path: str = key(WORD, "The package folder, relative to this file.", required=True)
+    digest: str = key(DIGEST, "What its content must have.", required=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexPrototype:
+    """One prototype of a package's newest version, to be found before the package is installed."""
+
+    name: str = key(SHORT_NAME, required=True)
+    summary: str = key(TEXT, default="")
+    aliases: tuple[str, ...] = key(list_of(NAME), "Its other names.", default=())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Give all its names."""
+        return (self.name, *self.aliases)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexPackage:
+    """One package, versions in ascending order."""
+
+    name: str = key(SHORT_NAME, required=True)
+    summary: str = key(TEXT, default="")
+    keywords: tuple[str, ...] = key(list_of(TEXT), default=())
+    prototypes: tuple[IndexPrototype, ...] = records(IndexPrototype, default=())
+    versions: tuple[IndexVersion, ...] = records(IndexVersion, minItems=1, required=True)
+
+    @property
+    def newest(self) -> IndexVersion:
+        """Give the highest version."""
+        return max(self.versions, key=lambda version: version_key(version.version))
+
+
+def joined(entries: Iterable[IndexPackage]) -> dict[str, IndexPackage]:
+    """Join packages by name: every version of each, ascending, a later one in place of an equal earlier one.
+
+    What is said of a package beside its versions is what its newest version says.
+    """
+    packages: dict[str, IndexPackage] = {}
+    for entry in sorted(entries, key=lambda entry: (entry.name, version_key(entry.newest.version))):
+        known = packages[entry.name].versions if entry.name in packages else ()
+        versions = {version.version: version for version in (*known, *entry.versions)}
+        ordered = sorted(versions.values(), key=lambda version: version_key(version.version))
+        packages[entry.name] = replace(entry, versions=tuple(ordered))
+    return packages
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistryIndex:
+    """The index of a registry: its packages, their versions and digests."""
+
+    name: str = key(SHORT_NAME, required=True)  # the registry's own
+    summary: str = key(TEXT, default="")
+    aliases: tuple[str, ...] = key(list_of(TEXT), "Addresses that this registry stands in for.", default=())
+    retired: tuple[Retired, ...] = records(
+        Retired, "Names of packages and prototypes that are not offered any more.", default=()
+    )
+    packages: Mapping[str, IndexPackage] = records(
+        IndexPackage, by="name", required=True, default_factory=dict
+    )
+    revision: str = field(default="")  # the commit the index was read at; empty where there are no commits
+
+    def package(self, name: str) -> IndexPackage:
+        """Give a package.
+
+        Raises:
+            NotFoundError: with the nearest known one, or what to do instead of a retired one.
+        """
+        if name not in self.packages:
+            refuse_retired(name, self.retired, registry=self.name)
+            near = nearest(name, self.packages)
+            hint = None if near else f"known packages: {', '.join(sorted(self.packages)) or 'none'}"
+            raise NotFoundError(f"registry `{self.name}` has no package `{name}`", near=near, hint=hint)
+        return self.packages[name]
+
+    def version(self, name: str, version: str = "") -> IndexVersion:
+        """Give a version of a package; the newest when none is named.
+
+        Raises:
+            NotFoundError: no such package or version.
+        """
+        package = self.package(name)
+        if version in ("", "latest"):
+            return package.newest
+        for entry in package.versions:
+            if entry.version == version:
+                return entry
+        known = ", ".join(entry.version for entry in package.versions)
+        raise NotFoundError(f"package `{name}` has no version `{version}`", hint=f"known versions: {known}")
+
+
+def offers(index: RegistryIndex, name: str) -> list[tuple[IndexPackage, IndexPrototype]]:
+    """Find the prototypes that a name may mean: by name, by alias, by an end in whole words.
+
+    `name` may have its package in front, and ksonnet's `io.ksonnet.pkg.`.
+    """
+    owner, _, short = name.removeprefix(KSONNET_PREFIX).rpartition("/")
+    package_name = owner.rpartition("/")[2]
+    every = [
+        (package, prototype)
+        for package in index.packages.values()
+        if package_name in ("", package.name)
+        for prototype in package.prototypes
+    ]
+    endings = tuple(f"{separator}{short}" for separator in "-._")
+    for fits in (
+        lambda prototype: prototype.name == short,
+        lambda prototype: short in prototype.aliases,
+        lambda prototype: short and any(known.endswith(endings) for known in prototype.names),
+    ):
+        if matches := [(package, prototype) for package, prototype in every if fits(prototype)]:
+            return matches
+    return []
+
+
+def refuse_retired(name: str, retired: Iterable[Retired], *, registry: str) -> None:
+    """Raise if a name is one that its registry does not offer any more.
+
+    Raises:
+        NotFoundError: with the reason, and what to do instead.
+    """
+    for entry in retired:
+        if name in entry.names:
+            hint = entry.instead or f"registry `{registry}` has nothing in its place"
+            raise NotFoundError(f"`{name}` is {entry.state}: {entry.reason}", hint=hint)
