@@ -24,6 +24,7 @@ from mlstack.errors import (
     UnreachableError,
     WatchExpiredError,
 )
+from mlstack.http import Response
 from mlstack.kube.api_errors import FILES_ELSEWHERE, UNKNOWN_KIND, error_of, warnings_of
 from mlstack.kube.client import (
     Applied,
@@ -36,7 +37,6 @@ from mlstack.kube.client import (
     WatchEvent,
     written,
 )
-from mlstack.kube.http import Response
 from mlstack.kube.parallel import prefetch
 from mlstack.kube.transport import APPLY, BrokenError, Request, Transport, decoded, quote
 from mlstack.objects.kinds import Kind, Kinds

@@ -11,9 +11,9 @@ from tempfile import NamedTemporaryFile
 from threading import Lock
 
 from mlstack.errors import ClusterError, MlstackError
+from mlstack.http import ConnectionPool, NoAnswerError, Sent, fingerprint, tls_context
 from mlstack.kube import login as logins
 from mlstack.kube.api_server import ApiServerClient
-from mlstack.kube.http import ConnectionPool, Sent, fingerprint, tls_context
 from mlstack.kube.kubeconfig import LOOK
 from mlstack.kube.login import ContextLogin, IdToken, Plugin, Proof, TokenFile
 from mlstack.kube.transport import AGENT, READ_TIMEOUT_S, Counted, Transport
@@ -42,7 +42,11 @@ def connect(
     """
     resolved = logins.find(context, kubeconfig, os.environ)
     login = resolved.login
-    pool = ConnectionPool(login)
+    try:
+        pool = ConnectionPool(login)
+    except NoAnswerError as error:
+        hint = "set `proxy-url` of its cluster, or HTTPS_PROXY"
+        raise ClusterError(error.text, hint=hint) from None
     try:
         ca = fingerprint(login.ca_pem) if login.ca_pem and login.verify else None
     except ValueError:

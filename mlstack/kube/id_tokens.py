@@ -15,10 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mlstack.addresses import Server, address, proxy_of
 from mlstack.errors import ConfigError
+from mlstack.http import ConnectionPool, NoAnswerError, Sent, basic, tls_context
 from mlstack.kube import login
-from mlstack.kube.http import ConnectionPool, NoAnswerError, Sent, tls_context
-from mlstack.kube.kubeconfig import Login, address, basic, pem_text, proxy_of, read_bounded
+from mlstack.kube.kubeconfig import pem_text, read_bounded
 from mlstack.kube.login import AUTHORITY, ContextLogin, IdToken, Proof, id_token_proof
 from mlstack.kube.parallel import prefetch
 from mlstack.kube.transport import decoded, quote
@@ -185,7 +186,7 @@ def _send(
     proxy = proxy_of(place, os.environ)
     if not there.is_secure and (proxy or not there.is_here):
         raise ValueError("nothing secret is sent to its provider over http://")
-    pool = ConnectionPool(Login(label="its provider", server=place, proxy=proxy))
+    pool = ConnectionPool(Server(label="its provider", server=place, proxy=proxy))
     try:
         pool.use(tls_context(ca_pem=ca_pem, cert_file=None, key_file=None, verify=True))
     except (OSError, ValueError):

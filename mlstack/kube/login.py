@@ -17,19 +17,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from mlstack.addresses import address, host_name, proxy_of
 from mlstack.errors import ClusterError, ForbiddenError
+from mlstack.http import basic
 from mlstack.kube import kubeconfig
-from mlstack.kube.kubeconfig import (
-    ContextEntry,
-    Login,
-    UnfitError,
-    address,
-    basic,
-    host_name,
-    pem_text,
-    proxy_of,
-    read_bounded,
-)
+from mlstack.kube.kubeconfig import ContextEntry, Login, UnfitError, pem_text, read_bounded
 from mlstack.objects import masking
 
 

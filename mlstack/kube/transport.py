@@ -13,7 +13,7 @@ from typing import Any
 
 import mlstack
 from mlstack.errors import ClusterError, InvalidError, TransientError, UnreachableError
-from mlstack.kube.http import ConnectionPool, NoAnswerError, Response, Sent, lines_of, redirect_of
+from mlstack.http import About, ConnectionPool, NoAnswerError, Response, Sent, lines_of, redirect_of
 
 AGENT = f"mlstack/{mlstack.__version__}"
 READ_TIMEOUT_S = 60.0
@@ -21,6 +21,16 @@ PATIENCE_S = 30.0
 """How long one request goes on when the server asks it to come again later."""
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
 _MOST_REDIRECTS = 10  # Go's
+
+HINTS: Mapping[About, str] = {
+    "address": "check `server` of the kubectl context, and that the cluster runs: kubectl cluster-info",
+    "tls": "check certificate-authority, tls-server-name and client certificate of the kubectl context",
+    "proxy": "check `proxy-url` of the context and HTTPS_PROXY",
+    "load": "try again; the server may be overloaded",
+    "credentials": "get them anew: a token is one line of plain letters and digits",
+    "connection": "run the command again",
+}
+"""What to do when there is no answer."""
 
 APPLY = "application/apply-patch+yaml"
 Counted = Callable[[str, int | None], None]
@@ -166,7 +176,7 @@ class Transport:
                     continue
                 kind = BrokenError if error.broken else UnreachableError
                 text = f"no answer from the API server of {self.label} at {self.server}: {error.text}"
-                raise kind(text, hint=error.hint) from error
+                raise kind(text, hint=HINTS[error.about]) from error
             self._counted(request.verb, answer.status)
             elsewhere = redirect_of(answer, self._pool.address) if request.method == "GET" else ""
             if elsewhere and redirects < _MOST_REDIRECTS:

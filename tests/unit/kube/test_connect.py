@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from mlstack.errors import ClusterError, ForbiddenError, MlstackError, NotFoundError, UnreachableError
+from mlstack.http import fingerprint
 from mlstack.kube import connect
 from mlstack.kube.api_server import ApiServerClient
 from mlstack.kube.client import ObjectRef
-from mlstack.kube.http import fingerprint
 from tests.support import plugins
 from tests.support.certificates import Certificate, self_signed
 from tests.support.fakeapi import Answer, Asked, Serve, always, kubeconfig, serve, status

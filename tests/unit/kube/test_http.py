@@ -19,7 +19,7 @@ import pytest
 from urllib3.exceptions import HTTPError
 from urllib3.util import connection
 
-from mlstack.kube.http import (
+from mlstack.http import (
     CONNECTIONS,
     MOST_HEAD_BYTES,
     ConnectionPool,

@@ -12,11 +12,10 @@ from threading import Thread
 
 import pytest
 
+from mlstack.addresses import proxy_of
 from mlstack.errors import ClusterError, UnreachableError
 from mlstack.kube import connect
 from mlstack.kube.client import ObjectRef
-from mlstack.kube.http import ConnectionPool
-from mlstack.kube.kubeconfig import Login, proxy_of
 from tests.support.certificates import self_signed
 from tests.support.fakeapi import Answer, always, kubeconfig, serve
 from tests.support.proxies import ConnectingProxy, SocksProxy
@@ -92,9 +91,10 @@ def test_a_proxy_that_is_nobody_we_trust_gets_no_request(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("url", ["socks4://a:hush@p", "p:3128", "http://", "http://u:hush@p:x"])
-def test_what_is_no_proxy_of_ours_is_refused_without_its_password(url: str) -> None:
+def test_what_is_no_proxy_of_ours_is_refused_without_its_password(tmp_path: Path, url: str) -> None:
+    file = kubeconfig(tmp_path, "https://s", **{"proxy-url": url})
     with pytest.raises(ClusterError, match="a proxy that mlstack does not speak to") as caught:
-        ConnectionPool(Login(label="l", server="https://s", proxy=url))
+        connect.connect("test", kubeconfig=file)
     assert "hush" not in "".join(traceback.format_exception(caught.value))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import hashlib
 import io
@@ -14,14 +15,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from http.client import HTTPException, HTTPResponse, IncompleteRead, RemoteDisconnected
 from threading import Lock, Thread
-from typing import Any
+from typing import Any, Literal
 
 from urllib3 import HTTPHeaderDict, PoolManager, ProxyManager, Timeout, disable_warnings
 from urllib3 import exceptions as urllib3_errors
 from urllib3.util import parse_url
 
-from mlstack.errors import ClusterError
-from mlstack.kube.kubeconfig import Address, Login, address, basic, host_name
+from mlstack.addresses import Address, Server, address, host_name
+from mlstack.objects import masking
 
 CONNECT_TIMEOUT_S = 10.0
 CONNECTIONS = 32
@@ -36,21 +37,22 @@ _PIECE = 1 << 16
 Sent = Mapping[str, "str | tuple[str, ...]"]
 """Headers to send by name; those that have several values are sent several times."""
 
-_KUBECONFIG = "check `server` of the kubectl context, and that the cluster runs: kubectl cluster-info"
-_TLS = "check certificate-authority, tls-server-name and client certificate of the kubectl context"
-_OVERLOADED = "try again; the server may be overloaded"
 _ODD_LENGTH = "it does not speak HTTP: the Content-Length of its answer is no number"
 
 
+About = Literal["address", "tls", "proxy", "load", "credentials", "connection"]
+"""What is to be looked at when there is no answer."""
+
+
 class NoAnswerError(Exception):
-    """Raised when there is no answer: why in a few words, and what to do.
+    """Raised when there is no answer: why in a few words, and what it is about.
 
     A connection that is `broken` ended after it was made: the server may or may not have seen the request.
     """
 
-    def __init__(self, text: str, *, hint: str = _KUBECONFIG, broken: bool = False) -> None:
+    def __init__(self, text: str, *, about: About = "address", broken: bool = False) -> None:
         super().__init__(text)
-        self.text, self.hint, self.broken = text, hint, broken
+        self.text, self.about, self.broken = text, about, broken
 
 
 # --- connections ---
@@ -85,7 +87,7 @@ class _AnswerSource(io.RawIOBase):
         except TimeoutError as error:
             if self._came and error.errno is None:
                 text = f"its answer did not end within {self._timeout_s or 0:g} s"
-                raise NoAnswerError(text, hint=_OVERLOADED) from None
+                raise NoAnswerError(text, about="load") from None
             raise
         self._came = True
         self.bytes_left -= count
@@ -134,6 +136,12 @@ class _BoundedConnection:
         return False  # its end, or what nobody asked for
 
 
+def basic(user: str, password: str) -> str:
+    """Give the header of a name and a password, which is masked from now on."""
+    masking.note(password, f"{user}:{password}".encode())
+    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Response:
     """An answer; `raw` gives the rest of one that was not read `whole`."""
@@ -156,10 +164,10 @@ class ConnectionPool:
 
     Raises:
         ValueError: the address of the server is none.
-        ClusterError: the proxy is one that we cannot speak to.
+        NoAnswerError: the proxy is one that we cannot speak to.
     """
 
-    def __init__(self, login: Login) -> None:
+    def __init__(self, login: Server) -> None:
         self.address = address(login.server)
         # Who we are stands in the headers: what the address says of it is nothing for a proxy.
         self._origin = replace(self.address, path="").url
@@ -267,7 +275,7 @@ def redirect_of(answer: Response, server: Address) -> str:
     return url.request_uri if is_same else ""
 
 
-def _manager_of(login: Login) -> Callable[..., PoolManager]:
+def _manager_of(login: Server) -> Callable[..., PoolManager]:
     """Give what makes the connections of a login."""
     if not login.proxy:
         return PoolManager
@@ -292,11 +300,8 @@ def _manager_of(login: Login) -> Callable[..., PoolManager]:
         # The proxy looks up names, as with kubectl.
         far = place._replace(scheme="socks5h").url
         return lambda **more: SOCKSProxyManager(far, name or None, password or None, **more)
-    raise ClusterError(
-        f"{login.label} is reached through a proxy that mlstack does not speak to: "
-        "only http://, https:// and socks5://",
-        hint="set `proxy-url` of its cluster, or HTTPS_PROXY",
-    )
+    text = "a proxy that mlstack does not speak to: only http://, https:// and socks5://"
+    raise NoAnswerError(f"{login.label} is reached through {text}", about="proxy")
 
 
 def _body(raw: Any, whole: bool) -> bytes:
@@ -356,14 +361,15 @@ def _too_long() -> str:
 
 def _fault(error: Exception, is_proxied: bool) -> NoAnswerError:
     """Say why there is no answer."""
-    text, cause, hint = str(error), error.__cause__, _KUBECONFIG
+    text, cause = str(error), error.__cause__
+    about: About = "address"
     unconnected = (urllib3_errors.NewConnectionError, urllib3_errors.ConnectTimeoutError)
     if isinstance(error, NoAnswerError):
         return error
     if is_proxied and isinstance(error, (urllib3_errors.ProxyError, *unconnected)):
         code = re.search(r"Tunnel connection failed: (\d{3})", text)
         text = f"the proxy does not connect{f' (HTTP {code[1]})' if code else ''}"
-        return NoAnswerError(text, hint="check `proxy-url` of the context and HTTPS_PROXY")
+        return NoAnswerError(text, about="proxy")
     is_broken = False
     match error:
         case urllib3_errors.NameResolutionError():
@@ -375,10 +381,10 @@ def _fault(error: Exception, is_proxied: bool) -> NoAnswerError:
             text = f"no connection within {CONNECT_TIMEOUT_S:g} s"
         case urllib3_errors.SSLError():
             is_broken = isinstance(error.args[0], ssl.SSLEOFError | ssl.SSLZeroReturnError)
-            text, hint = f"TLS fails: {_reason(text)}", _TLS
+            text, about = f"TLS fails: {_reason(text)}", "tls"
         case urllib3_errors.ReadTimeoutError():
             is_broken = bool(getattr(cause, "errno", None))  # the system gave the connection up
-            text, hint = "it accepted the request and stayed silent", _OVERLOADED
+            text, about = "it accepted the request and stayed silent", "load"
         case urllib3_errors.InvalidHeader():
             text = _ODD_LENGTH
         case urllib3_errors.ProtocolError():
@@ -386,13 +392,12 @@ def _fault(error: Exception, is_proxied: bool) -> NoAnswerError:
             is_broken = is_end or not isinstance(error.args[-1], HTTPException)
             text = "it does not speak HTTP"
         case ValueError():
-            text = "the credentials of the kubeconfig have characters that cannot be sent"
-            hint = "get them anew: a token is one line of plain letters and digits"
+            text, about = "the credentials have characters that cannot be sent", "credentials"
         case _:
             is_broken = True
     if is_broken:
-        return NoAnswerError("the connection broke", hint="run the command again", broken=True)
-    return NoAnswerError(text, hint=hint)
+        return NoAnswerError("the connection broke", about="connection", broken=True)
+    return NoAnswerError(text, about=about)
 
 
 def _reason(text: str) -> str:
