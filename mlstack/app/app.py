@@ -335,6 +335,14 @@ def newest(packages: Iterable[LockedPackage]) -> dict[str, LockedPackage]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Moved:
+    """A component that has another name now; what was applied under the old one is its own."""
+
+    old: str = key(WORD, "Full name it had.", name="from", required=True)
+    new: str = key(WORD, "Full name it has.", name="to", required=True)
+
+
+@dataclass(frozen=True, kw_only=True)
 class App:
     """An app directory: its registries, the packages it needs, and parameters for all components."""
 
@@ -361,6 +369,9 @@ class App:
         " for.",
         reader=_read_rules,
         default=(),
+    )
+    moved: tuple[Moved, ...] = records(
+        Moved, "Components that were renamed, so that what was applied of them stays theirs.", default=()
     )
 
     def registry(self, name: str) -> RegistryRef | None:

@@ -159,17 +159,7 @@ class AppDir(AppReader):
         """Write a component's file and give its name; a module's folder is made on the way."""
         name, module = component.full_name, component.module
         check_component_name(component.name)
-        if module:
-            check_module_name(module)
-        if module and f"{component.name.lower()}.yaml" == layout.MODULE_PARAMS:
-            raise UsageError(
-                f"`{name}` cannot be a component: its file is that of the module's parameters",
-                where=layout.module_params_file(module),
-                hint="choose another name",
-            )
-        check_new_name(name, self.component_files, "a component")
-        if module:
-            check_new_name(module, self.modules, "a module")
+        self.check_component(name)
         known = self.component_files.get(name)
         if known and not replace:
             message = f"there is a component `{name}` already"
@@ -181,28 +171,25 @@ class AppDir(AppReader):
         self.write({file: write.to_yaml({**content, **params})}, stale)
         return file
 
-    def remove_component(self, name: str) -> tuple[str, ...]:
-        """Remove a component and what environments say about it; the cluster is not touched."""
-        deleted = [self.component(name).file]
-        changed: dict[str, bytes | str] = {}
-        for environment in self.environment_names:
-            patch = layout.patch_file(environment, name)
-            deleted += [patch] if self.files.bytes(patch) is not None else []
-            params = self.edited(layout.environment_params_file(environment), "EnvironmentParams")
-            params.unset(("components", name))
-            settings = self.edited(layout.environment_file(environment), "Environment")
-            if set(settings.at(("targets",)) or ()) == {name}:  # no targets would be all there are
-                raise ConfigError(
-                    f"`{name}` is the last target of `{environment}`;"
-                    " without one everything would be deployed",
-                    where=str(self.environment_chain(environment)[-1].environment.file),
-                    hint=f"name others first: mlstack env set {environment} --targets NAME",
-                )
-            while name in (targets := settings.at(("targets",)) or ()):
-                settings.remove(("targets",), targets.index(name))
-            changed |= {edited.file: edited.text for edited in (params, settings) if edited.changed}
-        self.write(changed, deleted)
-        return tuple(sorted([*deleted, *changed]))
+    def check_component(self, full_name: str) -> None:
+        """Refuse what cannot name a component, and a module whose folder another one has."""
+        module, _, name = full_name.rpartition(".")
+        check_component_name(name)
+        if module:
+            self.check_module(module)
+        if module and f"{name.lower()}.yaml" == layout.MODULE_PARAMS:
+            raise UsageError(
+                f"`{full_name}` cannot be a component: its file is that of the module's parameters",
+                where=layout.module_params_file(module),
+                hint="choose another name",
+            )
+        check_new_name(full_name, self.component_files, "a component")
+
+    def check_module(self, name: str) -> None:
+        """Refuse what cannot name a module."""
+        check_module_name(name)
+        for length in range(1, name.count(".") + 2):
+            check_new_name(".".join(name.split(".")[:length]), self.modules, "a module")
 
     # --- environments ---
 

@@ -59,7 +59,7 @@ def draft(
     component = Component(
         name=name, module=module, prototype=full_name, params=values, file=component_file(module, name)
     )
-    layers = [Layer("app", app.app.params), Layer("component", values, origins)]
+    layers = [*app.shared_layers(module), Layer("component", values, origins)]
     resolved = params.resolve(prototype.params, layers, prototype=prototype.full_name)
     missing = params.missing(prototype, resolved.values)
     if missing:

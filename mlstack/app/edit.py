@@ -223,6 +223,23 @@ class EditedFile:
         self.text = edit.unset_value(self.text, path, source=self.file)
         return True
 
+    def rename(self, path: KeyPath, key: str) -> bool:
+        """Give a key another name, where it stands; tell whether it was there."""
+        value = self.at(path[:-1])
+        if not isinstance(value, dict) or path[-1] not in value:
+            return False
+        old, place = str(path[-1]), read_document(self.text, source=self.file).position(path)
+        lines = self.text.splitlines(keepends=True)
+        line, column = lines[place.line - 1], place.column - 1
+        mark = line[column : column + 1] if line[column : column + 1] in ('"', "'") else ""
+        if line[column:].startswith(f"{mark}{old}{mark}"):
+            behind = line[column + len(old) + 2 * len(mark) :]
+            lines[place.line - 1] = f"{line[:column]}{mark}{key}{mark}{behind}"
+            if self._keep("".join(lines), path[:-1], {key if k == old else k: v for k, v in value.items()}):
+                return True
+        self.set((*path[:-1], key), value[old])  # an anchor or a tag stands before it
+        return self.unset(path)
+
     def append(self, path: KeyPath, item: Any) -> None:
         """Add an item to a list; comments between its items stay where the list is written in lines."""
         before = self.at(path) or []
@@ -258,7 +275,7 @@ class EditedFile:
             end -= 1
         return lines, first, end
 
-    def _keep(self, text: str, path: KeyPath, value: list[Any]) -> bool:
+    def _keep(self, text: str, path: KeyPath, value: Any) -> bool:
         """Take a text over if it reads `value` at the path, and everything else in it as before."""
         after = EditedFile(self.file, text)
         try:

@@ -27,7 +27,12 @@ def find_root(start: Path) -> Path | None:
 
 def module_params_file(module: str) -> str:
     """Give the parameter file of a module."""
-    return "/".join([COMPONENTS, *module.split("."), MODULE_PARAMS])
+    return f"{module_folder(module)}/{MODULE_PARAMS}"
+
+
+def module_folder(module: str) -> str:
+    """Give the folder of a module."""
+    return "/".join([COMPONENTS, *module.split(".")])
 
 
 def component_file(module: str, name: str) -> str:

@@ -211,6 +211,21 @@ class AppReader:
             raise ConfigError("the file is gone", where=component.file)
         return documents.read_all(data, file=component.file)
 
+    def formerly(self, components: Iterable[str]) -> tuple[str, ...]:
+        """Give the names that these components had before, as `moved` of `app.yaml` says it.
+
+        A name that another component has by now tells nothing any more.
+        """
+        names, moved = {*components}, {entry.old: entry.new for entry in self.app.moved}
+        former = []
+        for old in moved:
+            new, steps = old, 0
+            while new in moved and steps <= len(moved):  # renamed twice
+                new, steps = moved[new], steps + 1
+            if new in names and old not in self.component_files:
+                former.append(old)
+        return tuple(sorted(former))
+
     # --- environments ---
 
     @cached_property
@@ -358,12 +373,16 @@ class AppReader:
         else:  # it does not stand as its file says
             layer = Layer("component", component.params, target=name)
         chain = self.environment_chain(environment)
-        layers += [*self._shared_layers(_enclosing(component.module)), layer]
+        layers += [*self.shared_layers(component.module), layer]
         layers += [files.globals for files in chain]
         layers += [files.components[name] for files in chain if name in files.components]
         if overrides:
             layers += overrides.layers(name, prototype.params, components=self.component_files)
         return layers
+
+    def shared_layers(self, module: str) -> list[Layer]:
+        """Give the layers for all components of a module: of the app, and of the modules around them."""
+        return self._shared_layers(_enclosing(module))
 
     def _shared_layers(self, modules: Iterable[str]) -> list[Layer]:
         """Give the layers for all components: of the app and of modules."""

@@ -161,6 +161,10 @@ def _names(kind: str, root: Path) -> tuple[Iterable[str], Callable[[str], object
         files = (file for file in base.rglob("*") if file.suffix in (".yaml", ".yml", ".json"))
         paths = (file.relative_to(base).with_suffix("") for file in files if file.name != "params.yaml")
         return (".".join(path.parts) for path in paths), names.check_app_name
+    if kind == "modules":
+        base = root / "components"
+        found = (path.relative_to(base) for path in base.rglob("*") if path.is_dir())
+        return (".".join(path.parts) for path in found), names.check_module_name
     vendor = root / "vendor"
     if kind == "prototypes":
         return (file.parent.name for file in vendor.glob("*/*/*/prototype.yaml")), names.check_package_name
@@ -172,6 +176,7 @@ def _names(kind: str, root: Path) -> tuple[Iterable[str], Callable[[str], object
 
 environments = _completer("environments")
 components = _completer("components")
+modules = _completer("modules")
 prototypes = _completer("prototypes")
 packages = _completer("packages")
 

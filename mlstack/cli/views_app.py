@@ -25,7 +25,7 @@ from mlstack.cli.page import (
 
 if TYPE_CHECKING:
     from mlstack.cli.commands.program import Versions
-    from mlstack.operations import app, explain, packages, params, prototypes, registries
+    from mlstack.operations import app, components, explain, packages, params, prototypes, registries
 
 PACKAGES = {"PACKAGE": "package", "VERSION": "version", "INSTALLED": "installed", "SUMMARY": "summary"}
 
@@ -69,9 +69,16 @@ TABLE_VIEWS |= {
             "PROTOTYPE": "prototype",
             "FROM": lambda row: row.package or row.file,
             "DEPENDS ON": "depends_on",
+            "KINDS": "kinds",
         },
         empty="next: mlstack generate PROTOTYPE NAME",
-        spare={"DEPENDS ON": lambda cells: cells <= {""}},
+        spare={"DEPENDS ON": lambda cells: cells <= {""}, "KINDS": lambda cells: cells <= {""}},
+    ),
+    "ModuleList": TableView(
+        "modules",
+        {"MODULE": "name", "COMPONENTS": "components", "PARAMS": "params", "TARGET OF": "environments"},
+        empty="next: mlstack module create NAME",
+        spare={"TARGET OF": lambda cells: cells <= {""}},
     ),
     "ParamList": TableView(
         "rows",
@@ -318,10 +325,28 @@ def _generated(result: prototypes.Generated) -> Page:
 
 
 @view
-def _component_removed(result: prototypes.ComponentRemoved) -> Page:
+def _component_removed(result: components.ComponentRemoved) -> Page:
     lines = tuple(TextLine(f"removed `{result.name}` from {file}") for file in result.files)
-    next_step = "what was applied goes from a cluster with the next `mlstack apply ENV`"
-    return Page(lines, (result.name,), (next_step,))
+    told = [
+        f"warning: `{row.component}` is still deployed in `{row.environment}`"
+        f" ({count(row.objects, 'object')}); gone with: mlstack apply {row.environment}"
+        for row in result.deployed
+    ]
+    usual = "what was applied goes from a cluster with the next `mlstack apply ENV`"
+    return Page(lines, (result.name,), (*told, *notes(result), *([] if told else [usual])))
+
+
+@view
+def _component_renamed(result: components.ComponentRenamed) -> Page:
+    text = f"renamed `{result.before}` to `{result.name}`: {result.file}"
+    next_step = "the next `mlstack apply ENV` gives its objects the new label; none is deleted"
+    return sentence(text, result.name, *notes(result), next_step)
+
+
+@view
+def _module_created(result: components.ModuleCreated) -> Page:
+    next_step = f"next: mlstack generate PROTOTYPE {result.name}.NAME"
+    return sentence(f"created module `{result.name}`: {result.file}", result.name, next_step)
 
 
 # --- parameters ---

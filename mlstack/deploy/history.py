@@ -76,15 +76,15 @@ def last_good(revisions: Sequence[Revision], components: Collection[str] = ()) -
 def merged(known: DesiredState, applied: DesiredState) -> DesiredState:
     """Give the whole set after some components were applied: theirs as applied, the others as known."""
     fresh = {obj.identity for obj in applied.objects}
-    kept = [obj for obj in without(known, applied.components).objects if obj.identity not in fresh]
+    kept = [obj for obj in without(known, applied.known_as).objects if obj.identity not in fresh]
 
     def of_others(facts: Mapping[str, T]) -> dict[str, T]:
-        return {name: fact for name, fact in facts.items() if name not in applied.components}
+        return {name: fact for name, fact in facts.items() if name not in applied.known_as}
 
     return replace(
         applied,
         objects=(*kept, *applied.objects),
-        components=tuple(sorted({*known.components, *applied.components})),
+        components=tuple(sorted({*known.components, *applied.components} - {*applied.formerly})),
         depends={**of_others(known.depends), **applied.depends},
         timeouts={**of_others(known.timeouts), **applied.timeouts},
         has_secrets=known.has_secrets or applied.has_secrets,

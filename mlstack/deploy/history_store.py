@@ -122,7 +122,8 @@ class History:
             state = history.without(known, gone) if state is None else history.merged(known, state)
         if state is None:
             return None
-        draft = replace(draft, unsettled=history.unsettled(base, draft.components, draft.result))
+        left = history.unsettled(base, draft.components, draft.result)
+        draft = replace(draft, unsettled=tuple(name for name in left if name not in state.formerly))
         draft, parts = history.encode(draft, state)
         if if_news and newest and (newest.digest, newest.unsettled) == (draft.digest, draft.unsettled):
             return None

@@ -158,7 +158,7 @@ def candidates(resolved: ResolvedTarget, inventory: Inventory, changes: Sequence
     `changes` are what becomes of what is wanted. With selected components only theirs are looked at; what
     another component of the environment brings now has moved and stays. Nothing is written.
     """
-    selected = resolved.state.components
+    selected = resolved.state.known_as
     members = inventory.of_components(selected) if resolved.selective else inventory.ordered()
     wanted = [change for change in changes if change.desired is not None]
     brought, uids = {change.identity for change in wanted}, {change.live_uid for change in wanted} - {""}
@@ -219,7 +219,7 @@ def _why(member: Member, live: Live | None) -> str:
 def members_to_delete(resolved: ResolvedTarget, inventory: Inventory) -> tuple[Member, ...]:
     """Give the members that a delete is about: all, or those of the selected components and modules."""
     if resolved.selective:
-        names = {*resolved.state.components, *resolved.target.components}
+        names = {*resolved.state.known_as, *resolved.target.components}
         heads = tuple(f"{name}." for name in resolved.target.components)
         return tuple(
             member

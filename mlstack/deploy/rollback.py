@@ -176,7 +176,7 @@ def last_good(plan: ApplyPlan, *, clock: Clock) -> LastGood | None:
     resolved = plan.resolved
     past = History.of(resolved.state.app, resolved.place, resolved.cluster, clock=clock)
     revisions = past.revisions()
-    components = resolved.state.components if resolved.selective else ()
+    components = resolved.state.known_as if resolved.selective else ()
     while (good := history.last_good(revisions, components)) is not None:
         try:
             state = past.load(good)
@@ -213,7 +213,7 @@ def failure_goal(failed: ApplyPlan, error: MlstackError, good: LastGood | None) 
     if good is None:
         return "nothing is rolled back: no earlier revision of this environment worked"
     resolved, number = failed.resolved, good.revision
-    earlier = history.only(good.state, resolved.state.components) if resolved.selective else good.state
+    earlier = history.only(good.state, resolved.state.known_as) if resolved.selective else good.state
     today = {obj.identity: obj for obj in resolved.state.objects}
     doubted = [obj.identity for obj in earlier.objects if obj.identity not in good.borne_out]
     believed = [obj for obj in earlier.objects if obj.identity in good.borne_out]

@@ -135,6 +135,7 @@ class DesiredState:
     namespace: str  # the environment's namespace
     objects: tuple[KubeObject, ...]  # what is wanted, in the order it is applied
     components: tuple[str, ...] = ()  # full names of the components that were rendered, sorted
+    formerly: tuple[str, ...] = ()  # names that these components had before they were renamed
     notes: tuple[str, ...] = ()  # remarks for people, as deprecated parameters in use
     # a Secret is among the objects, or a secret parameter is set: not to be kept elsewhere
     has_secrets: bool = False
@@ -144,6 +145,11 @@ class DesiredState:
     timeouts: Mapping[str, float] = field(default_factory=dict)
     # texts of secret parameters, to be masked wherever they stand
     secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def known_as(self) -> tuple[str, ...]:
+        """Give the names under which a cluster may know its components: those of today and earlier ones."""
+        return (*self.components, *self.formerly)
 
 
 def group_of(api_version: str) -> str:

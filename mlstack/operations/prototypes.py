@@ -1,4 +1,4 @@
-"""Prototypes, and the components that are made from them."""
+"""Prototypes, and how components are made from them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlstack.app.app import Component, Environment, Manifest
+from mlstack.app.app import Environment
 from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest, draft
 from mlstack.app.index import KSONNET_PREFIX, IndexPackage, RegistryIndex
 from mlstack.app.prototype import Prototype
 from mlstack.app.schema import PassedStore
-from mlstack.errors import ConfigError, NotFoundError
+from mlstack.errors import NotFoundError
 from mlstack.names import nearest
 from mlstack.objects.kube_object import DesiredState
 from mlstack.operations import row
@@ -279,34 +279,6 @@ class Generated:
     notes: tuple[str, ...] = ()  # of its alias, deprecated parameters, and the prototype's own
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComponentRow:
-    """One component in a list."""
-
-    name: str
-    type: str  # `prototype` or `manifest`
-    module: str  # empty at the root
-    prototype: str | None
-    package: str | None  # package and version of its prototype
-    file: str  # below the app directory
-    depends_on: tuple[str, ...] = ()  # what has to work before its objects are written
-
-
-@dataclass(frozen=True, kw_only=True)
-class ComponentList:
-    """The components of an app, by name."""
-
-    components: tuple[ComponentRow, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ComponentRemoved:
-    """A component that is gone from the app."""
-
-    name: str
-    files: tuple[str, ...]  # those that were deleted or changed, below the app directory
-
-
 def generate(
     app: AppDir, request: ComponentRequest, *, replace: bool = False, store: PassedStore | None = None
 ) -> Generated:
@@ -336,40 +308,3 @@ def generate(
             replaced=exists,
             notes=tuple(note for note in notes if note.strip()),
         )
-
-
-def list_components(app: AppDir) -> ComponentList:
-    """List the components of an app, by name."""
-    return ComponentList(components=tuple(_component_row(app, component) for component in app.components()))
-
-
-def _component_row(app: AppDir, component: Component | Manifest) -> ComponentRow:
-    about: dict[str, Any] = {"type": "manifest", "prototype": None, "package": None, "depends_on": ()}
-    if isinstance(component, Component):
-        prototype = app.prototype(component.prototype)
-        about = {
-            "type": "prototype",
-            "prototype": prototype.name,
-            "package": _package_of(prototype),
-            "depends_on": component.depends_on,
-        }
-    return row(ComponentRow, component, name=component.full_name, **about)
-
-
-def remove_component(app: AppDir, name: str) -> ComponentRemoved:
-    """Remove a component's file and what every environment says about it.
-
-    Raises:
-        NotFoundError: no such component.
-        ConfigError: another component depends on it.
-    """
-    with app.locked():
-        full_name = app.component(name).full_name
-        for other in app.components():
-            if isinstance(other, Component) and full_name in other.depends_on:
-                raise ConfigError(
-                    f"component `{other.full_name}` depends on `{full_name}`",
-                    where=app.position(other.file, ("dependsOn", other.depends_on.index(full_name))),
-                    hint="take it out of `dependsOn` there first",
-                )
-        return ComponentRemoved(name=full_name, files=app.remove_component(full_name))

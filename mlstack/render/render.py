@@ -115,6 +115,7 @@ def load(
         namespace=used.namespace,
         objects=objects,
         components=tuple(sorted(component.full_name for component in selected)),
+        formerly=app.formerly(component.full_name for component in selected),
         depends=depends,
         timeouts={name: timeout_s for name, timeout_s in timeouts.items() if timeout_s is not None},
         notes=tuple(dict.fromkeys(notes)),

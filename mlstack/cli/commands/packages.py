@@ -1,11 +1,11 @@
-"""`pkg`, `prototype` and `component` with their commands, and `generate`."""
+"""`pkg` and `prototype` with their commands, and `generate`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from mlstack.cli.main import FreeOptionsCommand, family
-from mlstack.cli.options import ENV_OPTION, components, option, prototypes, word
+from mlstack.cli.options import ENV_OPTION, option, prototypes, word
 from mlstack.cli.options import packages as offer_packages
 from mlstack.cli.output import emit_objects, say, table_text, write
 from mlstack.cli.ports import Session, code_store
@@ -14,7 +14,6 @@ from mlstack.errors import UsageError
 top = family()
 pkg = family("Packages: prototypes under one version, pinned by digest.")
 prototype = family("Prototypes: what components are made from.")
-component = family("Components: prototypes used under a name, and plain manifests.")
 
 PACKAGE = word("REGISTRY/PACKAGE[@VERSION]", "The package, as `kubeflow/core`.", offer_packages)
 
@@ -194,24 +193,3 @@ def _pairs(words: list[str] | None) -> dict[str, str | None]:
     """Read `PARAM=VALUE` words; a word without `=` is a switch, which only a boolean parameter takes."""
     parts = [word.partition("=") for word in words or ()]
     return {name: text if equals else None for name, equals, text in parts}
-
-
-# --- component ---
-
-
-@component.command("list", examples=["mlstack component list"])
-def list_components(session: Session) -> object:
-    """List the components of the app."""
-    from mlstack.operations import prototypes
-
-    return prototypes.list_components(session.app)
-
-
-@component.command(
-    "rm", examples=["mlstack component rm cnn"], name=word("NAME", "The component.", components)
-)
-def remove_component(session: Session, name: str) -> object:
-    """Remove a component and what environments say about it; the cluster is not touched."""
-    from mlstack.operations import prototypes
-
-    return prototypes.remove_component(session.app, name)

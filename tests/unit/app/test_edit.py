@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mlstack.app import components
 from mlstack.app.app import (
     ClusterIdentity,
     Component,
@@ -218,7 +219,7 @@ def test_removing_a_component_removes_all_that_speaks_of_it(app: Build) -> None:
         environments__gke__environment=ENVIRONMENT + "targets:\n# first\n- cnn\n# second\n- web\n",
         environments__gke__patches__cnn="kind: A\n",
     )
-    assert changed(made, lambda: made.remove_component("cnn")) == {
+    assert changed(made, lambda: components.remove(made, ["cnn"])) == {
         "components/cnn.yaml": None,
         "environments/gke/environment.yaml": ENVIRONMENT + "targets:\n# first\n# second\n- web\n",
         "environments/gke/params.yaml": "# Values of the GPU cluster.\n"

@@ -10,7 +10,7 @@ from mlstack.app.draft import ComponentRequest
 from mlstack.app.files import read_folder
 from mlstack.app.package import digest
 from mlstack.errors import MlstackError, RegistryError
-from mlstack.operations import packages, prototypes, registries
+from mlstack.operations import components, packages, prototypes, registries
 from tests.support.builders import read_tree, write_tree
 from tests.support.registry import REGISTRY, generate, small_app
 
@@ -83,9 +83,9 @@ def test_an_older_version_stands_beside_the_newest(tmp_path: Path) -> None:
     }
 
 
-def rows(made: AppDir) -> tuple[prototypes.ComponentRow, ...]:
+def rows(made: AppDir) -> tuple[components.ComponentRow, ...]:
     """List the components of an app."""
-    return prototypes.list_components(AppDir(made.root)).components
+    return components.list_components(AppDir(made.root)).components
 
 
 def test_a_newer_version_by_its_number_changes_no_component_either(tmp_path: Path) -> None:

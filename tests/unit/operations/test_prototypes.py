@@ -8,7 +8,7 @@ import pytest
 from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest
 from mlstack.errors import NotFoundError, UsageError
-from mlstack.operations import app, packages, prototypes, registries
+from mlstack.operations import app, components, packages, prototypes, registries
 from mlstack.operations.prototypes import generate
 from tests.support.builders import read_tree, write_tree
 from tests.support.cli import Runner
@@ -287,7 +287,7 @@ def test_notes_tell_of_use_and_deprecation(made: AppDir) -> None:
 def test_list_knows_prototypes_and_manifests(made: AppDir) -> None:
     generate(made, wanted())
     (made.root / "components/plain.yaml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n")
-    rows = prototypes.list_components(AppDir(made.root)).components
+    rows = components.list_components(AppDir(made.root)).components
     assert [(row.name, row.type, row.prototype, row.package) for row in rows] == [
         ("front", "prototype", "web", "ours/tools@1.2.0"),
         ("plain", "manifest", None, None),
@@ -302,7 +302,7 @@ def test_remove_leaves_no_trace_in_environments(made: AppDir) -> None:
         "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\ncomponents:\n  front:\n    replicas: 2\n"
     )
     again = AppDir(made.root)
-    result = prototypes.remove_component(again, "front")
+    result = components.remove_component(again, "front")
     assert result.files == ("components/front.yaml", "environments/gke/params.yaml")
     assert "front" not in (made.root / "environments/gke/params.yaml").read_text()
     assert set(read_tree(made.root)) == {*before, "environments/gke/params.yaml"}

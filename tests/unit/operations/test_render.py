@@ -10,7 +10,7 @@ import pytest
 from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest
 from mlstack.errors import ConfigError, NotFoundError, SchemaError
-from mlstack.operations import app, prototypes
+from mlstack.operations import app, components, prototypes
 from mlstack.operations.render import validate_environment
 from mlstack.render import render
 from tests.support.builders import Tree, read_tree
@@ -166,7 +166,7 @@ def test_it_is_a_list_of_different_names(depending: Depending, text: str) -> Non
 def test_the_list_of_components_shows_it(depending: Depending) -> None:
     depending.write("a", "b")
     depending.write("b")
-    rows = prototypes.list_components(depending.app).components
+    rows = components.list_components(depending.app).components
     assert [(row.name, row.depends_on) for row in rows] == [("a", ("b",)), ("b", ())]
 
 
@@ -175,8 +175,8 @@ def test_what_others_depend_on_is_not_removed(depending: Depending) -> None:
     depending.write("b")
     before = read_tree(depending.root)
     with pytest.raises(ConfigError, match="component `a` depends on `b`") as caught:
-        prototypes.remove_component(depending.app, "b")
+        components.remove_component(depending.app, "b")
     assert caught.value.where == "components/a.yaml:6"
     assert read_tree(depending.root) == before
-    prototypes.remove_component(depending.app, "a")
-    assert prototypes.remove_component(depending.app, "b").files == ("components/b.yaml",)
+    components.remove_component(depending.app, "a")
+    assert components.remove_component(depending.app, "b").files == ("components/b.yaml",)

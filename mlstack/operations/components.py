@@ -1,0 +1,336 @@
+"""Components and modules of an app: listed, renamed, removed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from mlstack.app import components as edits
+from mlstack.app import layout
+from mlstack.app.app import Component, Environment, Manifest
+from mlstack.app.app_dir import AppDir
+from mlstack.app.params import Resolved
+from mlstack.deploy import inventory_store
+from mlstack.deploy.inventory import Inventory
+from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
+from mlstack.kube.client import Opener
+from mlstack.kube.parallel import prefetch
+from mlstack.names import nearest
+from mlstack.operations import row
+from mlstack.render.render import Loader
+from mlstack.render.template import CodeStore
+
+# --- components ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentRow:
+    """One component in a list."""
+
+    name: str
+    type: str  # `prototype` or `manifest`
+    module: str  # empty at the root
+    prototype: str | None
+    package: str | None  # package and version of its prototype
+    file: str  # below the app directory
+    depends_on: tuple[str, ...] = ()  # what has to work before its objects are written
+    kinds: tuple[str, ...] = ()  # of the objects it brings, where that was asked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentList:
+    """The components of an app, by name."""
+
+    components: tuple[ComponentRow, ...]
+    notes: tuple[str, ...] = ()  # components whose kinds cannot be told, and why
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployed:
+    """What an environment has of a component in its cluster."""
+
+    environment: str
+    component: str  # as the cluster knows it
+    objects: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentRemoved:
+    """A component, or a module with its components, that is gone from the app."""
+
+    name: str
+    files: tuple[str, ...]  # those that were deleted or changed, below the app directory
+    deployed: tuple[Deployed, ...] = ()  # what the next apply of these environments deletes
+    notes: tuple[str, ...] = ()  # environments whose cluster did not say what it has
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentRenamed:
+    """A component with another name."""
+
+    name: str  # the new one
+    before: str
+    file: str
+    files: tuple[str, ...]  # those that were written or deleted, below the app directory
+    notes: tuple[str, ...] = ()
+
+
+def list_components(
+    app: AppDir,
+    *,
+    module: str | None = None,
+    kinds: bool = False,
+    environment: str | None = None,
+    store: CodeStore | None = None,
+) -> ComponentList:
+    """List the components of an app, or of one module with those in it, by name.
+
+    With `kinds` they are rendered, as they are in an environment, or without one by what all share.
+
+    Raises:
+        NotFoundError: no such module or environment.
+    """
+    place = app.environment(environment) if environment is not None else None
+    names = [module] if module is not None else []
+    if module is not None:
+        _check_known(app, module)
+    rows, notes = [], list[str]()
+    for component in app.components() if module is None else app.selected(None, names):
+        brought: tuple[str, ...] = ()
+        if kinds:
+            try:
+                brought = _kinds(app, component, place, store)
+            except MlstackError as error:
+                notes.append(error.message)
+        rows.append(_component_row(app, component, brought))
+    return ComponentList(components=tuple(rows), notes=tuple(notes))
+
+
+def _component_row(app: AppDir, component: Component | Manifest, kinds: tuple[str, ...]) -> ComponentRow:
+    about: dict[str, Any] = {"type": "manifest", "prototype": None, "package": None, "depends_on": ()}
+    if isinstance(component, Component):
+        prototype = app.prototype(component.prototype)
+        about = {
+            "type": "prototype",
+            "prototype": prototype.name,
+            "package": f"{prototype.registry}/{prototype.package}@{prototype.version}",
+            "depends_on": component.depends_on,
+        }
+    return row(ComponentRow, component, name=component.full_name, kinds=kinds, **about)
+
+
+def _kinds(
+    app: AppDir, component: Component | Manifest, place: Environment | None, store: CodeStore | None
+) -> tuple[str, ...]:
+    loader = Loader(app, place or Environment(name="preview"), store=store)
+    if place is not None or isinstance(component, Manifest):
+        objects = loader.render(component).objects
+    else:
+        prototype, resolved = app.prototype(component.prototype), app.resolve(component, None)
+        objects = loader.from_values(component, prototype, resolved).objects
+    return tuple(sorted({obj.kind for obj in objects}))
+
+
+def remove_component(app: AppDir, name: str, *, opener: Opener | None = None) -> ComponentRemoved:
+    """Remove a component and all that the app says of it; clusters are asked what they have of it.
+
+    Raises:
+        NotFoundError: no such component.
+        ConfigError: another component depends on it, or it is the last target of an environment.
+    """
+    with app.locked():
+        full_name = app.component(name).full_name
+        known = [full_name, *app.formerly([full_name])]
+        files = edits.remove(app, [full_name])
+    deployed, notes = _deployed(app, known, opener)
+    return ComponentRemoved(name=full_name, files=files, deployed=deployed, notes=notes)
+
+
+# How long clusters are waited for that only have to say what they have.
+_ANSWER_S = 3.0
+
+
+def _deployed(
+    app: AppDir, components: Collection[str], opener: Opener | None
+) -> tuple[tuple[Deployed, ...], tuple[str, ...]]:
+    """Ask the clusters that environments are bound to what they have of some components, all at once."""
+    places = [place for place in app.environments() if place.cluster is not None and place.context]
+    if opener is None or not places:
+        return (), ()
+
+    def inventory(place: Environment) -> Inventory:
+        where = {"environment": place.name, "namespace": place.namespace}
+        return inventory_store.load(opener(place.context), app=app.app.name, **where)
+
+    pending = [(place, prefetch(partial(inventory, place))) for place in places]
+    rows, notes = [], []
+    for place, answer in pending:
+        try:
+            members = answer(_ANSWER_S).of_components(components)
+        except (MlstackError, TimeoutError) as error:
+            why = error.message.partition("\n")[0] if isinstance(error, MlstackError) else "no answer in time"
+            notes.append(f"whether it is deployed in `{place.name}` is not known: {why}")
+            continue
+        for name in sorted({member.component for member in members}):
+            count = sum(member.component == name for member in members)
+            rows.append(Deployed(environment=place.name, component=name, objects=count))
+    return tuple(rows), tuple(notes)
+
+
+def rename_component(app: AppDir, old: str, new: str, *, store: CodeStore | None = None) -> ComponentRenamed:
+    """Give a component another name; its objects keep theirs, so that nothing is deleted by the next apply.
+
+    Raises:
+        NotFoundError: no such component.
+        UsageError: the new name is taken or unfit, or objects would get other names by it.
+    """
+    with app.locked():
+        component = app.component(old)
+        app.check_component(new)
+        named, notes = None, list[str]()
+        if isinstance(component, Component):
+            named = _name_to_keep(app, component, new, store)
+            notes += _lost_values(app, component, new)
+        file, files = edits.rename(app, component.full_name, new, named=named)
+    if named is not None:
+        notes.append(f"its objects keep the name `{named}`, by the parameter `name`")
+    return ComponentRenamed(name=new, before=component.full_name, file=file, files=files, notes=tuple(notes))
+
+
+def _renamed(component: Component, new: str) -> Component:
+    module, _, name = new.rpartition(".")
+    return replace(component, name=name, module=module)
+
+
+def _name_to_keep(app: AppDir, component: Component, new: str, store: CodeStore | None) -> str | None:
+    """Give the name that the component's file has to hold so that its objects stay what they are."""
+    prototype = app.prototype(component.prototype, where=component.file)
+    resolved = app.resolve(component, None)
+    name = None if resolved.values.get("name") else component.name
+    name = name if "name" in prototype.params else None
+    values = {**resolved.values, **({"name": name} if name else {})}
+    loader = Loader(app, Environment(name="preview"), store=store)
+    with suppress(ConfigError):  # what does not render now has nothing that could change
+        before = loader.from_values(component, prototype, resolved).objects
+        again = Resolved(values, resolved.chains, resolved.notes)
+        after = loader.from_values(_renamed(component, new), prototype, again).objects
+        if name is not None and [obj.data for obj in before] == [
+            obj.data for obj in loader.from_values(_renamed(component, new), prototype, resolved).objects
+        ]:
+            return None  # no object is called by it
+        changed = [a for a, b in zip(before, after, strict=False) if a.data != b.data]
+        if changed or len(before) != len(after):
+            what = f"`{changed[0].identity}`" if changed else "its objects"
+            raise UsageError(
+                f"component `{component.full_name}` cannot be renamed: {what} would change with its name",
+                where=component.file,
+                hint=f"make a second one, apply it, then: mlstack component rm {component.full_name}",
+            )
+    return name
+
+
+def _lost_values(app: AppDir, component: Component, new: str) -> list[str]:
+    """Say which values of modules count no more, or count now, in another module."""
+    moved = _renamed(component, new)
+    if moved.module == component.module:
+        return []
+    before, after = app.resolve(component, None), app.resolve(moved, None)
+    names = [name for name in before.values if before.values[name] != after.values.get(name)]
+    return [f"`{name}` is another value in its new module ({new})" for name in names]
+
+
+# --- modules ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleRow:
+    """One module in a list."""
+
+    name: str
+    components: int  # in it and in the modules in it
+    params: int  # values that it sets for them
+    environments: tuple[str, ...]  # those that name it among their targets
+    folder: str  # below the app directory
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleList:
+    """The modules of an app, by name."""
+
+    modules: tuple[ModuleRow, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleCreated:
+    """A new module."""
+
+    name: str
+    file: str  # of its parameters, below the app directory
+
+
+def create_module(app: AppDir, name: str) -> ModuleCreated:
+    """Make a module; those around it come into being with it.
+
+    Raises:
+        UsageError: the name is taken or unfit.
+    """
+    name = name.replace("/", ".")
+    with app.locked():
+        return ModuleCreated(name=name, file=edits.create_module(app, name))
+
+
+def list_modules(app: AppDir) -> ModuleList:
+    """List the modules of an app, by name."""
+    targets = {place.name: place.targets for place in app.environments()}
+    rows = []
+    for name in app.modules:
+        document = app.files.document(layout.module_params_file(name), "ModuleParams")
+        rows.append(
+            ModuleRow(
+                name=name,
+                components=sum(other.startswith(f"{name}.") for other in app.component_files),
+                params=len((document.value.get("params") or {}) if document else {}),
+                environments=tuple(place for place, names in targets.items() if name in names),
+                folder=layout.module_folder(name),
+            )
+        )
+    return ModuleList(modules=tuple(rows))
+
+
+def remove_module(
+    app: AppDir, name: str, *, with_components: bool = False, opener: Opener | None = None
+) -> ComponentRemoved:
+    """Remove a module with the modules in it; its components only if that is said.
+
+    Raises:
+        NotFoundError: no such module.
+        UsageError: it has components, and these were not spoken of.
+        ConfigError: another component depends on it, or it is the last target of an environment.
+    """
+    name = name.replace("/", ".")
+    with app.locked():
+        _check_known(app, name)
+        names = _members(app, name)
+        if names and not with_components:
+            listed = ", ".join(f"`{component}`" for component in names)
+            raise UsageError(
+                f"module `{name}` has components: {listed}", hint="--components removes them too"
+            )
+        modules = [name, *(other for other in app.modules if other.startswith(f"{name}."))]
+        known = [*names, *app.formerly(names)]
+        files = edits.remove(app, names, modules=modules)
+    deployed, notes = _deployed(app, known, opener) if names else ((), ())
+    return ComponentRemoved(name=name, files=files, deployed=deployed, notes=notes)
+
+
+def _members(app: AppDir, module: str) -> Sequence[str]:
+    return [component for component in app.component_files if component.startswith(f"{module}.")]
+
+
+def _check_known(app: AppDir, module: str) -> None:
+    if module not in app.modules:
+        near = nearest(module, app.modules)
+        raise NotFoundError(f"no module `{module}`", near=near, hint=None if near else "mlstack module list")
