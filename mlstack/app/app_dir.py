@@ -20,10 +20,10 @@ from mlstack.app.app import (
     RegistryRef,
 )
 from mlstack.app.declare import to_map
-from mlstack.app.document import decode
+from mlstack.app.document import decode, layer_of
 from mlstack.app.edit import EditedFile, app_lock
 from mlstack.app.package import FetchedPackage, PackageFolder
-from mlstack.app.params import KeyPath, ParamScope, refused_characters, spelling_table
+from mlstack.app.params import KeyPath, Layer, ParamScope, join_path, refused_characters, spelling_table
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import PassedStore
 from mlstack.errors import (
@@ -300,12 +300,29 @@ class AppDir(AppReader):
 
     # --- parameters ---
 
-    def set_param(self, scope: ParamScope, path: Sequence[str], value: Any) -> tuple[str, bool]:
+    def own_layer(self, scope: ParamScope) -> Layer:
+        """Give what the app, a module or a component itself sets."""
+        component = self.component_with_params(scope.component) if scope.component is not None else None
+        if component is not None:
+            file, kind = component.file, "Component"
+        elif scope.module is not None:
+            file, kind = layout.module_params_file(scope.module), "ModuleParams"
+        else:
+            file, kind = layout.APP_FILE, "App"
+        document = self.files.document(file, kind)
+        return layer_of(document, ("params",), scope.kind, "") if document else Layer(scope.kind, {})
+
+    def own_param(self, scope: ParamScope, path: KeyPath) -> Any:
+        """Give what the file of a level itself has at a path; None where nothing stands."""
+        edited, full = self._edited_param(scope, path)
+        return edited.at(full)
+
+    def set_param(self, scope: ParamScope, path: KeyPath, value: Any) -> tuple[str, bool]:
         """Set a value; nothing else in the file changes. A spelling that the file uses already is kept.
 
         Args:
             scope: the level.
-            path: the parameter's name, then keys inside its value; a number is the index of a list.
+            path: the parameter's name, then keys inside its value and indices of lists.
             value: plain data; None removes what lower levels say.
 
         Returns:
@@ -317,22 +334,25 @@ class AppDir(AppReader):
             ConfigError: the file cannot be edited or written.
         """
         for inner, character in refused_characters(value):
-            name = ".".join(map(str, (*path, *inner)))
+            name = join_path((*path, *inner))
             message = f"`{name}` holds the control character {character}, which no object can carry"
             raise TypedValueError(message, hint="remove it from the value")
         edited, full = self._edited_param(scope, path)
         edited.set(full, value)
         return edited.file, self._save(edited)
 
-    def unset_param(self, scope: ParamScope, path: Sequence[str]) -> str | None:
-        """Take a value back, so that the next lower level counts again."""
+    def unset_param(self, scope: ParamScope, path: KeyPath) -> str | None:
+        """Take a value back, so that the next lower level counts again; a file that held it alone goes."""
         edited, full = self._edited_param(scope, path)
         if not edited.unset(full):
             return None
-        self._save(edited)
+        if edited.value.keys() == {"apiVersion", "kind"} and edited.text == write.to_yaml(edited.value):
+            self.write({}, [edited.file])
+        else:
+            self._save(edited)
         return edited.file
 
-    def _edited_param(self, scope: ParamScope, path: Sequence[str]) -> tuple[EditedFile, KeyPath]:
+    def _edited_param(self, scope: ParamScope, path: KeyPath) -> tuple[EditedFile, KeyPath]:
         """Give the file of a level, and the path of a parameter in it."""
         environment, module = str(scope.environment), str(scope.module)
         component = self.component_with_params(scope.component) if scope.component is not None else None
@@ -352,7 +372,7 @@ class AppDir(AppReader):
             section = ("components", component.full_name) if component is not None else ("globals",)
         edited = self.edited(file, kind)
         present = edited.at(section)
-        spelling = path[0]
+        spelling = str(path[0])
         if isinstance(present, Mapping) and present and spelling not in present:
             # Spell it as the file does already: two spellings in one layer are an error.
             if component is not None:

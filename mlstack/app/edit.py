@@ -213,13 +213,22 @@ class EditedFile:
         return actual
 
     def set(self, path: KeyPath, value: Any) -> None:
-        """Set a value; missing maps around it are made."""
+        """Set a value; missing maps around it are made, the index behind the last adds an item."""
+        if isinstance(path[-1], int) and path[-1] == len(self.at(path[:-1]) or ()):
+            self.append(path[:-1], value)
+            return
         self.text = edit.set_value(self.text, path, value, source=self.file)
 
     def unset(self, path: KeyPath) -> bool:
-        """Remove a value with its key; tell whether it was there."""
+        """Remove a value with its key, an item from its list; tell whether it was there."""
         if not edit.has_value(self.text, path, source=self.file):
             return False
+        *owner, last = path
+        if isinstance(last, int) and len(self.at(tuple(owner))) > 1:
+            self.remove(tuple(owner), last)
+            return True
+        if isinstance(last, int):
+            return self.unset(tuple(owner))
         self.text = edit.unset_value(self.text, path, source=self.file)
         return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
@@ -211,8 +212,14 @@ def preset(name: str) -> Path | None:
 # --- `--values` files: `{globals: {…}, components: {name: {…}}}`, or a flat map for every component ----
 
 
-def read(sets: Sequence[str], files: Sequence[Path]) -> Overrides:
-    """Read what `--set` and `--values` give for one run.
+def read(
+    sets: Sequence[str],
+    files: Sequence[Path],
+    *,
+    strings: Sequence[str] = (),
+    texts: Sequence[str] = (),
+) -> Overrides:
+    """Read what `--set`, `--values`, `--set-string` and `--set-file` (its text) give for one run.
 
     Raises:
         UsageError: a `--set` is not `key=value`.
@@ -220,20 +227,23 @@ def read(sets: Sequence[str], files: Sequence[Path]) -> Overrides:
         ConfigError: a values file is not a map of parameters.
     """
     values = tuple(read_values(file) for file in files)
-    return Overrides(files=values, sets=tuple(parse_set(text) for text in sets))
+    typed = [parse_set(text) for text in sets] + [parse_set(text, option="--set-string") for text in strings]
+    typed += [parse_set(text, option="--set-file") for text in texts]
+    return Overrides(files=values, sets=tuple(typed))
 
 
 def read_values(file: Path) -> ValuesFile:
-    """Read one values file; errors are those of `read`."""
+    """Read one values file, or stdin when it is called `-`; errors are those of `read`."""
+    is_stdin = str(file) == "-"
     try:
-        data = file.read_bytes()
+        data = sys.stdin.read().encode() if is_stdin else file.read_bytes()
     except FileNotFoundError as error:
         hint = "relative paths start at the working directory"
         raise NotFoundError(f"no values file `{file}`", hint=hint) from error
     except OSError as error:
         message = f"cannot read the values file `{file}`: {(error.strerror or str(error)).lower()}"
         raise UsageError(message, hint="give a YAML file of parameters") from error
-    listed = documents.read_all(data, file=str(file))
+    listed = documents.read_all(data, file="stdin" if is_stdin else str(file))
     if not listed:
         return ValuesFile(Layer("command line", {}))
     if len(listed) > 1:

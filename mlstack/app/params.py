@@ -26,14 +26,40 @@ _NULLS = {"null": None, '"null"': "null", "'null'": "null"}
 _REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 
 
-def split_path(text: str) -> tuple[str, ...]:
-    r"""Split a dotted key; `\.` is a dot inside a key (`nodeSelector.cloud\.google\.com/pool`)."""
-    return tuple(part.replace("\\.", ".") for part in re.split(r"(?<!\\)\.", text))
+_ITEM = re.compile(r"(?<!\\)\[([0-9]{1,6})\](?=\[|$)")
+
+
+def split_path(text: str) -> KeyPath:
+    r"""Split a dotted key, in which `args[0]` is an item of a list.
+
+    `\.` is a dot inside a key (`nodeSelector.cloud\.google\.com/pool`), `\[` a bracket.
+    """
+    path: KeyPath = ()
+    for part in re.split(r"(?<!\\)\.", text):
+        items = [*_ITEM.finditer(part)]
+        key = part[: items[0].start()] if items else part
+        path += (re.sub(r"\\([.\[])", r"\1", key), *(int(item[1]) for item in items))
+    return path
 
 
 def join_path(path: Sequence[str | int]) -> str:
     """Write a dotted key that `split_path` reads back."""
-    return ".".join(str(part).replace(".", "\\.") for part in path)
+    parts = (
+        f"[{part}]" if isinstance(part, int) else "." + re.sub(r"\.|\[(?=[0-9]+\])", r"\\\g<0>", part)
+        for part in path
+    )
+    return "".join(parts).removeprefix(".")
+
+
+class Items(dict[int, Any]):
+    """What is set in single items of a list, by index: the others stay as lower layers have them."""
+
+
+def nested(path: Sequence[str | int], value: Any) -> Any:
+    """Give what sets a value at a path alone, to be merged over what is around it."""
+    for part in reversed(path):
+        value = Items({part: value}) if isinstance(part, int) else {part: value}
+    return value
 
 
 def coerce(param: Param, value: Any) -> Any:
@@ -69,11 +95,16 @@ def parse_text(param: Param | None, text: str, *, as_string: bool = False) -> An
     """Give the value that a person typed, by the parameter's declared type.
 
     Where nothing is declared (None), YAML's rules count. Text that fits no declared type is given back: the
-    schema's message is better than one from here. `null` takes the value away; the text of that name is
-    `"null"`, with its quotes.
+    schema's message is better than one from here. Where numbers or booleans and texts are allowed, those come
+    first. `null` takes the value away; the text of that name is `"null"`, with its quotes.
     """
     if as_string:
         return text
+    is_union = param is not None and param.format is None and "string" in param.types
+    if param is not None and is_union and (scalars := param.types & {"integer", "number", "boolean"}):
+        scalar = coerce(replace(param, schema={"type": sorted(scalars)}), text)
+        if scalar is not text and scalar is not None:
+            return scalar
     opens_structure = text.lstrip()[:1] in ("[", "{")
     if param is not None and param.types:
         if "string" in param.types and text in _NULLS:
@@ -117,12 +148,30 @@ def merge(lower: Any, upper: Any, schema: Mapping[str, Any] | None = None) -> An
         return [*lower, *upper]
     if not isinstance(upper, Mapping):
         return upper
+    if isinstance(upper, Items):
+        return _with_items(lower, upper, schema)
     merged = dict(lower) if isinstance(lower, Mapping) else {}
     for key, value in upper.items():
         if value is None:
             merged.pop(key, None)
         else:
             merged[key] = merge(merged.get(key), value, _inner_schema(schema, key))
+    return merged
+
+
+def _with_items(lower: Any, items: Items, schema: Mapping[str, Any]) -> list[Any]:
+    """Lay single items over a list; the index behind the last one adds one.
+
+    Raises:
+        IndexError: there is no such item.
+    """
+    merged = list(lower) if isinstance(lower, list) else []
+    for index, value in items.items():
+        if index > len(merged):
+            raise IndexError(f"there is no item {index}: the list has {len(merged)}")
+        merged[index : index + 1] = [
+            merge(merged[index] if index < len(merged) else None, value, _inner_schema(schema, index))
+        ]
     return merged
 
 
@@ -366,7 +415,7 @@ class Declared:
             if param.secret:
                 masking.note(raw)
             for path, character in refused_characters(raw):
-                full = ".".join((name, *map(str, path)))
+                full = join_path((name, *path))
                 message = f"`{full}` holds the control character {character}, which no object can carry"
                 where = str(nearest_origin(origins, path, Origin(layer.kind)))
                 faults.append(ParamFault(message, where, "remove it from the value"))
@@ -388,7 +437,11 @@ def spelling_table(params: Mapping[str, Param]) -> dict[str, str]:
 def _folded(param: Param, chain: Sequence[Setting]) -> Any:
     value: Any = None
     for setting in chain:
-        value = None if setting.value is None else merge(value, setting.value, param.schema)
+        try:
+            value = None if setting.value is None else merge(value, setting.value, param.schema)
+        except IndexError as error:
+            fault = ParamFault(f"`{param.name}`: {error}", str(setting.origin), "the next index adds an item")
+            raise param_error([fault]) from error
     return value
 
 
@@ -405,21 +458,22 @@ class ValuesFile:
 
 @dataclass(frozen=True)
 class SetOption:
-    """One `--set`: the key as typed and split at its dots, and the text of the value."""
+    """One `--set`, `--set-string` or `--set-file`: the key, split at its dots, and the text of the value."""
 
-    path: tuple[str, ...]  # an optional component's full name, the parameter, and keys inside it
+    path: KeyPath  # an optional component's full name, the parameter, and keys inside it
     text: str  # to be typed by what the parameter declares, unless `as_string`
     as_string: bool = False
+    option: str = "--set"
 
     @property
     def origin(self) -> Origin:
         """Give the option as typed, without its value."""
-        return Origin(f"--set {'.'.join(self.path)}")
+        return Origin(f"{self.option} {join_path(self.path)}")
 
-    def split(self, components: Collection[str]) -> tuple[str | None, tuple[str, ...]]:
+    def split(self, components: Collection[str]) -> tuple[str | None, KeyPath]:
         """Split the longest component name off the path; something must be left for the parameter."""
         for length in range(len(self.path) - 1, 0, -1):
-            name = ".".join(self.path[:length])
+            name = ".".join(map(str, self.path[:length]))
             if name in components:
                 return name, self.path[length:]
         return None, self.path
@@ -450,14 +504,13 @@ class Overrides:
         split = [(*option.split(components), option) for option in self.sets]
         for target in (None, component):
             for path, option in ((path, option) for owner, path, option in split if owner == target):
-                declared = params.get(spelling_table(params).get(path[0], ""))
+                name = str(path[0])
+                declared = params.get(spelling_table(params).get(name, ""))
                 inner = inner_param(declared, path[1:]) if declared else None
-                value = parse_text(inner, option.text, as_string=option.as_string)
-                for part in reversed(path[1:]):
-                    value = {part: value}
-                origins: dict[KeyPath, Origin] = {(path[0],): option.origin}
+                value = nested(path[1:], parse_text(inner, option.text, as_string=option.as_string))
+                origins: dict[KeyPath, Origin] = {(name,): option.origin}
                 for_all = target is None
-                layers.append(Layer("command line", {path[0]: value}, origins, speaks_to_many=for_all))
+                layers.append(Layer("command line", {name: value}, origins, speaks_to_many=for_all))
         return layers
 
     def keys(self, components: Collection[str]) -> list[tuple[str | None, str, Origin]]:
@@ -469,7 +522,7 @@ class Overrides:
                 keys += [(owner, name, origins.get((name,), Origin("--values"))) for name in layer.values]
         for option in self.sets:
             owner, path = option.split(components)
-            keys.append((owner, path[0], option.origin))
+            keys.append((owner, str(path[0]), option.origin))
         return keys
 
     def plain(self) -> dict[str, Any]:
@@ -498,14 +551,22 @@ class Overrides:
         return cls(files=files, sets=tuple(sets))
 
 
-def parse_set(text: str, *, as_string: bool = False) -> SetOption:
-    r"""Read `key=value` or `component.key=value`; `\.` is a dot inside a key."""
+def parse_set(text: str, *, option: str = "--set") -> SetOption:
+    r"""Read `key=value` or `component.key=value`; `\.` is a dot inside a key.
+
+    Of any `option` but `--set` the value is a text, whatever it looks like.
+    """
     key, equals, value = text.partition("=")
     path = split_path(key)
-    if not equals or not all(path):
-        hint = "write --set num_workers=2 or --set cnn.num_workers=2"
-        raise UsageError(f"`--set {text}` is not `key=value`", hint=hint)
-    return SetOption(path, value, as_string)
+    if not equals or not is_key(path):
+        hint = f"write {option} num_workers=2 or {option} cnn.num_workers=2"
+        raise UsageError(f"`{option} {text}` is not `key=value`", hint=hint)
+    return SetOption(path, value, option != "--set", option)
+
+
+def is_key(path: KeyPath) -> bool:
+    """Tell whether a path can be that of a parameter: no part of it is empty."""
+    return "" not in path
 
 
 # --- parameters given on a command line for a prototype: names checked, texts typed --------------------

@@ -289,6 +289,8 @@ def _flag(names: str, help_text: str, *, default: bool = False) -> tuple[Any, An
 
 _TIME: dict[str, Any] = {"parser": duration, "show_default": False}
 
+GIVEN = "sets set_strings set_files values"
+"""The names of those that give parameters for one run."""
 # Declared once: name in `session.options` -> type and option, default. Those that are called as fields of
 # `ApplyOptions` become these.
 SHARED: Mapping[str, tuple[Any, Any]] = {
@@ -328,8 +330,20 @@ SHARED: Mapping[str, tuple[Any, Any]] = {
     "sets": _shared(
         list[str] | None, None, "--set [COMPONENT.]KEY=VALUE", "A parameter for this run; repeatable."
     ),
+    "set_strings": _shared(
+        list[str] | None, None, "--set-string KEY=TEXT", "As `--set`, and the value is a text; repeatable."
+    ),
+    "set_files": _shared(
+        list[str] | None,
+        None,
+        "--set-file KEY=FILE",
+        "As `--set`, and the value is a file's text; repeatable.",
+    ),
     "values": _shared(
-        list[Path] | None, None, "--values FILE", "A YAML file of parameters for this run; repeatable."
+        list[Path] | None,
+        None,
+        "--values FILE",
+        "A YAML file of parameters for this run, `-` is stdin; repeatable.",
     ),
     "context": _shared(
         str | None,

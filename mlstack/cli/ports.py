@@ -151,10 +151,21 @@ class Session:
         return name
 
     def overrides(self) -> Overrides:
-        """Read the parameters given for one run."""
+        """Give the parameters given for one run, which are read once: `--values -` is stdin."""
+        return self._overrides
+
+    @cached_property
+    def _overrides(self) -> Overrides:
         from mlstack.app import files
 
-        return files.read(self.options.get("sets") or (), self.options.get("values") or ())
+        given = {
+            name: self.options.get(name) or () for name in ("sets", "set_strings", "set_files", "values")
+        }
+        texts = []
+        for word in given["set_files"]:
+            key, equals, file = word.partition("=")
+            texts.append(f"{key}={read_text(Path(file))}" if equals else word)
+        return files.read(given["sets"], given["values"], strings=given["set_strings"], texts=texts)
 
     def target(self, environment: str | None = None) -> Target:
         """Say what a deploy command is about, as its options have it."""

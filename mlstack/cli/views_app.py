@@ -83,12 +83,12 @@ TABLE_VIEWS |= {
     "ParamList": TableView(
         "rows",
         {
-            "COMPONENT": "component",
+            "COMPONENT": lambda row: row.component or "all",
             "PARAM": "name",
             "VALUE": _values("value"),
             "FROM": lambda row: "default" if row.level == "default" else row.origin,
         },
-        names=lambda row: f"{row.component}.{row.name}",
+        names=lambda row: f"{row.component}.{row.name}".removeprefix("."),
         cut="VALUE",
         spare={"COMPONENT": lambda cells: len(cells) == 1},
     ),

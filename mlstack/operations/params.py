@@ -8,13 +8,28 @@ from typing import Any
 
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
-from mlstack.app.params import ParamScope, canonical_name, inner_param, join_path, parse_text, split_path
+from mlstack.app.params import (
+    KeyPath,
+    Layer,
+    Overrides,
+    ParamScope,
+    canonical_name,
+    inner_param,
+    is_key,
+    join_path,
+    merge,
+    nested,
+    parse_text,
+    spelling_table,
+    split_path,
+)
 from mlstack.app.prototype import Param, mask_value
 from mlstack.app.schema import check_value
 from mlstack.errors import NotFoundError, ParamError, TypedValueError, UsageError
 from mlstack.names import nearest
 from mlstack.objects import masking
 
+_NONE = Overrides()
 ENVIRONMENT_LAYERS = ("environment globals", "environment")
 
 
@@ -44,7 +59,7 @@ class ParamUnset:
 class ParamRow:
     """One value of one component."""
 
-    component: str
+    component: str  # empty for what is set for all
     name: str
     value: Any  # masked if it is secret
     level: str  # the level that decided it
@@ -84,7 +99,8 @@ def set_param(
 ) -> ParamChanged:
     """Set a value, typed by what the prototype declares; nothing else in the file changes.
 
-    In `key` dots lead to places inside the parameter; `as_string` keeps the text as it is.
+    In `key` dots lead to places inside the parameter, `[0]` to an item of a list: where the level has no
+    list of its own, it gets the one that counts there, with that item changed. `as_string` keeps the text.
 
     Raises:
         UsageError: a plain manifest has no parameters, or the place does not exist on its own.
@@ -96,10 +112,10 @@ def set_param(
         if param.secret:
             masking.note(text)
         value = parse_text(inner_param(param, path[1:]), text, as_string=as_string)
-        whole = value  # the rest of a map is checked when it renders
-        for part in reversed(path[1:]):
-            whole = {part: whole}
-        faults = check_value(param, whole)
+        path, value = _with_whole_list(app, place, path, value)
+        plain = [part for part in path[1:] if isinstance(part, str)]
+        # The rest of a map is checked when it renders, and so are single items of a list.
+        faults = [] if len(plain) < len(path) - 1 else check_value(param, nested(plain, value))
         if faults:
             raise TypedValueError("\n".join(faults), hint=f"mlstack prototype describe {prototype}")
         # What reads files comes before anything is written.
@@ -107,7 +123,7 @@ def set_param(
         if place.kind == "component":
             component = app.component_with_params(place.component or "")
             for environment in app.environment_names:
-                setting = app.resolve(component, environment).setting(path[0])
+                setting = app.resolve(component, environment).setting(param.name)
                 if setting is not None and setting.layer in ENVIRONMENT_LAYERS:
                     notes.append(f"in `{environment}` another value counts ({setting.origin})")
         file, changed = app.set_param(place, path, value)
@@ -121,7 +137,35 @@ def set_param(
     )
 
 
-def _declared(app: AppDir, place: ParamScope, key: str) -> tuple[tuple[str, ...], Param, str]:
+def _with_whole_list(app: AppDir, place: ParamScope, path: KeyPath, value: Any) -> tuple[KeyPath, Any]:
+    """Give the list to set where the level has none that holds an item; the path as it is everywhere else.
+
+    Raises:
+        TypedValueError: there is no such item.
+    """
+    first = next((number for number, part in enumerate(path) if isinstance(part, int)), None)
+    if first is None:
+        return path, value
+    known = app.own_param(place, path[:first])
+    if place.component is not None and not isinstance(known, list):
+        component = app.component_with_params(place.component)
+        known = _at(app.resolve(component, place.environment).values, path[:first])
+    try:
+        whole = merge(known, nested(path[first:], value))
+    except IndexError as error:
+        hint = f"write a whole list: mlstack param set … {join_path(path[:first])} '[a, b]'"
+        raise TypedValueError(f"`{join_path(path)}`: {error}", hint=hint) from error
+    is_own = isinstance(app.own_param(place, path[:first]), list)
+    return (path, value) if is_own else (path[:first], whole)
+
+
+def _at(value: Any, path: KeyPath) -> Any:
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _declared(app: AppDir, place: ParamScope, key: str) -> tuple[KeyPath, Param, str]:
     """Give the path with its parameter spelled canonically, what declares it, and a prototype that does."""
     if place.environment is not None:
         app.environment(place.environment)
@@ -130,25 +174,26 @@ def _declared(app: AppDir, place: ParamScope, key: str) -> tuple[tuple[str, ...]
         hint = None if near else "mlstack component list"
         raise NotFoundError(f"no module `{place.module}`", near=near, hint=hint)
     path = split_path(key)
-    if not all(path):
+    if not is_key(path):
         raise UsageError(f"`{key}` is not a parameter's name", hint="write num_gpus, or resources.limits.cpu")
     if place.component is not None:
         name = app.component_with_params(place.component).prototype
         prototype = app.prototype(name)
-        param = prototype.params[canonical_name(prototype, path[0])]
+        param = prototype.params[canonical_name(prototype, str(path[0]))]
         return (param.name, *path[1:]), param, name.rpartition("/")[2]
     params = app.vendor.declared_params()
-    spelling = path[0] if path[0] in params else path[0].replace("-", "_")
+    name = str(path[0])
+    spelling = name if name in params else name.replace("-", "_")
     if spelling in params:
         param = params[spelling]
         known = (prototype.name for prototype in app.vendor.prototypes() if param.name in prototype.params)
         return (param.name, *path[1:]), param, next(known)
-    if path[0] in app.component_files:
-        hint = f"mlstack param list {path[0]}"
-        raise UsageError(f"`{path[0]}` is a component: which of its parameters?", hint=hint)
-    near = nearest(path[0], params)
+    if name in app.component_files:
+        hint = f"mlstack param list {name}"
+        raise UsageError(f"`{name}` is a component: which of its parameters?", hint=hint)
+    near = nearest(name, params)
     hint = None if near else "mlstack prototype list, then mlstack prototype describe PROTOTYPE"
-    raise NotFoundError(f"no installed prototype has a parameter `{path[0]}`", near=near, hint=hint)
+    raise NotFoundError(f"no installed prototype has a parameter `{name}`", near=near, hint=hint)
 
 
 def unset_param(app: AppDir, place: ParamScope, key: str) -> ParamUnset:
@@ -161,16 +206,16 @@ def unset_param(app: AppDir, place: ParamScope, key: str) -> ParamUnset:
     with app.locked():
         path, _, _ = _declared(app, place, key)
         name = join_path(path)
-        _counts_now(app, place, path[0])  # a file that cannot be read is told before anything is written
+        _counts_now(app, place, str(path[0]))  # a file that cannot be read is told before anything is written
         file = app.unset_param(place, path)
         if file is None:
             hint = "mlstack param list shows where values are set"
             if place.component is not None:
                 component = app.component_with_params(place.component)
-                setting = app.resolve(component, place.environment).setting(path[0])
+                setting = app.resolve(component, place.environment).setting(str(path[0]))
                 hint = f"it comes from {setting.origin}" if setting else "it has no value at any level"
             raise NotFoundError(f"`{name}` is not set for {place}", hint=hint)
-        return ParamUnset(name=name, place=str(place), file=file, notes=_counts_now(app, place, path[0]))
+        return ParamUnset(name=name, place=str(place), file=file, notes=_counts_now(app, place, str(path[0])))
 
 
 def _counts_now(app: AppDir, place: ParamScope, name: str) -> tuple[str, ...]:
@@ -194,6 +239,7 @@ def list_params(
     environment: str | None = None,
     module: str | None = None,
     set_only: bool = False,
+    overrides: Overrides = _NONE,
 ) -> ParamList:
     """List the values that a render would use; parameters without one are left out.
 
@@ -212,16 +258,61 @@ def list_params(
         row
         for chosen in components
         if isinstance(chosen, Component)
-        for row in _rows(app, chosen, environment)
+        for row in _rows(app, chosen, environment, overrides)
         if not (set_only and row.level == "default")
     ]
     notes = app.undeclared_globals(environment, components)
     return ParamList(environment=environment, rows=tuple(rows), notes=notes)
 
 
-def _rows(app: AppDir, component: Component, environment: str | None) -> Iterator[ParamRow]:
+def list_own_params(
+    app: AppDir, *, component: str | None = None, environment: str | None = None, module: str | None = None
+) -> ParamList:
+    """List what one level itself sets, as its files have it: with neither name nor option, the whole app.
+
+    Of an environment without a component, what it sets for all and for each component.
+
+    Raises:
+        UsageError: a module with a component or an environment, a plain manifest.
+        NotFoundError: no such component, module or environment.
+    """
+    scope = ParamScope(component=component, environment=environment, module=module)
+    if component is not None:
+        app.component_with_params(component)
+    if module is not None and module not in app.modules:
+        raise NotFoundError(f"no module `{module}`", near=nearest(module, app.modules))
+    if environment is None:
+        layers = [(component or "", app.own_layer(scope))]
+    else:
+        own = app.environment_chain(environment)[-1]
+        layers = [("", own.globals), *sorted(own.components.items())]
+        layers = [(name, layer) for name, layer in layers if component in (None, name)]
+    rows = [row for name, layer in layers for row in _own_rows(app, name, layer)]
+    return ParamList(environment=environment, rows=tuple(rows))
+
+
+def _own_rows(app: AppDir, component: str, layer: Layer) -> Iterator[ParamRow]:
+    if component:
+        chosen = app.component(component)
+        params = app.prototype(chosen.prototype).params if isinstance(chosen, Component) else {}
+    else:
+        params = app.vendor.declared_params()
+    spellings = spelling_table(params)
+    for name, value in layer.values.items():
+        yield ParamRow(
+            component=component,
+            name=name,
+            value=mask_value(value, params.get(spellings.get(name, ""))),
+            level=layer.kind,
+            origin=str(layer.origins.get((name,), layer.kind)),
+        )
+
+
+def _rows(
+    app: AppDir, component: Component, environment: str | None, overrides: Overrides
+) -> Iterator[ParamRow]:
     params = app.prototype(component.prototype).params
-    resolved = app.resolve(component, environment)
+    resolved = app.resolve(component, environment, overrides)
     for name, value in resolved.values.items():
         setting = resolved.setting(name)
         if value is not None and setting is not None:

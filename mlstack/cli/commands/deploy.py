@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mlstack.cli import page
 from mlstack.cli.main import ListingGroup, family
-from mlstack.cli.options import duration, environments, option, word
+from mlstack.cli.options import GIVEN, duration, environments, option, word
 from mlstack.cli.output import emit, emit_objects, is_terminal, object_files, say, write
 from mlstack.cli.ports import Session, code_store
 from mlstack.errors import MlstackError, UsageError
@@ -55,7 +55,7 @@ def _from_cluster(
 
 
 @top.command(
-    takes="env components sets values out folder object_output",
+    takes=f"env components {GIVEN} out folder object_output",
     examples=["mlstack render gke -c cnn", "mlstack render gke --out manifests/"],
     out=option("--out DIR", "Write one file an object into a folder."),
 )
@@ -85,7 +85,7 @@ def render(session: Session, out: Path | None = None) -> int:
     return 0
 
 
-@top.command(takes="env components sets values folder output", examples=["mlstack validate gke"])
+@top.command(takes=f"env components {GIVEN} folder output", examples=["mlstack validate gke"])
 def validate(session: Session) -> object:
     """Check every object against the schemas of Kubernetes and its CRDs; needs no cluster."""
     from mlstack.operations import render
@@ -100,7 +100,7 @@ def validate(session: Session) -> object:
 
 
 @top.command(
-    takes="env other live summary components sets values"
+    takes=f"env other live summary components {GIVEN}"
     f" {PLACE} prune adopt force_conflicts keep_foreign_fields {CLUSTER}",
     examples=[
         "mlstack diff gke -c cnn -o json",
@@ -161,7 +161,7 @@ def _emit_diff(session: Session, result: object, *, summary: bool) -> int:
 
 
 @top.command(
-    takes=f"env out components sets values {PLACE} create {APPLY} wait timeout_s wait_for_jobs {CLUSTER}",
+    takes=f"env out components {GIVEN} {PLACE} create {APPLY} wait timeout_s wait_for_jobs {CLUSTER}",
     examples=["mlstack plan gke --out plan.json", "mlstack apply plan.json --dry-run"],
     out=option("--out FILE.json", "Write a plan file, for `mlstack apply FILE.json`."),
 )
@@ -179,7 +179,7 @@ def plan(session: Session, out: Path | None = None) -> object:
 
 
 @top.command(
-    takes=f"env components sets values {PLACE} dry_run create {APPLY} on_failure wait timeout_s"
+    takes=f"env components {GIVEN} {PLACE} dry_run create {APPLY} on_failure wait timeout_s"
     f" wait_for_jobs {CONFIRMED} {CLUSTER}",
     examples=["mlstack apply minikube -c kubeflow-core", "mlstack apply gke-plan.json"],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mlstack.cli import options
 from mlstack.cli.main import DashedValueCommand, family
-from mlstack.cli.options import ENV_OPTION, environments, option, word
+from mlstack.cli.options import ENV_OPTION, GIVEN, environments, option, word
 from mlstack.cli.output import emit
 from mlstack.cli.ports import Session, code_store, read_text
 from mlstack.errors import UsageError
@@ -25,10 +25,11 @@ MODULE = option("--module NAME", "For all components of this module.")
         "mlstack param set --env=gke accelerator nvidia-l4",
         "mlstack param set cnn extra_args --forward_only=true",
         "mlstack param set cnn labels.team vision",
+        "mlstack param set cnn 'args[0]' --verbose",
     ],
     words=word(
         "[COMPONENT] KEY VALUE",
-        "Dots reach into maps. Without a component, a value for all.",
+        "Dots reach into maps, [0] into lists. Without a component, a value for all.",
         options.component_and_parameter,
     ),
     env=IN_ENV,
@@ -91,10 +92,19 @@ def _check_count(words: list[str], least: int, verb: str, takes: str, example: s
 
 @param.command(
     "list",
-    examples=["mlstack param list", "mlstack param list cnn --env gke -o json"],
+    takes=f"{GIVEN} folder output",
+    examples=[
+        "mlstack param list",
+        "mlstack param list cnn --env gke -o json",
+        "mlstack param list --own --env gke",
+    ],
     component=word("[COMPONENT]", "Only this component.", options.components),
     env=ENV_OPTION,
-    set_only=option("--set-only --without-modules", "Leave out the defaults of prototypes."),
+    set_only=option("--set-only", "Leave out the defaults of prototypes."),
+    own=option(
+        "--own --without-modules",
+        "Only what this level itself sets: of the app, --module, COMPONENT, --env or both of these.",
+    ),
     module=option("--module NAME", "Only components of this module."),
 )
 def list_(
@@ -102,13 +112,25 @@ def list_(
     component: str | None = None,
     env: str | None = None,
     set_only: bool = False,
+    own: bool = False,
     module: str | None = None,
 ) -> object:
     """List the values that a render would use, and where each one was set."""
     from mlstack.operations import params
 
+    overrides = session.overrides()
+    if own and overrides:
+        hint = "leave out --own, or --set and --values"
+        raise UsageError("what is given for one run is no level's own", hint=hint)
+    if own:
+        return params.list_own_params(session.app, component=component, environment=env, module=module)
     return params.list_params(
-        session.app, component=component, environment=env, module=module, set_only=set_only
+        session.app,
+        component=component,
+        environment=env,
+        module=module,
+        set_only=set_only,
+        overrides=overrides,
     )
 
 
@@ -129,6 +151,7 @@ def diff(session: Session, first: str, second: str, exit_code: bool = False) -> 
 
 
 @param.command(
+    takes=f"{GIVEN} folder output",
     examples=["mlstack param explain cnn num_gpus --env gke"],
     component=word("COMPONENT", "The component.", options.components),
     name=word("[PARAM]", "One parameter. Default: all that are set.", options.parameters),
@@ -138,4 +161,7 @@ def explain(session: Session, component: str, name: str | None = None, env: str 
     """Show where a value comes from, level by level, and which fields of the objects it reaches."""
     from mlstack.operations.explain import explain_param
 
-    return explain_param(session.app, component, name, environment=env, store=code_store())
+    overrides = session.overrides()
+    return explain_param(
+        session.app, component, name, environment=env, overrides=overrides, store=code_store()
+    )

@@ -95,7 +95,7 @@ def test_custom_resource_definitions_are_found_in_folders_called_crds() -> None:
         ("parameters: {required: [a]}", "require `a`, which is not declared"),
         ("parameters: {properties: {a: {}, b: {aliases: [a]}}}", "the name `a` for both `a` and `b`"),
         ("parameters: {}\naliases: [{name: a, params: {b: 1}}]", "set `b` for `a`, which is not declared"),
-        ("parameters: {}\naliases: [{nmae: a}]", "`aliases.0.name` is required"),
+        ("parameters: {}\naliases: [{nmae: a}]", "`aliases[0].name` is required"),
         ("parameters: {}\naliases: a", "`aliases` must be a list, got"),
         ("parameters: []", "`parameters` must be a map, got a list"),
         ("parameterz: {}", "`parameterz` is"),

@@ -67,7 +67,9 @@ CLOUD = param(enum=["", "minikube", "gke"], value_aliases={"none": "", "gcp": "g
         (STRING, '"null"', "null"),
         (STRING, "'null'", "null"),
         (STRING, '"other"', '"other"'),
-        (QUANTITY, "2", "2"),
+        (QUANTITY, "2", 2),
+        (QUANTITY, "500m", "500m"),
+        (QUANTITY, "null", None),
         (ARRAY, '["a", 1]', ["a", 1]),
         (ARRAY, "a", "a"),
         (ARRAY, "null", None),
@@ -260,7 +262,7 @@ def test_a_value_inside_a_map_keeps_its_own_place() -> None:
 def test_control_characters_are_refused_and_secrets_not_shown(character: str) -> None:
     declared = params(text={"type": "object"}, token={"type": "string", "secret": True})
     message = described(declared, layer("component", text={"a": [f"a{character}b"]}))
-    assert f"`text.a.0` holds the control character U+{ord(character):04X}" in message
+    assert f"`text.a[0]` holds the control character U+{ord(character):04X}" in message
     assert "(component:1)" in message
     assert "hunter2" not in described(declared, layer("component", token=f"hunter2{character}"))
 
@@ -334,7 +336,7 @@ def test_text_without_a_key_and_a_value_is_refused(text: str) -> None:
 def test_overrides_come_back_from_plain_data_as_they_were() -> None:
     files = ValuesFile(layer("command line", num_gpus=1), {"cnn": layer("command line", env={"A": "1"})})
     given = Overrides(
-        files=(files,), sets=(*sets("num_gpus=2").sets, parse_set("web.env.A=3", as_string=True))
+        files=(files,), sets=(*sets("num_gpus=2").sets, parse_set("web.env.A=3", option="--set-string"))
     )
     back = Overrides.from_plain(json.loads(json.dumps(given.plain())))
     assert back.plain() == given.plain()

@@ -149,8 +149,8 @@ def test_a_place_inside_a_value_is_named() -> None:
         "component", {"t": [{"key": 1}, {"kay": "x"}]}, {("t", 1, "kay"): Origin("c.yaml", 9)}, "cnn"
     )
     assert told(params(t=schema), found).splitlines()[1:3] == [
-        "  `t.0.key` must be a string, got 1: put it in quotes (component)",
-        "  `t.1.kay` is unknown; did you mean `key`? (c.yaml:9)",
+        "  `t[0].key` must be a string, got 1: put it in quotes (component)",
+        "  `t[1].kay` is unknown; did you mean `key`? (c.yaml:9)",
     ]
 
 
