@@ -36,7 +36,6 @@ OTHER_WORDS: Mapping[str, Sequence[str]] = {
     "delete": ("rm", "unset"),
     "describe": ("status",),
     "get": ("describe", "status"),
-    "import": ("generate",),
     "info": ("describe",),
     "install": ("add", "pkg install"),
     "ls": ("list",),
@@ -190,17 +189,19 @@ class Group(PlainHelp, TyperGroup):
 class ListingGroup(Group):
     """A group whose name alone lists: `history gke` is `history list gke`."""
 
+    default = "list"  # the command that is meant where none is named
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put `list` before anything that is no command of the group."""
+        """Put the default before anything that is no command of the group."""
         known = args and args[0] in (*self.list_commands(ctx), "help", "--help", "-h")
         if not known and (args or not ctx.resilient_parsing):
-            args = ["list", *args]
+            args = [self.default, *args]
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        """Offer the commands, and what `list` takes."""
-        listing: Any = self.get_command(ctx, "list")
-        inner = listing.make_context("list", [], parent=ctx, resilient_parsing=True)
+        """Offer the commands, and what the default takes."""
+        listing: Any = self.get_command(ctx, self.default)
+        inner = listing.make_context(self.default, [], parent=ctx, resilient_parsing=True)
         words = [param for param in listing.params if param.param_type_name == "argument"]
         offered = [item for param in words for item in param.shell_complete(inner, incomplete)]
         return [*super().shell_complete(ctx, incomplete), *offered]

@@ -236,6 +236,7 @@ _ROOMS = (
     ("mlstack.operations.deploy", "views_deploy"),
     ("mlstack.operations.history", "views_deploy"),
     ("mlstack.operations.render", "views_deploy"),
+    ("mlstack.operations.imports", "views_imports"),
     ("mlstack.elastic", "views_elastic"),
     ("mlstack.simulator", "views_elastic"),
 )

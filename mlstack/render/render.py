@@ -339,7 +339,7 @@ class Loader:
         source = Source(component=component, file=file)
         for document in documents:
             masking.note_object(document.value)
-            for path, data in _unpacked(document.value):
+            for path, data in unpacked(document.value):
                 if place_of is not None:
                     source = _located(document, path, place_of, component, file, every_part=self._locate)
                 check_object(data, source.at)
@@ -436,12 +436,12 @@ def _refused(error: TemplateRefusedError, component: Component, resolved: Resolv
 # --- what is a Kubernetes object ---
 
 
-def _unpacked(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Give the items of what `kubectl get` writes for several objects: a List, which has no name."""
+def unpacked(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Give the items of what `kubectl get` writes for several objects (a List, which has no name) by path."""
     is_list = isinstance(value, Mapping) and str(value.get("kind", "")).endswith("List")
     if is_list and isinstance(value.get("items"), list) and "name" not in (value.get("metadata") or {}):
         for index, item in enumerate(value["items"]):
-            yield from _unpacked(item, (*path, "items", index))
+            yield from unpacked(item, (*path, "items", index))
     else:
         yield path, value
 

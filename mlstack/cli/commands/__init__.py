@@ -10,6 +10,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pkg": ("packages.pkg", "Packages of prototypes: install, list, describe, rm"),
     "prototype": ("packages.prototype", "What can be generated: list, search, describe, preview, use"),
     "generate": ("packages.top.generate", "Make a component from a prototype"),
+    "import": ("imports.imports", "Take over manifests, charts and apps of ksonnet"),
     "component": ("components.component", "What the app deploys: list, rename, rm"),
     "module": ("components.module", "Folders of components: create, list, rm"),
     "param": ("param.param", "Parameters: set, unset, list, diff, explain"),

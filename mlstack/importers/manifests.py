@@ -1,0 +1,307 @@
+"""Manifests of others as components: read, named after their files, and what needs a look is told.
+
+The text stays as it is, byte for byte, comments included. Only where it cannot stay is it changed: an object
+with `generateName` gets a name, and items of a List that become components of their own are written anew.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mlstack.app.document import decode
+from mlstack.app.files import read_file, read_folder
+from mlstack.errors import ConfigError, NotFoundError, UsageError
+from mlstack.importers.plan import Data, PlannedComponent
+from mlstack.names import MAX_NAME
+from mlstack.objects import masking
+from mlstack.objects.kube_object import group_of
+from mlstack.render.render import check_object, unpacked
+from mlstack.yaml import edit, read, rewrite
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+STDIN = "-"
+
+# --- sources ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceFile:
+    """A file to import: what messages call it, its path below what was named, and its text."""
+
+    name: str
+    path: PurePosixPath
+    text: str
+
+
+def read_sources(place: str) -> list[SourceFile]:
+    """Read a file, all manifests of a folder and the folders in it, or standard input (`-`).
+
+    Raises:
+        NotFoundError: there is no such file or folder.
+        ConfigError: it cannot be read, or is no text.
+        UsageError: the folder is an app, a chart or a kustomization, which have commands of their own.
+    """
+    if place == STDIN:
+        return [_source("standard input", PurePosixPath("stdin.yaml"), sys.stdin.buffer.read())]
+    path = Path(place)
+    if not path.exists():
+        raise NotFoundError(
+            f"no file or folder `{place}`", hint="relative paths start at the working directory"
+        )
+    if not path.is_dir():
+        _lead_elsewhere(path.parent, path.name)
+        return [_source(place, PurePosixPath(path.name), _bytes(path))]
+    files = read_folder(path)
+    for file in files:
+        if len(file.parts) == 1:
+            _lead_elsewhere(path, file.name)
+    manifests = {file: data for file, data in files.items() if file.suffix in _SUFFIXES}
+    if not manifests:
+        raise UsageError(f"`{place}` holds no YAML or JSON file", hint="name a file or folder of manifests")
+    return [_source(f"{place.rstrip('/')}/{file}", file, data) for file, data in manifests.items()]
+
+
+_COMMANDS = {
+    "kustomization.yaml": "kustomize",
+    "kustomization.yml": "kustomize",
+    "Kustomization": "kustomize",
+    "Chart.yaml": "helm",
+}
+
+
+def _lead_elsewhere(folder: Path, file: str) -> None:
+    """Refuse what is more than manifests, with the command that takes it."""
+    if file in _COMMANDS:
+        message = f"`{folder / file}` is no manifest"
+        raise UsageError(message, hint=f"mlstack import {_COMMANDS[file]} {folder}")
+    if file == "app.yaml" and b"ksonnet.io/app" in read_file(folder / file):
+        raise UsageError(f"`{folder}` is an app of ksonnet", hint=f"mlstack import ksonnet-app {folder}")
+    if file.endswith((".jsonnet", ".libsonnet")) and (folder / file).is_file():
+        hint = "render it with `jsonnet`, and import what comes out: jsonnet FILE | mlstack import -"
+        raise UsageError(f"`{folder / file}` is Jsonnet, not YAML or JSON", hint=hint)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return read_file(path)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"cannot read the file: {reason}", where=str(path)) from error
+
+
+def _source(name: str, path: Any, data: bytes) -> SourceFile:
+    return SourceFile(name=name, path=PurePosixPath(path), text=decode(data, file=name))
+
+
+# --- components ---
+
+
+def components(
+    sources: Sequence[SourceFile], *, module: str = "", name: str | None = None, split: bool = False
+) -> tuple[list[PlannedComponent], list[str]]:
+    """Make a component of each file, or of each object if they are `split`; and tell what needs a look.
+
+    A component is called as its file (`--name` for the only one), one of a split file as kind and name of its
+    object; folders become modules. Files without an object of Kubernetes are left out with a line.
+
+    Raises:
+        ConfigError: broken YAML, a document that is no object beside some that are, an object twice.
+        UsageError: there is no object at all, or a name for several.
+    """
+    planned: list[PlannedComponent] = []
+    notes: list[str] = []
+    places: dict[tuple[str, ...], str] = {}
+    for source in sources:
+        documents = read.read_documents(
+            source.text, source=source.name, with_positions=len(source.text) < _LARGE
+        )
+        if not any(_is_object(data) for document in documents for _, data in unpacked(document.value)):
+            notes.append(f"left out {source.name}: it holds no object of Kubernetes")
+            continue
+        _check(source, documents, places)
+        parts = [*_split(source, documents)] if split else [(component_name(source.path.stem), source)]
+        folder = ".".join(map(component_name, source.path.parent.parts))
+        for stem, part in parts:
+            full_name = ".".join(filter(None, (module, folder, name or stem)))
+            component, more = _component(full_name, part)
+            planned.append(component)
+            notes += more
+    if not planned:
+        raise UsageError(
+            "there is no object of Kubernetes to import", hint="name a file or folder of manifests"
+        )
+    if name is not None and len(planned) > 1:
+        raise UsageError(f"`--name` names one component, and there are {len(planned)}", hint="leave it out")
+    return _distinct(planned), notes
+
+
+_LARGE = 1 << 20  # above it, messages name a document's line, not that of each part: positions cost a third
+
+
+def component_name(text: str) -> str:
+    """Give the name for a component that comes nearest to a text."""
+    plain = re.sub(r"[^a-zA-Z0-9_-]+", "-", text)[:MAX_NAME].strip("-_")
+    return plain or "imported"
+
+
+def _is_object(data: Any) -> bool:
+    return isinstance(data, Mapping) and {"apiVersion", "kind"} <= data.keys()
+
+
+def _check(
+    source: SourceFile, documents: Sequence[read.Document], places: dict[tuple[str, ...], str]
+) -> None:
+    for document in documents:
+        for path, data in unpacked(document.value):
+            line = document.position(path).line if document.positions else document.line
+            where = f"{source.name}:{line}"
+            if data is None and path:
+                continue  # an item of a List that is null: taken out below
+            if _generated_name(data):
+                data = {**data, "metadata": {**data["metadata"], "name": _generated_name(data)}}
+            check_object(data, partial(_at, where))
+            metadata = data["metadata"]
+            identity = (
+                group_of(data["apiVersion"]),
+                data["kind"],
+                metadata.get("namespace") or "",
+                metadata["name"],
+            )
+            if identity in places:
+                message = (
+                    f"{data['kind']} `{metadata['name']}` is there twice: it stands at {places[identity]} too"
+                )
+                raise ConfigError(message, where=where, hint="leave one of them out")
+            places[identity] = where
+
+
+def _at(where: str, part: Any) -> str:
+    return where
+
+
+def _generated_name(data: Any) -> str | None:
+    """Give the name that an object without one gets: the beginning of those that the server would make."""
+    metadata = data.get("metadata") if isinstance(data, Mapping) else None
+    if not isinstance(metadata, Mapping) or metadata.get("name") or not metadata.get("generateName"):
+        return None
+    return str(metadata["generateName"]).rstrip("-.")
+
+
+def _component(full_name: str, source: SourceFile) -> tuple[PlannedComponent, list[str]]:
+    suffix = ".json" if source.path.suffix == ".json" else ".yaml"
+    text, notes = _named(source)
+    documents = read.read_documents(text, source=source.name)
+    objects = [data for document in documents for _, data in unpacked(document.value)]
+    for data in objects:
+        notes += told_of(data, full_name)
+    return PlannedComponent(name=full_name, text=text, suffix=suffix, objects=tuple(objects)), notes
+
+
+def told_of(data: Data, component: str) -> Iterator[str]:
+    """Tell what a person should know about an object that was imported."""
+    name = f"{data.get('kind')} {(data.get('metadata') or {}).get('name')}"
+    if masking.is_secret(data) and any(data.get(key) for key in ("data", "stringData")):
+        masking.note_object(data)
+        yield (
+            f"{component}: {name} holds its values in the file; keep them out of git: take the Secret out and"
+            " create it in the cluster, or make its values parameters marked x-secret"
+        )
+
+
+def _named(source: SourceFile) -> tuple[str, list[str]]:
+    """Give names to objects with `generateName`, and take null items out of Lists, in the text."""
+    if not re.search(r"generateName|\bnull\b|-\s*~?\s*$", source.text, re.MULTILINE):
+        return source.text, []
+    notes: list[str] = []
+    parts = []
+    for text in document_texts(source.text, source.name):
+        for document in read.read_documents(text, source=source.name, with_positions=True):
+            items = [*unpacked(document.value)]
+            for path, data in reversed(items):
+                if new := _generated_name(data):
+                    text = _renamed(text, document, path, new, source.name)
+                    prefix = data["metadata"]["generateName"]
+                    told = f"{data['kind']} with `generateName: {prefix}` is called `{new}` now"
+                    notes.append(f"{source.name}: {told}: each apply would have made another")
+            empty = [path for path, data in items if data is None and path]
+            text = _without_items(text, empty, source.name) if empty else text
+            notes += [f"{source.name}: an item of a List is null; it was left out"] * len(empty)
+        parts.append(text)
+    return "".join(parts), notes
+
+
+def _renamed(text: str, document: read.Document, path: read.Path, new: str, source: str) -> str:
+    """Write `name: new` in the place of `generateName: …`."""
+    key = (*path, "metadata", "generateName")
+    text = edit.set_value(text, key, new, source=source)
+    at = document.position(key)
+    lines = text.splitlines(keepends=True)
+    start = sum(map(len, lines[: at.line - 1])) + at.column - 1
+    return text[:start] + text[start:].replace("generateName", "name", 1)
+
+
+def _without_items(text: str, paths: Sequence[read.Path], source: str) -> str:
+    [commented] = rewrite.load(text, source=source)
+    for path in reversed(paths):
+        items: Any = commented
+        for part in path[:-1]:
+            items = items[part]
+        del items[path[-1]]
+    start = "---\n" if text.startswith("---") else ""
+    return start + rewrite.dump(commented)
+
+
+def document_texts(text: str, source: str) -> list[str]:
+    """Part a text into its documents, comments and `---` included; joined they are the text."""
+    starts = [mark.start for mark in read.read_marks(text, source=source) if mark.kind == "document"]
+    bounds = [0, *starts[1:], len(text)]
+    return [text[start:end] for start, end in pairwise(bounds)]
+
+
+def _split(source: SourceFile, documents: Sequence[read.Document]) -> Iterator[tuple[str, SourceFile]]:
+    """Give each object as a file of its own, called as its kind and name."""
+    for text in document_texts(source.text, source.name):
+        for document in read.read_documents(text, source=source.name):
+            items = [*unpacked(document.value)]
+            if [path for path, _ in items] == [()]:
+                yield _object_name(document.value), replace(source, text=text)
+                continue
+            [commented] = rewrite.load(text, source=source.name)
+            for path, data in items:
+                inner: Any = commented
+                for part in path:
+                    inner = inner[part]
+                if data is not None:
+                    text_of_item = rewrite.dump(inner)
+                    yield (
+                        _object_name(data),
+                        replace(
+                            source, text=text_of_item, path=PurePosixPath(source.path.with_suffix(".yaml"))
+                        ),
+                    )
+
+
+def _object_name(data: Data) -> str:
+    name = data["metadata"].get("name") or _generated_name(data)
+    return component_name(f"{str(data['kind']).lower()}-{name}")
+
+
+def _distinct(planned: Sequence[PlannedComponent]) -> list[PlannedComponent]:
+    """Number components that would have the same file, or one that differs in letter case alone."""
+    taken: set[str] = set()
+    distinct = []
+    for component in planned:
+        name, number = component.name, 1
+        while name.casefold() in taken or name.rpartition(".")[2].lower() == "params":
+            number += 1
+            name = f"{component.name}-{number}"
+        taken.add(name.casefold())
+        distinct.append(replace(component, name=name))
+    return distinct

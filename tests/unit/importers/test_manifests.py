@@ -1,0 +1,125 @@
+"""`import FILE|DIR|-`: components under stable names, the text as it was."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import Runner
+
+MAP = (
+    "# what the web reads\napiVersion: v1\nkind: ConfigMap  # a map\nmetadata: {name: web}\ndata: {a: '1'}\n"
+)
+JOB = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  generateName: run-  # each\nspec: {}\n"
+SECRET = "apiVersion: v1\nkind: Secret\nmetadata: {name: keys}\nstringData: {token: hunter2hunter2}\n"
+
+
+@pytest.fixture
+def app(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    run("init demo")
+    monkeypatch.chdir(tmp_path / "demo")
+    run("env add minikube")
+    return tmp_path / "demo"
+
+
+def component(app: Path, name: str) -> str:
+    return (app / "components" / name).read_bytes().decode()
+
+
+def test_a_file_becomes_a_component_byte_for_byte(run: Runner, app: Path) -> None:
+    text = (MAP + "---\n" + SECRET).replace("\n", "\r\n")
+    Path("web app.yml").write_bytes(text.encode())
+    ran = run("import", "web app.yml", "-o", "json")
+    assert [row["name"] for row in ran.json["components"]] == ["web-app"]
+    assert component(app, "web-app.yaml") == text
+    assert run("render minikube -o name").out.count("default/") == 2
+
+
+def test_the_same_import_gives_the_same_names(run: Runner, app: Path) -> None:
+    Path("a.yaml").write_text(MAP)
+    assert run("import a.yaml -o name").out == "a\n"
+    assert run("import a.yaml --force -o name").out == "a\n"
+    again = run("import a.yaml")
+    assert (again.code, "there is a component `a` already" in again.err) == (2, True)
+
+
+def test_a_folder_is_modules_and_what_is_no_object_is_left_out(run: Runner, app: Path) -> None:
+    for file, text in {
+        "x/web.yaml": MAP,
+        "x/sub/job.json": '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}',
+        "x/values.yaml": "a: 1\n",
+        "x/README.md": "text",
+    }.items():
+        (app / file).parent.mkdir(parents=True, exist_ok=True)
+        (app / file).write_text(text)
+    ran = run("import x -o name --module old")
+    assert ran.out.split() == ["old.sub.job", "old.web"]
+    assert run("import x --module b").err.startswith("note: left out x/values.yaml")
+
+
+def test_split_gives_one_component_an_object(run: Runner, app: Path) -> None:
+    items = "apiVersion: v1\nkind: List\nitems:\n- # inner\n" + "".join(
+        f"  {line}\n" for line in SECRET.splitlines()
+    )
+    Path("all.yaml").write_text(f"{MAP}---\n{items}")
+    assert run("import all.yaml --split -o name").out.split() == ["configmap-web", "secret-keys"]
+    assert component(app, "configmap-web.yaml") == MAP
+    assert "name: keys" in component(app, "secret-keys.yaml")
+
+
+def test_generated_names_null_items_and_secrets_are_told(run: Runner, app: Path) -> None:
+    Path("j.yaml").write_text(f"{JOB}---\napiVersion: v1\nkind: List\nitems:\n- null\n---\n{SECRET}")
+    ran = run("import j.yaml")
+    assert ran.code == 0
+    assert "is called `run` now" in ran.err
+    assert "an item of a List is null" in ran.err
+    assert "Secret keys holds its values" in ran.err
+    assert "hunter2" not in ran.err + ran.out
+    assert "  name: run  # each\n" in component(app, "j.yaml")
+    assert run("render minikube").code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("a: [", 3, "broken YAML"),
+        (f"{MAP}---\na: 1\n", 3, "is no Kubernetes object"),
+        (f"{MAP}---\n{MAP}", 3, "is there twice: it stands at x.yaml:2 too (x.yaml:8)"),
+        ("", 2, "there is no object of Kubernetes to import"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {}\n", 3, "it has no `metadata.name`"),
+    ],
+    ids=["broken", "mixed", "twice", "empty", "nameless"],
+)
+def test_what_cannot_be_imported_changes_nothing(
+    run: Runner, app: Path, text: str, code: int, said: str
+) -> None:
+    Path("x.yaml").write_text(text)
+    ran = run("import x.yaml")
+    assert ran.code == code
+    assert said in ran.err
+    assert not [*(app / "components").iterdir()]
+
+
+def test_standard_input(run: Runner, app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(MAP.encode())))
+    assert run("import - --name web -o name").out == "web\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "hint"),
+    [
+        ("d/Chart.yaml", "name: x\n", "mlstack import helm d"),
+        ("d/kustomization.yaml", "resources: []\n", "mlstack import kustomize d"),
+        ("d/app.yaml", "apiVersion: 0.3.0\nkind: ksonnet.io/app\n", "mlstack import ksonnet-app d"),
+    ],
+)
+def test_what_has_a_command_of_its_own_leads_there(
+    run: Runner, app: Path, file: str, text: str, hint: str
+) -> None:
+    Path("d").mkdir()
+    Path(file).write_text(text)
+    ran = run("import d")
+    assert (ran.code, hint in ran.err) == (2, True)
