@@ -66,17 +66,22 @@ def record(kind: type, help: str, **more: Any) -> Any:
     return field(metadata={"schema": schema, "record": kind}, **more)
 
 
+_KEYS: dict[type, tuple[FileKey, ...]] = {}
+
+
 def keys_of(kind: type) -> tuple[FileKey, ...]:
     """Give the keys that a dataclass declares, in their order."""
-    keys = []
-    for declared in fields(kind):
-        if declared.metadata:
-            first, *rest = declared.name.split("_")
-            name = first + "".join(map(str.capitalize, rest))
-            default = "" if declared.default is MISSING else declared.default
-            facts = {"name": name, "required": False, **declared.metadata}
-            keys.append(FileKey(field=declared.name, default=default, **facts))
-    return tuple(keys)
+    if kind not in _KEYS:
+        keys = []
+        for declared in fields(kind):
+            if declared.metadata:
+                first, *rest = declared.name.split("_")
+                name = first + "".join(map(str.capitalize, rest))
+                default = "" if declared.default is MISSING else declared.default
+                facts = {"name": name, "required": False, **declared.metadata}
+                keys.append(FileKey(field=declared.name, default=default, **facts))
+        _KEYS[kind] = tuple(keys)
+    return _KEYS[kind]
 
 
 def record_schema(kind: type) -> dict[str, Any]:

@@ -46,10 +46,6 @@ class AppDocument:
             if len(full) > depth and full[:depth] == path
         }
 
-    def all_origins(self) -> dict[KeyPath, Origin]:
-        """Give the positions of everything by path, and of the whole."""
-        return {(): self.origin(), **self.origins()}
-
 
 def read(data: bytes, *, file: str) -> AppDocument:
     """Read a file that holds exactly one document."""

@@ -262,7 +262,7 @@ class PackageFolder:
                 raise SchemaError(f"a package needs the file `{path}`", where=self.source)
             read = document.read(data, file=f"{self.source}/{path}")
             fields_of(read, kind)
-            check_file(kind, read.value, source=read.file, origins=read.all_origins(), passed=self._passed)
+            check_file(kind, read.value, source=read.file, document=read, passed=self._passed)
             self._documents[path] = read
         return self._documents[path]
 

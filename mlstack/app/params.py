@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlstack.app.prototype import Param, Prototype, schema_types
 from mlstack.errors import ConfigError, NotFoundError, ParamError, TypedValueError, UsageError
@@ -233,8 +233,7 @@ LAYERS: tuple[str, ...] = tuple(_LAYERS.split(", "))
 GLOBAL_LAYERS = frozenset(("app", "module", "environment globals"))
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a value was set: a file of the app, or `prototype kubeflow/tf-job/tf-cnn`, or `--set`."""
 
     file: str

@@ -60,12 +60,13 @@ class AppReader:
         self.store = store
         self._declarations: dict[str, Declared] = {}
         self._chains: dict[str, tuple[EnvironmentFiles, ...]] = {}
+        self._patches: dict[str, Mapping[str, str]] = {}
 
     def forget(self) -> None:
         """Read every file anew from now on."""
         for name in set(vars(self)) - {"root", "store", "_is_locked"}:
             del vars(self)[name]
-        self._declarations, self._chains = {}, {}
+        self._declarations, self._chains, self._patches = {}, {}, {}
 
     @cached_property
     def files(self) -> AppFiles:
@@ -323,9 +324,9 @@ class AppReader:
         """Give the patches of an environment, and of those it extends, for a component; ancestors first."""
         patches: list[AppDocument] = []
         for layer in self.environment_chain(environment):
-            file = layout.patch_file(layer.environment.name, component)
-            data = self.files.bytes(file)
-            patches += documents.read_all(data, file=file) if data is not None else ()
+            if file := self._patch_files(layer.environment.name).get(component):
+                data = self.files.bytes(file)
+                patches += documents.read_all(data, file=file) if data is not None else ()
         for patch in patches:
             if not isinstance(patch.value, Mapping):
                 message = "a patch is a part of an object: apiVersion, kind, metadata.name and fields"
@@ -336,9 +337,16 @@ class AppReader:
         """Refuse patches of an environment, or of those it extends, that belong to no component."""
         usual = f"remove it, or name it as the component: {layout.patch_file('ENV', 'NAME')}"
         for layer in self.environment_chain(environment):
-            for file, component in layout.patch_files(self.root, layer.environment.name):
+            for component, file in self._patch_files(layer.environment.name).items():
                 if component not in self.component_files:
                     self._refuse_component(component, file, usual, " to patch")
+
+    def _patch_files(self, environment: str) -> Mapping[str, str]:
+        """Give component → file of an environment's own patches, which are looked for once."""
+        if environment not in self._patches:
+            files = layout.patch_files(self.root, environment)
+            self._patches[environment] = {component: file for file, component in files}
+        return self._patches[environment]
 
     # --- packages and their prototypes ---
 

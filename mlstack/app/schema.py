@@ -30,7 +30,7 @@ from mlstack.app.app import (
 from mlstack.app.document import AppDocument, expectation, shown, suggestion
 from mlstack.app.index import RegistryIndex
 from mlstack.app.params import KeyPath as ValuePath
-from mlstack.app.params import Origin, ParamFault, Resolved, Setting, join_path, nearest_origin, param_error
+from mlstack.app.params import ParamFault, Resolved, Setting, join_path, nearest_origin, param_error
 from mlstack.app.prototype import Example, Package, Param, Prototype, PrototypeFile, mask_value
 from mlstack.errors import SchemaError
 from mlstack.names import nearest
@@ -136,12 +136,13 @@ def check_file(
     value: Any,
     *,
     source: str,
-    origins: Mapping[ValuePath, Origin] | None = None,
+    document: AppDocument | None = None,
     passed: PassedStore | None = None,
 ) -> None:
     """Check a file's content, known as `source`, against the schema of its kind (`App`).
 
-    Content that `passed` before is not checked again.
+    `document` is what it was read from, for lines in messages. Content that `passed` before is not checked
+    again.
 
     Raises:
         SchemaError: listing every fault with its line.
@@ -152,7 +153,7 @@ def check_file(
         return
     lines = [f"{source} is not a valid {kind}"]
     for refusal in _refusals(schema, value):
-        origin = nearest_origin(origins or {}, refusal.path, Origin(source))
+        origin = document.origin(refusal.path) if document is not None else source
         subject = f"`{join_path(refusal.path)}` " if refusal.path else ""
         lines.append(f"{subject}{refusal.sentence()} ({origin})")
     if lines[1:]:

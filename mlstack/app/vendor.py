@@ -37,6 +37,7 @@ class Vendor:
         self._passed = passed
         self._folders: dict[str, PackageFolder] = {}
         self._prototypes: dict[tuple[str, str], Prototype] = {}
+        self._named: dict[str, Prototype] = {}  # as components spell them
 
     def folder(self, locked: LockedPackage) -> PackageFolder:
         """Give a package's folder, its digest checked."""
@@ -143,6 +144,8 @@ class Vendor:
         Raises:
             NotFoundError: none, or several, with their full names; at `where` the name is written.
         """
+        if name in self._named:
+            return self._named[name]
         parts = name.removeprefix(KSONNET_PREFIX).split("/")
         key = self._by_short_name(parts[0], where) if len(parts) == 1 else self._by_full_name(name, where)
         locked, own_name = key
@@ -150,7 +153,8 @@ class Vendor:
             folder = self.folder(locked)
             prototype = folder.prototype(own_name, self._libraries(folder, locked))
             self._prototypes[locked.folder, own_name] = prototype
-        return self._prototypes[locked.folder, own_name]
+        self._named[name] = self._prototypes[locked.folder, own_name]
+        return self._named[name]
 
     def _by_full_name(self, name: str, where: str | None) -> _Named:
         owner, _, prototype = name.removeprefix(KSONNET_PREFIX).rpartition("/")

@@ -268,7 +268,9 @@ def plain(value: Any) -> Any:
         return plain(value.to_dict())
     if isinstance(value, Enum):
         return value.value
-    if is_dataclass(value) and not isinstance(value, type) and "__str__" not in type(value).__dict__:
+    if "__str__" in type(value).__dict__ and not isinstance(value, str):
+        return str(value)
+    if is_dataclass(value) and not isinstance(value, type):
         content = {camel(field.name): plain(getattr(value, field.name)) for field in fields(value)}
         return content if "ok" in content or not hasattr(value, "ok") else {"ok": value.ok, **content}
     if isinstance(value, Mapping):

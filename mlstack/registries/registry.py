@@ -111,7 +111,7 @@ def read_index(tree: Tree, *, source: str, name: str, revision: str = "") -> Reg
 def _parsed(data: bytes, source: str, revision: str) -> RegistryIndex:
     document = documents.read(data, file=f"{source}/{INDEX_FILE}")
     fields = fields_of(document, "Registry")
-    check_file("Registry", document.value, source=document.file, origins=document.all_origins())
+    check_file("Registry", document.value, source=document.file, document=document)
     return fields.record(RegistryIndex, revision=revision)
 
 

@@ -78,7 +78,8 @@ class Outputs:
             for name in names:
                 parts.append(name.encode("utf-8", "surrogateescape"))
                 if not name.endswith("/"):
-                    parts.append(Path(self._root + name).read_bytes())
+                    with open(self._root + name, "rb", buffering=0) as file:  # noqa: PTH123
+                        parts.append(file.read())
             known = _digest(parts).encode()
             if is_settled:
                 self._cache.put(key, known)

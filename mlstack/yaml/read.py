@@ -7,10 +7,12 @@ been installed without libyaml its own parser gives the same events, slower.
 from __future__ import annotations
 
 import json
+import marshal
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple, NoReturn
 
 from mlstack.errors import YamlError
@@ -37,8 +39,7 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True)
-class Position:
+class Position(NamedTuple):
     """A position in a text, as editors count: lines and characters from 1."""
 
     line: int
@@ -88,9 +89,14 @@ def read_documents(
         YamlError: broken YAML, a key set twice, an unknown tag, or a value that kubectl refuses.
     """
     text = text.removeprefix("\ufeff")
-    document = _read_json(text, source, with_positions)
-    reader = _Reader(text, source, with_positions, is_yaml_1_2=is_yaml_1_2)
-    documents = [document] if document else reader.documents()
+    documents: Sequence[Document] | None = None
+    if text.lstrip().startswith("{"):
+        document = _read_json(text, source, with_positions)
+        documents = [document] if document else None
+    elif not is_yaml_1_2:
+        documents = _read_by_shape(text, with_positions)
+    if documents is None:
+        documents = [*_Reader(text, source, with_positions, is_yaml_1_2=is_yaml_1_2).documents()]
     return [document for document in documents if document.value is not None]
 
 
@@ -135,9 +141,6 @@ def _read_json(text: str, source: str, with_positions: bool) -> Document | None:
 
     JSON is not quite a part of YAML: libyaml refuses escapes of surrogate pairs, for one.
     """
-    start = text.lstrip()
-    if not start.startswith("{"):
-        return None
     try:
         value = json.loads(
             text,
@@ -152,7 +155,7 @@ def _read_json(text: str, source: str, with_positions: bool) -> Document | None:
         where = f"{source}:{_line_of(text, escape)}"
         message = f"a string cannot hold the character U+{escape[1].upper()}"
         raise YamlError(message, where=where, hint="remove it from the value")
-    line = text[: len(text) - len(start)].count("\n") + 1
+    line = text[: len(text) - len(text.lstrip())].count("\n") + 1
     positions: Mapping[Path, Position] = {}
     if with_positions:
         try:
@@ -173,6 +176,105 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(mapping) < len(pairs):
         raise ValueError("a key is set twice")
     return mapping
+
+
+# --- texts that differ in scalars at the ends of their lines alone, of which libyaml splits one ---
+# What one template renders for many components, or a thousand files of one kind, has few shapes. A shape is
+# read with placeholders, and its values are those of the text: a plain scalar without blanks ends its line
+# and changes no structure, whatever it is.
+
+_LINE_END = re.compile(
+    r"""(?<=[:=-][ ])("[ \w./:=@+-]{0,200}"|[\w./](?:[\w./:=@+-]{0,200}[\w./])?)$""", re.MULTILINE | re.ASCII
+)
+_PLACEHOLDER = re.compile("\ue0a0([0-9]+)\ue0a1")
+_LARGEST_SHAPE = 64 * 1024
+_MOST_SHAPES = 2000
+# A container, its key or index, and the number of a scalar or a text with some.
+_Part = tuple[Path, Any, Any]
+_Shape = list[tuple[bytes, int, Mapping[Path, Position], list[_Part]]]  # of each document
+_SHAPES: dict[tuple[str, bool], _Shape | None] = {}
+"""What a shape was read as; None for those that were met once, or have to be read as they are."""
+
+
+def _read_by_shape(text: str, with_positions: bool) -> list[Document] | None:
+    """Read a text whose shape is known; None where it is to be read as any text."""
+    if len(text) > _LARGEST_SHAPE or "\ue0a0" in text:
+        return None
+    pieces = _LINE_END.split(text)
+    key = "\ue0a0".join(pieces[::2]), with_positions
+    if key not in _SHAPES:
+        if len(_SHAPES) >= _MOST_SHAPES:
+            _SHAPES.clear()
+        _SHAPES[key] = None
+        return None
+    shape = _SHAPES[key]
+    if shape is None:
+        if (shape := _shape(pieces[::2], with_positions)) is None:
+            return None
+        _SHAPES[key] = shape
+    try:
+        return [_filled(document, pieces[1::2]) for document in shape]
+    except ValueError:  # a scalar that is refused: to be read for its line
+        return None
+
+
+def _shape(texts: Sequence[str], with_positions: bool) -> _Shape | None:
+    """Read a text with placeholders; None where it is no sound YAML, or one stands for no value."""
+    ends = [*(f"\ue0a0{number}\ue0a1" for number in range(len(texts) - 1)), ""]
+    text = "".join(chain.from_iterable(zip(texts, ends, strict=True)))
+    shape: _Shape = []
+    try:
+        for document in _Reader(text, "", with_positions).documents():
+            parts = [*_placeholders(document.value, ())]
+            shape.append((marshal.dumps(document.value), document.line, document.positions, parts))
+    except (YamlError, ValueError):
+        return None
+    return shape
+
+
+def _placeholders(value: Any, path: Path) -> Iterator[_Part]:
+    """Find the strings with placeholders; raises ValueError for a key, or a whole document, with one."""
+    items: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, dict):
+        items = value.items()
+        if any("\ue0a0" in key for key in value):
+            raise ValueError("a placeholder in a key")
+    elif isinstance(value, list):
+        items = enumerate(value)
+    elif isinstance(value, str) and not path and "\ue0a0" in value:
+        raise ValueError("a placeholder as the document")
+    for key, item in items:
+        if item.__class__ is not str:
+            yield from _placeholders(item, (*path, key))
+        elif "\ue0a0" in item:
+            is_whole = _PLACEHOLDER.fullmatch(item)
+            yield path, key, int(is_whole[1]) if is_whole else item
+
+
+def _filled(
+    document: tuple[bytes, int, Mapping[Path, Position], list[_Part]], scalars: list[str]
+) -> Document:
+    """Put the scalars of a text in the places of its shape; raises ValueError for what has no shape."""
+    data, line, positions, parts = document
+    container = value = marshal.loads(data)
+    last: Path = ()
+    for path, key, part in parts:
+        if path != last:
+            container, last = value, path
+            for step in path:
+                container = container[step]
+        if part.__class__ is int:
+            scalar = scalars[part]
+            container[key] = scalar[1:-1] if scalar[0] == '"' else resolve_plain(scalar)
+        else:
+            container[key] = _PLACEHOLDER.sub(lambda match: _plain_scalar(scalars[int(match[1])]), part)
+    return Document(value, line, positions)
+
+
+def _plain_scalar(scalar: str) -> str:
+    if scalar[0] == '"':
+        raise ValueError("what stands in quotes is no part of a longer text, or that is a block")
+    return scalar
 
 
 class _Events:

@@ -40,6 +40,7 @@ _INT64 = range(-(2**63), 2**63)
 _UINT64_END = 2**64
 
 
+@lru_cache(maxsize=8192)
 def resolve_plain(text: str) -> Scalar:
     """Read a plain (unquoted) scalar exactly as kubectl does.
 
@@ -72,6 +73,7 @@ def resolve_tagged(tag: str, text: str) -> Scalar:
     return _as_json(value, text)
 
 
+@lru_cache(maxsize=8192)
 def resolve_key(text: str) -> str:
     """Read a plain scalar that is the key of a mapping: kubectl makes every key a string.
 

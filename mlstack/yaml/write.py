@@ -49,6 +49,8 @@ def to_flow(value: Any) -> str:
 
     Only keys that are too long for readers of YAML are announced by `? `, which JSON does not know.
     """
+    if value.__class__ is str:
+        return write_string(value)
     return _compact(value, _flow_label) if isinstance(value, Mapping | list | tuple) else write_scalar(value)
 
 
@@ -82,10 +84,10 @@ def _mapping(value: Mapping[Any, Any], head: str, indent: str, out: _Out) -> Non
         if len(label) > _LONGEST_KEY:
             out(f"{head}? {label[:-1]}")
             label, head = ":", indent
-        kind = type(item)
+        kind = item.__class__
         if kind is str and "\n" not in item:
             out(f"{head}{label} {write_string(item)}")
-        elif isinstance(item, Mapping) and item:
+        elif (kind is dict or isinstance(item, Mapping)) and item:
             out(head + label)
             _mapping(item, deeper, deeper, out)
         elif isinstance(item, list | tuple) and item:
@@ -99,9 +101,10 @@ def _mapping(value: Mapping[Any, Any], head: str, indent: str, out: _Out) -> Non
 def _sequence(value: Iterable[Any], head: str, indent: str, out: _Out) -> None:
     deeper = indent + "  "
     for item in value:
-        _node(item, head + "- ", deeper, out) if type(item) is not str else out(
-            f"{head}- {_text(item, deeper)}"
-        )
+        if item.__class__ is dict and item:
+            _mapping(item, f"{head}- ", deeper, out)
+        else:
+            _node(item, f"{head}- ", deeper, out)
         head = indent
 
 
@@ -128,14 +131,10 @@ def _text(value: str, indent: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _short_label(key: str) -> str:
-    return write_string(key) + ":"
-
-
 def _label(key: Any) -> str:
     if not isinstance(key, str):
         raise TypeError(f"a key must be a string, not `{key!r}`")
-    return _short_label(key) if len(key) < _LONGEST_KEY else write_string(key) + ":"
+    return write_string(key) + ":"
 
 
 # ------------------------------------------------------------------------------------------------- JSON

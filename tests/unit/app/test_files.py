@@ -35,7 +35,7 @@ def test_every_preset_fits_its_schema() -> None:
         for file, kind in (("environment.yaml", "Environment"), ("params.yaml", "EnvironmentParams")):
             if (folder / file).is_file():
                 document = documents.read((folder / file).read_bytes(), file=file)
-                check_file(kind, document.value, source=f"{name}/{file}", origins=document.origins())
+                check_file(kind, document.value, source=f"{name}/{file}", document=document)
 
 
 def test_sections_speak_to_all_and_to_one(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mlstack.app import document as documents
 from mlstack.app.params import Layer, Origin, Resolved, resolve
 from mlstack.app.prototype import Param, Prototype
 from mlstack.app.schema import check_file, check_params, check_value, file_kinds, file_schema
@@ -235,10 +236,10 @@ def test_every_file_kind_has_a_sound_schema_with_a_stable_id() -> None:
 
 
 def test_a_file_that_does_not_fit_lists_every_fault_with_its_line() -> None:
-    value = {"apiVersion": "mlstack.dev/v1", "kind": "Environment", "namespace": "A", "protekted": True}
-    origins = {("namespace",): Origin("e.yaml", 3), ("protekted",): Origin("e.yaml", 4)}
+    text = b"apiVersion: mlstack.dev/v1\nkind: Environment\nnamespace: A\nprotekted: true\n"
+    document = documents.read(text, file="e.yaml")
     with pytest.raises(SchemaError) as caught:
-        check_file("Environment", value, source="e.yaml", origins=origins)
+        check_file("Environment", document.value, source="e.yaml", document=document)
     assert str(caught.value).splitlines() == [
         "e.yaml is not a valid Environment",
         '  `namespace` must match `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`, got "A" (e.yaml:3)',
