@@ -36,6 +36,7 @@ class Draft:
     component: Component
     prototype: Prototype
     resolved: Resolved  # as the parameters would count, checked
+    notes: tuple[str, ...] = ()  # of parameters that have no effect any more
 
 
 def draft(
@@ -49,7 +50,7 @@ def draft(
         UsageError: no name, an unknown parameter, or a required one missing.
         ParamError: a value does not fit its parameter.
     """
-    values, origins = _values(prototype, request)
+    values, origins, notes = _values(prototype, request)
     module, name = _name(request, values)
     if values.get("name") == name:
         del values["name"]  # a component's name is the default
@@ -71,28 +72,38 @@ def draft(
     except ParamError as error:
         hint = f"`mlstack generate {prototype.name} --help` lists what it takes"
         raise type(error)(error.message, where=error.where, hint=hint) from error
-    return Draft(component=component, prototype=prototype, resolved=resolved)
+    return Draft(component=component, prototype=prototype, resolved=resolved, notes=notes)
 
 
-def _values(prototype: Prototype, request: ComponentRequest) -> tuple[dict[str, Any], dict[KeyPath, Origin]]:
-    """Give the values by canonical name, and where each was given."""
+def _values(
+    prototype: Prototype, request: ComponentRequest
+) -> tuple[dict[str, Any], dict[KeyPath, Origin], tuple[str, ...]]:
+    """Give the values by canonical name, where each was given, and notes of those that have no effect."""
     alias = prototype.alias(request.prototype) or ""
+    renames = prototype.alias_renames.get(alias, {})
     values: dict[str, Any] = dict(prototype.alias_params.get(alias, {}))
     origins: dict[KeyPath, Origin] = {(name,): Origin(f"prototype {alias}") for name in values}
+    given = []
     for file, layer in _file_layers(request):
         for key, value in layer.values.items():
+            given.append(key)
+            current = renames.get(key, key)
+            if current is None:
+                continue
             origin = layer.origins.get((key,), Origin(str(file)))
             try:
-                name = params.canonical_name(prototype, key)
+                name = params.canonical_name(prototype, current)
             except NotFoundError as error:
                 error.where = str(origin)
                 raise
             known = values.get(name)
             values[name] = merge(known, value) if isinstance(known, Mapping) else value
             origins[(name,)] = origin
-    for name, value in params.typed(prototype, request.texts).items():
+    texts = {current: text for key, text in request.texts.items() if (current := renames.get(key, key))}
+    for name, value in params.typed(prototype, texts).items():
         values[name], origins[(name,)] = value, Origin(f"--{name}")
-    return values, origins
+    idle = [key for key in dict.fromkeys((*given, *request.texts)) if key in renames and renames[key] is None]
+    return values, origins, tuple(f"`{key}` has no effect any more" for key in idle)
 
 
 def _file_layers(request: ComponentRequest) -> Iterator[tuple[Path, Layer]]:

@@ -28,7 +28,7 @@ from mlstack.app.declare import keys_of, to_map
 from mlstack.app.document import AppDocument, fields_of
 from mlstack.app.files import read_folder
 from mlstack.app.index import IndexPackage, IndexPrototype, IndexVersion
-from mlstack.app.prototype import Example, Package, Param, Prototype, PrototypeFile
+from mlstack.app.prototype import Alias, Example, Package, Param, Prototype, PrototypeFile
 from mlstack.app.schema import PassedStore, check_file, check_schema
 from mlstack.disk_cache import from_json
 from mlstack.errors import ConfigError, NotFoundError, SchemaError
@@ -146,7 +146,7 @@ class PackageFolder:
             versions=(IndexVersion(version=head.version, path=path, digest=self.digest),),
         )
 
-    def aliases(self, name: str) -> Mapping[str, Mapping[str, Any]]:
+    def aliases(self, name: str) -> Mapping[str, Alias]:
         """Give the other names of a prototype, each with what it sets, without reading its parameters."""
         return self._prototype_file(name).aliases
 
@@ -210,17 +210,19 @@ class PackageFolder:
         except ValueError as error:
             fields.refuse("parameters", str(error))
         check_schema(schema, read, ("parameters",))
-        for alias, params in file.aliases.items():
-            for param in params:
+        for alias in file.aliases.values():
+            for param in (*alias.params, *filter(None, alias.renames.values())):
                 if param not in schema["properties"]:
-                    fields.refuse("aliases", f"set `{param}` for `{alias}`, which is not declared")
+                    fields.refuse("aliases", f"set `{param}` for `{alias.name}`, which is not declared")
         examples = {}
         for path in self.files:
             if path.parent == PurePosixPath(name, "examples") and path.suffix == ".yaml":
                 example = fields_of(self.document(str(path), "Example"), "Example")
                 examples[path.stem] = to_map(example.record(Example, name=path.stem))
-        given = {alias: params for alias, params in file.aliases.items() if params}
-        values = (file.summary, file.description, tuple(file.aliases), given, file.notes, schema, examples)
+        params = {name: alias.params for name, alias in file.aliases.items() if alias.params}
+        renames = {name: alias.renames for name, alias in file.aliases.items() if alias.renames}
+        texts = (file.summary, file.description, file.notes)
+        values = (*texts, tuple(file.aliases), params, renames, schema, examples)
         return dict(zip(_REMEMBERED, values, strict=True))
 
     def _remembered(
@@ -271,7 +273,10 @@ class PackageFolder:
 
 
 # What is remembered of a prototype.
-_REMEMBERED = ("summary", "description", "aliases", "alias_params", "notes", "schema", "examples")
+_REMEMBERED = (
+    *("summary", "description", "notes"),
+    *("aliases", "alias_params", "alias_renames", "schema", "examples"),
+)
 
 
 # --- a prototype's parameters from its schema: blocks joined, `$ref: package#/name` inlined ------------

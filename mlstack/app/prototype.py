@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from mlstack.app.declare import MAP, SHORT_NAME, TEXT, VERSION, key, list_of
+from mlstack.app.declare import MAP, SHORT_NAME, TEXT, VERSION, key, list_of, record_schema
 from mlstack.objects.masking import MASK
 from mlstack.yaml import write
 
@@ -91,15 +91,21 @@ class Example:
     environment: str = key(TEXT, default="")
 
 
-_ALIAS = {
-    "type": ["string", "object"],
-    "required": ["name"],
-    "additionalProperties": False,
-    "properties": {
-        "name": TEXT,
-        "params": {**MAP, "description": "Parameters that differ from the defaults under this name."},
-    },
-}
+@dataclass(frozen=True, kw_only=True)
+class Alias:
+    """Another name of a prototype, and what it is under that name."""
+
+    name: str = key(TEXT, required=True)
+    params: Mapping[str, Any] = key(
+        MAP, "Parameters that differ from the defaults under this name.", default_factory=dict
+    )
+    renames: Mapping[str, str | None] = key(
+        {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
+        "What parameters were called under this name, and are now; null: they have no effect any more.",
+        default_factory=dict,
+    )
+
+
 _PARAMETER = {
     "type": ["object", "boolean"],
     "properties": {
@@ -125,9 +131,12 @@ _PARAMETERS = {
 }
 
 
-def _read_aliases(fields: Any, name: str) -> dict[str, Mapping[str, Any]]:
+def _read_aliases(fields: Any, name: str) -> dict[str, Alias]:
     named = fields.named(name)
-    return {alias: entry.only("name", "params").map("params") if entry else {} for alias, entry in named}
+    return {alias: entry.record(Alias) if entry else Alias(name=alias) for alias, entry in named}
+
+
+_ALIAS = {**record_schema(Alias), "type": ["string", "object"]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +146,7 @@ class PrototypeFile:
     name: str = key(SHORT_NAME, required=True)
     summary: str = key(TEXT, required=True)
     description: str = key(TEXT, default="")
-    aliases: Mapping[str, Mapping[str, Any]] = key(  # each with what it sets
+    aliases: Mapping[str, Alias] = key(
         list_of(_ALIAS), "Other names of the prototype.", reader=_read_aliases, default_factory=dict
     )
     blocks: tuple[str, ...] = key(
@@ -162,6 +171,8 @@ class Prototype:
     aliases: tuple[str, ...] = ()  # other names of the prototype
     # what it is under some of them: alias → parameters that differ from the defaults
     alias_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    # alias → what parameters were called under it → their names now, None for those without effect
+    alias_renames: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
     # by canonical name, in the order they are declared
     params: Mapping[str, Param] = field(default_factory=dict)
     # JSON Schema of the whole parameter set, references inlined

@@ -215,6 +215,6 @@ class Vendor:
             for (locked, own), others in aliases.items()
             if any(
                 spelling.endswith(endings)
-                for spelling in (own, *(alias for alias in others if not others[alias]))
+                for spelling in (own, *(alias for alias in others if not others[alias].params))
             )
         ]

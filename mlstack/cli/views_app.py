@@ -295,6 +295,11 @@ def _prototype_head(prototype: prototypes.PrototypeDescription) -> Iterator[Bloc
     for alias, params in prototype.alias_params.items():
         values = ", ".join(f"{param}: {one_line_value(value)}" for param, value in params.items())
         yield TextLine(f"  {alias} sets {values}", hang=4)
+    for alias, renames in prototype.alias_renames.items():
+        takes = [f"{old} for {new}" for old, new in renames.items() if new]
+        idle = [old for old, new in renames.items() if not new]
+        words = [f"takes {', '.join(takes)}"] * bool(takes) + [f"ignores {', '.join(idle)}"] * bool(idle)
+        yield TextLine(f"  {alias} {'; '.join(words)}", hang=4)
 
 
 def _parameter(param: prototypes.ParameterRow) -> Iterator[Block]:

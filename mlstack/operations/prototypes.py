@@ -71,6 +71,9 @@ class PrototypeDescription:
     description: str
     aliases: tuple[str, ...]
     alias_params: Mapping[str, Mapping[str, Any]]  # alias -> parameters that differ from the defaults
+    alias_renames: Mapping[
+        str, Mapping[str, str | None]
+    ]  # alias -> old names of parameters -> those of today
     parameters: tuple[ParameterRow, ...]
     examples: Mapping[str, str]  # summaries of worked examples by name
 
@@ -296,6 +299,7 @@ def generate(
         component = draft(app, request, prototype, passed=store)
         notes = (
             prototype.alias_note(request.prototype),
+            *component.notes,
             *component.resolved.notes,
             *prototype.notes.splitlines(),
         )

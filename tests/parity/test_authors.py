@@ -1,9 +1,14 @@
 """Prototypes that are not installed yet, and packages of one's own: rows C and R of the parity list."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from mlstack.app.app_dir import AppDir
+from mlstack.app.draft import ComponentRequest
+from mlstack.errors import NotFoundError
+from mlstack.operations import app, packages, prototypes
 from tests.support.cli import Runner
 from tests.support.registry import small_app
 
@@ -58,3 +63,110 @@ def test_r11_a_registry_without_index_offers_every_version(
     monkeypatch.chdir(tmp_path / "demo")
     offers = {row["name"]: row for row in run("registry describe ours -o json").json["packages"]}
     assert (offers["tools"]["version"], offers["tools"]["versions"]) == ("1.2.0", ["1.1.0", "1.2.0"])
+
+
+# Every prototype of the registries of Kubeflow 0.1 to 0.5, and every package of theirs.
+KUBEFLOW = """
+ambassador application argo aws-alb-ingress-controller aws-efs-csi-driver aws-efs-pv aws-fsx-csi-driver
+aws-fsx-pv-dynamic aws-fsx-pv-static basic-auth basic-auth-ingress centraldashboard cert-manager chainer-job
+chainer-job-simple chainer-operator cloud-endpoints echo-server gcp-credentials-admission-webhook
+gcp-credentials-pod-preset google-cloud-filestore-pv gpu-driver iap-ingress istio-ingress jupyter
+jupyter-web-app jupyterhub katib katib-studyjob-test-v1alpha1 knative-build kubebench-dashboard
+kubebench-job kubebench-operator kubeflow-core kubeflow-openmpi metacontroller metric-collector modeldb
+mpi-job-custom mpi-job-simple mpi-operator mxnet-job mxnet-operator notebook-controller notebooks
+nvidia-inference-server openvino pachyderm paddle-job paddle-operator pipeline profiles prometheus
+pytorch-job pytorch-operator release seldon seldon-abtest-v1alpha1 seldon-abtest-v1alpha2
+seldon-mab-v1alpha1 seldon-mab-v1alpha2 seldon-outlier-detector-v1alpha1 seldon-outlier-detector-v1alpha2
+seldon-serve-simple seldon-serve-simple-v1alpha1 seldon-serve-simple-v1alpha2 some-prototype-name spark-job
+spark-operator spartakus tensorboard tensorboard-aws tensorboard-gcp tf-batch-predict tf-cnn tf-job
+tf-job-operator tf-job-simple tf-job-simple-v1alpha1 tf-job-simple-v1beta1 tf-job-simple-v1beta2 tf-serving
+tf-serving-aws tf-serving-deployment-aws tf-serving-deployment-gcp tf-serving-gcp tf-serving-request-log
+tf-serving-service tf-serving-simple tf-serving-with-istio weaveflux
+"""
+KUBEFLOW_PACKAGES = """
+application argo automation aws chainer-job common core credentials-pod-preset examples gcp jupyter katib
+knative-build kubebench metacontroller modeldb mpi-job mxnet-job new-package-stub nvidia-inference-server
+openmpi openvino pachyderm paddle-job pipeline profiles pytorch-job seldon spark tensorboard
+tf-batch-predict tf-job tf-serving tf-training weaveflux
+"""
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> AppDir:
+    """An app that knows the shipped registry, with nothing installed."""
+    folder = tmp_path_factory.mktemp("fresh") / "demo"
+    app.init(folder, "demo")
+    return AppDir(folder)
+
+
+@pytest.mark.parametrize("name", KUBEFLOW.split())
+def test_c2_every_prototype_of_kubeflow_is_found(fresh: AppDir, name: str) -> None:
+    rows = prototypes.search_prototypes(fresh, f"io.ksonnet.pkg.{name}").prototypes
+    assert any(row.retired or not row.installed for row in rows)
+    with pytest.raises(NotFoundError) as caught:
+        prototypes.generate(fresh, ComponentRequest(prototype=name, name="it"))
+    assert re.match(
+        rf"error: (prototype )?`{re.escape(name)}` is (in package|retired:|planned:) ",
+        caught.value.describe(),
+    )
+
+
+@pytest.mark.parametrize("name", KUBEFLOW_PACKAGES.split())
+def test_p1_every_package_of_kubeflow_has_an_answer(fresh: AppDir, name: str) -> None:
+    try:
+        assert packages.describe_package(fresh, f"kubeflow/{name}").package == f"kubeflow/{name}"
+    except NotFoundError as error:
+        assert re.match(rf"error: `{re.escape(name)}` is (retired|planned): ", error.describe())
+
+
+@pytest.mark.parametrize(
+    ("options", "params"),
+    [
+        ("jupyterhub hub --image=hub:1 --serviceType=NodePort", "jupyterHubImage: hub:1"),
+        ("jupyter hub --ui=rok --accessLocalFs=true", "ui` has no effect any more"),
+        ("pytorch-operator op --pytorchJobImage=operator:2", "tfJobImage: operator:2"),
+    ],
+)
+def test_c7_old_names_take_their_old_parameters(bare: Runner, options: str, params: str) -> None:
+    bare("pkg install kubeflow/core")
+    ran = bare(f"generate {options}")
+    assert ran.code == 0, ran.err
+    assert params in ran.err + Path("components", f"{options.split()[1]}.yaml").read_text()
+
+
+KSONNET = {  # ksonnet's own prototypes, with the parameters they took, and the kinds they brought
+    "single-port-deployment": ("--image=nginx --replicas=2 --containerPort=8080", ["Deployment"]),
+    "single-port-service": (
+        "--targetLabelSelector=app=web --servicePort=80 --targetPort=80 --protocol=TCP --type=ClusterIP",
+        ["Service"],
+    ),
+    "deployed-service": (
+        "--image=nginx --servicePort=80 --containerPort=80 --replicas=1 --type=LoadBalancer",
+        ["Service", "Deployment"],
+    ),
+    "configMap": ("--data=a=1,b=2", ["ConfigMap"]),
+    "namespace": ("", ["Namespace"]),
+}
+
+
+@pytest.mark.parametrize("name", KSONNET)
+def test_c18_ksonnets_own_prototypes_work_under_their_names(bare: Runner, name: str) -> None:
+    options, kinds = KSONNET[name]
+    bare("pkg install kubeflow/starter")
+    assert bare(f"prototype describe io.ksonnet.pkg.{name}").code == 0
+    ran = bare(f"prototype preview io.ksonnet.pkg.{name} web {options} -o json")
+    objects = ran.json["items"]
+    assert [obj["kind"] for obj in objects] == kinds
+    assert {obj["metadata"]["name"] for obj in objects} == {"web"}
+
+
+def test_c18_pods_of_an_image_without_root_pass_pod_security_restricted(bare: Runner) -> None:
+    bare("pkg install kubeflow/starter")
+    ran = bare("prototype preview deployment web --image web:1 --runAsNonRoot=true -o json")
+    (deployment,) = ran.json["items"]
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert pod["containers"][0]["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }

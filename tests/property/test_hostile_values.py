@@ -302,7 +302,7 @@ def render(case: Case, found: Resolved) -> list[Any]:
         "params": dict(found.values),
         "name": found.values["name"] or "x",
         "component": {"name": "x", "module": ""},
-        "namespace": found.values["namespace"] or "default",
+        "namespace": found.values.get("namespace") or "default",
         "app": {"name": "demo"},
         "env": {"name": "plain", "namespace": "default", "context": "plain"},
     }
