@@ -38,6 +38,20 @@ _NAMESPACE = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "m
 _ENVIRONMENT = "^[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?(/[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?)*$"
 _PACKAGE = {"type": "string", "pattern": r"^[^/@\s]+/[^/@\s]+(@[^/@\s]+)?$"}
 DIGEST = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
+_LABEL_KEY = "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+_OWN_LABELS = r"^(mlstack\.dev/.*|app\.kubernetes\.io/(managed-by|part-of))$"
+_LABEL_VALUE = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
+_LABELS = {
+    "type": "object",
+    "propertyNames": {"pattern": _LABEL_KEY},
+    "patternProperties": {_OWN_LABELS: {"not": {}}},
+    "additionalProperties": {"type": ["string", "null"], "maxLength": 63, "pattern": _LABEL_VALUE},
+}
+_ANNOTATIONS = {
+    "type": "object",
+    "propertyNames": {"pattern": _LABEL_KEY},
+    "additionalProperties": {"type": ["string", "null"]},
+}
 _DURATION = {
     "type": ["string", "integer"],
     "pattern": "^([0-9.]+h)?([0-9.]+m)?([0-9.]+s)?$|^[0-9.]+$",
@@ -357,6 +371,20 @@ class App:
     params: Mapping[str, Any] = key(
         MAP, "For every component whose prototype declares the name.", default_factory=dict
     )
+    labels: Mapping[str, str | None] = key(
+        _LABELS, "Labels of every object that does not set them itself.", default_factory=dict
+    )
+    annotations: Mapping[str, str | None] = key(
+        _ANNOTATIONS, "Annotations of every object that does not set them itself.", default_factory=dict
+    )
+    pod_labels: Mapping[str, str | None] = key(
+        _LABELS,
+        "Labels of every pod, in the templates of workloads and custom resources.",
+        default_factory=dict,
+    )
+    pod_annotations: Mapping[str, str | None] = key(
+        _ANNOTATIONS, "Annotations of every pod, as `podLabels`.", default_factory=dict
+    )
     conflicts: tuple[ConflictRule, ...] = records(
         ConflictRule,
         "Who has fields that somebody else owns in the cluster too; the first rule that speaks decides.",
@@ -494,6 +522,18 @@ class Environment:
         {"enum": ["allowed", "refused"]},
         "Whether it may bring objects outside namespaces, such as CRDs and ClusterRoles.",
         default="allowed",
+    )
+    labels: Mapping[str, str | None] = key(
+        _LABELS, "As in app.yaml, and over what stands there; null takes a label away.", default_factory=dict
+    )
+    annotations: Mapping[str, str | None] = key(
+        _ANNOTATIONS, "As in app.yaml, and over what stands there.", default_factory=dict
+    )
+    pod_labels: Mapping[str, str | None] = key(
+        _LABELS, "As in app.yaml, and over what stands there.", default_factory=dict
+    )
+    pod_annotations: Mapping[str, str | None] = key(
+        _ANNOTATIONS, "As in app.yaml, and over what stands there.", default_factory=dict
     )
     wait_for_load_balancer: bool = key(
         FLAG, "A Service of type LoadBalancer is ready only when it has an address.", default=False

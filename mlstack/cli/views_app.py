@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -156,6 +156,7 @@ def _environment_description(result: app.EnvironmentDescription) -> Page:
     for key in keys_of(Environment):
         value = getattr(environment, key.field)
         plain = ("no", "yes")[value] if isinstance(value, bool) else value
+        plain = one_line_value(value) if isinstance(value, Mapping) and value else plain or ""
         rows.append(lines.get(key.field, (key.field.replace("_", " "), plain)))
     values = [
         (component, name, one_line_value(value))

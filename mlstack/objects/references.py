@@ -40,6 +40,7 @@ _OF_PODS: tuple[_Row, ...] = (
         )
     ),
 )
+_CONFIGS = tuple(row for row in _OF_PODS if row[1:] in (_SECRET, _CONFIG_MAP) and "PullSecrets" not in row[0])
 _OF_CLAIMS: tuple[_Row, ...] = (
     ("spec.storageClassName", *_STORAGE_CLASS),
     ("spec.volumeName", "", "PersistentVolume", False),
@@ -110,6 +111,18 @@ def _pod_specs(content: Any) -> Iterator[Data]:
     return (spec for spec, _ in _pods(content, {}))
 
 
+def is_pod_spec(content: Any) -> bool:
+    """Tell whether a part of an object says how a pod is made."""
+    containers = content.get("containers") if isinstance(content, Mapping) else None
+    return isinstance(containers, list) and bool(containers) and isinstance(containers[0], Mapping)
+
+
+def read_by_pods(manifest: KubeObject) -> Iterator[Identity]:
+    """Give the ConfigMaps and Secrets that the pods of an object read, whether or not they exist."""
+    for spec in _pod_specs(manifest.data):
+        yield from _named(spec, _CONFIGS, manifest.namespace)
+
+
 def pod_labels(content: Any) -> Iterator[Mapping[str, str]]:
     """Give the labels of every pod an object makes."""
     return (metadata.get("labels") or {} for _, metadata in _pods(content, {}) if metadata)
@@ -118,8 +131,7 @@ def pod_labels(content: Any) -> Iterator[Mapping[str, str]]:
 def _pods(content: Any, metadata: Data) -> Iterator[tuple[Data, Data]]:
     """Give every part that says how a pod is made, and the metadata beside it where it is a `spec`."""
     if isinstance(content, Mapping):
-        containers = content.get("containers")
-        if isinstance(containers, list) and containers and isinstance(containers[0], Mapping):
+        if is_pod_spec(content):
             yield content, metadata
             return
         for key, part in content.items():

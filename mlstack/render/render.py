@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mlstack.app import schema
-from mlstack.app.app import Component, Environment, Manifest
+from mlstack.app.app import App, Component, Environment, Manifest
 from mlstack.app.document import described, expectation
 from mlstack.app.params import Overrides, Resolved, join_path, merge
 from mlstack.app.prototype import Prototype
@@ -26,6 +26,7 @@ from mlstack.names import check_namespace, nearest
 from mlstack.objects import kube_object, masking, order
 from mlstack.objects.kinds import Kinds
 from mlstack.objects.kube_object import DesiredState, KubeObject, Source, group_of
+from mlstack.render import metadata
 from mlstack.render.cache import Pack, Render, Renders
 from mlstack.render.template import CodeStore, Engine, Renderer, Rendering, TemplatePlace
 from mlstack.yaml import read
@@ -94,7 +95,12 @@ def load(
         loader = Loader(app, used, overrides=overrides, store=store, locate=is_located)
         try:
             rendered = [loader.render(component) for component in selected]
-            stamped = _stamped(rendered, app=app.app.name, environment=used)
+            stamped = _stamped(rendered, app=app.app, environment=used)
+            others: list[KubeObject] = []
+            if components and metadata.unknown_configs(stamped):
+                rest = [component for component in app.selected(used) if component not in selected]
+                others = _stamped([*_renderable(loader, rest)], app=app.app, environment=used)
+            stamped = metadata.with_config_hashes(stamped, others, salt=f"{app.app.name}/{used.name}")
             kube_object.refuse_duplicates(stamped)
             objects = order.ordered(stamped, depends)
             break
@@ -141,11 +147,13 @@ def preview(
         TemplateError: a template does not render.
     """
     rendered = Loader(app, environment, store=store).from_values(component, prototype, resolved)
+    stamped = _stamped([rendered], app=app.app, environment=environment)
+    hashed = metadata.with_config_hashes(stamped, salt=f"{app.app.name}/{environment.name}")
     return DesiredState(
         app=app.app.name,
         environment=environment.name,
         namespace=rendered.namespace,
-        objects=order.ordered(_stamped([rendered], app=app.app.name, environment=environment)),
+        objects=order.ordered(hashed),
         components=(component.full_name,),
         notes=rendered.notes,
     )
@@ -164,17 +172,25 @@ def known_secrets(app: AppReader, environment: str) -> tuple[str, ...]:
     return tuple(known)
 
 
-def _stamped(rendered: Sequence[Rendered], *, app: str, environment: Environment) -> list[KubeObject]:
+def _renderable(loader: Loader, components: Iterable[Component | Manifest]) -> Iterator[Rendered]:
+    """Render components that were not asked for, as far as they are sound."""
+    for component in components:
+        with suppress(ConfigError):
+            yield loader.render(component)
+
+
+def _stamped(rendered: Sequence[Rendered], *, app: App, environment: Environment) -> list[KubeObject]:
     """Give namespace and marks to every object; definitions of the run say which kinds have a namespace."""
     built_in = Kinds.builtin()
     kinds = built_in.with_crds(obj.data for component in rendered for obj in component.objects)
+    more = metadata.added(app, environment)
     stamped = []
     for component in rendered:
         for obj in component.objects:
             is_built_in = built_in.lookup(obj.api_version, obj.kind) is not None
             data = kube_object.stamp(
-                kube_object.normalised(obj.data, built_in=is_built_in),
-                app=app,
+                metadata.with_added(kube_object.normalised(obj.data, built_in=is_built_in), more),
+                app=app.name,
                 environment=environment.name,
                 component=component.component,
                 namespace=component.namespace,

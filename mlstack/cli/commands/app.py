@@ -90,7 +90,11 @@ _SPELLED = {
     "protected": "--protected/--unprotected",
     "allowed_namespaces": "--allow-namespace NAME",
 }
-_SETTABLE = [key for key in keys_of(Environment) if key.name not in ("extends", "cluster")]
+_SETTABLE = [
+    key
+    for key in keys_of(Environment)
+    if key.name not in ("extends", "cluster") and key.schema.get("type") != "object"
+]
 
 
 def _emptied(key: FileKey) -> str:
