@@ -51,7 +51,10 @@ def check_module_name(name: str) -> str:
 
 def check_environment_name(name: str) -> str:
     """Refuse what cannot name an environment; nested names hold `/` (`us-west/staging`)."""
-    for number, part in enumerate(map(_check_environment_part, name.split("/"))):
+    if "" in (parts := name.split("/")):
+        hint = "names of nested environments are joined by single `/`, as `us-west/staging`"
+        raise UsageError(f"`{name}` cannot be an environment name: a part of it is empty", hint=hint)
+    for number, part in enumerate(map(_check_environment_part, parts)):
         if number and part.lower() in _OF_ENVIRONMENTS:
             message = f"cannot be an environment name: `{part}` in an environment's folder is its own"
             raise UsageError(f"`{name}` {message}", hint="choose another name")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,24 @@ class AppDir(AppReader):
         edited = self.edited(layout.APP_FILE, "App")
         edited.append(("registries",), to_map(registry, ("protocol",)))
         self._save(edited)
+
+    def set_registry(self, registry: RegistryRef) -> None:
+        """Give the registry of that name another address, and its protocol."""
+        number = [ref.name for ref in self.app.registries].index(registry.name)
+        edited = self.edited(layout.APP_FILE, "App")
+        edited.set(("registries", number, "address"), registry.address)
+        edited.set(("registries", number, "protocol"), registry.protocol)
+        self._save(edited)
+
+    def remove_registry(self, name: str) -> None:
+        """Take a registry out of `app.yaml` and of the lock."""
+        edited = self.edited(layout.APP_FILE, "App")
+        edited.remove(("registries",), [ref.name for ref in self.app.registries].index(name))
+        kept = tuple(locked for locked in self.lock.registries if locked.name != name)
+        files: dict[str, bytes | str] = {layout.APP_FILE: edited.text}
+        if kept != self.lock.registries:
+            files[layout.LOCK_FILE] = write_lock(replace(self.lock, registries=kept))
+        self.write(files)
 
     # --- components ---
 

@@ -21,6 +21,7 @@ class IndexVersion:
     version: str = key(VERSION, required=True)
     path: str = key(WORD, "The package folder, relative to this file.", required=True)
     digest: str = key(DIGEST, "What its content must have.", required=True)
+    revision: str = field(default="")  # commit or digest it is read at, where that is not the index's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +82,13 @@ class RegistryIndex:
         IndexPackage, by="name", required=True, default_factory=dict
     )
     revision: str = field(default="")  # the commit the index was read at; empty where there are no commits
+    known_as: str = field(default="")  # what the app calls the registry
+    note: str = field(default="")  # why this is not what the registry says now
+
+    @property
+    def label(self) -> str:
+        """Give the name that people know the registry by."""
+        return self.known_as or self.name
 
     def package(self, name: str) -> IndexPackage:
         """Give a package.
@@ -89,10 +97,10 @@ class RegistryIndex:
             NotFoundError: with the nearest known one, or what to do instead of a retired one.
         """
         if name not in self.packages:
-            refuse_retired(name, self.retired, registry=self.name)
+            refuse_retired(name, self.retired, registry=self.label)
             near = nearest(name, self.packages)
             hint = None if near else f"known packages: {', '.join(sorted(self.packages)) or 'none'}"
-            raise NotFoundError(f"registry `{self.name}` has no package `{name}`", near=near, hint=hint)
+            raise NotFoundError(f"registry `{self.label}` has no package `{name}`", near=near, hint=hint)
         return self.packages[name]
 
     def version(self, name: str, version: str = "") -> IndexVersion:
@@ -109,6 +117,10 @@ class RegistryIndex:
                 return entry
         known = ", ".join(entry.version for entry in package.versions)
         raise NotFoundError(f"package `{name}` has no version `{version}`", hint=f"known versions: {known}")
+
+    def revision_of(self, name: str, version: str = "") -> str:
+        """Give the commit or digest at which a version is read again; empty where there is none."""
+        return self.version(name, version).revision or self.revision
 
 
 def offers(index: RegistryIndex, name: str) -> list[tuple[IndexPackage, IndexPrototype]]:

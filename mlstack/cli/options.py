@@ -181,6 +181,13 @@ prototypes = _completer("prototypes")
 packages = _completer("packages")
 
 
+def registries(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Give the registries of the app."""
+    from mlstack.app.app_dir import AppDir
+
+    return _matching((ref.name for ref in AppDir.find(Path.cwd()).app.registries), incomplete)
+
+
 def _matching(names: Iterable[str], incomplete: str) -> list[str]:
     return sorted(name for name in names if name.startswith(incomplete))
 

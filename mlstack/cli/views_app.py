@@ -11,6 +11,7 @@ from mlstack.cli.page import (
     Block,
     Columns,
     Page,
+    Style,
     TableView,
     TextLine,
     count,
@@ -114,7 +115,8 @@ def _schema(result: app.Schema) -> Page:
 def _initialised(result: app.Initialised) -> Page:
     registries = f" with the registry `{result.registries[0]}`" if result.registries else ""
     text = f"created app `{result.app}` in {result.folder}{registries}"
-    return sentence(text, result.app, f"next: cd {result.folder} && mlstack pkg install kubeflow/core")
+    step = "pkg install kubeflow/core" if result.registries else "registry add NAME ADDRESS"
+    return sentence(text, result.app, f"next: cd {result.folder} && mlstack {step}")
 
 
 # --- environments ---
@@ -204,10 +206,49 @@ def _registry_added(result: registries.RegistryAdded) -> Page:
 
 
 @view
+def _registry_set(result: registries.RegistrySet) -> Page:
+    text = f"registry `{result.name}` leads to {result.address} now, with {count(result.packages, 'package')}"
+    text = text if result.changed else f"registry `{result.name}` leads to {result.address} already"
+    lines = [TextLine(f"it does not offer {name}, which is installed", "change") for name in result.missing]
+    return Page((TextLine(text), *lines), (result.name,), (f"next: mlstack registry update {result.name}",))
+
+
+@view
+def _registries_updated(result: registries.RegistriesUpdated) -> Page:
+    blocks: list[Block] = []
+    for registry in result.registries:
+        at = f" at {registry.revision[:12]}" if registry.revision else ""
+        state = "nothing changed" if not registry.changes else count(len(registry.changes), "change")
+        if registry.is_first:
+            state = f"asked for the first time: {count(registry.packages, 'package')}"
+        blocks.append(TextLine(f"registry `{registry.name}`{at}: {state}"))
+        for change in registry.changes:
+            has = f" (installed: {change.installed})" if change.installed else ""
+            more = ": other content under the same version" if change.change == "changed" else ""
+            line = f"  {change.change} {change.package}@{change.version}{has}{more}"
+            blocks.append(TextLine(line, _STYLES[change.change]))
+    names = tuple(change.package for registry in result.registries for change in registry.changes)
+    return Page(tuple(blocks), names, notes(result))
+
+
+_STYLES: dict[str, Style] = {"added": "add", "removed": "remove", "changed": "change"}
+
+
+@view
+def _registry_removed(result: registries.RegistryRemoved) -> Page:
+    return sentence(f"removed registry `{result.name}`: {result.address}", result.name)
+
+
+@view
 def _registry_description(result: registries.RegistryDescription) -> Page:
-    blocks = facts(("name", result.name), ("protocol", result.protocol), ("address", result.address))
+    blocks = facts(
+        ("name", result.name),
+        ("protocol", result.protocol),
+        ("address", result.address),
+        ("revision", result.revision),
+    )
     blocks += [TextLine(""), table(result.packages, {**PACKAGES, "PACKAGE": "name"})]
-    return Page(tuple(blocks), tuple(row.name for row in result.packages))
+    return Page(tuple(blocks), tuple(row.name for row in result.packages), notes(result))
 
 
 @view

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlstack.app import atomic
-from mlstack.app.app import RegistryRef, newest
+from mlstack.app.app import Component, RegistryRef, newest
 from mlstack.app.app_dir import AppDir
-from mlstack.errors import NotFoundError, UsageError
-from mlstack.names import check_registry_name, nearest
+from mlstack.app.index import RegistryIndex
+from mlstack.errors import MlstackError, NotFoundError, UsageError
+from mlstack.names import check_registry_name, nearest, version_key
 from mlstack.operations import row
 from mlstack.registries.directory import build_index
-from mlstack.registries.registry import INDEX_FILE, is_bundled, open_registry, protocol_of
+from mlstack.registries.known import Remembered, contents, remember, remembered
+from mlstack.registries.registry import (
+    INDEX_FILE,
+    asked_protocol,
+    is_bundled,
+    open_registry,
+    protocol_of,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +71,60 @@ class RegistryDescription(RegistryRow):
 
     revision: str
     packages: tuple[OfferedPackage, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistrySet:
+    """A registry that leads to another address now."""
+
+    name: str
+    before: str  # the address it had
+    address: str
+    protocol: str
+    packages: int  # how many it offers
+    changed: bool
+    missing: tuple[str, ...]  # installed packages that it does not offer, `registry/name@version`
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackageChange:
+    """A version of a package that a registry did not offer in this way before."""
+
+    package: str  # `registry/name`
+    change: str  # `added`, `removed`, or `changed`: other content under the same version
+    version: str
+    installed: str | None  # the newest installed version
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistryUpdate:
+    """What a registry says now, beside what it said before."""
+
+    name: str
+    address: str
+    before: str  # revision it was at, empty where it has none or was not asked yet
+    revision: str
+    is_first: bool  # nothing was known of it: there is nothing to compare with
+    packages: int
+    changes: tuple[PackageChange, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistriesUpdated:
+    """The registries that were asked again, and those that did not answer."""
+
+    ok: bool  # all of them answered
+    registries: tuple[RegistryUpdate, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistryRemoved:
+    """A registry that the app does not know any more."""
+
+    name: str
+    address: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,29 +138,55 @@ class Indexed:
     packages: int
 
 
-def add_registry(app: AppDir, name: str, address: str) -> RegistryAdded:
+def add_registry(
+    app: AppDir, name: str, address: str, *, protocol: str = "", stands: Path | None = None
+) -> RegistryAdded:
     """Add a registry, once its index could be read; adding the same one again changes nothing.
+
+    Args:
+        app: the app directory.
+        name: what the app calls it.
+        address: where it is; the address decides the protocol.
+        protocol: overrules that.
+        stands: the folder that a relative address begins in; the app's without.
 
     Raises:
         UsageError: the name is unfit, or stands for another registry.
         RegistryError: the address leads to no registry, or it does not answer.
     """
     check_registry_name(name)
-    ref = RegistryRef(name=name, address=address, protocol=protocol_of(address))
+    ref = _ref(app, name, address, protocol, stands)
     _known_registry(app, ref)
-    index = open_registry(ref, root=app.root).index()  # it may take its time: others may edit meanwhile
+    index = _asked(app, ref)  # it may take its time: others may edit meanwhile
     with app.locked():
         known = _known_registry(app, ref)
         if known is None:
             app.add_registry(ref)
     return RegistryAdded(
         name=name,
-        address=address if known is None else known.address,
+        address=ref.address if known is None else known.address,
         protocol=ref.protocol,
         packages=len(index.packages),
-        bundled=is_bundled(address),
+        bundled=is_bundled(ref.address),
         known=known is not None,
     )
+
+
+def _ref(app: AppDir, name: str, address: str, protocol: str, stands: Path | None) -> RegistryRef:
+    """Give a registry as `app.yaml` shall name it: a folder by its path from the app."""
+    protocol = protocol or asked_protocol(address)
+    is_relative = protocol == "directory" and not address.startswith(("/", "~", "file://"))
+    if is_relative and stands and not is_bundled(address):
+        path = Path(os.path.relpath((stands / address).resolve(), app.root.resolve())).as_posix()
+        address = path if path.startswith(".") else f"./{path}" if "." in path or ":" in path else path
+    return RegistryRef(name=name, address=address, protocol=protocol)
+
+
+def _asked(app: AppDir, ref: RegistryRef) -> RegistryIndex:
+    """Ask a registry anew, and remember what it says."""
+    index = open_registry(ref, root=app.root, fresh=True).index()
+    remember(ref, app.root, index)
+    return index
 
 
 def _known_registry(app: AppDir, ref: RegistryRef) -> RegistryRef | None:
@@ -107,7 +197,7 @@ def _known_registry(app: AppDir, ref: RegistryRef) -> RegistryRef | None:
         or (is_bundled(known.address) and is_bundled(ref.address))
     ):
         return known
-    hint = "choose another name for this one"
+    hint = f"choose another name for this one, or mlstack registry set {ref.name} --uri {ref.address}"
     raise UsageError(f"`{ref.name}` is the registry {known.address} already", hint=hint)
 
 
@@ -128,11 +218,7 @@ def describe_registry(app: AppDir, name: str) -> RegistryDescription:
         NotFoundError: the app knows no such registry; carries the nearest one.
         RegistryError: it does not answer.
     """
-    ref = app.app.registry(name)
-    if ref is None:
-        near = nearest(name, [ref.name for ref in app.app.registries])
-        hint = None if near else f"mlstack registry add {name} ADDRESS"
-        raise NotFoundError(f"no registry `{name}`", near=near, hint=hint)
+    ref = _named(app, name)
     index = open_registry(ref, root=app.root).index()
     locked = newest(app.lock.packages).values()
     installed = {package.name: package.version for package in locked if package.registry == name}
@@ -146,7 +232,139 @@ def describe_registry(app: AppDir, name: str) -> RegistryDescription:
         )
         for package_name, package in sorted(index.packages.items())
     )
-    return row(RegistryDescription, _registry_row(ref), revision=index.revision, packages=offers)
+    notes = (index.note,) if index.note else ()
+    values = {"revision": index.revision, "packages": offers, "notes": notes}
+    return row(RegistryDescription, _registry_row(ref), **values)
+
+
+def _named(app: AppDir, name: str) -> RegistryRef:
+    ref = app.app.registry(name)
+    if ref is None:
+        near = nearest(name, [ref.name for ref in app.app.registries])
+        hint = None if near else f"mlstack registry add {name} ADDRESS"
+        raise NotFoundError(f"no registry `{name}`", near=near, hint=hint)
+    return ref
+
+
+def set_registry(
+    app: AppDir, name: str, address: str, *, protocol: str = "", stands: Path | None = None
+) -> RegistrySet:
+    """Lead a registry of the app to another address, once that answers; arguments as of `add_registry`.
+
+    Raises:
+        NotFoundError: the app knows no such registry.
+        RegistryError: the address leads to no registry, or it does not answer.
+    """
+    before = _named(app, name)
+    ref = _ref(app, name, address, protocol, stands)
+    index = _asked(app, ref)
+    with app.locked():
+        changed = _named(app, name) != ref
+        if changed:
+            app.set_registry(ref)
+        installed = [locked for locked in app.lock.packages if locked.registry == name]
+    offered = contents(index)
+    missing = [str(locked.ref) for locked in installed if locked.version not in offered.get(locked.name, {})]
+    return RegistrySet(
+        name=name,
+        before=before.address,
+        address=ref.address,
+        protocol=ref.protocol,
+        packages=len(index.packages),
+        changed=changed,
+        missing=tuple(missing),
+    )
+
+
+def update_registries(app: AppDir, names: Sequence[str] = ()) -> RegistriesUpdated:
+    """Ask registries anew, and compare each package with what they said before.
+
+    Args:
+        app: the app directory.
+        names: the registries; all of the app without any.
+
+    Raises:
+        NotFoundError: the app knows no such registry.
+        RegistryError: the one that was named does not answer.
+    """
+    refs = [_named(app, name) for name in names] or list(app.app.registries)
+    updates, notes = [], []
+    for ref in refs:
+        before = remembered(ref, app.root)
+        try:
+            index = _asked(app, ref)
+        except MlstackError as error:
+            if len(refs) == 1:
+                raise
+            notes.append(f"registry `{ref.name}` was left out: {error}")
+            continue
+        updates.append(_update(app, ref, before, index))
+    return RegistriesUpdated(ok=not notes, registries=tuple(updates), notes=tuple(notes))
+
+
+def _update(app: AppDir, ref: RegistryRef, before: Remembered | None, index: RegistryIndex) -> RegistryUpdate:
+    installed = {
+        locked.name: locked.version
+        for locked in newest(app.lock.packages).values()
+        if locked.registry == ref.name
+    }
+    now = contents(index)
+    known = before.packages if before else now
+    changes = [
+        PackageChange(
+            package=f"{ref.name}/{name}",
+            change=change,
+            version=version,
+            installed=installed.get(name),
+        )
+        for name in sorted({*known, *now})
+        for version, change in _changes(known.get(name, {}), now.get(name, {}))
+    ]
+    return RegistryUpdate(
+        name=ref.name,
+        address=ref.address,
+        before=before.revision if before else "",
+        revision=index.revision,
+        is_first=before is None,
+        packages=len(index.packages),
+        changes=tuple(changes),
+    )
+
+
+def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Give the versions of a package that are other ones than before, ascending, and what became of each."""
+    for version in sorted({*before, *now}, key=version_key):
+        if version not in now:
+            yield version, "removed"
+        elif version not in before:
+            yield version, "added"
+        elif before[version] != now[version]:
+            yield version, "changed"
+
+
+def remove_registry(app: AppDir, name: str) -> RegistryRemoved:
+    """Take a registry out of an app that uses no package of it.
+
+    Raises:
+        NotFoundError: the app knows no such registry.
+        UsageError: packages of it are required, installed or used.
+    """
+    with app.locked():
+        ref = _named(app, name)
+        required = {str(package) for package in app.app.packages if package.registry == name}
+        locked = {str(package.ref) for package in app.lock.packages if package.registry == name}
+        users = [
+            component.full_name
+            for component in app.components()
+            if isinstance(component, Component) and component.prototype.startswith(f"{name}/")
+        ]
+        if needing := sorted(required or locked) or users:
+            names = ", ".join(f"`{user}`" for user in needing)
+            step = "component rm" if needing == users else "pkg rm"
+            hint = f"mlstack {step} {needing[0]}"
+            raise UsageError(f"registry `{name}` is needed by {names}", hint=hint)
+        app.remove_registry(name)
+    return RegistryRemoved(name=name, address=ref.address)
 
 
 def index_registry(folder: Path, *, check: bool = False) -> Indexed:

@@ -58,13 +58,23 @@ class FolderTree:
 class DirectoryRegistry:
     """A folder with `registry.yaml`, or with package folders."""
 
-    def __init__(self, ref: RegistryRef, *, root: Path) -> None:
+    def __init__(self, ref: RegistryRef, *, root: Path, fresh: bool = False) -> None:
         self._ref = ref
-        self._folder = (root / Path(ref.address).expanduser()).resolve()
+        address = ref.address.removeprefix("file://")
+        self._folder = (root / Path(address).expanduser()).resolve()
 
     @staticmethod
     def accepts(address: str) -> bool:
-        """Tell whether an address is a path: it starts with `.`, `/` or `~`, or has no host in front."""
+        """Tell whether an address is a path: it starts with `.`, `/` or `~`, or has no host in front.
+
+        What begins with `file://` is one too, unless a git repository lies there.
+        """
+        if address.startswith("file://"):
+            folder = Path(address.removeprefix("file://"))
+            is_bare = folder.suffix == ".git" or (
+                (folder / "HEAD").is_file() and (folder / "objects").is_dir()
+            )
+            return "#" not in address and not is_bare and not (folder / ".git").exists()
         first = address.split("/")[0]
         return address.startswith((".", "/", "~")) or bool(first and not set(first) & set(".:"))
 

@@ -2,7 +2,8 @@
 
 Addresses:
 
-    github.com/OWNER/REPO/tree/BRANCH/FOLDER     as the browser shows it; https:// may stand in front
+    github.com/OWNER/REPO/tree/BRANCH/FOLDER     as the browser shows it; https:// may stand in front;
+                                                 any host of GitHub or GitLab, blob/…/registry.yaml too
     https://host/repo.git, ssh://…, git@host:owner/repo.git, file:///path
     ADDRESS#BRANCH, ADDRESS#BRANCH:FOLDER        a branch, tag or commit, and a folder of it
 
@@ -30,7 +31,10 @@ from mlstack.objects import masking
 from mlstack.programs import ProgramError
 from mlstack.registries.registry import Files, fetch_package, protocol, read_index
 
-_TREE = re.compile(r"(?:https?://)?(?P<repo>(?:www\.)?(?:github|gitlab)\.com/.+?)/(?:-/)?tree/(?P<rest>.+)")
+_TREE = re.compile(
+    r"(?P<repo>(?:https?://)?[\w-]+(?:\.[\w-]+)+(?::\d+)?/[^/]+/.+?)/(?:-/)?"
+    r"(?:tree/(?P<rest>.+)|blob/(?P<index>.+)/registry\.yaml)"
+)
 _HOSTED = re.compile(r"(?:www\.)?(github|gitlab|bitbucket)\.(com|org)/[^/]+/[^/]+/?")
 _SCP = re.compile(r"[\w.-]+@[\w.-]+:.+")
 _URL = re.compile(r"(https?|ssh|git|git\+ssh|file)://.+")
@@ -66,7 +70,8 @@ def parse_address(address: str) -> GitAddress:
     """
     shown = _TREE.fullmatch(address)
     if shown:
-        url, parts = _https(shown["repo"]), [part for part in shown["rest"].split("/") if part]
+        url = _https(shown["repo"])
+        parts = [part for part in (shown["rest"] or shown["index"]).split("/") if part]
         readings = [("/".join(parts[:n]), "/".join(parts[n:])) for n in range(1, len(parts) + 1)]
         return GitAddress(url=url, revisions=tuple(readings))
     url, _, behind = address.partition("#")
@@ -90,16 +95,18 @@ def _note_login(url: str) -> None:
 
 
 def _https(repository: str) -> str:
-    return f"https://{repository.rstrip('/').removesuffix('.git')}.git"
+    place = repository.rpartition("://")[2].rstrip("/").removesuffix(".git")
+    return f"https://{place}.git"
 
 
 @protocol("git")
 class GitRegistry:
     """A folder of a git repository at one commit."""
 
-    def __init__(self, ref: RegistryRef, *, root: Path) -> None:
+    def __init__(self, ref: RegistryRef, *, root: Path, fresh: bool = False) -> None:
         self._ref = ref
         self._root = root
+        self._fresh = fresh
         self._address = parse_address(ref.address)
 
     @staticmethod
@@ -107,7 +114,7 @@ class GitRegistry:
         """Tell whether an address is written as git addresses are."""
         plain = address.partition("#")[0]
         shapes = (_TREE, _HOSTED, _SCP, _URL)
-        return any(shape.fullmatch(plain) for shape in shapes)
+        return not plain.endswith("/index.yaml") and any(shape.fullmatch(plain) for shape in shapes)
 
     @cached_property
     def _snapshot(self) -> GitCheckout:

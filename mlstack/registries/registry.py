@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path, PurePosixPath
@@ -42,7 +44,7 @@ class Registry(Protocol):
         """
 
     def at(self, revision: str) -> Registry:
-        """Give the same registry at another branch, tag or commit.
+        """Give the same registry at another branch, tag, commit or digest, as a lock holds it.
 
         Raises:
             RegistryError: the protocol has no revisions.
@@ -56,8 +58,11 @@ class RegistryType(Protocol):
     def accepts(address: str) -> bool:
         """Tell whether an address is written in this protocol's way."""
 
-    def __call__(self, ref: RegistryRef, *, root: Path) -> Registry:
-        """Open a registry; relative addresses start at `root`, the app's folder."""
+    def __call__(self, ref: RegistryRef, *, root: Path, fresh: bool) -> Registry:
+        """Open a registry; relative addresses start at `root`, the app's folder.
+
+        A `fresh` one is asked anew, whatever a cache holds of it.
+        """
 
 
 PROTOCOLS: Table[RegistryType] = Table("registry protocol")
@@ -67,6 +72,8 @@ protocol = PROTOCOLS.register
 # --- packages that lie in a tree of files: a folder of the disk, or a commit of a repository ---
 
 INDEX_FILE = "registry.yaml"
+CHART_INDEX = "index.yaml"
+_UNCLEAR = re.compile(r"https?://(?!(?:www\.)?(?:github|gitlab|bitbucket)\.)[^#]+(?<!\.git)")
 _Read = TypeVar("_Read")
 
 
@@ -89,7 +96,7 @@ def read_index(tree: Tree, *, source: str, name: str, revision: str = "") -> Reg
     Args:
         tree: the registry's files.
         source: what messages call it.
-        name: the registry's name where no index says it.
+        name: what the app calls the registry.
         revision: the commit.
 
     Raises:
@@ -97,9 +104,12 @@ def read_index(tree: Tree, *, source: str, name: str, revision: str = "") -> Reg
     """
     data = tree.read(PurePosixPath(INDEX_FILE))
     try:
+        names = _ksonnet_packages(tree, data)
+        if names is not None:
+            raise ksonnet_registry(source, names)
         if data is None:
             return _derived(tree, source, name, revision)
-        return _parsed(data, source, revision)
+        return _parsed(data, source, name, revision)
     except RegistryError:
         raise
     except MlstackError as error:
@@ -108,11 +118,11 @@ def read_index(tree: Tree, *, source: str, name: str, revision: str = "") -> Reg
         ) from error
 
 
-def _parsed(data: bytes, source: str, revision: str) -> RegistryIndex:
+def _parsed(data: bytes, source: str, name: str, revision: str) -> RegistryIndex:
     document = documents.read(data, file=f"{source}/{INDEX_FILE}")
     fields = fields_of(document, "Registry")
     check_file("Registry", document.value, source=document.file, document=document)
-    return fields.record(RegistryIndex, revision=revision)
+    return fields.record(RegistryIndex, revision=revision, known_as=name)
 
 
 def _derived(tree: Tree, source: str, name: str, revision: str) -> RegistryIndex:
@@ -126,7 +136,43 @@ def _derived(tree: Tree, source: str, name: str, revision: str) -> RegistryIndex
             f"no registry at `{source}`: neither `{INDEX_FILE}` nor a folder with `package.yaml`",
             hint="check the address, branch and folder",
         )
-    return RegistryIndex(name=name, packages=joined(entries), revision=revision)
+    return RegistryIndex(name=name, packages=joined(entries), revision=revision, known_as=name)
+
+
+def _ksonnet_packages(tree: Tree, data: bytes | None) -> list[str] | None:
+    """Give the names of the packages if it is a registry of ksonnet's."""
+    if data is None:
+        names = sorted(tree.names())
+        return [name for name in names if tree.read(PurePosixPath(name, "parts.yaml"))] or None
+    value = documents.read(data, file=INDEX_FILE).value
+    if not isinstance(value, Mapping):
+        return None
+    if "ksonnet" not in str(value.get("kind")) and not str(value.get("apiVersion")).startswith("0."):
+        return None
+    libraries = value.get("libraries")
+    return sorted(map(str, libraries)) if isinstance(libraries, Mapping) else []
+
+
+def ksonnet_registry(source: str, names: Iterable[str]) -> RegistryError:
+    """Give the refusal of a registry of ksonnet's: what serves each of its packages now."""
+    shipped = _bundled(DEFAULT_NAME).index()
+    text = f"`{source}` is a registry of ksonnet's, whose jsonnet packages mlstack does not run"
+    lines = [f"  {name}: {_served(name, shipped)}" for name in names]
+    return RegistryError(
+        "\n".join([text, *lines]),
+        hint="mlstack import ksonnet-app DIR brings over an app that was made from it",
+    )
+
+
+def _served(name: str, shipped: RegistryIndex) -> str:
+    """Say what stands in for a package of ksonnet's."""
+    if name in shipped.packages:
+        return f"mlstack pkg install {shipped.name}/{name}"
+    for entry in shipped.retired:
+        if name in entry.names:
+            return f"{entry.state}: {entry.reason}" + (f"; {entry.instead}" if entry.instead else "")
+    owners = sorted({package.name for package, _ in offers(shipped, name)})
+    return f"mlstack pkg install {shipped.name}/{owners[0]}" if owners else "nothing of mlstack's"
 
 
 def fetch_package(tree: Tree, index: RegistryIndex, package: str, version: str) -> Files:
@@ -166,6 +212,7 @@ def guarded(read: Callable[[], _Read], named: str) -> _Read:
 # --- Find the protocol of a registry and open it; fetch a package with all that it requires ---
 
 BUNDLED = "bundled"
+DEFAULT_NAME = "kubeflow"
 
 
 @cache
@@ -183,7 +230,7 @@ def protocols() -> tuple[str, ...]:
 
 
 def protocol_of(address: str) -> str:
-    """Give the protocol that an address is written in.
+    """Give the protocol that an address is written in; nothing is asked of a network.
 
     Raises:
         RegistryError: it fits none.
@@ -196,23 +243,45 @@ def protocol_of(address: str) -> str:
             return name
     raise RegistryError(
         f"`{address}` is no address of a registry",
-        hint="give a folder, a git URL, or github.com/OWNER/REPO/tree/BRANCH/FOLDER",
+        hint="give a folder, a git URL, github.com/OWNER/REPO/tree/BRANCH/FOLDER, oci://HOST/PATH,"
+        " or the https:// address of charts",
     )
 
 
-def open_registry(ref: RegistryRef, *, root: Path) -> Registry:
+def asked_protocol(address: str) -> str:
+    """Give the protocol of an address; of one that says too little, its server is asked for `index.yaml`.
+
+    Raises:
+        RegistryError: it fits none.
+    """
+    name = protocol_of(address)
+    is_open = name == "git" and _UNCLEAR.fullmatch(address) and not is_bundled(address)
+    if not is_open or "helm" not in PROTOCOLS:
+        return name
+    from mlstack.web import Web
+
+    try:
+        answer = Web().get(f"{address.rstrip('/')}/{CHART_INDEX}")
+    except RegistryError:
+        return name
+    is_index = answer.status == 200 and re.search(rb"^entries:", answer.data, re.MULTILINE)
+    return "helm" if is_index else name
+
+
+def open_registry(ref: RegistryRef, *, root: Path, fresh: bool = False) -> Registry:
     """Open a registry; an address that the bundled one stands in for leads there, offline.
 
     Args:
         ref: as `app.yaml` names it; an empty protocol is found from the address.
         root: the app's folder, where relative addresses start.
+        fresh: ask it anew, whatever the cache holds of it.
 
     Raises:
         RegistryError: no such protocol, or the address fits none.
     """
     if is_bundled(ref.address):
         return _bundled(ref.name)
-    return _kind(ref.protocol or protocol_of(ref.address))(ref, root=root)
+    return _kind(ref.protocol or asked_protocol(ref.address))(ref, root=root, fresh=fresh)
 
 
 def indexes(
@@ -244,7 +313,10 @@ def _kind(name: str) -> RegistryType:
 
 def is_bundled(address: str) -> bool:
     """Tell whether an address leads to the registry that comes with mlstack."""
-    return address == BUNDLED or _normal(address) in _bundled_aliases()
+    if address == BUNDLED:
+        return True
+    plain = _normal(address)
+    return any(fnmatchcase(plain, alias) for alias in _bundled_aliases())
 
 
 def is_local(ref: RegistryRef) -> bool:
@@ -254,19 +326,28 @@ def is_local(ref: RegistryRef) -> bool:
 
 def _bundled(name: str) -> Registry:
     place = files.folder("registry")
-    return _kind("directory")(RegistryRef(name=name, address=str(place), protocol="directory"), root=place)
+    ref = RegistryRef(name=name, address=str(place), protocol="directory")
+    return _kind("directory")(ref, root=place, fresh=False)
 
 
 @cache
-def _bundled_aliases() -> frozenset[str]:
-    return frozenset(_normal(alias) for alias in _bundled(BUNDLED).index().aliases)
+def _bundled_aliases() -> tuple[str, ...]:
+    return tuple(_normal(alias) for alias in _bundled(BUNDLED).index().aliases)
 
 
 def _normal(address: str) -> str:
-    """Give an address without scheme, user, `.git` and closing slashes, in lower case up to the path."""
-    rest = address.rpartition("://")[2].rstrip("/").removesuffix(".git")
-    host, slash, path = rest.partition("/")
-    return f"{host.rpartition('@')[2].lower()}{slash}{path}"
+    """Give an address as `host/owner/repo/tree/REVISION/FOLDER`, however it is written.
+
+    Without scheme, user, `.git` and closing slashes, in lower case up to the path.
+    """
+    place, _, behind = address.rpartition("://")[2].partition("#")
+    revision, _, folder = behind.partition(":")
+    place = place.rstrip("/").removesuffix(f"/{INDEX_FILE}").removesuffix(".git").replace("/blob/", "/tree/")
+    if "/" not in place.partition(":")[0]:
+        place = place.replace(":", "/", 1)
+    place = "/".join(filter(None, [place, "tree" if revision else "", revision, folder.strip("/")]))
+    host, slash, path = place.partition("/")
+    return f"{host.rpartition('@')[2].lower().removeprefix('www.')}{slash}{path}"
 
 
 def fetch_all(

@@ -5,12 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from mlstack.cli.main import family
-from mlstack.cli.options import option, word
+from mlstack.cli.options import option, registries, word
 from mlstack.cli.ports import Session
+from mlstack.errors import UsageError
 
 registry = family("Registries: where packages come from.")
 
-REGISTRY = word("NAME", "The app's own name for the registry.")
+NEW = word("NAME", "The app's own name for the registry.")
+KNOWN = word("NAME", "The app's name for the registry.", registries)
+ADDRESS = word(
+    "ADDRESS",
+    "A folder, a git URL, a GitHub or GitLab tree, oci://HOST/PATH, or https:// of charts.",
+)
+TYPE = option("--type PROTOCOL", "Overrules what the address says: directory, git, helm or oci.")
 
 
 @registry.command(
@@ -19,14 +26,15 @@ REGISTRY = word("NAME", "The app's own name for the registry.")
         "mlstack registry add kubeflow github.com/google/kubeflow/tree/master/kubeflow",
         "mlstack registry add ours ../our-registry",
     ],
-    name=REGISTRY,
-    address=word("ADDRESS", "A folder, a git URL or a GitHub tree address."),
+    name=NEW,
+    address=ADDRESS,
+    type=TYPE,
 )
-def add_registry(session: Session, name: str, address: str) -> object:
+def add_registry(session: Session, name: str, address: str, type: str = "") -> object:
     """Add a registry to the app, once it is known to answer."""
     from mlstack.operations import registries
 
-    return registries.add_registry(session.app, name, address)
+    return registries.add_registry(session.app, name, address, protocol=type, stands=Path.cwd())
 
 
 @registry.command("list", examples=["mlstack registry list"])
@@ -37,7 +45,43 @@ def list_registries(session: Session) -> object:
     return registries.list_registries(session.app)
 
 
-@registry.command("describe", examples=["mlstack registry describe kubeflow"], name=REGISTRY)
+@registry.command(
+    "set",
+    examples=["mlstack registry set ours --uri git@example.com:ml/registry.git#v2"],
+    name=KNOWN,
+    uri=option("--uri ADDRESS", "Where it is now: as with `registry add`."),
+    type=TYPE,
+)
+def set_registry(session: Session, name: str, uri: str | None = None, type: str = "") -> object:
+    """Lead a registry to another address, once that is known to answer."""
+    from mlstack.operations import registries
+
+    if not uri:
+        raise UsageError("where is it now?", hint=f"mlstack registry set {name} --uri ADDRESS")
+    return registries.set_registry(session.app, name, uri, protocol=type, stands=Path.cwd())
+
+
+@registry.command(
+    "update",
+    examples=["mlstack registry update", "mlstack registry update ours"],
+    names=word("[NAME]...", "The registries; all of the app without any.", registries),
+)
+def update_registries(session: Session, names: list[str] | None = None) -> object:
+    """Ask registries again, and say what has changed in each package; nothing is installed."""
+    from mlstack.operations import registries
+
+    return registries.update_registries(session.app, names or ())
+
+
+@registry.command("rm", examples=["mlstack registry rm ours"], name=KNOWN)
+def remove_registry(session: Session, name: str) -> object:
+    """Take out a registry that no package of the app comes from."""
+    from mlstack.operations import registries
+
+    return registries.remove_registry(session.app, name)
+
+
+@registry.command("describe", examples=["mlstack registry describe kubeflow"], name=KNOWN)
 def describe_registry(session: Session, name: str) -> object:
     """Show a registry and its packages."""
     from mlstack.operations import registries

@@ -1,0 +1,136 @@
+"""Requests to any server: redirects, proxies of the environment, limits, every fault in a sentence."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import mlstack
+from mlstack.addresses import Address, Server, address, proxy_of
+from mlstack.errors import RegistryError
+from mlstack.http import About, ConnectionPool, NoAnswerError, Response, tls_context
+
+TIMEOUT_S = 60.0
+"""How long one answer may take, from its first byte to its last."""
+_MOST_REDIRECTS = 5
+_AGENT = f"mlstack/{mlstack.__version__}"
+_HINTS: Mapping[About, str] = {
+    "address": "check the address and the network",
+    "tls": "SSL_CERT_FILE names the authorities to trust, where they are not the system's",
+    "proxy": "check HTTPS_PROXY and NO_PROXY",
+    "load": "try again later",
+    "credentials": "log in anew",
+    "connection": "try again",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a server answered, at the address where the redirects ended."""
+
+    url: str
+    status: int
+    headers: Mapping[str, str] = field(repr=False)
+    data: bytes = field(repr=False)
+
+
+class Web:
+    """Sends requests to any server; the connections to each are kept for the next one."""
+
+    def __init__(self) -> None:
+        self._pools: dict[str, ConnectionPool] = {}
+
+    def get(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
+        """Get what stands at an address, whatever its status; errors are those of `send`."""
+        return self.send("GET", url, headers=headers)
+
+    def send(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes | None = None
+    ) -> Answer:
+        """Send a request and read the whole answer, whatever its status.
+
+        Reading is led elsewhere up to five times. What shows who we are goes to the first server alone, and
+        nothing goes over plain http but to this machine.
+
+        Raises:
+            RegistryError: the address is none, there is no answer, or it is led in a circle or to http.
+        """
+        sent = {"User-Agent": _AGENT, "Accept": "*/*", **(headers or {})}
+        for _ in range(_MOST_REDIRECTS + 1):
+            answer = self._answer(method, url, sent, body)
+            location = answer.headers.get("Location") if method in ("GET", "HEAD") else None
+            if not (300 <= answer.status < 400 and location):
+                return Answer(url=url, status=answer.status, headers=answer.headers, data=answer.data)
+            there = joined(url, location)
+            if _origin(there) != _origin(url):
+                sent = {name: value for name, value in sent.items() if name.lower() != "authorization"}
+            url = there
+        raise RegistryError(f"`{shown(url)}` leads elsewhere again and again", hint="check the address")
+
+    def _answer(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Response:
+        place, mark, query = url.partition("#")[0].partition("?")
+        there = _address(url)
+        path = f"{there.path}{'/' if place.endswith('/') or not there.path else ''}{mark}{query}"
+        is_repeated = method not in ("GET", "HEAD")
+        while True:
+            try:
+                pool = self._pool(there, place)
+                return pool.send(method, path, body=body, headers=headers, timeout_s=TIMEOUT_S, whole=True)
+            except NoAnswerError as error:
+                if error.broken and not is_repeated:  # a kept connection that the server has closed
+                    is_repeated = True
+                    continue
+                hint = _HINTS[error.about]
+                raise RegistryError(f"`{shown(url)}` does not answer: {error.text}", hint=hint) from error
+
+    def _pool(self, there: Address, place: str) -> ConnectionPool:
+        origin = f"{there.scheme}://{there.host}:{there.port}"
+        if origin not in self._pools:
+            proxy = proxy_of(place, os.environ)
+            server = Server(label=f"`{there.host}`", server=place, proxy=proxy, packed=False)
+            pool = ConnectionPool(server)
+            pool.use(tls_context(ca_pem=None, cert_file=None, key_file=None, verify=True))
+            self._pools[origin] = pool
+        return self._pools[origin]
+
+
+def joined(url: str, location: str) -> str:
+    """Give the address that a `Location` means, seen from another address."""
+    if re.match("[A-Za-z][A-Za-z0-9+.-]*://", location):
+        return location
+    place = url.partition("#")[0].partition("?")[0]
+    scheme, _, rest = place.partition("://")
+    host, _, path = rest.partition("/")
+    if location.startswith("//"):
+        return f"{scheme}:{location}"
+    if location.startswith("/"):
+        return f"{scheme}://{host}{location}"
+    if location.startswith("?"):
+        return place + location
+    folder = path.rpartition("/")[0]
+    return f"{scheme}://{host}/{folder}{'/' if folder else ''}{location}"
+
+
+def shown(url: str) -> str:
+    """Write an address for a message: without a password, and without what a query may hold."""
+    return re.sub(r"(?<=//)[^/@]*@", "", url.partition("?")[0])
+
+
+def _origin(url: str) -> tuple[str, str, int]:
+    there = _address(url)
+    return there.scheme, there.host, there.port
+
+
+def _address(url: str) -> Address:
+    try:
+        there = address(url)
+    except ValueError:
+        raise RegistryError(
+            f"`{shown(url)}` is no address of the web", hint="write https://HOST/PATH"
+        ) from None
+    if not (there.is_secure or there.is_here):
+        message = f"`{shown(url)}` is plain http, where anybody on the way can change what comes"
+        raise RegistryError(message, hint="write https://")
+    return there

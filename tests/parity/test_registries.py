@@ -1,0 +1,242 @@
+"""Registries: rows R1 to R18 of the parity list, from the command line."""
+
+from pathlib import Path
+
+import pytest
+
+from mlstack.registries.git import parse_address
+from mlstack.registries.registry import is_bundled, protocol_of
+from tests.support.builders import read_tree, write_tree
+from tests.support.cli import Runner
+from tests.support.registry import REGISTRY, generate, small_app
+
+KSONNET = """\
+apiVersion: 0.1
+kind: ksonnet.io/registry
+libraries:
+  core: {path: core, version: master}
+  argo: {path: argo, version: master}
+  ours: {path: ours, version: master}
+"""
+
+
+@pytest.fixture
+def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Runner) -> Runner:
+    """An app `demo` with the registry `ours` in the folder beside it, and `ours/tools` installed."""
+    small_app(tmp_path)
+    monkeypatch.chdir(tmp_path / "demo")
+    return run
+
+
+@pytest.mark.parametrize(
+    ("address", "protocol"),
+    [
+        ("git@example.org:ml/registry.git", "git"),
+        ("ssh://git@example.org/ml/registry", "git"),
+        ("https://example.org/ml/registry.git", "git"),
+        ("https://git.example.org/ml/registry/tree/main/packages", "git"),
+        ("git.example.org/ml/registry/blob/main/packages/registry.yaml", "git"),
+        ("https://gitlab.example.org/a/b/c/-/tree/main/packages", "git"),
+        ("../registry", "directory"),
+        ("file:///srv/packages", "directory"),
+        ("file:///srv/packages.git", "git"),
+        ("file:///srv/packages#main:sub", "git"),
+    ],
+)
+def test_r1_the_address_decides_the_protocol(address: str, protocol: str) -> None:
+    assert protocol_of(address) == protocol
+
+
+def test_r1_a_file_address_of_a_folder_is_a_folder(demo: Runner, tmp_path: Path) -> None:
+    demo.ok(f"registry add near file://{tmp_path}/registry")
+    assert [row["name"] for row in demo("registry describe near -o json").json["packages"]] == [
+        "base",
+        "tools",
+    ]
+
+
+def test_r1_the_type_overrules_the_address(demo: Runner) -> None:
+    assert demo("registry add near ../registry --type git").code == 5
+    ran = demo("registry add near ../registry --type directry")
+    assert ran.code == 5
+    assert "did you mean `directory`?" in ran.err
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://ghe.example.org/o/r/tree/main/reg",
+        "ghe.example.org/o/r/blob/main/reg/registry.yaml",
+        "github.com/o/r/blob/main/reg/registry.yaml",
+    ],
+)
+def test_r1_addresses_of_a_browser_lead_to_the_folder(address: str) -> None:
+    parsed = parse_address(address)
+    assert parsed.url == f"https://{'github.com' if 'github' in address else 'ghe.example.org'}/o/r.git"
+    assert parsed.revisions[0] == ("main", "reg")
+
+
+def test_r2_a_relative_address_is_read_from_where_one_stands(
+    demo: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / "demo" / "components" / "deep"
+    deep.mkdir(parents=True)
+    write_tree(tmp_path / "demo" / "own.packages", {path[9:]: text for path, text in REGISTRY.items()})
+    monkeypatch.chdir(deep)
+    demo.ok("registry add near ../../../registry")
+    demo.ok("registry add inside ../../own.packages")
+    monkeypatch.chdir(tmp_path / "demo")
+    rows = {row["name"]: row["address"] for row in demo("registry list -o json").json["registries"]}
+    assert (rows["near"], rows["inside"]) == ("../registry", "./own.packages")
+    demo.ok("registry describe inside")
+
+
+def test_r9_another_address_under_a_known_name_says_how_to_set_it(demo: Runner) -> None:
+    ran = demo("registry add ours ../elsewhere")
+    assert ran.code == 2
+    assert "mlstack registry set ours --uri" in ran.err
+
+
+def test_r12_registry_set_leads_to_another_address(demo: Runner, tmp_path: Path) -> None:
+    (tmp_path / "registry").rename(tmp_path / "moved")
+    before = (tmp_path / "demo/app.yaml").read_text()
+    demo.ok("registry set ours --uri ../moved")
+    assert (tmp_path / "demo/app.yaml").read_text() == before.replace("../registry", "../moved")
+    assert "already" in demo.ok("registry set ours --uri ../moved")
+
+
+@pytest.mark.parametrize("address", ["../nowhere", "file:///nowhere.git", "x.y/z", "demo"])
+def test_r12_nothing_is_saved_when_the_new_address_does_not_answer(
+    demo: Runner, tmp_path: Path, address: str
+) -> None:
+    before = read_tree(tmp_path / "demo")
+    assert demo(f"registry set ours --uri {address}").code == 5
+    assert demo(f"registry add other {address}").code == 5
+    assert read_tree(tmp_path / "demo") == before
+
+
+def test_r12_what_is_installed_and_not_offered_there_is_said(demo: Runner, tmp_path: Path) -> None:
+    other = {path: text for path, text in REGISTRY.items() if "base" in path}
+    write_tree(tmp_path / "other", {path[9:]: text for path, text in other.items()})
+    assert "does not offer ours/tools@1.2.0" in demo.ok("registry set ours --uri ../other")
+    assert demo("registry set other --uri ../other").code == 4
+    assert demo("registry set ours").code == 2
+
+
+def test_r13_registry_update_reports_what_changed(demo: Runner, tmp_path: Path) -> None:
+    assert "asked for the first time: 2 packages" in demo.ok("registry update")
+    assert "nothing changed" in demo.ok("registry update ours")
+    tools = tmp_path / "registry/tools/package.yaml"
+    tools.write_text(tools.read_text().replace("1.2.0", "1.3.0"))
+    base = tmp_path / "registry/base/package.yaml"
+    base.write_text(base.read_text() + "keywords: [x]\n")
+    (update,) = demo("registry update -o json").json["registries"]
+    assert [
+        (row["package"], row["change"], row["version"], row["installed"]) for row in update["changes"]
+    ] == [
+        ("ours/base", "changed", "1.0.0", "1.0.0"),
+        ("ours/tools", "removed", "1.2.0", "1.2.0"),
+        ("ours/tools", "added", "1.3.0", "1.2.0"),
+    ]
+
+
+def test_r13_a_registry_that_does_not_answer_is_left_out_and_said(demo: Runner, tmp_path: Path) -> None:
+    demo.ok("registry add near ../registry")
+    demo.ok("registry update")
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "registry").rename(tmp_path / "gone")
+    assert demo("registry update ours").code == 5
+    write_tree(tmp_path / "demo", {"near.txt": "x"})
+    ran = demo("registry update")
+    assert (ran.code, ran.err.count("was left out")) == (1, 2)
+    assert demo("registry update nobody").code == 4
+
+
+def test_r14_registry_rm_refuses_while_packages_depend_on_it(demo: Runner, tmp_path: Path) -> None:
+    before = read_tree(tmp_path / "demo")
+    ran = demo("registry rm ours")
+    assert ran.code == 2
+    assert "is needed by `ours/tools`" in ran.err
+    assert "hint: mlstack pkg rm ours/tools" in ran.err
+    assert read_tree(tmp_path / "demo") == before
+    demo.ok("pkg rm ours/tools")
+    demo.ok("registry rm ours")
+    assert demo("registry list -o json").json["registries"] == []
+    assert "ours" not in (tmp_path / "demo/mlstack.lock").read_text()
+    assert demo("registry rm ours").code == 4
+
+
+def test_r14_a_component_keeps_its_registry(demo: Runner, tmp_path: Path) -> None:
+    from mlstack.app.app_dir import AppDir
+
+    generate(AppDir(tmp_path / "demo"))
+    app_file = tmp_path / "demo/app.yaml"
+    app_file.write_text(app_file.read_text().partition("packages:")[0])
+    (tmp_path / "demo/mlstack.lock").unlink()
+    ran = demo("registry rm ours")
+    assert (ran.code, "is needed by `front`" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "files", [{"registry.yaml": KSONNET}, {"core/parts.yaml": "x", "argo/parts.yaml": "x"}]
+)
+def test_a_registry_of_ksonnet_is_refused_with_what_serves_its_packages(
+    demo: Runner, tmp_path: Path, files: dict[str, str]
+) -> None:
+    write_tree(tmp_path / "ks", files)
+    before = read_tree(tmp_path / "demo")
+    ran = demo("registry add ks ../ks")
+    assert ran.code == 5
+    assert "core: mlstack pkg install kubeflow/core" in ran.err
+    assert "argo: retired: Argo Workflows comes with manifests of its own" in ran.err
+    assert ("ours: nothing of mlstack's" in ran.err) == ("registry.yaml" in files)
+    assert "hint: mlstack import ksonnet-app DIR" in ran.err
+    assert read_tree(tmp_path / "demo") == before
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "github.com/google/kubeflow/tree/master/kubeflow",
+        "github.com/kubeflow/kubeflow/tree/v0.1-branch/kubeflow",
+        "https://github.com/kubeflow/kubeflow/tree/v0.2.7/kubeflow/",
+        "github.com/kubeflow/kubeflow/tree/v0.3.5/kubeflow",
+        "github.com/kubeflow/kubeflow/tree/v0.4.0-rc.2/kubeflow",
+        "github.com/kubeflow/kubeflow/tree/v0.5-branch/kubeflow",
+        "https://github.com/kubeflow/kubeflow/blob/v0.5.1/kubeflow/registry.yaml",
+        "git@github.com:kubeflow/kubeflow.git#v0.3-branch:kubeflow",
+        "https://www.github.com/kubeflow/kubeflow.git#v0.4-branch:kubeflow",
+    ],
+)
+def test_addresses_of_every_release_of_kubeflow_lead_to_the_shipped_registry(address: str) -> None:
+    assert is_bundled(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "github.com/kubeflow/kubeflow/tree/v0.6-branch/kubeflow",
+        "github.com/kubeflow/kubeflow/tree/v0.5-branch/other",
+        "github.com/kubeflow/examples/tree/v0.5-branch/kubeflow",
+        "example.org/kubeflow/kubeflow/tree/v0.5-branch/kubeflow",
+    ],
+)
+def test_other_addresses_do_not(address: str) -> None:
+    assert not is_bundled(address)
+
+
+def test_messages_call_a_registry_by_the_name_the_app_has_for_it(demo: Runner) -> None:
+    assert "registry `ours` has no package `nothing`" in demo("pkg install ours/nothing").err
+
+
+def test_an_app_without_registries_is_told_to_add_one(tmp_path: Path, run: Runner) -> None:
+    ran = run("init bare --skip-default-registries")
+    assert "registry add NAME ADDRESS" in ran.err
+    assert "kubeflow" not in ran.err
+
+
+@pytest.mark.parametrize("name", ["a/", "a//b", "/a"])
+def test_e3_an_empty_part_of_an_environments_name_is_told(demo: Runner, name: str) -> None:
+    ran = demo(f"env add {name} --context minikube")
+    assert ran.code == 2
+    assert f"`{name}` cannot be an environment name: a part of it is empty" in ran.err
