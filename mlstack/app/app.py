@@ -538,7 +538,52 @@ class Environment:
     wait_for_load_balancer: bool = key(
         FLAG, "A Service of type LoadBalancer is ready only when it has an address.", default=False
     )
+    expires: str = key(
+        {"type": "string", "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"},
+        "When it is over, in UTC; `delete --expired` takes it out of its cluster then.",
+        default="",
+    )
     cluster: ClusterIdentity | None = record(
         ClusterIdentity, "The cluster's identity, pinned at first contact.", default=None
     )
     file: str = ""  # below the app directory, with `/`
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonalEnvironment:
+    """What one person has otherwise about an environment."""
+
+    name: str = key({"type": "string", "pattern": _ENVIRONMENT}, required=True)
+    context: str = key(TEXT, "Another kubectl context.", default="")
+    namespace: str = key(_NAMESPACE, "Another namespace.", default="")
+    globals: Mapping[str, Any] = key(
+        MAP, "For every component whose prototype declares the name.", default_factory=dict
+    )
+    components: Mapping[str, Mapping[str, Any] | None] = key(
+        {"type": "object", "additionalProperties": {"type": ["object", "null"]}},
+        "Values by component name.",
+        default_factory=dict,
+    )
+    cluster: ClusterIdentity | None = record(
+        ClusterIdentity, "Identity of the cluster behind the other context.", default=None
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonalRegistry:
+    """Where one person reads a registry from, in place of its address."""
+
+    name: str = key(SHORT_NAME, required=True)
+    address: str = key(WORD, "As in app.yaml; what is locked stays what it is.", required=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonalOverrides:
+    """What one person has otherwise than the app's files say; git ignores it."""
+
+    environments: tuple[PersonalEnvironment, ...] = records(PersonalEnvironment, default=())
+    registries: tuple[PersonalRegistry, ...] = records(PersonalRegistry, default=())
+
+    def environment(self, name: str) -> PersonalEnvironment | None:
+        """Give what is otherwise about an environment."""
+        return next((own for own in self.environments if own.name == name), None)

@@ -23,6 +23,7 @@ from mlstack.app.app import (
 from mlstack.app.declare import to_map
 from mlstack.app.document import decode, layer_of
 from mlstack.app.edit import EditedFile, app_lock
+from mlstack.app.files import read_file
 from mlstack.app.package import FetchedPackage, PackageFolder
 from mlstack.app.params import KeyPath, Layer, ParamScope, join_path, refused_characters, spelling_table
 from mlstack.app.reader import AppReader
@@ -50,6 +51,20 @@ _GITIGNORE = """\
 # Which environment commands take when none is named; everybody's own.
 /.mlstack/
 """
+_SHARED_VENDOR = """\
+# Packages are shared: whoever clones the app renders without a network.
+!/vendor/
+"""
+
+
+def _ignored(text: str) -> str:
+    """Give what a .gitignore lacks: personal files are ignored, and vendor/ is not."""
+    lines = [line.strip() for line in text.splitlines()]
+    own = "" if {"/.mlstack/", ".mlstack/", ".mlstack", "/.mlstack"} & {*lines} else _GITIGNORE
+    hidden = {"vendor", "vendor/", "/vendor", "/vendor/", "**/vendor/"} & {*lines}
+    return own + (_SHARED_VENDOR if hidden and "!/vendor/" not in lines else "")
+
+
 _LOCK_HEADER = "# Written by mlstack. Commit it: it says exactly which packages this app renders with.\n"
 
 
@@ -92,8 +107,9 @@ class AppDir(AppReader):
             content["registries"] = [to_map(registry, ("protocol",)) for registry in registries]
         ignored = root / ".gitignore"
         files: dict[Path, bytes | str] = {root / layout.LOCK_FILE: write_lock(Lock())}
-        if not ignored.exists():
-            files[ignored] = _GITIGNORE
+        known = read_file(ignored) if ignored.exists() else b""
+        if added := _ignored(known.decode("utf-8", errors="replace")):
+            files[ignored] = known + (b"\n" if known and not known.endswith(b"\n") else b"") + added.encode()
         # Last what makes the folder an app: after a power cut the command can be repeated.
         atomic.write_files({**files, root / layout.APP_FILE: write.to_yaml(content)})
         return cls(root.absolute())
@@ -257,10 +273,65 @@ class AppDir(AppReader):
         return edited.file, self._save(edited)
 
     def pin_identity(self, name: str, identity: ClusterIdentity) -> None:
-        """Bind an environment to a cluster, in its own file."""
+        """Bind an environment to a cluster, in its own file; in the personal one a context of one's own."""
         with self.locked():
+            personal = self.personal.environment(name)
+            if personal is not None and personal.context:
+                self.override_environment(name, {"cluster": to_map(identity)})
+                return
             file, _ = self.edit_environment(name, {"cluster": to_map(identity)})
             self.files.note_sound(file, "Environment")
+
+    def override_environment(self, name: str, changes: Mapping[str, Any] | None) -> bool:
+        """Set what one person has otherwise about an environment, or take all of it back (None).
+
+        Shared files stay as they are. Tells whether there was anything before.
+        """
+        edited = self._without_override(name) if changes is None else None
+        if edited is not None:
+            return self._save(edited)
+        self.environment_chain(name)
+        edited, names = self.edited(layout.OVERRIDES, "PersonalOverrides"), self._overridden()
+        if name not in names:
+            edited.append(("environments",), {"name": name})
+        place = ("environments", names.index(name) if name in names else len(names))
+        for key, value in (changes or {}).items():
+            if value is None:
+                edited.unset((*place, key))
+            else:
+                edited.set((*place, key), value)
+        self._save(edited)
+        return name in names
+
+    def _overridden(self) -> list[str]:
+        return [personal.name for personal in self.personal.environments]
+
+    def _without_override(self, name: str) -> EditedFile:
+        """Give the personal file without what it says of an environment."""
+        edited, names = self.edited(layout.OVERRIDES, "PersonalOverrides"), self._overridden()
+        if name in names:
+            edited.remove(("environments",), names.index(name))
+        return edited
+
+    def copy_environment(self, name: str, new: str, changes: Mapping[str, Any]) -> str:
+        """Make an environment of another one's files, byte for byte but for `changes` and its cluster."""
+        self.environment_chain(name)
+        check_environment_name(new)
+        self._check_new_environment(new, self.environment_names)
+        base = f"{layout.ENVIRONMENTS}/{name}/"
+        own = {file.removeprefix(base): (self.root / file).read_bytes() for file in self._own_files(name)}
+        file = layout.environment_file(new)
+        edited = EditedFile(file, decode(own.pop(layout.ENVIRONMENT), file=file))
+        own.pop(layout.SNAPSHOT, None)
+        for key, value in {"cluster": None, "expires": None, **changes}.items():
+            if value is None:
+                edited.unset((key,))
+            else:
+                edited.set((key,), value)
+        self.write(
+            {**{f"{layout.ENVIRONMENTS}/{new}/{path}": data for path, data in own.items()}, file: edited.text}
+        )
+        return file
 
     def rename_environment(self, name: str, new: str) -> None:
         """Give an environment another name; those that extend it follow."""
@@ -268,6 +339,7 @@ class AppDir(AppReader):
         check_environment_name(new)
         self._check_new_environment(new, [other for other in self.environment_names if other != name])
         old_files = self._own_files(name)
+        names = self._overridden()
         files: dict[str, bytes | str] = {
             f"{layout.ENVIRONMENTS}/{new}{file.removeprefix(f'{layout.ENVIRONMENTS}/{name}')}": (
                 self.root / file
@@ -281,7 +353,12 @@ class AppDir(AppReader):
                 files[edited.file] = edited.text
         if self.current_environment() == name:
             files[layout.CURRENT_ENVIRONMENT] = f"{new}\n"
+        if name in names:
+            edited = self.edited(layout.OVERRIDES, "PersonalOverrides")
+            edited.set(("environments", names.index(name), "name"), new)
+            files[edited.file] = edited.text
         self.write(files, old_files)
+        self._drop_empty_folders(name)
 
     def remove_environment(self, name: str) -> None:
         """Remove an environment's files; the cluster is not touched."""
@@ -292,7 +369,19 @@ class AppDir(AppReader):
             listed = ", ".join(f"`{heir}`" for heir in heirs)
             raise UsageError(f"`{name}` is extended by {listed}", hint="change or remove those first")
         current = [layout.CURRENT_ENVIRONMENT] if self.current_environment() == name else []
-        self.write({}, [*self._own_files(name), *current])
+        edited = self._without_override(name)
+        personal = {edited.file: edited.text} if edited.changed else {}
+        self.write(personal, [*self._own_files(name), *current])
+        self._drop_empty_folders(name)
+
+    def _drop_empty_folders(self, name: str) -> None:
+        """Remove the folders of an environment that hold nothing any more, and empty ones around them."""
+        base = self.root / layout.ENVIRONMENTS
+        for folder in (base / name / "patches", base / name, *(base / name).parents):
+            if not folder.is_relative_to(base) or folder == base:
+                return
+            with suppress(OSError):
+                folder.rmdir()
 
     def _own_files(self, name: str) -> list[str]:
         """Give the files of an environment, not those of environments nested in its folder.

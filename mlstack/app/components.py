@@ -45,6 +45,11 @@ def remove(app: AppDir, names: Collection[str], *, modules: Sequence[str] = ()) 
         settings = app.edited(layout.environment_file(environment), "Environment")
         _remove_targets(settings, environment, gone)
         changed |= {edited.file: edited.text for edited in (params, settings) if edited.changed}
+    personal = app.edited(layout.OVERRIDES, "PersonalOverrides")
+    for number in range(len(app.personal.environments)):
+        for name in names:
+            personal.unset(("environments", number, "components", name))
+    changed |= {personal.file: personal.text} if personal.changed else {}
     app.write(changed, deleted)
     return tuple(sorted([*deleted, *changed]))
 
@@ -101,7 +106,7 @@ def rename(app: AppDir, old: str, new: str, *, named: str | None = None) -> tupl
     own = EditedFile(file, decode(app.files.bytes(file) or b"", file=file))
     if named is not None:
         own.set(("params", "name"), named)
-    edits = [*_elsewhere(app, old, new, file), _moved(app, old, new)]
+    edits = [*_elsewhere(app, old, new), _moved(app, old, new)]
     for _, other, number, needed in _dependencies(app):
         if needed == old:
             edited = own if other == file else next((e for e in edits if e.file == other), None)
@@ -121,7 +126,7 @@ def rename(app: AppDir, old: str, new: str, *, named: str | None = None) -> tupl
     return target, tuple(sorted({target, *files, *deleted}))
 
 
-def _elsewhere(app: AppDir, old: str, new: str, file: str) -> Iterator[EditedFile]:
+def _elsewhere(app: AppDir, old: str, new: str) -> Iterator[EditedFile]:
     """Give what environments say of a component, said of its new name."""
     for environment in app.environment_names:
         params = app.edited(layout.environment_params_file(environment), "EnvironmentParams")
@@ -132,6 +137,10 @@ def _elsewhere(app: AppDir, old: str, new: str, file: str) -> Iterator[EditedFil
             if target == old:
                 settings.set(("targets", number), new)
         yield settings
+    personal = app.edited(layout.OVERRIDES, "PersonalOverrides")
+    for number in range(len(app.personal.environments)):
+        personal.rename(("environments", number, "components", old), new)
+    yield personal
 
 
 def _moved(app: AppDir, old: str, new: str) -> EditedFile:

@@ -79,7 +79,7 @@ def layer_of(document: AppDocument, path: KeyPath, kind: str, target: str) -> La
     """Give the map at a path of a document as a layer; an absent one is an empty layer."""
     value: Any = document.value
     for part in path:
-        value = value.get(part)
+        value = value[part] if isinstance(part, int) else value.get(part)
         if value is None:
             return Layer(kind, {}, target=target)
     FieldReader(document, path)

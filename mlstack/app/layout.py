@@ -13,7 +13,9 @@ ENVIRONMENTS = "environments"
 VENDOR = "vendor"
 MODULE_PARAMS = "params.yaml"
 ENVIRONMENT = "environment.yaml"
+SNAPSHOT = "cluster.json"
 CURRENT_ENVIRONMENT = ".mlstack/current-environment"
+OVERRIDES = ".mlstack/overrides.yaml"
 APP_LOCK = ".mlstack/lock"
 _SUFFIXES = (".yaml", ".yml", ".json")
 

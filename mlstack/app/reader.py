@@ -5,15 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from mlstack.app import document as documents
 from mlstack.app import files, layout
-from mlstack.app.app import App, Component, Environment, EnvironmentParams, Lock, Manifest, ModuleParams
+from mlstack.app.app import (
+    App,
+    Component,
+    Environment,
+    EnvironmentParams,
+    Lock,
+    Manifest,
+    ModuleParams,
+    PersonalEnvironment,
+    PersonalOverrides,
+    RegistryRef,
+)
 from mlstack.app.declare import keys_of
 from mlstack.app.document import AppDocument, FieldReader, fields_of, layer_of
 from mlstack.app.files import AppFiles
@@ -90,6 +101,14 @@ class AppReader:
         """Give what `mlstack.lock` says; empty when there is none."""
         document = self.files.document(layout.LOCK_FILE, "Lock")
         return fields_of(document, "Lock").record(Lock) if document else Lock()
+
+    @cached_property
+    def personal(self) -> PersonalOverrides:
+        """Give what the person who works here has otherwise."""
+        document = self.files.document(layout.OVERRIDES, "PersonalOverrides")
+        if document is None:
+            return PersonalOverrides()
+        return fields_of(document, "PersonalOverrides").record(PersonalOverrides)
 
     # --- components ---
 
@@ -257,7 +276,7 @@ class AppReader:
             inherited = {
                 key.field: getattr(merged, key.field)
                 for key in keys_of(Environment)
-                if key.name not in layer.given and key.name != "extends"
+                if key.name not in layer.given and key.name not in ("extends", "expires")
             }
             for key in keys_of(Environment):
                 if key.schema.get("type") == "object" and key.record is None:  # maps merge
@@ -284,8 +303,12 @@ class AppReader:
                     raise ConfigError(message, where=chain[-1].environment.file)
                 chain.append(self._environment_files(parent, chain[-1].environment if chain else None))
                 parent = chain[-1].environment.extends
-            self._chains[name] = tuple(reversed(chain))
+            self._chains[name] = (*reversed(chain), *self._personal_layer(chain[0]))
         return self._chains[name]
+
+    def environment_files(self, name: str) -> EnvironmentFiles:
+        """Give what an environment's own files say, without what it extends and what is personal."""
+        return next(files for files in self.environment_chain(name) if files.environment.name == name)
 
     def _environment_files(self, name: str, child: Environment | None) -> EnvironmentFiles:
         file = layout.environment_file(name)
@@ -299,24 +322,47 @@ class AppReader:
         environment = fields_of(document, "Environment").record(Environment, name=name, file=file)
         given = frozenset(key for key, value in document.value.items() if value is not None)
         document = self.files.document(layout.environment_params_file(name), "EnvironmentParams")
-        target = f"--env={name}"
         if document is None:
-            return EnvironmentFiles(environment, given, Layer("environment globals", {}, target=target))
+            return EnvironmentFiles(
+                environment, given, Layer("environment globals", {}, target=f"--env={name}")
+            )
         params = fields_of(document, "EnvironmentParams").record(EnvironmentParams)
+        return EnvironmentFiles(environment, given, *self._environment_layers(document, params, name))
+
+    def _environment_layers(
+        self,
+        document: AppDocument,
+        params: EnvironmentParams | PersonalEnvironment,
+        name: str,
+        path: KeyPath = (),
+    ) -> tuple[Layer, dict[str, Layer]]:
+        """Give the values of an environment for all components, and for single ones, that stand at a path."""
+        target, place = f"--env={name}", (*path, "components")
         origins: dict[str, dict[KeyPath, Origin]] = {}
-        for (component, *inner), origin in document.origins(("components",)).items():
+        for (component, *inner), origin in document.origins(place).items():
             origins.setdefault(str(component), {})[tuple(inner)] = origin
         layers = {}
         for component, values in params.components.items():
             if component not in self.component_files:
-                where = str(document.origin(("components", component)))
+                where = str(document.origin((*place, component)))
                 self._refuse_component(component, where, "remove the entry, or mlstack component list")
             if values is not None:
-                FieldReader(document, ("components", component))
+                FieldReader(document, (*place, component))
                 own = origins.get(component, {})
                 layers[component] = Layer("environment", values, own, f"{target} {component}")
-        shared = layer_of(document, ("globals",), "environment globals", target)
-        return EnvironmentFiles(environment, given, shared, layers)
+        return layer_of(document, (*path, "globals"), "environment globals", target), layers
+
+    def _personal_layer(self, own: EnvironmentFiles) -> Iterator[EnvironmentFiles]:
+        """Give what the person who works here has otherwise about an environment, as the last layer of it."""
+        name, document = own.environment.name, self.files.document(layout.OVERRIDES, "PersonalOverrides")
+        for number, personal in enumerate(self.personal.environments):
+            if personal.name == name and document is not None:
+                keys = {"context": personal.context, "namespace": personal.namespace}
+                changed: dict[str, Any] = {key: value for key, value in keys.items() if value}
+                given = {*changed, *(["cluster"] if personal.context else [])}
+                place = replace(own.environment, **changed, cluster=personal.cluster)
+                layers = self._environment_layers(document, personal, name, ("environments", number))
+                yield EnvironmentFiles(place, frozenset(given), *layers)
 
     def current_environment(self) -> str | None:
         """Give the environment that commands take when none is named."""
@@ -326,8 +372,8 @@ class AppReader:
     def patches(self, environment: str, component: str) -> tuple[AppDocument, ...]:
         """Give the patches of an environment, and of those it extends, for a component; ancestors first."""
         patches: list[AppDocument] = []
-        for layer in self.environment_chain(environment):
-            if file := self._patch_files(layer.environment.name).get(component):
+        for name in self._lineage(environment):
+            if file := self._patch_files(name).get(component):
                 data = self.files.bytes(file)
                 patches += documents.read_all(data, file=file) if data is not None else ()
         for patch in patches:
@@ -336,11 +382,15 @@ class AppReader:
                 raise ConfigError(message, where=str(patch.origin()))
         return tuple(patches)
 
+    def _lineage(self, environment: str) -> tuple[str, ...]:
+        """Give the names of an environment and of what it extends, the farthest ancestor first."""
+        return tuple(dict.fromkeys(files.environment.name for files in self.environment_chain(environment)))
+
     def check_patches(self, environment: str) -> None:
         """Refuse patches of an environment, or of those it extends, that belong to no component."""
         usual = f"remove it, or name it as the component: {layout.patch_file('ENV', 'NAME')}"
-        for layer in self.environment_chain(environment):
-            for component, file in self._patch_files(layer.environment.name).items():
+        for name in self._lineage(environment):
+            for component, file in self._patch_files(name).items():
                 if component not in self.component_files:
                     self._refuse_component(component, file, usual, " to patch")
 
@@ -487,6 +537,14 @@ def _enclosing(module: str) -> list[str]:
     """Give a module and those it lies in, the outermost first; none for the root."""
     parts = module.split(".") if module else []
     return [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
+
+
+def as_overridden(ref: RegistryRef, *, root: Path) -> RegistryRef:
+    """Give a registry as the person who works in the app's folder `root` reads it."""
+    reader = AppReader(root)
+    reader.files = AppFiles(root, None)  # whatever `app.yaml` says
+    own = next((own.address for own in reader.personal.registries if own.name == ref.name), None)
+    return ref if own is None else RegistryRef(name=ref.name, address=own, protocol="")
 
 
 def read_preset(preset: Path) -> EnvironmentFiles:

@@ -26,6 +26,7 @@ from mlstack.app.app import (
     EnvironmentParams,
     Lock,
     ModuleParams,
+    PersonalOverrides,
 )
 from mlstack.app.document import AppDocument, expectation, shown, suggestion
 from mlstack.app.index import RegistryIndex
@@ -100,6 +101,7 @@ _DECLARED: Mapping[str, tuple[type, Mapping[str, Any]]] = {  # kind → dataclas
     "Lock": (Lock, {}),
     "ModuleParams": (ModuleParams, {}),
     "Package": (Package, {}),
+    "PersonalOverrides": (PersonalOverrides, {}),
     "Prototype": (PrototypeFile, {}),
     "Registry": (RegistryIndex, {}),
 }

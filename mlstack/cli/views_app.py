@@ -46,13 +46,23 @@ TABLE_VIEWS |= {
             "KUBERNETES": "kubernetes_version",
             "EXTENDS": "extends",
             "PROTECTED": "protected",
+            "OVERRIDDEN": "overridden",
+            "EXPIRES": "expires",
         },
         cut="CONTEXT",
         empty="next: mlstack env add NAME",
+        spare={"OVERRIDDEN": lambda cells: cells <= {""}, "EXPIRES": lambda cells: cells <= {""}},
+    ),
+    "ExpiredEnvironments": TableView(
+        "environments",
+        {"NAME": "name", "EXPIRED": "expires", "CONTEXT": "context", "NAMESPACE": "namespace"},
+        cut="CONTEXT",
+        empty="no environment is over",
     ),
     "RegistryList": TableView(
         "registries",
-        {"NAME": "name", "PROTOCOL": "protocol", "ADDRESS": "address"},
+        {"NAME": "name", "PROTOCOL": "protocol", "ADDRESS": "address", "OVERRIDDEN": "overridden"},
+        spare={"OVERRIDDEN": lambda cells: cells <= {""}},
         empty="next: mlstack registry add NAME ADDRESS",
     ),
     "PackageList": TableView("packages", PACKAGES, names="package"),
@@ -115,8 +125,10 @@ def _schema(result: app.Schema) -> Page:
 def _initialised(result: app.Initialised) -> Page:
     registries = f" with the registry `{result.registries[0]}`" if result.registries else ""
     text = f"created app `{result.app}` in {result.folder}{registries}"
-    step = "pkg install kubeflow/core" if result.registries else "registry add NAME ADDRESS"
-    return sentence(text, result.app, f"next: cd {result.folder} && mlstack {step}")
+    context = f"context {result.context}" if result.context else "no context yet"
+    text += f" and environment `{result.environment}` ({context})" if result.environment else ""
+    usual = "mlstack pkg install kubeflow/core" if registries else "mlstack registry add NAME ADDRESS"
+    return sentence(text, result.app, f"next: cd {result.folder} && {usual}")
 
 
 # --- environments ---
@@ -124,11 +136,17 @@ def _initialised(result: app.Initialised) -> Page:
 
 @view
 def _environment_added(result: app.EnvironmentAdded) -> Page:
-    settings = [f"context {result.context}", f"namespace {result.namespace}"]
+    settings = [f"context {result.context or 'none'}", f"namespace {result.namespace}"]
     settings += [f"preset {result.preset}"] if result.preset else []
     settings += [f"extends {result.extends}"] if result.extends else []
     text = f"added environment `{result.name}`: {', '.join(settings)}"
-    return sentence(text, result.name, f"next: mlstack render {result.name}")
+    return sentence(text, result.name, *notes(result), f"next: mlstack render {result.name}")
+
+
+@view
+def _environment_targets(result: app.EnvironmentTargets) -> Page:
+    targets = result.targets or ("all components",)
+    return Page(tuple(TextLine(name) for name in targets), result.targets)
 
 
 @view
@@ -174,14 +192,17 @@ def _environment_description(result: app.EnvironmentDescription) -> Page:
 def _environment_changed(result: app.EnvironmentChanged) -> Page:
     changes = [f"{key} = {one_line_value(value) or 'unset'}" for key, value in result.changes.items()]
     changes += ["the cluster met next is the one it is bound to"] if result.cluster_forgotten else []
-    return sentence(f"environment `{result.name}`: {', '.join(changes) or 'nothing to change'}", result.name)
+    mine = " (yours alone)" if result.overridden else ""
+    text = f"environment `{result.name}`{mine}: {', '.join(changes) or 'nothing to change'}"
+    return sentence(text, result.name, *notes(result))
 
 
 @view
 def _environment_removed(result: app.EnvironmentRemoved) -> Page:
-    return sentence(
-        f"removed environment `{result.name}` from the app; its cluster was not touched", result.name
-    )
+    text = f"removed environment `{result.name}` from the app; its cluster was not touched"
+    if result.override:
+        text = f"environment `{result.name}` is what its shared files say again"
+    return sentence(text, result.name, *notes(result))
 
 
 @view

@@ -28,6 +28,10 @@ LOOK = "kubectl config view shows what it holds"
 _SECTIONS = {"contexts": "context", "clusters": "cluster", "users": "user"}
 
 
+IN_CLUSTER = "in-cluster"
+"""The context of an environment that is deployed from a pod of its cluster, by the pod's own account."""
+
+
 class UnfitError(Exception):
     """Raised when a key of a kubeconfig has a value that it cannot have; says its name alone."""
 
@@ -120,6 +124,23 @@ class Kubeconfig:
             hint = f"did you mean `{near}`?" if near else "kubectl config get-contexts"
             raise NotFoundError(f"no context `{name}` in {files}", near=near, hint=hint)
         return self.contexts[name]
+
+    def of_server(self, server: str) -> Context:
+        """Give the context that leads to a server.
+
+        Raises:
+            NotFoundError: there is none.
+            UsageError: there are several.
+        """
+        known = [ctx for ctx in self.contexts.values() if ctx.server.rstrip("/") == server.rstrip("/")]
+        if len(known) == 1:
+            return known[0]
+        if not known:
+            near = nearest(server, [context.server for context in self.contexts.values()])
+            hint = f"did you mean `{near}`?" if near else "kubectl config view; or name it: --context NAME"
+            raise NotFoundError(f"no context leads to `{server}`", hint=hint)
+        names = ", ".join(f"`{context.name}`" for context in known)
+        raise UsageError(f"several contexts lead to `{server}`: {names}", hint="choose one: --context NAME")
 
     def current(self) -> Context:
         """Give the context that kubectl uses unless told otherwise.

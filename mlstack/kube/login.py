@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mlstack.addresses import address, host_name, proxy_of
-from mlstack.errors import ClusterError, ForbiddenError
+from mlstack.errors import ClusterError, ForbiddenError, NotFoundError
 from mlstack.http import basic
 from mlstack.kube import kubeconfig
 from mlstack.kube.kubeconfig import ContextEntry, Login, UnfitError, pem_text, read_bounded
@@ -114,7 +114,11 @@ def find(
         ClusterError: the kubeconfig or a file it names cannot be used.
     """
     config = kubeconfig.read(option, environ)
-    if not context and not config.exists and (account / "ca.crt").exists():
+    is_pods = context == kubeconfig.IN_CLUSTER and context not in config.contexts
+    if is_pods and not (account / "ca.crt").exists():
+        hint = "run it in a pod of the cluster; elsewhere: --context NAME"
+        raise NotFoundError("this is no pod with a service account, which `in-cluster` stands for", hint=hint)
+    if is_pods or (not context and not config.exists and (account / "ca.crt").exists()):
         return _pod_login(account, environ)
     entry = config.entry(context)
     label = f"context `{entry.context}`"

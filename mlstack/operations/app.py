@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +15,9 @@ from mlstack.app.edit import app_lock
 from mlstack.app.files import read_folder
 from mlstack.app.params import Layer, merge
 from mlstack.app.reader import read_preset
+from mlstack.clock import Clock, timestamp
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
+from mlstack.kube.kubeconfig import IN_CLUSTER
 from mlstack.names import check_environment_name, check_namespace, nearest
 from mlstack.objects import masking
 from mlstack.objects.masking import MASK
@@ -34,22 +36,56 @@ class Initialised:
     app: str
     folder: str  # as given
     registries: tuple[str, ...]
+    environment: str | None = None  # the first one, which commands take when they name none
+    context: str = ""  # its kubectl context; empty if there is none yet
 
 
-def init(folder: Path, name: str, *, default_registry: bool = True) -> Initialised:
-    """Create an app directory that renders at once.
+def init(
+    folder: Path,
+    name: str,
+    *,
+    default_registry: bool = True,
+    environment: str | None = None,
+    context: str | None = None,
+    namespace: str | None = None,
+    kubeconfig: Kubeconfig | None = None,
+) -> Initialised:
+    """Create an app directory that renders at once, with a first environment if one is named.
+
+    That takes the context that is named, else the current one of `kubeconfig`, else none.
 
     Raises:
-        UsageError: the name cannot be an app's.
+        UsageError: a name is unfit.
+        NotFoundError: no such context.
         ConfigError: there is an app already, or the folder cannot be written.
     """
     registries = (DEFAULT_REGISTRY,) if default_registry else ()
     AppDir.check_new(folder, name)
+    chosen = _first_context(context, kubeconfig) if environment is not None else ""
+    if environment is not None:
+        check_environment_name(environment)
+        check_namespace(namespace or "default")
     with app_lock(folder):
-        AppDir.create(folder, name, registries=registries)
+        app = AppDir.create(folder, name, registries=registries)
         for empty in (layout.COMPONENTS, layout.ENVIRONMENTS):
             (folder / empty).mkdir(exist_ok=True)
-    return Initialised(app=name, folder=str(folder), registries=tuple(ref.name for ref in registries))
+    if environment is not None:
+        place = Place(context=chosen, namespace=namespace, is_known=bool(chosen))
+        add_environment(app, environment, kubeconfig=kubeconfig, place=place)
+        current_environment(app, chosen=environment)
+    return Initialised(
+        app=name,
+        folder=str(folder),
+        registries=tuple(ref.name for ref in registries),
+        environment=environment,
+        context=chosen,
+    )
+
+
+def _first_context(name: str | None, kubeconfig: Kubeconfig | None) -> str:
+    if kubeconfig is None or (name is None and not (kubeconfig.exists and kubeconfig.current_context)):
+        return name or ""
+    return (kubeconfig.context(name) if name else kubeconfig.current()).name
 
 
 # --- environments ---
@@ -65,6 +101,7 @@ class EnvironmentAdded:
     preset: str | None  # the preset its values come from
     extends: str | None  # the environment whose values lie below
     file: str  # below the app directory
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,11 +115,20 @@ class EnvironmentRow:
     kubernetes_version: str
     extends: str | None
     protected: bool
+    overridden: bool = False  # whoever works here has something otherwise, in `.mlstack/overrides.yaml`
+    expires: str = ""  # when it is over, in UTC; empty if it has no end
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentList:
     """The environments of an app, by name."""
+
+    environments: tuple[EnvironmentRow, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpiredEnvironments:
+    """The environments that are over, the oldest first."""
 
     environments: tuple[EnvironmentRow, ...]
 
@@ -109,13 +155,25 @@ class EnvironmentChanged:
     name: str  # the new one after a renaming
     changes: Mapping[str, Any] = field(default_factory=dict)  # new values by the key of its file
     cluster_forgotten: bool = False  # the next contact binds it to the cluster it meets
+    overridden: bool = False  # the changes are those of whoever works here alone
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentRemoved:
-    """An environment that is gone from the app; the cluster was not touched."""
+    """An environment, or what is personal about it, that is gone; the cluster was not touched."""
 
     name: str
+    override: bool = False  # only what whoever works here had otherwise
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentTargets:
+    """What an environment deploys."""
+
+    name: str
+    targets: tuple[str, ...]  # components and modules; none means all components
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,15 +183,28 @@ class CurrentEnvironment:
     name: str | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a new environment is to be deployed, as far as it is said."""
+
+    context: str | None = None
+    namespace: str | None = None
+    server: str | None = None  # address of an API server: finds the context that leads there
+    is_known: bool = True  # whether this machine has to know the context
+
+
+_ANYWHERE = Place()
+
+
 def add_environment(
     app: AppDir,
     name: str,
     *,
-    kubeconfig: Kubeconfig,
-    context: str | None = None,
-    namespace: str | None = None,
+    kubeconfig: Kubeconfig | None,
+    place: Place = _ANYWHERE,
     extends: str | None = None,
     use_preset: bool = True,
+    expires: str = "",
 ) -> EnvironmentAdded:
     """Add an environment; the cluster is not contacted.
 
@@ -145,13 +216,12 @@ def add_environment(
         NotFoundError: no such context, or no such environment to extend.
     """
     check_environment_name(name)
+    namespace = place.namespace
     if namespace is not None:
         check_namespace(namespace)
     with app.locked():
         parent = app.environment(extends) if extends is not None else None
-        chosen: Context | None = None
-        if context is not None or parent is None or not parent.context:
-            chosen = kubeconfig.context(context) if context is not None else kubeconfig.current()
+        chosen = _chosen_context(place, parent, kubeconfig)
         folder = files.preset(name) if use_preset else None
         preset = read_preset(folder) if folder is not None else None
         if preset is not None and "namespace" in preset.given:
@@ -160,9 +230,10 @@ def add_environment(
             usual = chosen.namespace if chosen is not None else "default"
         environment = replace(
             preset.environment if preset is not None else Environment(name=name),
-            context=chosen.name if chosen is not None else "",
+            context=chosen.name if chosen is not None else (place.context or ""),
             namespace=namespace or usual,
             extends=extends,
+            expires=expires,
         )
         seed = {str(path): data for path, data in read_folder(folder).items()} if folder is not None else None
         file = app.add_environment(environment, seed=seed)
@@ -172,16 +243,35 @@ def add_environment(
     )
 
 
+def _chosen_context(
+    place: Place, parent: Environment | None, kubeconfig: Kubeconfig | None
+) -> Context | None:
+    """Give the context that is asked for; None where it is the parent's, or is not to be looked up."""
+    if kubeconfig is None or not place.is_known or place.context == IN_CLUSTER:
+        return None
+    if place.server is not None:
+        return kubeconfig.of_server(place.server)
+    if place.context is not None:
+        return kubeconfig.context(place.context)
+    return kubeconfig.current() if parent is None or not parent.context else None
+
+
 def list_environments(app: AppDir) -> EnvironmentList:
     """List the environments of an app, by name."""
-    chosen = app.current_environment()
-    environments = app.environments()
-    return EnvironmentList(
-        environments=tuple(
-            row(EnvironmentRow, environment, current=environment.name == chosen)
-            for environment in environments
-        )
-    )
+    return EnvironmentList(environments=tuple(_environment_row(app, place) for place in app.environments()))
+
+
+def _environment_row(app: AppDir, place: Environment) -> EnvironmentRow:
+    is_mine = app.personal.environment(place.name) is not None
+    return row(EnvironmentRow, place, current=place.name == app.current_environment(), overridden=is_mine)
+
+
+def expired_environments(app: AppDir, *, clock: Clock) -> ExpiredEnvironments:
+    """List the environments that are over, the oldest first; nothing is deleted."""
+    now = timestamp(clock.now_s())
+    over = [place for place in app.environments() if place.expires and place.expires <= now]
+    over.sort(key=lambda place: (place.expires, place.name))
+    return ExpiredEnvironments(environments=tuple(_environment_row(app, place) for place in over))
 
 
 def describe_environment(app: AppDir, name: str) -> EnvironmentDescription:
@@ -246,18 +336,18 @@ def change_environment(
 ) -> EnvironmentChanged:
     """Change an environment; another context, or `forget_cluster`, takes the binding to a cluster away.
 
-    `changes` are new values by the key of its file; an empty list removes the key. A new context must be
-    known to `kubeconfig`, if there is one.
+    `changes` are new values by the key of its file; an empty list, and None, remove the key. A new context
+    must be known to `kubeconfig`, if there is one.
 
     Raises:
         NotFoundError: no such environment, context, component or module.
         UsageError: the new name is taken, or a name or the Kubernetes version is unfit.
     """
     with app.locked():
-        environment = app.environment(name)
+        environment, notes = app.environment_files(name).environment, tuple[str, ...]()
         context = changes.get("context")
-        if context is not None and kubeconfig is not None:
-            kubeconfig.context(context)
+        if context not in (None, IN_CLUSTER) and kubeconfig is not None:
+            kubeconfig.context(str(context))
         changes = _checked(app, name, changes)
         forget = forget_cluster or context not in (None, environment.context)
         if changes or forget:
@@ -265,9 +355,85 @@ def change_environment(
         if new_name is not None and new_name != name:
             app.rename_environment(name, new_name)
             changes["name"] = new_name
+            if environment.cluster is not None:
+                notes = (
+                    f"what was applied as `{name}` keeps that name in its cluster until"
+                    f" `mlstack apply {new_name} --adopt` takes it over",
+                )
     return EnvironmentChanged(
-        name=new_name or name, changes=changes, cluster_forgotten=forget and environment.cluster is not None
+        name=new_name or name,
+        changes=changes,
+        cluster_forgotten=forget and environment.cluster is not None,
+        notes=notes,
     )
+
+
+def override_environment(
+    app: AppDir, name: str, changes: Mapping[str, Any], *, kubeconfig: Kubeconfig | None = None
+) -> EnvironmentChanged:
+    """Set what whoever works here has otherwise about an environment; the shared files stay as they are.
+
+    Raises:
+        NotFoundError: no such environment or context.
+        UsageError: there is nothing to set, or something that everybody has in common.
+    """
+    allowed = ("context", "namespace")
+    others = [key for key in changes if key not in allowed]
+    if others or not changes:
+        what = f"`{others[0]}` is the same for everybody" if others else "what is to be otherwise?"
+        raise UsageError(what, hint=f"mlstack env set {name} --override --context CONTEXT -n NAMESPACE")
+    with app.locked():
+        context = changes.get("context")
+        if context not in (None, IN_CLUSTER) and kubeconfig is not None:
+            kubeconfig.context(str(context))
+        values = _checked(app, name, changes)
+        own = app.personal.environment(name)
+        forget = context is not None and own is not None and own.context != context
+        app.override_environment(name, {**values, **({"cluster": None} if forget else {})})
+    return EnvironmentChanged(name=name, changes=values, overridden=True)
+
+
+def copy_environment(
+    app: AppDir,
+    name: str,
+    new: str,
+    *,
+    place: Place = _ANYWHERE,
+    kubeconfig: Kubeconfig | None = None,
+    expires: str = "",
+) -> EnvironmentAdded:
+    """Make an environment like another one, with its parameters and patches; it is bound to no cluster yet.
+
+    Raises:
+        NotFoundError: no such environment or context.
+        UsageError: the new name is taken or unfit.
+    """
+    if place.namespace is not None:
+        check_namespace(place.namespace)
+    with app.locked():
+        source = app.environment(name)
+        chosen = _chosen_context(place, source, kubeconfig)
+        context = chosen.name if chosen is not None else place.context
+        settings = {"context": context, "namespace": place.namespace, "expires": expires or None}
+        changes = {key: value for key, value in settings.items() if value}
+        file = app.copy_environment(name, new, changes)
+        made = app.environment(new)
+    notes: tuple[str, ...] = ()
+    if (made.context, made.namespace) == (source.context, source.namespace):
+        hint = f"mlstack env set {new} --namespace NAMESPACE"
+        notes = (f"`{name}` deploys to the same context and namespace; another one: {hint}",)
+    return row(EnvironmentAdded, made, preset=None, extends=made.extends, file=file, notes=notes)
+
+
+def environment_targets(app: AppDir, name: str, targets: Sequence[str] | None) -> EnvironmentTargets:
+    """Give what an environment deploys, after choosing it; no names at all mean all components.
+
+    Raises:
+        NotFoundError: no such environment, component or module.
+    """
+    if targets is not None:
+        change_environment(app, name, {"targets": tuple(targets)})
+    return EnvironmentTargets(name=name, targets=app.environment(name).targets)
 
 
 def _checked(app: AppDir, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -286,20 +452,34 @@ def _checked(app: AppDir, name: str, changes: Mapping[str, Any]) -> dict[str, An
             raise UsageError(error.message, hint=error.hint) from error
     if values.get("targets"):
         app.selected(None, values["targets"])
+    if values.get("extends") and name in [
+        f.environment.name for f in app.environment_chain(values["extends"])
+    ]:
+        hint = f"mlstack env describe {values['extends']}"
+        raise UsageError(f"`{values['extends']}` extends `{name}`: they cannot extend each other", hint=hint)
     lists = {key: list(value) or None for key, value in values.items() if isinstance(value, tuple)}
     return {key: value for key, value in values.items() if key not in lists} | lists
 
 
-def remove_environment(app: AppDir, name: str) -> EnvironmentRemoved:
-    """Remove an environment from the app; the cluster is not touched.
+def remove_environment(app: AppDir, name: str, *, override: bool = False) -> EnvironmentRemoved:
+    """Remove an environment from the app, or only what is personal about it; the cluster is not touched.
 
     Raises:
-        NotFoundError: no such environment; carries the nearest one.
+        NotFoundError: no such environment, or nothing personal about it.
         UsageError: another environment extends it.
     """
     with app.locked():
+        if override:
+            app.environment_files(name)
+            if not app.override_environment(name, None):
+                raise NotFoundError(f"nothing is overridden about `{name}`", hint="mlstack env list")
+            return EnvironmentRemoved(name=name, override=True)
+        was_met = app.environment_files(name).environment.cluster is not None
         app.remove_environment(name)
-    return EnvironmentRemoved(name=name)
+    left = (
+        f"what was applied as `{name}` stays in its cluster: to delete it, mlstack delete {name} comes first"
+    )
+    return EnvironmentRemoved(name=name, notes=(left,) if was_met else ())
 
 
 def current_environment(app: AppDir, *, chosen: str | None = None, unset: bool = False) -> CurrentEnvironment:

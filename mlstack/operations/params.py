@@ -284,7 +284,7 @@ def list_own_params(
     if environment is None:
         layers = [(component or "", app.own_layer(scope))]
     else:
-        own = app.environment_chain(environment)[-1]
+        own = app.environment_files(environment)
         layers = [("", own.globals), *sorted(own.components.items())]
         layers = [(name, layer) for name, layer in layers if component in (None, name)]
     rows = [row for name, layer in layers for row in _own_rows(app, name, layer)]

@@ -11,6 +11,7 @@ from mlstack.app import atomic
 from mlstack.app.app import Component, RegistryRef, newest
 from mlstack.app.app_dir import AppDir
 from mlstack.app.index import RegistryIndex
+from mlstack.app.reader import as_overridden
 from mlstack.errors import MlstackError, NotFoundError, UsageError
 from mlstack.names import check_registry_name, nearest, version_key
 from mlstack.operations import row
@@ -45,6 +46,7 @@ class RegistryRow:
     protocol: str
     address: str
     bundled: bool
+    overridden: bool = False  # whoever works here reads it from elsewhere
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,12 +205,15 @@ def _known_registry(app: AppDir, ref: RegistryRef) -> RegistryRef | None:
 
 def list_registries(app: AppDir) -> RegistryList:
     """List the registries of an app; none of them is asked."""
-    return RegistryList(registries=tuple(_registry_row(ref) for ref in app.app.registries))
+    return RegistryList(registries=tuple(_registry_row(app, ref) for ref in app.app.registries))
 
 
-def _registry_row(ref: RegistryRef) -> RegistryRow:
-    protocol = ref.protocol or protocol_of(ref.address)
-    return row(RegistryRow, ref, protocol=protocol, bundled=is_bundled(ref.address))
+def _registry_row(app: AppDir, ref: RegistryRef) -> RegistryRow:
+    used = as_overridden(ref, root=app.root)
+    protocol = used.protocol or protocol_of(used.address)
+    return row(
+        RegistryRow, used, protocol=protocol, bundled=is_bundled(used.address), overridden=used is not ref
+    )
 
 
 def describe_registry(app: AppDir, name: str) -> RegistryDescription:
@@ -234,7 +239,7 @@ def describe_registry(app: AppDir, name: str) -> RegistryDescription:
     )
     notes = (index.note,) if index.note else ()
     values = {"revision": index.revision, "packages": offers, "notes": notes}
-    return row(RegistryDescription, _registry_row(ref), **values)
+    return row(RegistryDescription, _registry_row(app, ref), **values)
 
 
 def _named(app: AppDir, name: str) -> RegistryRef:

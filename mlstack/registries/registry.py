@@ -18,6 +18,7 @@ from mlstack.app.document import fields_of
 from mlstack.app.index import KSONNET_PREFIX, RegistryIndex, joined, offers, refuse_retired
 from mlstack.app.package import FetchedPackage, PackageFolder, digest
 from mlstack.app.prototype import Prototype
+from mlstack.app.reader import as_overridden
 from mlstack.app.schema import check_file
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
 from mlstack.names import Table, nearest
@@ -279,6 +280,7 @@ def open_registry(ref: RegistryRef, *, root: Path, fresh: bool = False) -> Regis
     Raises:
         RegistryError: no such protocol, or the address fits none.
     """
+    ref = as_overridden(ref, root=root)  # what is locked names the address that all share
     if is_bundled(ref.address):
         return _bundled(ref.name)
     return _kind(ref.protocol or asked_protocol(ref.address))(ref, root=root, fresh=fresh)

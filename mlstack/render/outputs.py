@@ -87,7 +87,7 @@ class Outputs:
 
     def _entries(self) -> Iterator[tuple[str, os.stat_result | None]]:
         """Give files with what the system knows of them, and folders; what is not there is left out."""
-        for name in (f"/{layout.APP_FILE}", f"/{layout.LOCK_FILE}"):
+        for name in (f"/{layout.APP_FILE}", f"/{layout.LOCK_FILE}", f"/{layout.OVERRIDES}"):
             with suppress(FileNotFoundError):
                 yield name, _ordinary(os.lstat(self._root + name))
         for name in (layout.COMPONENTS, layout.ENVIRONMENTS, layout.VENDOR):

@@ -1,4 +1,4 @@
-"""`init`, and `env add, list, describe, set, rm, current`."""
+"""`init`, and `env` with its commands."""
 
 from __future__ import annotations
 
@@ -8,48 +8,125 @@ from typing import Annotated, Any
 from mlstack.app.app import Environment
 from mlstack.app.declare import FileKey, keys_of
 from mlstack.cli.main import family
-from mlstack.cli.options import ENV, components, environments, option, presets, word
+from mlstack.cli.options import ENV, components, duration, environments, option, presets, word
 from mlstack.cli.ports import Session
+from mlstack.errors import UsageError
 
 top = family()
 env = family("Environments: kubectl contexts and namespaces that components are deployed to.")
 
 
 @top.command(
-    takes="output",
-    examples=["mlstack init my-kubeflow && cd my-kubeflow"],
+    takes="kubeconfig output",
+    examples=[
+        "mlstack init my-kubeflow && cd my-kubeflow",
+        "mlstack init my-kubeflow --env dev --context minikube -n kubeflow",
+    ],
     name=word("NAME", "The app's name, and that of its new folder."),
     folder=option("--dir DIR", "The folder to make. Default: NAME, here."),
+    env=option("--env ENV", "Make a first environment of this name and choose it."),
+    context=option("--context NAME", "Its kubectl context. Default: the current one, if there is one."),
+    namespace=option("--namespace -n NAME", "Its namespace. Default: that of the context."),
     skip_default_registries=option(
         "--skip-default-registries", "Name no registry, not even the bundled one."
     ),
 )
 def init(
-    session: Session, name: str, folder: Path | None = None, skip_default_registries: bool = False
+    session: Session,
+    name: str,
+    folder: Path | None = None,
+    env: str | None = None,
+    context: str | None = None,
+    namespace: str | None = None,
+    skip_default_registries: bool = False,
 ) -> object:
     """Create an app directory; needs no network and no cluster."""
     from mlstack.operations import app
 
     place = folder or (session.folder or Path()) / name
-    return app.init(place, name, default_registry=not skip_default_registries)
+    if env is None and (context or namespace):
+        env = "default"
+    kubeconfig = session.ports.kubeconfig(session.options["kubeconfig"]) if env else None
+    return app.init(
+        place,
+        name,
+        default_registry=not skip_default_registries,
+        environment=env,
+        context=context,
+        namespace=namespace,
+        kubeconfig=kubeconfig,
+    )
+
+
+def _place(
+    session: Session,
+    context: str | None,
+    namespace: str | None,
+    server: str | None,
+    offline: bool,
+    in_cluster: bool,
+) -> dict[str, Any]:
+    """Give where an environment is to be deployed, with the kubeconfig if it is to be asked."""
+    from mlstack.kube.kubeconfig import IN_CLUSTER
+    from mlstack.operations.app import Place
+
+    named = {"--context": context, "--server": server, "--in-cluster": in_cluster or None}
+    given = [name for name, value in named.items() if value is not None]
+    if len(given) > 1:
+        raise UsageError(f"`{given[0]}` and `{given[1]}` exclude each other", hint=f"leave out {given[1]}")
+    if server is not None and offline:
+        raise UsageError("`--server` looks into the kubeconfig, `--offline` does not", hint="use --context")
+    context = IN_CLUSTER if in_cluster else context
+    is_known = not (offline or in_cluster)
+    kubeconfig = session.ports.kubeconfig(session.options["kubeconfig"]) if is_known else None
+    place = Place(context=context, namespace=namespace, server=server, is_known=is_known)
+    return {"place": place, "kubeconfig": kubeconfig}
+
+
+def _end(session: Session, ttl: float | None) -> str:
+    """Give the time at which so many seconds are over, empty without."""
+    from mlstack.clock import timestamp
+
+    return "" if ttl is None else timestamp(session.ports.clock.now_s() + ttl)
+
+
+SERVER = option("--server URL", "Take the context that leads to this API server.")
+OFFLINE = option("--offline", "Ask no kubeconfig: for a context of another machine, or none (GitOps).")
+IN_POD = option("--in-cluster", "Use the account of the pod in which mlstack runs.")
+TTL = option(
+    "--ttl DURATION", "How long it is for (48h): then it is expired.", parser=duration, show_default=False
+)
 
 
 @env.command(
     takes="kubeconfig folder output",
-    examples=["mlstack env add minikube", "mlstack env add staging --context gke-staging -n ml"],
+    examples=[
+        "mlstack env add minikube",
+        "mlstack env add staging --context gke-staging -n ml",
+        "mlstack env add pr-12 --extends staging -n pr-12 --ttl 48h",
+        "mlstack env add prod --context prod --offline",
+    ],
     name=word("ENV", "Its name, and that of a preset.", presets),
     context=option("--context NAME", "The kubectl context. Default: the current one."),
     namespace=option("--namespace -n NAME", "The namespace to deploy to."),
     extends=option("--extends ENV", "The environment whose values lie below.", environments),
+    server=SERVER,
     no_preset=option("--no-preset", "Take no values from the preset of that name."),
+    offline=OFFLINE,
+    in_cluster=IN_POD,
+    ttl=TTL,
 )
 def add(
     session: Session,
     name: str,
     context: str | None = None,
     namespace: str | None = None,
+    server: str | None = None,
     extends: str | None = None,
     no_preset: bool = False,
+    offline: bool = False,
+    in_cluster: bool = False,
+    ttl: float | None = None,
 ) -> object:
     """Add an environment from a kubectl context; the cluster is not contacted."""
     from mlstack.operations import app
@@ -57,12 +134,84 @@ def add(
     return app.add_environment(
         session.app,
         name,
-        kubeconfig=session.ports.kubeconfig(session.options["kubeconfig"]),
-        context=context,
-        namespace=namespace,
+        **_place(session, context, namespace, server, offline, in_cluster),
         extends=extends,
         use_preset=not no_preset,
+        expires=_end(session, ttl),
     )
+
+
+@env.command(
+    takes="kubeconfig folder output",
+    examples=[
+        "mlstack env copy staging prod --context gke-prod",
+        "mlstack env copy dev pr-7 -n pr-7 --ttl 48h",
+    ],
+    name=ENV,
+    new=word("NEW", "Name of the new environment."),
+    context=option("--context NAME", "Another kubectl context."),
+    namespace=option("--namespace -n NAME", "Another namespace."),
+    server=SERVER,
+    offline=OFFLINE,
+    in_cluster=IN_POD,
+    ttl=TTL,
+)
+def copy(
+    session: Session,
+    name: str,
+    new: str,
+    context: str | None = None,
+    namespace: str | None = None,
+    server: str | None = None,
+    offline: bool = False,
+    in_cluster: bool = False,
+    ttl: float | None = None,
+) -> object:
+    """Make an environment like another one, with its parameters and patches."""
+    from mlstack.operations import app
+
+    is_same = context is None and server is None
+    place = _place(session, context, namespace, server, offline or is_same, in_cluster)
+    return app.copy_environment(session.app, name, new, **place, expires=_end(session, ttl))
+
+
+@env.command(
+    examples=["mlstack env rename staging us-west/staging"],
+    name=ENV,
+    new=word("NEW", "Its new name."),
+)
+def rename(session: Session, name: str, new: str) -> object:
+    """Give an environment another name; what extends it follows."""
+    from mlstack.operations import app
+
+    return app.change_environment(session.app, name, {}, new_name=new)
+
+
+@env.command(
+    examples=[
+        "mlstack env targets gke",
+        "mlstack env targets gke kubeflow-core serving",
+        "mlstack env targets gke --all",
+    ],
+    name=ENV,
+    targets=word("[NAME]...", "Components and modules.", components),
+    every=option("--all", "Deploy all components."),
+)
+def targets(session: Session, name: str, targets: list[str] | None = None, every: bool = False) -> object:
+    """Show or choose the components and modules that an environment deploys."""
+    from mlstack.operations import app
+
+    if targets and every:
+        raise UsageError("`--all` and names exclude each other", hint="leave one of them out")
+    return app.environment_targets(session.app, name, () if every else targets or None)
+
+
+@env.command(examples=["mlstack env expired", "mlstack env expired -o name"])
+def expired(session: Session) -> object:
+    """List the environments that are over; `mlstack delete --expired` empties them."""
+    from mlstack.operations import app
+
+    return app.expired_environments(session.app, clock=session.ports.clock)
 
 
 @env.command("list", examples=["mlstack env list -o json"])
@@ -86,6 +235,7 @@ _SPELLED = {
     "context": "--context NAME",
     "namespace": "--namespace -n NAME",
     "kubernetes_version": "--kubernetes-version X.Y",
+    "extends": "--extends ENV",
     "targets": "--target NAME",
     "protected": "--protected/--unprotected",
     "allowed_namespaces": "--allow-namespace NAME",
@@ -93,7 +243,7 @@ _SPELLED = {
 _SETTABLE = [
     key
     for key in keys_of(Environment)
-    if key.name not in ("extends", "cluster") and key.schema.get("type") != "object"
+    if key.name not in ("expires", "cluster") and key.schema.get("type") != "object"
 ]
 
 
@@ -117,10 +267,9 @@ def _setting_options() -> dict[str, tuple[Any, Any]]:
             flag = option(_SPELLED.get(key.field, f"{name}/--no-{name[2:]}"), text)
             options[key.field] = (Annotated[bool | None, flag], None)
         else:
-            options[key.field] = (
-                Annotated[str | None, option(_SPELLED.get(key.field, f"{name} TEXT"), text)],
-                None,
-            )
+            complete = environments if key.field == "extends" else None
+            declared = option(_SPELLED.get(key.field, f"{name} TEXT"), text, complete)
+            options[key.field] = (Annotated[str | None, declared], None)
     return options
 
 
@@ -129,21 +278,36 @@ _SETTINGS = _setting_options()
 
 @env.command(
     "set",
-    takes=f"name {' '.join(_SETTINGS)} forget_cluster new_name kubeconfig folder output",
+    takes=f"name {' '.join(_SETTINGS)} server no_extends ttl override forget_cluster new_name"
+    " kubeconfig folder output",
     shared=_SETTINGS,
     examples=[
         "mlstack env set gke --namespace kubeflow",
         "mlstack env set gke --target kubeflow-core --protected",
+        "mlstack env set gke --override --context my-kind",
     ],
+    server=SERVER,
+    no_extends=option("--no-extends", "Extend no environment any more."),
+    ttl=option("--ttl DURATION", "How long it is for from now (48h); `never` takes that back."),
+    override=option("--override", "For you alone: context and namespace that git does not see."),
     name=ENV,
     forget_cluster=option("--forget-cluster", "Bind the context to the cluster met next."),
     new_name=option("--name NAME", "Rename the environment."),
 )
-def set_(session: Session, name: str, forget_cluster: bool = False, new_name: str | None = None) -> object:
+def set_(
+    session: Session,
+    name: str,
+    server: str | None = None,
+    no_extends: bool = False,
+    ttl: str | None = None,
+    override: bool = False,
+    forget_cluster: bool = False,
+    new_name: str | None = None,
+) -> object:
     """Change an environment."""
     from mlstack.operations import app
 
-    options, changes = session.options, {}
+    options, changes = session.options, dict[str, Any]()
     for key in _SETTABLE:
         value = options[key.field]
         if "enum" in key.schema and value is not None:
@@ -152,18 +316,33 @@ def set_(session: Session, name: str, forget_cluster: bool = False, new_name: st
             value = () if options[_emptied(key)] else tuple(value or ()) or None
         if value is not None:
             changes[key.name] = value
-    kubeconfig = session.ports.kubeconfig(options["kubeconfig"]) if "context" in changes else None
+    is_asked = "context" in changes or server is not None
+    kubeconfig = session.ports.kubeconfig(options["kubeconfig"]) if is_asked else None
+    if server is not None and kubeconfig is not None:
+        changes["context"] = kubeconfig.of_server(server).name
+    if ttl is not None:
+        changes["expires"] = None if ttl == "never" else _end(session, duration(ttl))
+    if no_extends:
+        changes["extends"] = None
+    if override:
+        if forget_cluster or new_name:
+            raise UsageError("`--override` is about context and namespace alone", hint="leave out the rest")
+        return app.override_environment(session.app, name, changes, kubeconfig=kubeconfig)
     return app.change_environment(
         session.app, name, changes, new_name=new_name, forget_cluster=forget_cluster, kubeconfig=kubeconfig
     )
 
 
-@env.command(examples=["mlstack env rm staging"], name=ENV)
-def rm(session: Session, name: str) -> object:
+@env.command(
+    examples=["mlstack env rm staging", "mlstack env rm gke --override"],
+    name=ENV,
+    override=option("--override", "Only what you alone have otherwise."),
+)
+def rm(session: Session, name: str, override: bool = False) -> object:
     """Remove an environment from the app; the cluster is not touched."""
     from mlstack.operations import app
 
-    return app.remove_environment(session.app, name)
+    return app.remove_environment(session.app, name, override=override)
 
 
 @env.command(

@@ -14,8 +14,8 @@ from mlstack.cli.output import FORMATS, plain, table_text
 from mlstack.cli.page import text_width
 from mlstack.deploy.result import ComponentStatus, ObjectStatus, PodStatus, StatusResult
 from mlstack.operations.app import EnvironmentChanged, EnvironmentList, EnvironmentRow
+from mlstack.operations.components import ComponentList, ComponentRow
 from mlstack.operations.params import ParamList, ParamRow
-from mlstack.operations.prototypes import ComponentList, ComponentRow
 from mlstack.readiness.rule import State
 
 # Shown by other means: objects as manifests, plans by their report.
@@ -59,6 +59,8 @@ def test_keys_are_written_as_in_files_and_places_as_text() -> None:
         "name": "gke",
         "changes": {"kube_version": [1, "app.yaml:3"]},
         "clusterForgotten": False,
+        "overridden": False,
+        "notes": [],
     }
 
 

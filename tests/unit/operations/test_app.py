@@ -69,7 +69,9 @@ def made(tmp_path: Path) -> AppDir:
 
 
 def add(made: AppDir, name: str = "dev", **options: object) -> app.EnvironmentAdded:
-    return app.add_environment(made, name, kubeconfig=KUBECONFIG, **options)  # type: ignore[arg-type]
+    named = {key: options.pop(key) for key in ("context", "namespace") if key in options}
+    place = app.Place(**named)  # type: ignore[arg-type]
+    return app.add_environment(made, name, kubeconfig=KUBECONFIG, place=place, **options)  # type: ignore[arg-type]
 
 
 def test_current_context_and_its_namespace_are_taken(made: AppDir) -> None:

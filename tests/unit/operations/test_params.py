@@ -24,7 +24,7 @@ from tests.support.registry import generate, small_app
 def made(tmp_path: Path) -> AppDir:
     app = small_app(tmp_path)
     for name in ("gke", "minikube"):
-        env.add_environment(app, name, kubeconfig=KUBECONFIG, context=name, use_preset=False)
+        env.add_environment(app, name, kubeconfig=KUBECONFIG, place=env.Place(context=name), use_preset=False)
     generate(app)
     generate(app, "shop.cart")
     return app

@@ -102,7 +102,7 @@ def test_preview_gives_the_objects_and_writes_nothing(made: AppDir) -> None:
 
 
 def test_preview_in_an_environment_takes_its_namespace(made: AppDir) -> None:
-    app.add_environment(made, "gke", kubeconfig=KUBECONFIG, context="gke", use_preset=False)
+    app.add_environment(made, "gke", kubeconfig=KUBECONFIG, place=app.Place(context="gke"), use_preset=False)
     wanted = ComponentRequest(prototype="web", name="page", texts={"image": "nginx"})
     (found,) = prototypes.preview_prototype(made, wanted, environment="gke").objects
     assert (found.name, found.namespace) == ("page", "ml")

@@ -1,0 +1,227 @@
+"""Environments: first ones, copies, personal overrides, other machines, those that end; row by row."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.builders import read_tree, write_tree
+from tests.support.cli import Runner
+from tests.support.registry import small_app
+
+HEAD = "apiVersion: mlstack.dev/v1\nkind: {}\n"
+DAY_S = 86400.0
+
+
+@pytest.fixture
+def app(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    made = small_app(tmp_path)
+    monkeypatch.chdir(made.root)
+    run.ok("generate web front --image nginx")
+    return made.root
+
+
+def shared(app: Path) -> dict[str, bytes]:
+    return {name: data for name, data in read_tree(app).items() if not name.startswith(".mlstack/")}
+
+
+# --- init ---
+
+
+def test_a1_an_app_with_its_first_environment_renders_at_once(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.ok("init shop --env dev")
+    monkeypatch.chdir("shop")
+    assert run("render").code == 0
+    assert run.ok("env current").strip() == "dev"
+
+
+def test_a4_the_first_environment_has_the_name_it_is_given(run: Runner) -> None:
+    ran = run("init shop --dir deep/er --env us/dev -o json")
+    assert (ran.json["environment"], ran.json["context"]) == ("us/dev", "minikube")
+    assert Path("deep/er/environments/us/dev/environment.yaml").is_file()
+
+
+def test_a5_the_first_environment_takes_the_context_and_namespace_that_are_named(run: Runner) -> None:
+    run.ok("init shop --context gke -n ml")
+    text = Path("shop/environments/default/environment.yaml").read_text()
+    assert text == HEAD.format("Environment") + "context: gke\nnamespace: ml\n"
+    ran = run("init other --context nowhere")
+    assert (ran.code, Path("other").exists()) == (4, False)
+    run.contexts, run.current = {}, ""
+    assert run("init none --env dev -o json").json["context"] == ""
+
+
+def test_a8_a_gitignore_that_is_there_is_completed(run: Runner) -> None:
+    write_tree(Path("shop"), {".gitignore": "*.pyc\nvendor/"})
+    run.ok("init shop")
+    lines = Path("shop/.gitignore").read_text().splitlines()
+    assert lines[:2] == ["*.pyc", "vendor/"]
+    assert {"/.mlstack/", "!/vendor/"} < {*lines}
+    write_tree(Path("other"), {".gitignore": ".mlstack/\n"})
+    run.ok("init other")
+    assert Path("other/.gitignore").read_text() == ".mlstack/\n"
+
+
+# --- personal overrides ---
+
+
+def test_a14_overrides_come_and_go_without_touching_shared_files(run: Runner, app: Path) -> None:
+    run.ok("env add dev --no-preset")
+    before, plain = shared(app), run.ok("render dev")
+    run.ok("env set dev --override --context gke -n ada")
+    assert "namespace: ada" in run.ok("render dev")
+    assert shared(app) == before
+    run.ok("apply dev")  # binds to the cluster behind one's own context, in one's own file
+    assert (shared(app), list(run.clusters)) == (before, ["gke"])
+    run.ok("env rm dev --override")
+    assert (shared(app), run.ok("render dev")) == (before, plain)
+    assert run("env rm dev --override").code == 4
+
+
+def test_a14_parameters_and_registries_can_be_ones_own(run: Runner, app: Path, tmp_path: Path) -> None:
+    run.ok("env add dev --no-preset")
+    (tmp_path / "registry").rename(tmp_path / "mine")
+    assert run("registry describe ours").code == 5
+    own = "environments:\n- name: dev\n  components: {front: {replicas: 7}}\n"
+    own += "registries: [{name: ours, address: ../mine}]\n"
+    before = shared(app)
+    write_tree(app, {".mlstack/overrides.yaml": HEAD.format("PersonalOverrides") + own})
+    chain = run.ok("param explain front replicas --env dev")
+    assert ".mlstack/overrides.yaml:5" in chain
+    run.ok("registry describe ours")
+    run.ok("pkg install ours/tools --force")
+    assert shared(app) == before
+    assert [row["overridden"] for row in run("registry list -o json").json["registries"]] == [True]
+
+
+def test_e6_env_list_marks_what_is_current_and_overridden(run: Runner, app: Path) -> None:
+    run.ok("env add a --no-preset")
+    run.ok("env add b --no-preset")
+    assert "OVERRIDDEN" not in run.ok("env list")
+    run.ok("env current --set b")
+    run.ok("env set a --override -n mine")
+    rows = run("env list -o json").json["environments"]
+    assert [(row["current"], row["overridden"], row["namespace"]) for row in rows] == [
+        (False, True, "mine"),
+        (True, False, "default"),
+    ]
+    assert "OVERRIDDEN" in run.ok("env list")
+
+
+def test_e10_env_set_leaks_nothing_personal(run: Runner, app: Path) -> None:
+    run.ok("env add dev --no-preset")
+    run.ok("env set dev --override --context gke -n ada")
+    run.ok("env set dev --protected")
+    text = (app / "environments/dev/environment.yaml").read_text()
+    assert text == HEAD.format("Environment") + "context: minikube\nnamespace: default\nprotected: true\n"
+    run.ok("env rename dev own")
+    assert run("env describe own -o json").json["namespace"] == "ada"
+    run.ok("env rm own")
+    run.ok("env add own --no-preset")
+    assert run("env describe own -o json").json["namespace"] == "default"
+    assert run("env set own --override --protected").code == 2
+
+
+# --- more environments ---
+
+
+def test_e1_the_address_of_a_server_finds_its_context(run: Runner, app: Path) -> None:
+    run.ok("env add dev --no-preset --server https://gke.invalid/")
+    assert run("env describe dev -o json").json["context"] == "gke"
+    run.ok("env set dev --server https://minikube.invalid")
+    assert run("env describe dev -o json").json["context"] == "minikube"
+    ran = run("env set dev --server https://gkee.invalid")
+    assert (ran.code, "did you mean `https://gke.invalid`?" in ran.err) == (4, True)
+
+
+@pytest.mark.parametrize("name", ["dev/patches", "a/", "/a", "dev/params.yaml"])
+def test_e3_names_that_would_break_another_environment_are_refused(run: Runner, app: Path, name: str) -> None:
+    run.ok("env add dev --no-preset")
+    before = read_tree(app)
+    assert run("env", "add", name).code == 2
+    assert run("env", "copy", "dev", name).code == 2
+    assert read_tree(app) == before
+
+
+def test_e9_a_deployed_environment_that_is_renamed_says_how_to_go_on(run: Runner, app: Path) -> None:
+    run.ok("env add us/dev --no-preset")
+    run.ok("apply us/dev")
+    ran = run("env rename us/dev eu/dev")
+    assert "mlstack apply eu/dev --adopt" in ran.err
+    assert sorted(path.name for path in (app / "environments").iterdir()) == ["eu"]
+    assert run("apply eu/dev --adopt --yes -o json").json["counts"] == {"updated": 1}
+
+
+def test_e9_what_an_environment_extends_can_change(run: Runner, app: Path) -> None:
+    run.ok("env add base --no-preset -n shared")
+    run.ok("env add dev --no-preset")
+    run.ok("env set dev --extends base")
+    assert run("env describe dev -o json").json["extends"] == "base"
+    ran = run("env set base --extends dev")
+    assert (ran.code, "extends" in ran.err) == (2, True)
+    assert run("env set dev --extends nope").code == 4
+    run.ok("env set dev --no-extends")
+    assert run("env describe dev -o json").json["extends"] is None
+
+
+def test_e12_targets_are_chosen_shown_and_given_up(run: Runner, app: Path) -> None:
+    run.ok("env add dev --no-preset")
+    run.ok("module create shop")
+    assert run.ok("env targets dev front shop").split() == ["front", "shop"]
+    assert run.ok("env targets dev -o name").split() == ["front", "shop"]
+    assert run("env targets dev nope").code == 4
+    assert run("env targets dev --all -o json").json["targets"] == []
+
+
+def test_e13_a_copy_has_all_but_the_cluster(run: Runner, app: Path) -> None:
+    run.ok("env add dev --no-preset")
+    run.ok("param set --env=dev front replicas 3")
+    write_tree(app, {"environments/dev/patches/front.yaml": PATCH})
+    run.ok("apply dev")
+    assert "deploys to the same context and namespace" in run("env copy dev same").err
+    ran = run("env copy dev us/prod --context gke -n ml --ttl 48h")
+    assert (ran.code, "same context" in ran.err) == (0, False)
+    described = run("env describe us/prod -o json").json
+    assert (described["context"], described["namespace"], described["cluster"]) == ("gke", "ml", None)
+    assert 'replicas: "3"' in run.ok("render us/prod")
+    assert 'patched: "yes"' in run.ok("render us/prod")
+
+
+PATCH = """\
+    apiVersion: v1
+    kind: ConfigMap
+    metadata: {name: front}
+    data: {patched: 'yes'}
+    """
+
+
+def test_e16_an_environment_can_use_the_account_of_its_pod(run: Runner, app: Path) -> None:
+    run.contexts, run.current = {}, ""
+    run.ok("env add prod --no-preset --in-cluster -n ml")
+    assert run("env describe prod -o json").json["context"] == "in-cluster"
+    run.ok("render prod")
+    run.ok("apply prod")
+    assert list(run.clusters) == ["in-cluster"]
+
+
+def test_e2_a_context_of_another_machine_is_taken_as_it_is(run: Runner, app: Path) -> None:
+    assert run("env add prod --context elsewhere").code == 4
+    run.ok("env add prod --no-preset --context elsewhere --offline -n ml")
+    run.ok("env add bare --no-preset --offline")
+    assert run("render bare").code == run("validate prod").code == 0
+    ran = run("apply bare")
+    assert (ran.code, "mlstack env set bare --context CONTEXT" in ran.err) == (3, True)
+
+
+def test_e11_environments_that_are_over_are_listed(run: Runner, app: Path) -> None:
+    run.ok("env add pr-12 --no-preset --ttl 48h")
+    run.ok("env add pr-13 --no-preset --ttl 72h")
+    run.ok("env add stays --no-preset")
+    assert run.ok("env expired -o name") == ""
+    run.clock.sleep(2.5 * DAY_S)
+    assert run.ok("env expired -o name").split() == ["pr-12"]
+    run.ok("env set pr-12 --ttl 1h")
+    assert run.ok("env expired -o name") == ""
+    run.ok("env set pr-12 --ttl never")
+    assert run("env describe pr-12 -o json").json["expires"] == ""
