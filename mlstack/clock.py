@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Protocol
+
+from mlstack.errors import UsageError
 
 
 class Clock(Protocol):
@@ -48,6 +51,24 @@ def seconds(text: str) -> float:
     if not cleaned or match is None:
         raise ValueError(f"`{text}` is no duration: write `90s`, `5m` or `1h30m`")
     return sum(float(part) * factor for part, factor in zip(match.groups(), _FACTORS, strict=True) if part)
+
+
+def limit_s(variable: str, usual_s: float, environ: Mapping[str, str]) -> float:
+    """Give the time limit of an environment variable (`MLSTACK_REQUEST_TIMEOUT=5m`), else the usual one.
+
+    Raises:
+        UsageError: it holds no duration, or none at all.
+    """
+    text = environ.get(variable, "")
+    if not text:
+        return usual_s
+    try:
+        limit = seconds(text)
+    except ValueError as error:
+        raise UsageError(str(error), where=variable) from error
+    if limit == 0:
+        raise UsageError("a time limit cannot be 0", where=variable, hint=f"write {variable}=5m")
+    return limit
 
 
 def words(duration_s: float) -> str:

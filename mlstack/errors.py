@@ -10,6 +10,7 @@ MlstackError                 anything below, to catch broadly                   
 │  │  └─ TemplateRefusedError it says why it makes nothing of these parameters
 │  └─ YamlError              text is not YAML that kubectl would read
 ├─ NotFoundError             names no such thing; carries the nearest known one            4
+│  └─ UnknownParamError      what was given for one run names no parameter: a ParamError too
 ├─ RegistryError             cannot fetch, digest differs, protocol unknown                5
 ├─ ClusterError              the cluster refused or did something unexpected               6
 │  ├─ UnreachableError       no answer from the API server
@@ -110,6 +111,10 @@ class NotFoundError(MlstackError):
             hint = f"did you mean `{near}`?"
         super().__init__(message, where=where, hint=hint)
         self.near = near
+
+
+class UnknownParamError(NotFoundError, ParamError):
+    """Raised when an option, or a file given for one run, names a parameter that there is not."""
 
 
 class RegistryError(MlstackError):

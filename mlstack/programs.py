@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlstack.clock import limit_s
 from mlstack.errors import MlstackError
 
 TYPE_CHECKING = False
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
 DEFAULT_TIMEOUT_S = 120.0
+TIMEOUT_VARIABLE = "MLSTACK_PROGRAM_TIMEOUT"
 MAX_ERROR_LINES = 12
 
 
@@ -61,13 +63,15 @@ def run(
     """Run a program to its end, with nothing of our own terminal.
 
     `arguments` are its name and what it is given, never a shell's line; `settings` are environment variables
-    laid over our own, so that the user's credentials work. After `timeout_s` seconds it is killed.
+    laid over our own, so that the user's credentials work. After `timeout_s` seconds, or what the user's
+    MLSTACK_PROGRAM_TIMEOUT says, it is killed.
 
     Raises:
         ProgramError: missing, out of time, or an exit status other than 0.
     """
     import subprocess
 
+    timeout_s = limit_s(TIMEOUT_VARIABLE, timeout_s, os.environ)
     words = [word for word in arguments[1:] if not word.startswith("-")]
     # The program and its verb: the rest may hold addresses with passwords.
     verb = [word for word in words if "://" not in word and "=" not in word][:1]
@@ -85,7 +89,8 @@ def run(
         with _killed_on_error(process):
             stdout, stderr = process.communicate(stdin, timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
-        raise ProgramError(f"`{shown}` took more than {timeout_s:g} seconds") from error
+        hint = f"{TIMEOUT_VARIABLE}=10m gives it more time"
+        raise ProgramError(f"`{shown}` took more than {timeout_s:g} seconds", hint=hint) from error
     errors = stderr.decode(errors="replace")
     if process.returncode != 0:
         raise ProgramError(f"`{shown}` failed: {_last_lines(errors)}", status=process.returncode)

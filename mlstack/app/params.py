@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from mlstack.app.prototype import Param, Prototype, schema_types
-from mlstack.errors import ConfigError, NotFoundError, ParamError, TypedValueError, UsageError
+from mlstack.errors import ConfigError, ParamError, TypedValueError, UnknownParamError, UsageError
 from mlstack.names import nearest
 from mlstack.objects import masking
 from mlstack.yaml.read import read_documents
@@ -205,6 +205,7 @@ class ParamFault:
     message: str
     where: str | None = None
     hint: str | None = None
+    names_nothing: bool = False  # what was given for one run names no parameter
 
 
 def param_error(faults: Sequence[ParamFault], *, subject: str = "") -> ParamError:
@@ -213,7 +214,9 @@ def param_error(faults: Sequence[ParamFault], *, subject: str = "") -> ParamErro
     `subject` is whose parameters they are, for the headline of several (`of component `cnn``).
     """
     is_typed = all((fault.where or "").startswith("--") for fault in faults)
-    kind = TypedValueError if is_typed else ParamError
+    kind: type[ParamError] = TypedValueError if is_typed else ParamError
+    if all(fault.names_nothing for fault in faults):
+        kind = UnknownParamError
     if len(faults) == 1:
         return kind(faults[0].message, where=faults[0].where, hint=faults[0].hint)
     lines = [f"{len(faults)} parameters{' ' + subject if subject else ''} are wrong"]
@@ -403,7 +406,8 @@ class Declared:
                     owner = f"prototype `{short}`" if short else "the prototype"
                     usual = f"mlstack prototype describe {short}".rstrip()
                     hint = f"did you mean `{near}`?" if near else usual
-                    faults.append(ParamFault(f"{owner} has no parameter `{spelling}`", str(origin), hint))
+                    message, is_given = f"{owner} has no parameter `{spelling}`", layer.kind == LAYERS[-1]
+                    faults.append(ParamFault(message, str(origin), hint, names_nothing=is_given))
                 continue
             if name in spelled:
                 both = f"`{spelled[name]}` and `{spelling}` are spellings of one parameter, and both are set"
@@ -579,7 +583,7 @@ def canonical_name(prototype: Prototype, name: str) -> str:
             return table[spelling]
     near = nearest(name, table)
     hint = f"did you mean `{near}`?" if near else f"mlstack prototype describe {prototype.name}"
-    raise NotFoundError(f"prototype `{prototype.name}` has no parameter `{name}`", hint=hint)
+    raise UnknownParamError(f"prototype `{prototype.name}` has no parameter `{name}`", hint=hint)
 
 
 def typed(prototype: Prototype, texts: Mapping[str, str | None]) -> dict[str, Any]:
@@ -589,10 +593,7 @@ def typed(prototype: Prototype, texts: Mapping[str, str | None]) -> dict[str, An
     """
     values: dict[str, Any] = {}
     for name, text in texts.items():
-        try:
-            param = prototype.params[canonical_name(prototype, name)]
-        except NotFoundError as error:
-            raise UsageError(error.message, hint=error.hint) from error
+        param = prototype.params[canonical_name(prototype, name)]
         if text is None and "boolean" not in param.types:
             raise UsageError(f"`--{name}` needs a value", hint=f"write --{name}=VALUE")
         values[param.name] = True if text is None else parse_text(param, text)

@@ -494,13 +494,13 @@ class AppReader:
             declared = declared or self._spellings_of(self.components())
             if name in declared:
                 continue
-            message = f"no component has a parameter `{name}`"
+            message, is_component = f"no component has a parameter `{name}`", name in every
             near = nearest(name, [*declared, *every])
             hint = f"did you mean `{near}`?" if near else "mlstack param list"
-            if name in every:
+            if is_component:
                 message = f"`{name}` is a component, no parameter"
                 hint = f"--set {name}.PARAM=VALUE, or in a file `components: {{{name}: {{PARAM: VALUE}}}}`"
-            raise param_error([ParamFault(message, str(origin), hint)])
+            raise param_error([ParamFault(message, str(origin), hint, names_nothing=not is_component)])
 
     def undeclared_globals(
         self, environment: str | None, components: Iterable[Component | Manifest]

@@ -30,6 +30,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # What kubectl, Helm and ksonnet call things, and what it may be here: the first that a group has.
 OTHER_WORDS: Mapping[str, Sequence[str]] = {
     "add": ("install", "generate"),
+    "build": ("render",),
+    "clone": ("copy",),
     "create": ("add", "generate"),
     "deploy": ("apply",),
     "destroy": ("rm", "delete"),
@@ -37,16 +39,23 @@ OTHER_WORDS: Mapping[str, Sequence[str]] = {
     "describe": ("status",),
     "get": ("describe", "status"),
     "info": ("describe",),
+    "lint": ("validate",),
+    "logs": ("status",),
     "install": ("add", "pkg install"),
     "ls": ("list",),
     "new": ("init", "add"),
     "plan": ("diff",),
     "remove": ("rm", "delete"),
+    "rename": ("set",),
+    "repo": ("registry",),
+    "scale": ("param set",),
+    "search": ("prototype search",),
     "set": ("param set",),
+    "targets": ("set",),
     "template": ("render",),
     "uninstall": ("rm", "delete"),
     "update": ("install", "set", "apply"),
-    "upgrade": ("install", "set", "apply"),
+    "upgrade": ("update", "install", "set", "apply"),
     "use": ("current",),
 }
 
@@ -80,6 +89,19 @@ class PlainHelp:
 
 class Command(PlainHelp, TyperCommand):
     """A command of the program."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read a switch with a value as kubectl and ksonnet do: `--create=false` is `--no-create`."""
+        flags = [param for param in self.params if getattr(param, "is_flag", False)]
+        opposites = {name: flag.secondary_opts[:1] for flag in flags for name in flag.opts}
+        opposites |= {name: flag.opts[:1] for flag in flags for name in flag.secondary_opts}
+        rewritten: list[str] = []
+        for kind, piece in self.pieces(ctx, args):
+            name, equals, text = piece[0].partition("=")
+            if kind == "option" and equals and name in opposites:
+                piece = [name] if _is_true(name, text) else opposites[name]
+            rewritten += piece
+        return super().parse_args(ctx, rewritten)
 
     def pieces(self, ctx: Any, args: Sequence[str], *, free: bool = False) -> Iterator[tuple[str, list[str]]]:
         """Part words into declared options, free ones, each with its value, words, and what is `quoted`.
@@ -137,6 +159,13 @@ class FreeOptionsCommand(Command):
         return super().parse_args(ctx, rewritten)
 
 
+def _is_true(name: str, text: str) -> bool:
+    word = text.lower()
+    if word not in ("true", "false", "yes", "no", "1", "0"):
+        raise UsageError(f"`{name}` takes true or false, got `{text}`", hint=f"{name}, or {name}=false")
+    return word in ("true", "yes", "1")
+
+
 def _value_count(params: Sequence[Any], word: str) -> int | None:
     """Tell how many further words a declared option takes; None when it is not declared."""
     name, equals, _ = word.partition("=")
@@ -148,6 +177,9 @@ def _value_count(params: Sequence[Any], word: str) -> int | None:
         if not word.startswith("--") and word.startswith(tuple(shorts)):
             return 0
     return None
+
+
+_GROUP_EXAMPLES = 4
 
 
 class Group(PlainHelp, TyperGroup):
@@ -174,6 +206,13 @@ class Group(PlainHelp, TyperGroup):
         near = next(meant, None) or nearest(name, known)
         hint = f"did you mean `{ctx.command_path} {near}`?" if near else f"{ctx.command_path} --help"
         raise UsageError(f"no command `{ctx.command_path} {name}`", hint=hint)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the first example of its commands."""
+        commands = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
+        examples = [cleandoc(command.epilog).splitlines()[2] for command in commands if command.epilog]
+        self.epilog = "\n".join(["\b", "Example:", *examples[:_GROUP_EXAMPLES]])
+        super().format_epilog(ctx, formatter)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write each command with the whole first line of its help."""

@@ -378,6 +378,7 @@ SHARED: Mapping[str, tuple[Any, Any]] = {
         "After a failure: stop, or apply the last revision that worked again.",
         callback=_check_on_failure,
     ),
+    "fail_fast": _flag("--fail-fast", "Begin nothing more once an object has failed."),
     "wait": _flag(
         "--wait/--no-wait",
         "Whether to return only when everything works, and what was deleted is gone.",

@@ -253,6 +253,7 @@ class ApplyOptions:
     wait_for_jobs: bool = False  # wait also for what runs to an end, until it runs
     # `rollback` applies the last revision that worked again, as far as the run was about it
     on_failure: OnFailure = "stop"
+    fail_fast: bool = False  # begin nothing more once an object has failed
 
 
 DECIDING = (

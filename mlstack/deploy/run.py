@@ -46,8 +46,8 @@ class Run:
     `outcomes` are the events that ended objects, `written` what the server answered for those that were
     written, `standings` how they stood when the wait for them ended. `context` serves to diff objects again
     that moved since their change was worked out; texts of `secrets` stand in no reason; `timeout_s` is how
-    long anything is waited for at most, None for what is usual for each thing. `on_event` is told about each
-    object, by one thread at a time.
+    long anything is waited for at most, None for what is usual for each thing; with `fail_fast` nothing is
+    begun any more once an object has failed. `on_event` is told about each object, by one thread at a time.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class Run:
         rules: ReadyRules | None = None,
         secrets: Sequence[str] = (),
         timeout_s: float | None = None,
+        fail_fast: bool = False,
     ) -> None:
         self.outcomes: dict[Identity, RunEvent] = {}
         self.written: dict[Identity, Mapping[str, Any]] = {}
@@ -71,6 +72,7 @@ class Run:
         self._clock, self._context, self._timeout_s = _StoppedClock(clock, self.stopped), context, timeout_s
         self._limit_s = inf if timeout_s is None else timeout_s
         self._component_s, self._rules, self._secrets = component_s, rules, secrets
+        self._fail_fast = fail_fast
         self.use(cluster)
 
     def use(self, cluster: Cluster) -> None:
@@ -138,7 +140,7 @@ class Run:
         deletions = DeletionWatcher(
             self.cluster, clock=self._clock, on_event=self.tell, timeout_s=self._timeout_s
         )
-        schedule = Schedule(graph, work, deletions, self.stopped)
+        schedule = Schedule(graph, work, deletions, self.stopped, fail_fast=self._fail_fast)
         try:
             schedule.run()
         except KeyboardInterrupt:
@@ -293,10 +295,16 @@ class _News:
 
 
 class Schedule:
-    """One way through a graph; what failed is in `failures`, and nothing is begun once `stopped` is set."""
+    """One way through a graph; what failed is in `failures`, and nothing is begun once `stopped` is set.
 
-    def __init__(self, graph: Graph, work: Work, deletions: DeletionWatcher, stopped: Event) -> None:
+    What does not depend on a failure is done all the same, but for `fail_fast`.
+    """
+
+    def __init__(
+        self, graph: Graph, work: Work, deletions: DeletionWatcher, stopped: Event, *, fail_fast: bool = False
+    ) -> None:
         self._graph, self._work, self._deletions, self._stopped = graph, work, deletions, stopped
+        self._fail_fast = fail_fast
         self._numbers = {node: number for number, node in enumerate(graph.nodes)}
         self._blocked = {node: len(graph.before[node]) for node in graph.nodes}
         self._behind: dict[Node, list[Node]] = {node: [] for node in graph.nodes}
@@ -358,8 +366,10 @@ class Schedule:
             node = self._graph.nodes[heapq.heappop(self._next)]
             needed = [other for other, bond in self._graph.before[node].items() if bond in self._work.binding]
             failed = next((before for before in needed if before in self._ends), None)
-            if failed is not None:
-                why = self._handed_on.get(failed) or self._work.because(failed, self._ends[failed], node)
+            if failed is not None or (self._fail_fast and self.failures):
+                why = "another object failed before"
+                if failed is not None:
+                    why = self._handed_on.get(failed) or self._work.because(failed, self._ends[failed], node)
                 self._ends[node] = "was skipped"
                 if isinstance(node, Barrier):  # nobody knows it by name
                     self._handed_on[node] = why

@@ -10,6 +10,7 @@ from functools import partial
 from tempfile import NamedTemporaryFile
 from threading import Lock
 
+from mlstack.clock import limit_s
 from mlstack.errors import ClusterError, MlstackError
 from mlstack.http import ConnectionPool, NoAnswerError, Sent, fingerprint, tls_context
 from mlstack.kube import login as logins
@@ -23,7 +24,7 @@ def connect(
     context: str = "",
     *,
     kubeconfig: str | None = None,
-    read_timeout_s: float = READ_TIMEOUT_S,
+    read_timeout_s: float | None = None,
     counted: Counted = lambda verb, status: None,
 ) -> ApiServerClient:
     """Prepare to speak to the cluster of a kubectl context; nothing is sent to it yet.
@@ -32,14 +33,18 @@ def connect(
         context: name of the context; empty for the current one, or, without any kubeconfig, for the service
             account of the pod this runs in.
         kubeconfig: what `--kubeconfig` says; None for what kubectl takes without it.
-        read_timeout_s: how long the server may take for one answer, in seconds.
+        read_timeout_s: how long the server may take for one answer, in seconds; None for what the user's
+            MLSTACK_REQUEST_TIMEOUT says, else a minute.
         counted: told of each request, from any thread.
 
     Raises:
         NotFoundError: no kubeconfig, or no such context in it.
         ForbiddenError: a credential plug-in fails, or an id-token cannot be renewed.
+        UsageError: MLSTACK_REQUEST_TIMEOUT is no duration.
         ClusterError: the kubeconfig or a file it names, a certificate, a key or a proxy cannot be used.
     """
+    if read_timeout_s is None:
+        read_timeout_s = limit_s("MLSTACK_REQUEST_TIMEOUT", READ_TIMEOUT_S, os.environ)
     resolved = logins.find(context, kubeconfig, os.environ)
     login = resolved.login
     try:

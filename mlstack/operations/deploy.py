@@ -189,6 +189,7 @@ def _begin(plan: ApplyPlan, clock: Clock, on_event: OnEvent) -> Run:
         rules=resolved.rules if applies else None,
         secrets=hidden([change.subject for change in changes.changes], changes.secrets),
         timeout_s=plan.options.timeout_s,
+        fail_fast=plan.options.fail_fast,
     )
 
 

@@ -179,7 +179,7 @@ def plan(session: Session, out: Path | None = None) -> object:
 
 
 @top.command(
-    takes=f"env components {GIVEN} {PLACE} dry_run create {APPLY} on_failure wait timeout_s"
+    takes=f"env components {GIVEN} {PLACE} dry_run create {APPLY} on_failure fail_fast wait timeout_s"
     f" wait_for_jobs {CONFIRMED} {CLUSTER}",
     examples=["mlstack apply minikube -c kubeflow-core", "mlstack apply gke-plan.json"],
 )
@@ -283,7 +283,7 @@ def delete(
 
 @top.command(
     takes=f"words {PLACE} dry_run prune allow_large_prune force_conflicts keep_foreign_fields"
-    f" allow_destructive wait timeout_s wait_for_jobs {CONFIRMED} {CLUSTER}",
+    f" allow_destructive wait timeout_s wait_for_jobs fail_fast {CONFIRMED} {CLUSTER}",
     examples=["mlstack rollback gke --dry-run", "mlstack rollback gke 3 --yes"],
     words=word(
         "[ENV] [N]",

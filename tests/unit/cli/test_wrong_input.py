@@ -39,7 +39,7 @@ generate wep back | 4 | no installed package has a prototype `wep` | did you mea
 generate web back | 2 | prototype `web` needs `image` | add --image=VALUE
 generate web front --image x | 2 | there is a component `front` already (components/front.yaml) | --force
 generate web ../x --image x | 2 | `../x` cannot be a component name | use up to 63 letters
-generate web back --image x --imge y | 2 | prototype `web` has no parameter `imge` | did you mean `image`?
+generate web back --image x --imge y | 4 | prototype `web` has no parameter `imge` | did you mean `image`?
 generate web back --image x --replicas many | 2 | `replicas` must be an integer, got "many" | --help
 generate web Front --image x | 2 | a component `front` is there, and `Front` differs | on macOS
 env add Prod | 2 | an environment `prod` is there, and `Prod` differs | choose another name
@@ -95,8 +95,8 @@ generate web back --image x --color | 2 | `--color` needs a value | --color
 generate web back --values /nowhere.yaml | 4 | no values file `/nowhere.yaml` | relative paths start at
 env set prod --allow-namespace 'Not One' | 2 | `Not One` cannot be a namespace | use up to 63
 render prod --set color | 2 | `--set color` is not `key=value` | write --set
-render prod --set colr=red | 2 | no component has a parameter `colr` (--set colr) | did you mean `color`?
-render prod --set front.colr=red | 2
+render prod --set colr=red | 4 | no component has a parameter `colr` (--set colr) | did you mean `color`?
+render prod --set front.colr=red | 4
     | prototype `web` has no parameter `colr` (--set front.colr) | did you mean `color`?
 render prod --set front=red | 2 | `front` is a component, no parameter (--set front) | --set front.PARAM=VALUE
 render prod --set replicas=x | 2 | `replicas` must be an integer, got "x" (--set replicas) | --set replicas=1

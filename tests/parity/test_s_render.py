@@ -1,0 +1,91 @@
+"""Rows S: `render` and `validate`, which need no cluster."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.builders import write_tree
+from tests.support.cli import Runner
+
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: shop}
+spec:
+  selecter: {matchLabels: {app: shop}}
+  replicas: many
+  template:
+    metadata: {labels: {app: shop}}
+    spec: {containers: [{name: main, image: nginx, prots: []}]}
+"""
+
+
+def test_s1_render_prints_every_object(demo: Path, run: Runner) -> None:
+    run.ok("generate web back --image caddy --token t")
+    documents = list(yaml.safe_load_all(run.ok("render gke")))
+    listed = run("show gke -o json").json
+    assert (listed["kind"], listed["items"]) == ("List", documents)
+    names = {f"{each['kind']} {each['metadata']['name']}" for each in documents}
+    assert names == {"Secret back", "ConfigMap back", "ConfigMap front"}
+
+
+def test_s2_the_same_files_give_the_same_bytes_in_the_order_of_apply(
+    demo: Path, run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.ok("generate web back --image caddy --token t")
+    here, order = run.ok("render gke"), run.ok("render gke -o name").split("\n")
+    applied = [row["object"] for row in run("apply gke -o json").json["objects"]]
+    assert [name for name in order if name] == applied
+    shutil.copytree(demo, tmp_path / "elsewhere")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "empty"))
+    assert run.ok("render gke") == here
+
+
+def test_s3_components_may_be_named_and_an_unknown_one_is_an_error(demo: Path, run: Runner) -> None:
+    for name in ("a", "b"):
+        run.ok(f"generate web {name} --image nginx")
+    for line in ("render gke -c a,b -o name", "render gke -c a -c b -o name"):
+        assert run.ok(line).splitlines() == ["ConfigMap default/a", "ConfigMap default/b"]
+    assert run("render gke -c a,nope").code == 4
+
+
+def test_s4_only_what_was_asked_for_is_rendered(demo: Path, run: Runner) -> None:
+    write_tree(demo, {"components/broken.yaml": "kind: [\n"})
+    assert run.ok("render gke -c front -o name") == "ConfigMap default/front\n"
+    assert run("render gke").code == 3
+
+
+def test_s5_the_namespace_stands_in_every_object(demo: Path, run: Runner) -> None:
+    run.ok("env set gke -n ml")
+    run.ok("generate web back --image caddy --token t")
+    assert {each["metadata"]["namespace"] for each in run("render gke -o json").json["items"]} == {"ml"}
+
+
+def test_s6_render_and_validate_need_no_cluster(demo: Path, run: Runner) -> None:
+    run.contexts = {}
+    run.ok("render gke")
+    run.ok("validate gke")
+    assert run.clusters == {}
+
+
+def test_s9_unknown_fields_are_reported_with_line_and_nearest_name(demo: Path, run: Runner) -> None:
+    write_tree(demo, {"components/shop.yaml": DEPLOYMENT})
+    faults = run("validate gke")
+    assert "unknown field `selecter`, did you mean `selector`?" in " ".join(faults.out.split())
+    assert "components/shop.yaml:5" in faults.out
+
+
+def test_s10_all_faults_are_listed(demo: Path, run: Runner) -> None:
+    write_tree(demo, {"components/shop.yaml": DEPLOYMENT})
+    faults = run("validate gke")
+    assert faults.code == 1
+    assert all(word in faults.out for word in ("selecter", "replicas", "prots"))
+
+
+@pytest.mark.parametrize("verb", ["render", "validate", "apply", "delete", "diff"])
+def test_s11_a_word_too_many_is_an_error(demo: Path, run: Runner, verb: str) -> None:
+    refused = run(f"{verb} local:gke local:minikube more" if verb == "diff" else f"{verb} gke more")
+    assert (refused.code, refused.out, run.clusters) == (2, "", {})
