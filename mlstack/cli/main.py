@@ -210,7 +210,9 @@ class Group(PlainHelp, TyperGroup):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the first example of its commands."""
         commands = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
-        examples = [cleandoc(command.epilog).splitlines()[2] for command in commands if command.epilog]
+        examples = [
+            cleandoc(command.epilog).splitlines()[2] for command in commands if command and command.epilog
+        ]
         self.epilog = "\n".join(["\b", "Example:", *examples[:_GROUP_EXAMPLES]])
         super().format_epilog(ctx, formatter)
 
