@@ -89,6 +89,17 @@ class Cache:
         if by_chance or self._unswept > self._limit // _SWEEP_SHARE:
             self.sweep()
 
+    def subfolder(self, name: str) -> Path | None:
+        """Give a folder beside the entries, for what another program keeps; None where that cannot be."""
+        folder = self._folder / name
+        with suppress(OSError):
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._trusted = None
+            if self._is_trusted():
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                return folder if os.access(folder, os.W_OK) else None
+        return None
+
     def sweep(self) -> None:
         """Drop the entries written first until the rest is within the limit."""
         self._unswept, self._swept = 0, True

@@ -7,25 +7,35 @@ Addresses:
     https://host/repo.git, ssh://…, git@host:owner/repo.git, file:///path
     ADDRESS#BRANCH, ADDRESS#BRANCH:FOLDER        a branch, tag or commit, and a folder of it
 
-One commit is fetched, without history, in one transfer; nothing is checked out, so that neither hooks
-nor filters nor links of the repository do anything.
+One commit is fetched, without history, in one transfer, into a store of the user's cache that all apps
+share; nothing is checked out, so that neither hooks nor filters nor links of the repository do anything.
+What a branch or tag leads to is believed for ten minutes, a commit for ever.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import re
+import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property
+from math import inf
 from pathlib import Path, PurePosixPath
+from secrets import token_hex
 from shutil import rmtree
 from tempfile import mkdtemp
 from weakref import finalize
 
-from mlstack import programs
+from mlstack import disk_cache, programs
 from mlstack.app.app import RegistryRef
 from mlstack.app.files import LIMITS, MAX_BYTES, MAX_FILES, check_name
 from mlstack.app.index import RegistryIndex
+from mlstack.disk_cache import Cache
 from mlstack.errors import RegistryError
 from mlstack.objects import masking
 from mlstack.programs import ProgramError
@@ -118,12 +128,14 @@ class GitRegistry:
 
     @cached_property
     def _snapshot(self) -> GitCheckout:
-        return fetch_snapshot(self._address, shown=self._ref.address)
+        return fetch_snapshot(self._address, shown=self._ref.address, fresh=self._fresh)
 
     @cached_property
     def _index(self) -> RegistryIndex:
         snapshot = self._snapshot
-        return read_index(snapshot, source=self._ref.address, name=self._ref.name, revision=snapshot.commit)
+        source, name = self._ref.address, self._ref.name
+        index = read_index(snapshot, source=source, name=name, revision=snapshot.commit)
+        return replace(index, note=snapshot.note)
 
     def index(self) -> RegistryIndex:
         """Give the index."""
@@ -157,21 +169,23 @@ class GitCheckout:
     """The files of one commit, read from git's own store.
 
     Args:
-        store: a bare repository that holds the commit; removed with this object.
+        store: a bare repository that holds the commit.
         commit: the full hash.
         base: the registry's folder in the repository.
+        note: why this is not what the repository says now.
     """
 
-    def __init__(self, store: str, *, commit: str, base: str) -> None:
+    def __init__(self, store: _Store, *, commit: str, base: str, note: str = "") -> None:
         self._store = store
-        finalize(self, rmtree, store, ignore_errors=True)
         self.commit = commit
+        self.note = note
+        self.base = base
         self._base = PurePosixPath(base)
 
     @cached_property
     def _entries(self) -> dict[PurePosixPath, _Entry]:
         """Give all files of the commit by path from the repository's root."""
-        listed = _git(self._store, "ls-tree", "-r", "-z", "--long", self.commit).decode(
+        listed = self._store.git("ls-tree", "-r", "-z", "--long", self.commit).decode(
             "utf-8", "surrogateescape"
         )
         entries = {}
@@ -235,7 +249,7 @@ class GitCheckout:
     def _contents(self, paths: Sequence[PurePosixPath]) -> dict[PurePosixPath, bytes]:
         """Read files in one run of git; each answer is `<id> blob <size>`, the bytes, a newline."""
         wanted = "".join(f"{self._entries[path].object_id}\n" for path in paths)
-        answer = _git(self._store, "cat-file", "--batch", stdin=wanted.encode())
+        answer = self._store.git("cat-file", "--batch", stdin=wanted.encode())
         contents, position = {}, 0
         for path in paths:
             start = answer.index(b"\n", position) + 1
@@ -248,45 +262,171 @@ def _is_hidden(path: PurePosixPath) -> bool:
     return any(part.startswith(".") or part == "__pycache__" for part in path.parts)
 
 
-def fetch_snapshot(address: GitAddress, *, shown: str) -> GitCheckout:
-    """Fetch one commit, without history.
+# --- stores: bare repositories in the user's cache, one a URL ---
+
+_TRUSTED_S = 600.0
+_LOCK_LIFE_S = 600.0
+_UNUSED_S = 90 * 86400.0
+_FULL_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+
+
+class _NoAnswerError(RegistryError):
+    """Raised when a repository could not be asked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Head:
+    """What an address led to when it was last asked."""
+
+    commit: str
+    folder: str
+    asked_s: float = inf
+
+
+class _Store:
+    """A bare repository; without a cache one that goes with this object."""
+
+    def __init__(self, url: str, cache: Cache | None) -> None:
+        folder = cache.subfolder("git") if cache else None
+        if folder is None:
+            self._path = mkdtemp(prefix="mlstack-git-")
+            finalize(self, rmtree, self._path, ignore_errors=True)
+        else:
+            self._path = str(folder / hashlib.sha256(url.encode()).hexdigest()[:32])
+        self._is_ready = False
+
+    def git(self, *arguments: str, stdin: bytes = b"") -> bytes:
+        """Run git on it."""
+        if not self._is_ready:
+            self._make()
+        command = ["git", "-c", "gc.auto=0", "-c", "maintenance.auto=false", f"--git-dir={self._path}"]
+        return programs.run(
+            [*command, *arguments], settings=_SETTINGS, stdin=stdin, timeout_s=_TIMEOUT_S
+        ).stdout
+
+    def _make(self) -> None:
+        path = Path(self._path)
+        if not (path / "HEAD").is_file():
+            for other in path.parent.glob("?" * 32):
+                if time.time() - other.stat().st_mtime > _UNUSED_S:
+                    rmtree(other, ignore_errors=True)
+            new = mkdtemp(prefix=f"{path.name}-", dir=path.parent)  # whole or not there, if we are killed
+            programs.run(["git", "init", "--quiet", "--bare", new], settings=_SETTINGS)
+            try:
+                Path(new).rename(path)
+            except OSError:  # another process was faster
+                rmtree(new, ignore_errors=True)
+        for lock in (path / "shallow.lock", path / "packed-refs.lock"):
+            with suppress(OSError):  # a fetch that was killed leaves it; a living one takes no longer
+                if time.time() - lock.stat().st_mtime > _LOCK_LIFE_S:
+                    lock.unlink()
+        with suppress(OSError):
+            os.utime(path)
+        self._is_ready = True
+
+    def has(self, commit: str) -> bool:
+        """Tell whether it holds a commit with its files."""
+        if not (Path(self._path) / "HEAD").is_file():
+            return False
+        try:
+            self.git("cat-file", "-e", f"{commit}^{{tree}}")
+        except ProgramError:
+            return False
+        return True
+
+    def fetch(self, url: str, revision: str) -> str:
+        """Fetch a revision and give its commit; servers that hand out no single commits send all branches."""
+        name = f"refs/mlstack/{os.getpid()}-{token_hex(4)}"
+        try:
+            self._fetch(url, f"+{revision}:{name}", "--depth=1")
+        except ProgramError as error:
+            if not (_COMMIT.fullmatch(revision) and _is_about_revision(error)):
+                raise
+            self._fetch(url, "+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*")
+            name = revision
+        try:
+            commit = self.git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").decode().strip()
+        except ProgramError as error:
+            raise ProgramError(f"couldn't find remote ref {revision}", status=error.status) from error
+        if name != revision:  # the next fetch tells the server that this commit is here
+            self.git("update-ref", f"refs/mlstack/{commit}", commit)
+            self.git("update-ref", "-d", name)
+        return commit
+
+    def _fetch(self, url: str, *what: str) -> None:
+        options = [word for word in what if word.startswith("-")]
+        refs = [word for word in what if not word.startswith("-")]
+        self.git("fetch", "--quiet", "--no-tags", *options, "--end-of-options", url, *refs)
+
+
+def fetch_snapshot(address: GitAddress, *, shown: str, fresh: bool = False) -> GitCheckout:
+    """Give one commit, fetched without history, or from the cache while that may be believed.
+
+    A repository that cannot be asked is the one that was asked last; its note says so.
 
     Args:
         address: what to fetch; its readings are tried in turn.
         shown: what messages call it.
+        fresh: ask what its branch or tag leads to, whatever the cache holds.
 
     Raises:
         RegistryError: git is missing, the repository does not answer, or it has no such revision or folder.
     """
-    store = mkdtemp(prefix="mlstack-git-")
+    cache = disk_cache.of_user(os.environ)
+    store = _Store(address.url, cache)
+    key = f"git head {address.url} {address.revisions}"
+    head = _known_head(address, cache, key)
+    is_kept = head is not None and store.has(head.commit)
+    if head and is_kept and (head.asked_s == inf or (not fresh and time.time() - head.asked_s < _TRUSTED_S)):
+        return _checked(GitCheckout(store, commit=head.commit, base=head.folder), address, shown)
     try:
-        return _fetched(store, address, shown)
-    except BaseException:  # whatever went wrong, nothing is left behind
-        rmtree(store, ignore_errors=True)
-        raise
+        try:
+            snapshot = _fetched(store, address, shown)
+        except _NoAnswerError as error:
+            if ".lock'" not in str(error):
+                raise
+            snapshot = _fetched(_Store(address.url, None), address, shown)  # another fetch writes to ours
+    except _NoAnswerError as error:
+        if head is None or not is_kept or fresh:
+            raise
+        asked = datetime.fromtimestamp(head.asked_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        note = f"{error}; what it said on {asked} is used"
+        return GitCheckout(store, commit=head.commit, base=head.folder, note=note)
+    entry = {"commit": snapshot.commit, "folder": snapshot.base, "asked_s": time.time()}
+    cache.put(key, json.dumps(entry).encode())
+    return snapshot
 
 
-def _fetched(store: str, address: GitAddress, shown: str) -> GitCheckout:
+def _known_head(address: GitAddress, cache: Cache, key: str) -> _Head | None:
+    revision, folder = address.revisions[0]
+    if _FULL_COMMIT.fullmatch(revision):
+        return _Head(commit=revision, folder=folder)
+    entry = disk_cache.from_json(cache.get(key), dict)
+    return None if entry is None else _Head(**entry)
+
+
+def _fetched(store: _Store, address: GitAddress, shown: str) -> GitCheckout:
     failures: list[ProgramError] = []
-    try:
-        _git(store, "init", "--quiet", "--bare")
-        for revision, folder in address.revisions:
-            try:
-                commit = _fetch(store, address.url, revision)
-            except ProgramError as error:
-                failures.append(error)
-                if not _is_about_revision(error):
-                    break
-                continue
-            snapshot = GitCheckout(store, commit=commit, base=folder)
-            if snapshot.is_there:
-                return snapshot
-            raise RegistryError(
-                f"`{shown}` has no folder `{folder}` at `{revision}`", hint="check the address"
-            )
-    except ProgramError as error:
-        raise RegistryError(f"cannot fetch `{shown}`: {error}", hint=error.hint) from error
+    for revision, folder in address.revisions:
+        try:
+            commit = store.fetch(address.url, revision)
+        except ProgramError as error:
+            failures.append(error)
+            if not _is_about_revision(error):
+                break
+            continue
+        return _checked(GitCheckout(store, commit=commit, base=folder), address, shown)
     raise _failed(failures, address, shown) from failures[0]
+
+
+def _checked(snapshot: GitCheckout, address: GitAddress, shown: str) -> GitCheckout:
+    """Refuse a commit without the registry's folder."""
+    if snapshot.is_there:
+        return snapshot
+    revision = next(revision for revision, folder in address.revisions if folder == snapshot.base)
+    raise RegistryError(
+        f"`{shown}` has no folder `{snapshot.base}` at `{revision}`", hint="check the address"
+    )
 
 
 def _failed(failures: Sequence[ProgramError], address: GitAddress, shown: str) -> RegistryError:
@@ -295,31 +435,9 @@ def _failed(failures: Sequence[ProgramError], address: GitAddress, shown: str) -
         return RegistryError(f"`{shown}` has no branch, tag or commit `{revision}`", hint="check the address")
     error = failures[-1]
     hint = error.hint or "check the address, the network, and that `git ls-remote` of it works"
-    return RegistryError(f"cannot fetch `{shown}`: {error}", hint=hint)
+    return _NoAnswerError(f"cannot fetch `{shown}`: {error}", hint=hint)
 
 
 def _is_about_revision(error: ProgramError) -> bool:
     said = str(error)
     return any(words in said for words in ("couldn't find remote ref", "not our ref", "unadvertised object"))
-
-
-def _fetch(store: str, url: str, revision: str) -> str:
-    """Fetch a revision and give its commit; servers that hand out no single commits send all branches."""
-    try:
-        _git(store, "fetch", "--quiet", "--depth=1", "--no-tags", "--end-of-options", url, revision)
-        fetched = "FETCH_HEAD"
-    except ProgramError as error:
-        if not (_COMMIT.fullmatch(revision) and _is_about_revision(error)):
-            raise
-        everything = ("+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*")
-        _git(store, "fetch", "--quiet", "--end-of-options", url, *everything)
-        fetched = revision
-    try:
-        return _git(store, "rev-parse", "--verify", "--quiet", f"{fetched}^{{commit}}").decode().strip()
-    except ProgramError as error:
-        raise ProgramError(f"couldn't find remote ref {revision}", status=error.status) from error
-
-
-def _git(store: str, *arguments: str, stdin: bytes = b"") -> bytes:
-    command = ["git", f"--git-dir={store}", *arguments]
-    return programs.run(command, settings=_SETTINGS, stdin=stdin, timeout_s=_TIMEOUT_S).stdout

@@ -302,6 +302,7 @@ def indexes(
         except MlstackError as error:
             notes.append(f"registry `{ref.name}` was left out: {error}")
         else:
+            notes += [f"registry `{ref.name}`: {index.note}"] if index.note else []
             yield ref.name, index
 
 

@@ -1,5 +1,6 @@
 """Registries: rows R1 to R18 of the parity list, from the command line."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from mlstack.registries.git import parse_address
 from mlstack.registries.registry import is_bundled, protocol_of
 from tests.support.builders import read_tree, write_tree
 from tests.support.cli import Runner
+from tests.support.registries import repository
 from tests.support.registry import REGISTRY, generate, small_app
 
 KSONNET = """\
@@ -240,3 +242,21 @@ def test_e3_an_empty_part_of_an_environments_name_is_told(demo: Runner, name: st
     ran = demo(f"env add {name} --context minikube")
     assert ran.code == 2
     assert f"`{name}` cannot be an environment name: a part of it is empty" in ran.err
+
+
+@pytest.mark.slow
+def test_r7_a_registry_that_is_away_answers_from_the_cache_with_a_warning(
+    demo: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository(tmp_path / "repo", {path[9:]: text for path, text in REGISTRY.items()})
+    demo.ok(f"registry add far file://{tmp_path}/repo#main")
+    (tmp_path / "repo").rename(tmp_path / "gone")
+    assert demo("registry describe far").err == ""
+    monkeypatch.setattr(time, "time", lambda now=time.time: now() + 601)
+    ran = demo("registry describe far")
+    assert (ran.code, "tools" in ran.out) == (0, True)
+    (line,) = ran.err.splitlines()
+    assert "cannot fetch" in line
+    assert "what it said on" in line
+    assert demo("registry update far").code == 5
+    assert demo("pkg list").err.count("registry `far`: ") == 1

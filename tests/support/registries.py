@@ -1,5 +1,7 @@
 """What every registry protocol must do, as a suite that runs over each of them."""
 
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -109,3 +111,34 @@ def write_registry(root: Path, files: Tree) -> Path:
     for path, target in links.items():
         (root / path).symlink_to(target)
     return root
+
+
+# --- git repositories ---
+
+
+def need_git() -> None:
+    """Skip a test where git is not installed."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not on PATH")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Run git in a folder and give what it prints."""
+    need_git()
+    author = ["-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "init.defaultBranch=main"]
+    command = ["git", *author, *arguments]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def repository(folder: Path, files: Tree, *, below: str = "") -> str:
+    """Make a repository with one commit and give the commit."""
+    write_registry(folder / below, files)
+    git(folder, "init", "--quiet")
+    return commit(folder)
+
+
+def commit(folder: Path) -> str:
+    """Commit all files and give the commit."""
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message=x")
+    return git(folder, "rev-parse", "HEAD")

@@ -1,7 +1,10 @@
 """A registry may be a folder of a git repository, at a branch, tag or commit."""
 
-import shutil
-import subprocess
+import gc
+import os
+import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,33 +17,18 @@ from mlstack.registries.git import parse_address
 from mlstack.registries.registry import Registry
 from tests.support.builders import Tree
 from tests.support.packages import JOBS, as_files
-from tests.support.registries import Open, RegistrySuite, indexed, next_jobs, plain, write_registry
-
-
-def need_git() -> None:
-    """Skip a test where git is not installed."""
-    if shutil.which("git") is None:
-        pytest.skip("git is not on PATH")
-
-
-def git(folder: Path, *arguments: str) -> str:
-    need_git()
-    author = ["-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "init.defaultBranch=main"]
-    command = ["git", *author, *arguments]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def repository(folder: Path, files: Tree, *, below: str = "") -> str:
-    """Make a repository with one commit and give the commit."""
-    write_registry(folder / below, files)
-    git(folder, "init", "--quiet")
-    return commit(folder)
-
-
-def commit(folder: Path) -> str:
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message=x")
-    return git(folder, "rev-parse", "HEAD")
+from tests.support.registries import (
+    Open,
+    RegistrySuite,
+    commit,
+    git,
+    indexed,
+    need_git,
+    next_jobs,
+    plain,
+    repository,
+    write_registry,
+)
 
 
 def opened_at(address: str, tmp_path: Path) -> Registry:
@@ -181,19 +169,137 @@ def test_without_git_the_error_says_so(tmp_path: Path, monkeypatch: pytest.Monke
 def test_history_is_not_transferred_and_nothing_is_left_behind(
     history: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import gc
-    import tempfile
-
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    head = opened_at(f"file://{history[0]}#main:reg", tmp_path).index().revision
+    (store,) = (Path.home() / ".cache/mlstack/git").iterdir()
+    assert git(store, "rev-list", "--count", head) == "1"
+    assert list(scratch.iterdir()) == []
+
+
+def test_without_a_cache_a_store_goes_with_its_registry(
+    history: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)
     registry = opened_at(f"file://{history[0]}#main:reg", tmp_path)
     registry.index()
-    (store,) = scratch.iterdir()
-    assert git(store, "rev-list", "--count", "FETCH_HEAD") == "1"
+    assert len(list(scratch.iterdir())) == 1
     del registry
     gc.collect()
     assert list(scratch.iterdir()) == []
+
+
+# --- the cache ---
+
+
+@pytest.fixture
+def fetches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Count what was asked of repositories since the last time, by git's own account."""
+    trace = tmp_path / "trace"
+    monkeypatch.setenv("GIT_TRACE", str(trace))
+
+    def count() -> int:
+        lines = trace.read_text().splitlines() if trace.exists() else []
+        trace.unlink(missing_ok=True)
+        return sum("trace: built-in: git fetch" in line for line in lines)
+
+    return count
+
+
+def moved_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ten minutes pass."""
+    monkeypatch.setattr(time, "time", lambda now=time.time: now() + 601)
+
+
+def fresh(address: str, tmp_path: Path) -> Registry:
+    ref = RegistryRef(name="own", address=address, protocol="git")
+    return registry.open_registry(ref, root=tmp_path, fresh=True)
+
+
+def test_r6_a_registry_is_one_transfer_and_then_none(
+    history: tuple[Path, str], tmp_path: Path, fetches: Callable[[], int]
+) -> None:
+    address = f"file://{history[0]}#main:reg"
+    first = opened_at(address, tmp_path)
+    assert first.fetch("jobs") == as_files(next_jobs())
+    assert fetches() == 1
+    again = opened_at(address, tmp_path)
+    assert (again.fetch("jobs"), again.index().revision) == (as_files(next_jobs()), first.index().revision)
+    assert fetches() == 0
+
+
+def test_a_branch_is_asked_again_after_ten_minutes_and_when_it_is_wished(
+    history: tuple[Path, str], tmp_path: Path, fetches: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo, address = history[0], f"file://{history[0]}#main:reg"
+    before = opened_at(address, tmp_path).index().revision
+    write_registry(repo, {"reg/README.md": "moved"})
+    head = commit(repo)
+    assert opened_at(address, tmp_path).index().revision == before
+    assert fresh(address, tmp_path).index().revision == head
+    assert fetches() == 2
+    assert opened_at(address, tmp_path).index().revision == head
+    moved_clock(monkeypatch)
+    assert opened_at(address, tmp_path).index().revision == head
+    assert fetches() == 1
+
+
+def test_a_commit_that_was_locked_is_had_without_the_repository(
+    history: tuple[Path, str], tmp_path: Path, fetches: Callable[[], int]
+) -> None:
+    repo, first = history
+    own = opened_at(f"file://{repo}#main:reg", tmp_path)
+    assert own.at(first).fetch("jobs") == as_files(JOBS)
+    repo.rename(tmp_path / "gone")
+    fetches()
+    assert own.at(first).fetch("jobs", "0.1.0") == as_files(JOBS)
+    assert fetches() == 0
+
+
+def test_r7_a_repository_that_is_away_is_the_one_that_was_asked_last_and_says_so(
+    history: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo, address = history[0], f"file://{history[0]}#main:reg"
+    assert opened_at(address, tmp_path).index().note == ""
+    repo.rename(tmp_path / "gone")
+    moved_clock(monkeypatch)
+    index = opened_at(address, tmp_path).index()
+    assert "cannot fetch" in index.note
+    assert "what it said on 20" in index.note
+    assert "\n" not in index.note
+    assert "jobs" in index.packages
+    with pytest.raises(RegistryError, match="cannot fetch"):
+        fresh(address, tmp_path).index()
+    with pytest.raises(RegistryError, match="cannot fetch"):
+        opened_at(f"file://{repo}#other:reg", tmp_path).index()
+
+
+def test_a_branch_that_is_gone_is_not_taken_from_the_cache(
+    history: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = history[0]
+    address = f"file://{repo}#feature/x:reg"
+    opened_at(address, tmp_path).index()
+    git(repo, "branch", "-D", "feature/x")
+    moved_clock(monkeypatch)
+    with pytest.raises(RegistryError, match="has no branch, tag or commit"):
+        opened_at(address, tmp_path).index()
+
+
+def test_a_store_that_another_fetch_writes_to_is_not_waited_for(
+    history: tuple[Path, str], tmp_path: Path
+) -> None:
+    repo, address = history[0], f"file://{history[0]}#main:reg"
+    opened_at(address, tmp_path).index()
+    (store,) = (Path.home() / ".cache/mlstack/git").iterdir()
+    (store / "shallow.lock").touch()
+    write_registry(repo, {"reg/README.md": "moved"})
+    head = commit(repo)
+    assert fresh(address, tmp_path).index().revision == head
 
 
 @pytest.mark.parametrize(
