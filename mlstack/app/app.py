@@ -33,6 +33,7 @@ DEFAULT_KUBERNETES_VERSION = "1.36"
 ClusterScoped = Literal["allowed", "refused"]
 Scalar = str | int | float | bool
 Taker = Literal["ours", "theirs"]
+Hooks = Literal["skip", "apply"]
 
 _NAMESPACE = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}
 _ENVIRONMENT = "^[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?(/[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?)*$"
@@ -425,6 +426,12 @@ class Component:
         list_of(WORD, uniqueItems=True),
         "Components and modules that have to work before the objects of this one are written.",
         default=(),
+    )
+    hooks: Hooks = key(
+        {"enum": ["skip", "apply"]},
+        "What becomes of a chart's hooks, which helm would run by itself: `apply` keeps them as objects like"
+        " any other, without the chart's tests.",
+        default="skip",
     )
     timeout_s: float | None = key(
         _DURATION,

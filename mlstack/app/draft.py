@@ -60,8 +60,16 @@ def draft(
     component = Component(
         name=name, module=module, prototype=full_name, params=values, file=component_file(module, name)
     )
-    layers = [*app.shared_layers(module), Layer("component", values, origins)]
-    resolved = params.resolve(prototype.params, layers, prototype=prototype.full_name)
+    is_chart = prototype.chart is not None
+    shared = [] if is_chart else app.shared_layers(module)
+    layers = [*shared, Layer("component", values, origins)]
+    resolved = params.resolve(
+        prototype.params,
+        layers,
+        prototype=prototype.full_name,
+        is_open=prototype.is_open,
+        as_written=is_chart,
+    )
     missing = params.missing(prototype, resolved.values)
     if missing:
         names = ", ".join(f"`{param.name}`" for param in missing)

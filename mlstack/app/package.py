@@ -9,6 +9,8 @@
 <package>/<prototype>/files/**              further texts, for `file("name")` in templates
 <package>/<prototype>/examples/*.yaml       worked examples
 **/crds/*.yaml                              custom resource definitions, for offline validation
+
+A folder with `Chart.yaml` in place of `package.yaml` is a Helm chart: a package with a prototype of its name.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mlstack import __version__
-from mlstack.app import document
+from mlstack.app import chart, document
 from mlstack.app.app import LockedPackage
 from mlstack.app.declare import keys_of, to_map
 from mlstack.app.document import AppDocument, fields_of
 from mlstack.app.files import read_folder
 from mlstack.app.index import IndexPackage, IndexPrototype, IndexVersion
-from mlstack.app.prototype import Alias, Example, Package, Param, Prototype, PrototypeFile
+from mlstack.app.prototype import Alias, Chart, Example, Package, Param, Prototype, PrototypeFile
 from mlstack.app.schema import PassedStore, check_file, check_schema
 from mlstack.disk_cache import from_json
 from mlstack.errors import ConfigError, NotFoundError, SchemaError
@@ -96,14 +98,24 @@ class PackageFolder:
         keys = [key.field for key in keys_of(Package)]
 
         def read() -> dict[str, Any]:
-            package = fields_of(self.document("package.yaml", "Package"), "Package").record(Package)
+            if self.is_chart:
+                package = Package(**chart.read_head(self.files, source=self.source))
+            else:
+                package = fields_of(self.document("package.yaml", "Package"), "Package").record(Package)
             return {key: getattr(package, key) for key in keys}
 
         return Package(**self._remembered("head", [self.digest], keys, read), registry=self.registry)
 
+    @property
+    def is_chart(self) -> bool:
+        """Tell whether it is a Helm chart."""
+        return chart.is_chart(self.files)
+
     @cached_property
     def prototype_names(self) -> tuple[str, ...]:
         """Give the names of the prototypes, sorted, without parsing any."""
+        if self.is_chart:
+            return (self.head.name,)
         paths = (path for path in self.files if len(path.parts) == 2 and path.name == "prototype.yaml")
         return tuple(sorted(path.parts[0] for path in paths))
 
@@ -128,6 +140,9 @@ class PackageFolder:
         """
         prototypes = []
         for name in self.prototype_names:
+            if self.is_chart:
+                prototypes.append(IndexPrototype(name=name, summary=self.head.summary))
+                continue
             try:
                 file = self._prototype_file(name)
             except ConfigError:
@@ -148,7 +163,7 @@ class PackageFolder:
 
     def aliases(self, name: str) -> Mapping[str, Alias]:
         """Give the other names of a prototype, each with what it sets, without reading its parameters."""
-        return self._prototype_file(name).aliases
+        return {} if self.is_chart else self._prototype_file(name).aliases
 
     def _prototype_file(self, name: str) -> PrototypeFile:
         read = self.document(f"{name}/prototype.yaml", "Prototype")
@@ -170,9 +185,11 @@ class PackageFolder:
         )
         # template name → (file for messages, text); the prototype's own first, in their order
         templates = self._texts_below(PurePosixPath(name, "templates"), "", ".j2")
-        for package, folder in ({self.head.name: self} | dict(libraries)).items():
+        for package, folder in (
+            {self.head.name: self} | dict(libraries) if not self.is_chart else {}
+        ).items():
             templates |= folder._texts_below(PurePosixPath("templates"), f"{package}/", ".j2")
-        files = self._texts_below(PurePosixPath(name, "files"), "")
+        files = {} if self.is_chart else self._texts_below(PurePosixPath(name, "files"), "")
         schema, examples = facts.pop("schema"), facts.pop("examples")
         return Prototype(
             name=name,
@@ -185,12 +202,16 @@ class PackageFolder:
             sources={template: file for template, (file, _) in templates.items()},
             files={file: text for file, (_, text) in files.items()},
             examples={example: Example(name=example, **keys) for example, keys in examples.items()},
+            chart=Chart(files=self.files, folder=self.source) if self.is_chart else None,
             digest=" ".join([name, *digests]),
             **facts,
         )
 
     def _read_prototype(self, name: str, libraries: Mapping[str, PackageFolder]) -> dict[str, Any]:
         """Read what a prototype's YAML files say, as plain data that a cache can keep."""
+        if self.is_chart:
+            empty: dict[str, Any] = {"aliases": (), "alias_params": {}, "examples": {}}
+            return empty | chart.read_prototype(self.files, self.head, source=self.source)
         file = self._prototype_file(name)
         read = self.document(f"{name}/prototype.yaml", "Prototype")
         fields = fields_of(read, "Prototype")

@@ -339,6 +339,23 @@ class Resolved:
         return chain[-1] if chain else None
 
 
+def overridden(resolved: Resolved) -> dict[str, Any]:
+    """Give what the layers above the defaults set, nulls included: the values that a chart gets."""
+    values: dict[str, Any] = {}
+    for name, chain in resolved.chains.items():
+        for setting in chain:
+            if setting.layer != "default":
+                values[name] = _overlaid(values.get(name), setting.value)
+    return values
+
+
+def _overlaid(lower: Any, upper: Any) -> Any:
+    """Lay `upper` over `lower` as helm does with two files of values: a null stays, and removes a default."""
+    if not isinstance(lower, Mapping) or not isinstance(upper, Mapping):
+        return upper
+    return {**lower, **{key: _overlaid(lower.get(key), value) for key, value in upper.items()}}
+
+
 def nearest_origin(origins: Mapping[KeyPath, Origin], path: KeyPath, fallback: Origin) -> Origin:
     """Give the origin of `path`, or of the nearest thing around it whose origin is known."""
     for length in range(len(path), -1, -1):
@@ -347,25 +364,44 @@ def nearest_origin(origins: Mapping[KeyPath, Origin], path: KeyPath, fallback: O
     return fallback
 
 
-def resolve(params: Mapping[str, Param], layers: Sequence[Layer], *, prototype: str = "") -> Resolved:
+def resolve(
+    params: Mapping[str, Param],
+    layers: Sequence[Layer],
+    *,
+    prototype: str = "",
+    is_open: bool = False,
+    as_written: bool = False,
+) -> Resolved:
     """Resolve the parameters of one component; defaults are the lowest layer, later ones win.
 
     Bounds, patterns and required parameters are the JSON Schema's to check (`schema.check_params`); names,
-    spellings and characters are checked here. `prototype` is its full name, for messages.
+    spellings and characters are checked here. `prototype` is its full name, for messages. One that `is_open`
+    takes names that it does not declare; values stay `as_written` where a chart gets them.
 
     Raises:
         ParamError: all unknown names (with the nearest known one), names set in two spellings within one
             layer, and control characters, with file and line.
     """
-    return Declared(params, prototype=prototype).resolve(layers)
+    declared = Declared(params, prototype=prototype, is_open=is_open, as_written=as_written)
+    return declared.resolve(layers)
 
 
 class Declared:
-    """What a prototype declares, prepared once to resolve the parameters of many components."""
+    """What a prototype declares, prepared once to resolve the parameters of many components.
 
-    def __init__(self, params: Mapping[str, Param], *, prototype: str = "") -> None:
-        self._params = params
-        self._prototype = prototype
+    Arguments are those of `resolve`.
+    """
+
+    def __init__(
+        self,
+        params: Mapping[str, Param],
+        *,
+        prototype: str = "",
+        is_open: bool = False,
+        as_written: bool = False,
+    ) -> None:
+        self._params = dict(params)
+        self._prototype, self._is_open, self._as_written = prototype, is_open, as_written
         self._spellings = spelling_table(params)
         origin = Origin(f"prototype {prototype}".rstrip())
         self._chains: dict[str, tuple[Setting, ...]] = {
@@ -400,6 +436,12 @@ class Declared:
             origins = origins_of.get(spelling, {})
             origin = nearest_origin(origins, (), Origin(layer.kind))
             name = self._spellings.get(spelling)
+            if name is None and self._is_open and not layer.skips_undeclared:
+                near = nearest(spelling, self._params) if spelling not in _OF_CHARTS else None
+                if near:
+                    text = f"the chart has no value `{spelling}` of its own ({origin})"
+                    notes[f"{text}; did you mean `{near}`?"] = None
+                name = self._add(spelling)
             if name is None:
                 if not layer.skips_undeclared:
                     near, short = nearest(spelling, self._spellings), self._prototype.rpartition("/")[2]
@@ -427,8 +469,17 @@ class Declared:
             if isinstance(raw, str) and raw in param.value_aliases:
                 meaning = param.value_aliases[raw] or "empty"
                 notes[f"`{spelling}: {raw}` now means `{meaning}` ({origin})"] = None
-            settings[name] = Setting(layer.kind, coerce(param, raw), origin, origins, layer.target)
+            value = raw if self._as_written else coerce(param, raw)
+            settings[name] = Setting(layer.kind, value, origin, origins, layer.target)
         return settings
+
+    def _add(self, name: str) -> str:
+        """Take up a name that an open prototype does not declare."""
+        self._params[name], self._chains[name], self._values[name] = Param(name=name, schema={}), (), None
+        return name
+
+
+_OF_CHARTS = frozenset(("global",))  # a value that helm hands to the charts inside a chart
 
 
 def spelling_table(params: Mapping[str, Param]) -> dict[str, str]:
@@ -581,6 +632,8 @@ def canonical_name(prototype: Prototype, name: str) -> str:
     for spelling in (name, name.replace("-", "_")):
         if spelling in table:
             return table[spelling]
+    if prototype.is_open:
+        return name
     near = nearest(name, table)
     hint = f"did you mean `{near}`?" if near else f"mlstack prototype describe {prototype.name}"
     raise UnknownParamError(f"prototype `{prototype.name}` has no parameter `{name}`", hint=hint)
@@ -589,14 +642,21 @@ def canonical_name(prototype: Prototype, name: str) -> str:
 def typed(prototype: Prototype, texts: Mapping[str, str | None]) -> dict[str, Any]:
     """Give the values of options by canonical name, in the order they were given.
 
-    A text is None for an option without a value.
+    A text is None for an option without a value. Dots lead into maps: `--image.tag=1.10`.
     """
     values: dict[str, Any] = {}
     for name, text in texts.items():
-        param = prototype.params[canonical_name(prototype, name)]
-        if text is None and "boolean" not in param.types:
+        first, *rest = split_path(name)
+        param = prototype.param(canonical_name(prototype, str(first)))
+        if any(isinstance(part, int) for part in rest):
+            raise UsageError(f"`--{name}` is an item of a list", hint=f"give the whole list: --{first}='[…]'")
+        inner = inner_param(param, rest)
+        if text is None and (inner is None or "boolean" not in inner.types):
             raise UsageError(f"`--{name}` needs a value", hint=f"write --{name}=VALUE")
-        values[param.name] = True if text is None else parse_text(param, text)
+        value = True if text is None else parse_text(inner, text)
+        for part in reversed(rest):
+            value = {part: value}
+        values[param.name] = _overlaid(values.get(param.name), value) if rest else value
     return values
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from mlstack.app.declare import MAP, SHORT_NAME, TEXT, VERSION, key, list_of, record_schema
@@ -159,6 +160,14 @@ class PrototypeFile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Chart:
+    """A Helm chart that stands where a prototype's templates are."""
+
+    files: Mapping[PurePosixPath, bytes]
+    folder: str  # for messages: `vendor/bitnami/redis@20.0.0`
+
+
+@dataclass(frozen=True, kw_only=True)
 class Prototype:
     """A template with declared parameters."""
 
@@ -185,12 +194,22 @@ class Prototype:
     files: Mapping[str, str] = field(default_factory=dict)
     examples: Mapping[str, Example] = field(default_factory=dict)  # by name
     notes: str = ""  # what to tell after `generate`
+    chart: Chart | None = None  # rendered by helm instead of `templates`; its parameters are the values
     digest: str = ""  # stands for all content it was read from; empty when it was not read from a package
 
     @property
     def full_name(self) -> str:
         """Give `registry/package/name`, as component files write it."""
         return f"{self.registry}/{self.package}/{self.name}"
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether it takes parameters that it does not declare, as charts do."""
+        return self.chart is not None and self.schema.get("additionalProperties") is not False
+
+    def param(self, name: str) -> Param:
+        """Give what is declared under a canonical name; of an open prototype, anything under any other."""
+        return self.params.get(name) or Param(name=name, schema={})
 
     def secret_values(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         """Give those values that belong to secret parameters."""

@@ -421,7 +421,10 @@ class AppReader:
     def layers(
         self, component: Component, environment: str | None = None, overrides: Overrides = NO_OVERRIDES
     ) -> list[Layer]:
-        """Give the layers of a component's parameters above the prototype's defaults, lowest first."""
+        """Give the layers of a component's parameters above the prototype's defaults, lowest first.
+
+        A chart's values are names of its own: no value for many components is meant for it.
+        """
         prototype, name = self.prototype(component.prototype, where=component.file), component.full_name
         layers = []
         alias = prototype.alias(component.prototype) or ""
@@ -434,11 +437,13 @@ class AppReader:
         else:  # it does not stand as its file says
             layer = Layer("component", component.params, target=name)
         chain = self.environment_chain(environment)
-        layers += [*self.shared_layers(component.module), layer]
-        layers += [files.globals for files in chain]
+        is_chart = prototype.chart is not None
+        layers += [*(() if is_chart else self.shared_layers(component.module)), layer]
+        layers += [files.globals for files in chain if not is_chart]
         layers += [files.components[name] for files in chain if name in files.components]
         if overrides:
-            layers += overrides.layers(name, prototype.params, components=self.component_files)
+            given = overrides.layers(name, prototype.params, components=self.component_files)
+            layers += [layer for layer in given if not (is_chart and layer.speaks_to_many)]
         return layers
 
     def shared_layers(self, module: str) -> list[Layer]:
@@ -469,7 +474,12 @@ class AppReader:
             self._check_overrides(overrides)
         key = f"{prototype.full_name}@{prototype.version}"
         if key not in self._declarations:
-            self._declarations[key] = Declared(prototype.params, prototype=prototype.full_name)
+            self._declarations[key] = Declared(
+                prototype.params,
+                prototype=prototype.full_name,
+                is_open=prototype.is_open,
+                as_written=prototype.chart is not None,
+            )
         resolved = self._declarations[key].resolve(layers)
         note = prototype.alias_note(component.prototype)
         notes = (f"{note} ({component.file})",) if note else ()
@@ -479,7 +489,17 @@ class AppReader:
         """Give every spelling that the prototypes of components declare."""
         used = {own.prototype: own.file for own in components if isinstance(own, Component)}
         prototypes = [self.prototype(name, where=file) for name, file in used.items()]
+        prototypes = [prototype for prototype in prototypes if prototype.chart is None]
         return {name for prototype in prototypes for name in spelling_table(prototype.params)}
+
+    def _chart_with(self, name: str) -> str | None:
+        """Give a component that is a chart with a value of that name."""
+        for component in self.components():
+            if isinstance(component, Component):
+                prototype = self.prototype(component.prototype)
+                if prototype.chart is not None and name in prototype.params:
+                    return component.full_name
+        return None
 
     def _check_overrides(self, overrides: Overrides) -> None:
         """Refuse parameters given for one run that no component declares: a typed name is meant."""
@@ -497,6 +517,9 @@ class AppReader:
             message, is_component = f"no component has a parameter `{name}`", name in every
             near = nearest(name, [*declared, *every])
             hint = f"did you mean `{near}`?" if near else "mlstack param list"
+            if owner_name := self._chart_with(name):
+                message = f"`{name}` is a value of a chart, which takes none that is meant for all components"
+                hint = f"--set {owner_name}.{name}=VALUE"
             if is_component:
                 message = f"`{name}` is a component, no parameter"
                 hint = f"--set {name}.PARAM=VALUE, or in a file `components: {{{name}: {{PARAM: VALUE}}}}`"

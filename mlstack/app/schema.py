@@ -172,6 +172,22 @@ def note_passed(kind: str, value: Any, passed: PassedStore) -> None:
 
 def check_schema(schema: Mapping[str, Any], document: AppDocument, path: ValuePath) -> None:
     """Check that a schema of parameters is one."""
+    error = _schema_fault(schema)
+    if error is not None:
+        place = (*path, *error.absolute_path)
+        message = f"`{join_path(place)}` cannot be {shown(error.instance)}"
+        hint = "see https://json-schema.org/understanding-json-schema"
+        if error.validator == "format" and error.validator_value == "regex":
+            hint = f"a pattern is RE2's: {LONGEST} characters, no look-around, no back references"
+        raise SchemaError(message, where=str(document.origin(place)), hint=hint) from error
+
+
+def is_checkable(schema: Mapping[str, Any]) -> bool:
+    """Tell whether values can be checked against a schema that was written for another validator."""
+    return _schema_fault(schema) is None
+
+
+def _schema_fault(schema: Mapping[str, Any]) -> Any:
     from jsonschema import Draft202012Validator, FormatChecker, exceptions
 
     formats = FormatChecker(Draft202012Validator.FORMAT_CHECKER.checkers)
@@ -179,12 +195,8 @@ def check_schema(schema: Mapping[str, Any], document: AppDocument, path: ValuePa
     try:
         Draft202012Validator.check_schema(schema, format_checker=formats)
     except exceptions.SchemaError as error:
-        place = (*path, *error.absolute_path)
-        message = f"`{join_path(place)}` cannot be {shown(error.instance)}"
-        hint = "see https://json-schema.org/understanding-json-schema"
-        if error.validator == "format" and error.validator_value == "regex":
-            hint = f"a pattern is RE2's: {LONGEST} characters, no look-around, no back references"
-        raise SchemaError(message, where=str(document.origin(place)), hint=hint) from error
+        return error
+    return None
 
 
 def check_params(

@@ -80,6 +80,8 @@ class Vendor:
         """Give every spelling that an installed prototype declares, with the first declaration of it."""
         declared: dict[str, Param] = {}
         for prototype in self.prototypes():
+            if prototype.chart is not None:
+                continue  # its values are names of its own
             for spelling, name in spelling_table(prototype.params).items():
                 declared.setdefault(spelling, prototype.params[name])
         return declared

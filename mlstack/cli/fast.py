@@ -233,7 +233,7 @@ def _rendered(environment: str, components: Sequence[str]) -> tuple[str, str]:
             printed = output.scrubbed(output.notes_text(state)), output.objects_yaml(state.objects)
     finally:
         gc.enable()
-    if not state.has_secrets and outputs.key(words) == key:
+    if not (state.has_secrets or state.uses_programs) and outputs.key(words) == key:
         outputs.put(key, *printed)
     return printed
 

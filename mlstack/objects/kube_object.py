@@ -139,6 +139,7 @@ class DesiredState:
     notes: tuple[str, ...] = ()  # remarks for people, as deprecated parameters in use
     # a Secret is among the objects, or a secret parameter is set: not to be kept elsewhere
     has_secrets: bool = False
+    uses_programs: bool = False  # helm or kustomize had a part in it, which may be another one next time
     # for each component all components it depends on, through others as well
     depends: Mapping[str, Sequence[str]] = field(default_factory=dict)
     # seconds to wait until a component's objects work, where it says so

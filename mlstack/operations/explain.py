@@ -9,9 +9,9 @@ from typing import Any
 from mlstack.app import params, schema
 from mlstack.app.app import Environment
 from mlstack.app.app_dir import AppDir
-from mlstack.app.params import Overrides, Resolved, spelling_table
+from mlstack.app.params import Origin, Overrides, Resolved, Setting, spelling_table
 from mlstack.app.prototype import Param, mask_value
-from mlstack.errors import ConfigError, NotFoundError
+from mlstack.errors import ConfigError, NotFoundError, RegistryError
 from mlstack.names import nearest
 from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.managed_fields import MISSING
@@ -97,6 +97,7 @@ def explain_param(
         names = [name for name, chain in chains.items() if any(part.layer != "default" for part in chain)]
     else:
         names = [spelling_table(prototype.params).get(parameter, "")]
+        names = [parameter] if not names[0] and parameter in chains else names  # an open one takes others
         if not names[0]:
             message = f"prototype `{prototype.full_name}` has no parameter `{parameter}`"
             raise NotFoundError(message, near=nearest(parameter, prototype.params))
@@ -104,16 +105,23 @@ def explain_param(
     loader = Loader(app, place, overrides=overrides, store=store)
 
     def rendered(values: Mapping[str, Any]) -> Rendered:
-        return loader.from_values(explained, prototype, replace(resolved, values=values))
+        trials = {name: value for name, value in values.items() if value != resolved.values.get(name)}
+        tried = {
+            name: (*chains.get(name, ()), Setting("command line", value, Origin("a trial")))
+            for name, value in trials.items()
+        }
+        return loader.from_values(
+            explained, prototype, replace(resolved, values=values, chains={**chains, **tried})
+        )
 
     before, fault = None, ""
     try:
         before = rendered(resolved.values)
-    except ConfigError as error:  # who set what is most wanted when the values do not go together
+    except (ConfigError, RegistryError) as error:  # who set what is most wanted when nothing renders
         fault = f"nothing is rendered as it is now: {error.message}"
     parameters = []
     for name in names:
-        param = prototype.params[name]
+        param = prototype.param(name)
         reaches, note = ((), fault) if before is None else _reaches(param, resolved, before, rendered)
         parameters.append(_explained(param, resolved, reaches, note))
     return ExplainResult(

@@ -179,7 +179,7 @@ def _declared(app: AppDir, place: ParamScope, key: str) -> tuple[KeyPath, Param,
     if place.component is not None:
         name = app.component_with_params(place.component).prototype
         prototype = app.prototype(name)
-        param = prototype.params[canonical_name(prototype, str(path[0]))]
+        param = prototype.param(canonical_name(prototype, str(path[0])))
         return (param.name, *path[1:]), param, name.rpartition("/")[2]
     params = app.vendor.declared_params()
     name = str(path[0])
@@ -311,7 +311,7 @@ def _own_rows(app: AppDir, component: str, layer: Layer) -> Iterator[ParamRow]:
 def _rows(
     app: AppDir, component: Component, environment: str | None, overrides: Overrides
 ) -> Iterator[ParamRow]:
-    params = app.prototype(component.prototype).params
+    prototype = app.prototype(component.prototype)
     resolved = app.resolve(component, environment, overrides)
     for name, value in resolved.values.items():
         setting = resolved.setting(name)
@@ -319,7 +319,7 @@ def _rows(
             yield ParamRow(
                 component=component.full_name,
                 name=name,
-                value=mask_value(value, params[name]),
+                value=mask_value(value, prototype.param(name)),
                 level=setting.layer,
                 origin=str(setting.origin),
             )
@@ -340,16 +340,16 @@ def diff_params(app: AppDir, first: str, second: str, *, components: Sequence[st
     for full_name, component in sorted(chosen.items()):
         if not isinstance(component, Component):
             continue
-        params = app.prototype(component.prototype).params
+        prototype = app.prototype(component.prototype)
         left, right = (app.resolve(component, environment).values for environment in (first, second))
         rows += [
             ParamDifference(
                 component=full_name,
                 name=name,
-                first=mask_value(left.get(name), param),
-                second=mask_value(right.get(name), param),
+                first=mask_value(left.get(name), prototype.param(name)),
+                second=mask_value(right.get(name), prototype.param(name)),
             )
-            for name, param in params.items()
+            for name in {**left, **right}
             if left.get(name) != right.get(name)
         ]
     return ParamDiff(first=first, second=second, rows=tuple(rows))

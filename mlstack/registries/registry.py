@@ -129,7 +129,7 @@ def _parsed(data: bytes, source: str, name: str, revision: str) -> RegistryIndex
 def _derived(tree: Tree, source: str, name: str, revision: str) -> RegistryIndex:
     entries = []
     for folder in sorted(tree.names()):
-        if tree.read(PurePosixPath(folder, "package.yaml")) is not None:
+        if any(tree.read(PurePosixPath(folder, file)) is not None for file in ("package.yaml", "Chart.yaml")):
             files = tree.folder(PurePosixPath(folder))
             entries.append(PackageFolder(files, source=f"{source}/{folder}").entry(folder, strict=False))
     if not entries:

@@ -96,7 +96,7 @@ class Renders:
             return None
         reads, key, content = data.split(b"\n", 2)
         names = frozenset(reads.decode().split())
-        if key != _key(prototype, variables, names):
+        if key != render_key(prototype, variables, names):
             return None
         objects, notes = marshal.loads(content)
         return Render(objects=objects, notes=notes, reads=names)
@@ -104,14 +104,14 @@ class Renders:
     def put(self, component: str, prototype: Prototype, variables: Mapping[str, Any], render: Render) -> None:
         """Remember a render, unless a secret may be in it, or nothing says what its prototype is."""
         has_secret = any(data.get("kind") == "Secret" for _, data in render.objects)
-        key = _key(prototype, variables, render.reads)
+        key = render_key(prototype, variables, render.reads)
         if key and not has_secret and not prototype.has_secrets(variables["params"]):
             content = marshal.dumps((list(render.objects), list(render.notes)))
             reads = " ".join(sorted(render.reads & variables.keys())).encode()
             self._pack.put(component, b"\n".join((reads, key, content)))
 
 
-def _key(prototype: Prototype, variables: Mapping[str, Any], reads: Set[str]) -> bytes:
+def render_key(prototype: Prototype, variables: Mapping[str, Any], reads: Set[str]) -> bytes:
     """Give a hash of all that decides a render; empty where nothing does."""
     seen = {name: value for name, value in variables.items() if name in reads}
     try:

@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlstack.app import schema
 from mlstack.app.app import App, Component, Environment, Manifest
 from mlstack.app.document import described, expectation
-from mlstack.app.params import Overrides, Resolved, join_path, merge
-from mlstack.app.prototype import Prototype
+from mlstack.app.params import Overrides, Resolved, join_path, merge, overridden
+from mlstack.app.prototype import Chart, Prototype
 from mlstack.app.reader import AppReader
 from mlstack.errors import (
     ConfigError,
@@ -27,9 +27,12 @@ from mlstack.objects import kube_object, masking, order
 from mlstack.objects.kinds import Kinds
 from mlstack.objects.kube_object import DesiredState, KubeObject, Source, group_of
 from mlstack.render import metadata
-from mlstack.render.cache import Pack, Render, Renders
+from mlstack.render.cache import Pack, Render, Renders, render_key
 from mlstack.render.template import CodeStore, Engine, Renderer, Rendering, TemplatePlace
 from mlstack.yaml import read
+
+if TYPE_CHECKING:
+    from mlstack.render import helm
 
 Path = tuple[str | int, ...]
 PlaceOf = Callable[[int], TemplatePlace | None]
@@ -126,6 +129,7 @@ def load(
         timeouts={name: timeout_s for name, timeout_s in timeouts.items() if timeout_s is not None},
         notes=tuple(dict.fromkeys(notes)),
         has_secrets=any(c.has_secrets for c in rendered) or any(obj.kind == "Secret" for obj in stamped),
+        uses_programs=any(component.uses_programs for component in rendered),
         secrets=tuple(dict.fromkeys(text for component in rendered for text in component.secrets)),
     )
 
@@ -212,6 +216,7 @@ class Rendered:
     namespace: str  # where its namespaced objects go
     notes: tuple[str, ...] = ()  # deprecations and the like
     has_secrets: bool = False  # a secret parameter is set
+    uses_programs: bool = False  # a program of others has rendered it
     secrets: tuple[str, ...] = ()  # texts of secret parameters
 
 
@@ -260,6 +265,11 @@ class Loader:
             TemplateError: a template does not render.
             YamlError: what it renders is no YAML.
         """
+        if prototype.chart is not None:
+            try:
+                return self._charted(component, prototype, prototype.chart, resolved)
+            except TemplateRefusedError as error:
+                raise _refused(error, component, resolved) from error
         namespace = str(resolved.values.get("namespace") or self._environment.namespace)
         variables = self._variables(component, resolved, namespace)
         try:
@@ -274,6 +284,89 @@ class Loader:
             has_secrets=prototype.has_secrets(resolved.values),
             secrets=masking.secret_texts(prototype.secret_values(resolved.values)),
         )
+
+    def _charted(
+        self, component: Component, prototype: Prototype, chart: Chart, resolved: Resolved
+    ) -> Rendered:
+        """Give the objects of a chart, remembered or rendered: twice unless it is known to repeat itself."""
+        from mlstack.render import helm
+
+        name, environment = component.full_name, self._environment
+        release = helm.Release(
+            name=component.name,
+            namespace=environment.namespace,
+            values=overridden(resolved),
+            kubernetes_version=environment.kubernetes_version,
+        )
+        facts = {key: value for key, value in vars(release).items() if key != "values"}
+        variables: dict[str, Any] = {"params": release.values, "release": facts}
+        variables |= {"hooks": component.hooks, "helm": self._helm_version()}
+        known = None if self._locate else self._renders.get(name, prototype, variables)
+        if known is None:
+            objects, notes = self._released(component, prototype, chart, release, variables)
+        else:
+            notes = [*known.notes]
+            sources = {f: Source(component=name, file=f"{chart.folder}/{f}") for f, _ in known.objects}
+            objects = [
+                KubeObject(data=data, component=name, source=sources[file]) for file, data in known.objects
+            ]
+        return Rendered(
+            component=name,
+            objects=self._patched(objects, name),
+            namespace=environment.namespace,
+            notes=(*resolved.notes, *notes),
+            uses_programs=True,
+            has_secrets=prototype.has_secrets(resolved.values),
+            secrets=masking.secret_texts(prototype.secret_values(resolved.values)),
+        )
+
+    def _released(
+        self,
+        component: Component,
+        prototype: Prototype,
+        chart: Chart,
+        release: helm.Release,
+        variables: Mapping[str, Any],
+    ) -> tuple[list[KubeObject], list[str]]:
+        """Render a chart by helm; one that is not the same each time is refused, but for what patches fix."""
+        from mlstack.render import helm
+
+        name = component.full_name
+        mark = f"repeatable:{render_key(prototype, variables, variables.keys()).decode()}"
+        is_repeatable = self._store is not None and self._store.get(mark) is not None
+        renders, notes = [], list[str]()
+        for documents in helm.template(chart, release, times=1 if is_repeatable else 2):
+            kept, notes = helm.without_hooks(documents, component=name, keep=component.hooks == "apply")
+            notes += [f"{name}: {note}" for note in helm.lookup_note(chart, kept)]
+            objects = [
+                (item.template, obj)
+                for item in kept
+                for obj in self._parsed([item.document], name, f"{chart.folder}/{item.template}", None)
+            ]
+            renders.append(objects)
+        first, last = ([obj.data for _, obj in objects] for objects in (renders[0], renders[-1]))
+        if first != last:
+            patches = [self._patched([obj for _, obj in objects], name) for objects in renders]
+            if faults := helm.differences(*([obj.data for obj in objects] for objects in patches)):
+                raise helm.unrepeatable(chart, faults, component=name)
+        elif self._store is not None:
+            self._store.put(mark, b"")
+        if first == last and not self._locate:
+            contents = [(template, obj.data) for template, obj in renders[0]]
+            render = Render(objects=contents, notes=notes, reads=variables.keys())
+            self._renders.put(name, prototype, variables, render)
+        return [obj for _, obj in renders[0]], notes
+
+    def _helm_version(self) -> str:
+        """Give the version of the helm that is there, asked once for each program file."""
+        from mlstack.render import helm
+
+        key = f"helm:{helm.stamp()}"
+        known = self._store.get(key) if self._store is not None else None
+        version = known.decode() if known else helm.helm_version()
+        if self._store is not None and not known:
+            self._store.put(key, version.encode())
+        return version
 
     def _manifest(self, component: Manifest) -> Rendered:
         def place_of(line: int) -> TemplatePlace:

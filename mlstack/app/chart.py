@@ -1,0 +1,201 @@
+"""Helm charts as packages: what `Chart.yaml` says, and the parameters that a chart's values are.
+
+A chart's folder is taken as its registry has it: nothing is added, so that its digest is the chart's own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from mlstack.app import document
+from mlstack.app.prototype import Package, json_type
+from mlstack.app.schema import is_checkable
+from mlstack.errors import MlstackError, SchemaError, YamlError
+from mlstack.names import is_parameter_name, names_a_package
+from mlstack.yaml.read import read_document, read_documents
+
+Files = Mapping[PurePosixPath, bytes]
+
+CHART_FILE = PurePosixPath("Chart.yaml")
+_VALUES, _SCHEMA = PurePosixPath("values.yaml"), PurePosixPath("values.schema.json")
+_DEEPEST, _LARGEST = 40, 20_000  # levels and values of a schema with its references followed
+_KEY = re.compile(r"([A-Za-z_][-_A-Za-z0-9]*):(?:\s|$)")
+_COMMENT = re.compile(r"#+\s?(?:--\s+|@param\s+\S+\s+(?:\[[^\]]*\]\s*)?)?(.*)")
+_LONGEST_HELP = 300
+
+
+def is_chart(files: Files) -> bool:
+    """Tell whether a folder is a chart, and no package that holds one."""
+    return CHART_FILE in files and PurePosixPath("package.yaml") not in files
+
+
+def read_head(files: Files, *, source: str) -> dict[str, Any]:
+    """Give what `Chart.yaml` says, under the names of `Package`.
+
+    Raises:
+        SchemaError: it names no chart that can be installed.
+        YamlError: it is no YAML.
+    """
+    where = f"{source}/{CHART_FILE}"
+    read = read_document(document.decode(files[CHART_FILE], file=where), source=where)
+    head = read.value if isinstance(read.value, Mapping) else {}
+    name, version = str(head.get("name") or ""), str(head.get("version") or "")
+    if not names_a_package("r", name, version) or not version:
+        raise SchemaError("a chart needs a sound `name` and `version`", where=where)
+    if head.get("type") == "library":
+        message = f"`{name}` is a library chart, which other charts use: it brings no objects itself"
+        raise SchemaError(message, where=where, hint="take a chart that depends on it")
+    people = [entry for entry in head.get("maintainers") or () if isinstance(entry, Mapping)]
+    return {
+        "name": name,
+        "version": version,
+        "summary": str(head.get("description") or "").strip().partition("\n")[0],
+        "description": _described(head),
+        "keywords": tuple(map(str, head.get("keywords") or ())),
+        "authors": tuple(str(entry.get("name")) for entry in people if entry.get("name")),
+    }
+
+
+def _described(head: Mapping[str, Any]) -> str:
+    version = f" of {head['appVersion']}" if head.get("appVersion") else ""
+    lines = [f"A Helm chart{version}, rendered by your `helm`."]
+    if head.get("deprecated"):
+        lines.append("Its maintainers call it deprecated.")
+    names = [str(entry.get("name")) for entry in head.get("dependencies") or () if isinstance(entry, Mapping)]
+    lines += [f"It holds the charts {', '.join(names)}."] if names else []
+    lines += [str(head["home"])] if head.get("home") else []
+    return "\n".join(lines)
+
+
+def is_deprecated(files: Files) -> bool:
+    """Tell whether a chart's maintainers call it deprecated."""
+    try:
+        read = read_document(files[CHART_FILE].decode(), source=str(CHART_FILE))
+    except (MlstackError, UnicodeDecodeError):
+        return False
+    return isinstance(read.value, Mapping) and read.value.get("deprecated") is True
+
+
+def read_prototype(files: Files, head: Package, *, source: str) -> dict[str, Any]:
+    """Give the prototype of a chart as plain data: parameters of `values.schema.json`, else `values.yaml`.
+
+    What the schema says in a way that is not understood here, `helm` checks alone: parameters are open then.
+    """
+    text, defaults = _values(files, source)
+    helps = _helps(text)
+    schema = _schema(files)
+    declared = schema.get("properties") if isinstance(schema.get("properties"), Mapping) else {}
+    properties = {}
+    for name in (*defaults, *(name for name in declared or () if name not in defaults)):
+        if not is_parameter_name(name):
+            continue  # it cannot be an option; files may set it
+        own = (declared or {}).get(name)
+        inner = dict(own) if isinstance(own, Mapping) and own else _hint(defaults.get(name))
+        inner.pop("aliases", None)
+        if name in defaults:
+            inner["default"] = defaults[name]
+        inner["description"] = str(inner.get("description") or helps.get(name, ""))
+        inner |= {"x-secret": True} if inner.get("writeOnly") is True else {}
+        properties[name] = inner
+    rest = {key: value for key, value in schema.items() if key != "default"}
+    return {
+        "summary": head.summary,
+        "description": head.description,
+        "notes": "",
+        "schema": {"additionalProperties": True, **rest, "type": "object", "properties": properties},
+    }
+
+
+def _values(files: Files, source: str) -> tuple[str, dict[str, Any]]:
+    where = f"{source}/{_VALUES}"
+    text = document.decode(files.get(_VALUES, b""), file=where)
+    try:
+        read = read_documents(text, source=where)
+    except YamlError:  # helm is less strict: a key may stand twice
+        read = []
+    value = read[0].value if read else {}
+    return text, {str(key): inner for key, inner in value.items()} if isinstance(value, Mapping) else {}
+
+
+def _helps(text: str) -> dict[str, str]:
+    """Give the comments right above the outermost keys, as most charts document their values."""
+    helps: dict[str, str] = {}
+    comment: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("#"):
+            match = _COMMENT.fullmatch(line)
+            comment.append(match[1].strip() if match else "")
+            continue
+        if (key := _KEY.match(line)) and comment and not comment[-1].startswith("- "):
+            helps[key[1]] = " ".join(filter(None, comment))[:_LONGEST_HELP]
+        comment = []
+    return helps
+
+
+def _hint(value: Any, depth: int = 0) -> dict[str, Any]:
+    """Say what a default is like, so that typed texts are understood; any other value is as good."""
+    if isinstance(value, Mapping):
+        if depth > _DEEPEST:
+            return {}
+        inner = {str(key): _hint(entry, depth + 1) for key, entry in value.items()}
+        return {"anyOf": [{"type": "object"}, {}], "properties": inner}
+    return {} if value is None else {"anyOf": [{"type": json_type(value)}, {}]}
+
+
+# --- values.schema.json, made self-contained ---
+
+
+def _schema(files: Files) -> dict[str, Any]:
+    """Give the chart's own schema with references inside it followed, or nothing."""
+    try:
+        root = json.loads(files.get(_SCHEMA, b"{}"))
+    except (ValueError, RecursionError):  # helm says so
+        return {}
+    if not isinstance(root, Mapping):
+        return {}
+    inlined = _Inliner(root).schema(root)
+    for name in ("$schema", "$id", "id", "$defs", "definitions"):
+        inlined.pop(name, None)
+    return inlined if is_checkable(inlined) else {}
+
+
+class _Inliner:
+    """Follows references inside one document; what leads elsewhere, in a circle or too far says nothing."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root, self._left = root, _LARGEST
+
+    def schema(self, schema: Any, inside: tuple[str, ...] = ()) -> Any:
+        self._left -= 1
+        if isinstance(schema, list):
+            return [self.schema(entry, inside) for entry in schema]
+        if not isinstance(schema, Mapping):
+            return schema
+        if self._left < 0 or len(inside) > _DEEPEST:
+            return {}
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            return {key: self._word(key, value, inside) for key, value in schema.items()}
+        target = None if reference in inside else self._target(reference)
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        return {**self.schema(target or {}, (*inside, reference)), **self.schema(beside, inside)}
+
+    def _word(self, key: str, value: Any, inside: tuple[str, ...]) -> Any:
+        if key in ("default", "const", "enum", "examples"):
+            return value
+        if key in ("properties", "patternProperties", "dependentSchemas") and isinstance(value, Mapping):
+            return {name: self.schema(inner, inside) for name, inner in value.items()}
+        return self.schema(value, inside)
+
+    def _target(self, reference: str) -> Mapping[str, Any] | None:
+        value: Any = self._root
+        if not reference.startswith("#/"):
+            return None
+        for part in reference[2:].split("/"):
+            key = part.replace("~1", "/").replace("~0", "~")
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value if isinstance(value, Mapping) else None

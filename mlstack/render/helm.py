@@ -1,0 +1,277 @@
+"""Helm charts rendered by the user's own `helm`: no cluster, the same for everybody, errors in our words.
+
+What helm is given is all here: the chart's files as they were checked, values in one file, the release's name
+and namespace, and what the environment says of its cluster. Its configuration and plug-ins are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NoReturn
+
+from mlstack import programs
+from mlstack.app.params import join_path
+from mlstack.app.prototype import Chart
+from mlstack.errors import ConfigError, MlstackError, RegistryError, TemplateError, TemplateRefusedError
+from mlstack.programs import ProgramError
+from mlstack.yaml.read import Document, read_documents
+
+HOOK = "helm.sh/hook"
+NEEDED_MAJOR = 4
+GET_HELM = "get helm 4 from https://helm.sh/docs/intro/install and put it on the PATH"
+_TIMEOUT_S = 120.0
+_LONGEST_RELEASE = 53
+_RELEASE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_SOURCE = re.compile(r"^---\n# Source: (.+)\n", re.MULTILINE)
+_PLACE = re.compile(r"(?P<file>[\w./+-]+\.(?:ya?ml|tpl|txt|json))\)?:(?P<line>\d+)(?::\d+)?")
+_RANDOM = re.compile(
+    r"\b(rand(?:AlphaNum|Alpha|Numeric|Ascii|Bytes|Int)|uuidv4|shuffle|genPrivateKey|genCA(?:WithKey)?"
+    r"|genSelfSignedCert(?:WithKey)?|genSignedCert(?:WithKey)?|htpasswd|bcrypt|encryptAES|now|ago)\b"
+)
+_LOOKUP = re.compile(r"\{\{[^}]*\blookup\s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """What a chart is rendered for."""
+
+    name: str
+    namespace: str
+    values: Mapping[str, Any]  # laid over the chart's own
+    kubernetes_version: str  # `1.36`
+    api_versions: Sequence[str] = ()  # what the cluster serves besides Kubernetes itself, if that is known
+
+
+@dataclass(frozen=True, kw_only=True)
+class Templated:
+    """One document, and the template that it came from, by its path in the chart."""
+
+    template: str
+    document: Document
+
+
+def helm_version() -> str:
+    """Give the version of the helm on the PATH, as `v4.0.1`.
+
+    Raises:
+        RegistryError: there is none, or it is too old.
+    """
+    try:
+        path = programs.find("helm")
+        text = programs.run([str(path), "version", "--template", "{{.Version}}"], settings=_SETTINGS).stdout
+    except ProgramError as error:
+        raise RegistryError(f"a chart needs helm: {error.message}", hint=GET_HELM) from error
+    version = text.decode(errors="replace").strip()
+    major = re.match(r"v?(\d+)", version)
+    if major is None or int(major[1]) < NEEDED_MAJOR:
+        message = f"the helm on the PATH is {version or 'of no version'}, and charts need helm {NEEDED_MAJOR}"
+        raise RegistryError(message, where=str(path), hint=GET_HELM)
+    return version
+
+
+def stamp() -> str:
+    """Give what tells the helm on the PATH from another one, without running it.
+
+    Raises:
+        RegistryError: there is none.
+    """
+    try:
+        path = programs.find("helm").resolve()
+    except ProgramError as error:
+        raise RegistryError(f"a chart needs helm: {error.message}", hint=GET_HELM) from error
+    facts = path.stat()
+    return f"{path}:{facts.st_size}:{facts.st_mtime_ns}"
+
+
+def template(chart: Chart, release: Release, *, times: int = 1) -> list[list[Templated]]:
+    """Render a chart, so many times, and give the documents of each: CRDs and hooks included.
+
+    Raises:
+        RegistryError: there is no helm, or it is too old.
+        TemplateRefusedError: the chart says that these values do not fit.
+        TemplateError: it does not render; names file and line of the template.
+    """
+    _check_name(release.name)
+    with TemporaryDirectory(prefix="mlstack-chart-") as folder:
+        place = Path(folder)
+        for path, data in chart.files.items():
+            file = place / "chart" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+        arguments = ["helm", "template", release.name, str(place / "chart"), "--namespace", release.namespace]
+        arguments += ["--values", "-", "--include-crds"]
+        arguments += ["--kube-version", f"v{release.kubernetes_version}.0"]
+        for version in release.api_versions:
+            arguments += ["--api-versions", version]
+        values = json.dumps(release.values).encode()  # never a file: there may be a password among them
+        try:
+            runs = [
+                programs.run(arguments, settings=_SETTINGS, stdin=values, timeout_s=_TIMEOUT_S)
+                for _ in range(times)
+            ]
+        except ProgramError as error:
+            _refuse(error, chart, place)
+    return [list(_documents(run.stdout.decode("utf-8", "replace"), chart)) for run in runs]
+
+
+# Whatever a person has set for other uses of helm changes nothing here: same inputs, same objects.
+_SETTINGS = {
+    "KUBECONFIG": os.devnull,
+    "HELM_DEBUG": "false",
+    "HELM_PLUGINS": os.devnull,
+    "HELM_NAMESPACE": "",
+    "HELM_KUBECONTEXT": "",
+    "LC_ALL": "C",
+}
+
+
+def _check_name(name: str) -> None:
+    if len(name) > _LONGEST_RELEASE or not _RELEASE.fullmatch(name):
+        message = f"`{name}` cannot be the name of a release, which the component's name is"
+        hint = f"call the component with up to {_LONGEST_RELEASE} lower-case letters, digits and `-`"
+        raise ConfigError(message, hint=hint)
+
+
+def _documents(text: str, chart: Chart) -> Iterator[Templated]:
+    """Give the documents of what helm printed; a comment before each names its template."""
+    parts = _SOURCE.split(text)
+    for source, content in zip(parts[1::2], parts[2::2], strict=True):
+        name = source.strip().partition("/")[2]
+        for document in read_documents(content, source=f"{chart.folder}/{name}"):
+            yield Templated(template=name, document=document)
+
+
+def _refuse(error: ProgramError, chart: Chart, place: Path) -> NoReturn:
+    """Say what helm said, with the template's place in the app's files."""
+    if error.status is None:
+        raise RegistryError(f"helm did not render the chart: {error.message}", hint=error.hint) from error
+    text = re.sub(r"^`helm template` failed: (.*?\bError: )?", "", error.message, flags=re.DOTALL)
+    text = text.replace("; Use --debug flag to render out invalid YAML", "").replace(f"{place}/", "")
+    where = None
+    places = [match for match in _PLACE.finditer(text) if "/" in match["file"]]
+    if places:  # the last is where it happened, others include it
+        where = f"{chart.folder}/{places[-1]['file'].partition('/')[2]}:{places[-1]['line']}"
+    refused = re.match(r"execution error at \([^)]*\): (.*)", text, re.DOTALL)
+    if refused:
+        raise TemplateRefusedError(f"the chart says: {refused[1]}", where=where) from error
+    if "values don't meet the specifications" in text:
+        faults = text.partition(":; ")[2] or text
+        hint = "`mlstack param explain COMPONENT` shows where values come from"
+        message = f"the chart refuses its values: {faults}"
+        raise TemplateError(message, where=chart.folder, hint=hint) from error
+    where, advice = where or chart.folder, ""
+    if "missing in charts/ directory" in text:
+        text = f"charts that it depends on are missing: {text.rpartition('directory: ')[2]}"
+        advice = "run `helm dependency build` in the chart's folder where it is kept, or take it packed"
+    elif "incompatible with Kubernetes" in text:
+        advice = "`kubernetesVersion` counts: mlstack env set ENV --kubernetes-version VERSION"
+    raise TemplateError(
+        f"helm does not render the chart: {text}", where=where, hint=advice or None
+    ) from error
+
+
+# --- hooks, and what comes out otherwise each time ---
+
+
+def hook_of(data: Any) -> str:
+    """Give the events at which helm would run an object, empty for an ordinary one."""
+    metadata = data.get("metadata") if isinstance(data, Mapping) else None
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    return str(annotations.get(HOOK) or "") if isinstance(annotations, Mapping) else ""
+
+
+def without_hooks(
+    objects: Sequence[Templated], *, component: str, keep: bool
+) -> tuple[list[Templated], list[str]]:
+    """Leave out hooks and tests, or tests alone, and say so in one line."""
+    kept, left, can_stay = [], [], False
+    for item in objects:
+        data = item.document.value
+        events = {event.strip() for event in hook_of(data).split(",") if event.strip()}
+        is_test = bool(events & {"test", "test-success", "test-failure"})
+        if events and (not keep or is_test):
+            can_stay = can_stay or not is_test
+            left.append(f"{data.get('kind')} {data['metadata'].get('name')} ({', '.join(sorted(events))})")
+        else:
+            kept.append(item)
+    if not left:
+        return kept, []
+    shown = ", ".join(left[:4]) + (f" and {len(left) - 4} more" if len(left) > 4 else "")
+    how = "; `hooks: apply` in its file keeps them" if can_stay else ""
+    return kept, [f"{component}: what only helm runs is left out: {shown}{how}"]
+
+
+def lookup_note(chart: Chart, objects: Sequence[Templated]) -> list[str]:
+    """Say which templates ask the cluster while they render, where there is none to ask."""
+    used = {item.template for item in objects}
+    places = [place for place in _places(chart, _LOOKUP) if place.rpartition(":")[0] in used]
+    if not places:
+        return []
+    shown = ", ".join(places[:3])
+    return [
+        f"the chart asks the cluster with `lookup` ({shown}): here it finds nothing, as in a first install"
+    ]
+
+
+def differing(first: Any, second: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Give the paths at which two renders of an object differ."""
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        for key in sorted({*first, *second}, key=str):
+            if key not in first or key not in second:
+                yield (*path, key)
+            else:
+                yield from differing(first[key], second[key], (*path, key))
+    elif isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        for index, pair in enumerate(zip(first, second, strict=True)):
+            yield from differing(*pair, (*path, index))
+    elif first != second:
+        yield path
+
+
+def differences(first: Sequence[Any], second: Sequence[Any]) -> list[str]:
+    """Tell in which objects, and which fields of them, two renders differ; values are left out."""
+    if len(first) != len(second):
+        return [f"{len(first)} objects, then {len(second)}"]
+    faults = []
+    for before, after in zip(first, second, strict=True):
+        names = [f"{data['kind']} {data['metadata']['name']}" for data in (before, after)]
+        if names[0] != names[1]:
+            faults.append(f"{names[0]}, then {names[1]}")
+        elif paths := [join_path(path) for path in differing(before, after)]:
+            faults.append(f"{names[0]}: {', '.join(paths[:6])}{' …' if len(paths) > 6 else ''}")
+    return faults
+
+
+def random_calls(chart: Chart) -> str:
+    """Give the places of templates that call for chance or the clock, for a message."""
+    return ", ".join(_places(chart, _RANDOM)[:4])
+
+
+def _places(chart: Chart, pattern: re.Pattern[str]) -> list[str]:
+    places = []
+    for path, data in sorted(chart.files.items()):
+        if "templates" not in path.parts:
+            continue
+        for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+            if "{{" in line and pattern.search(line):
+                places.append(f"{path}:{number}")
+    return places
+
+
+def unrepeatable(chart: Chart, faults: Sequence[str], *, component: str) -> MlstackError:
+    """Make the error that a chart renders otherwise each time; `faults` are objects with their fields."""
+    calls = random_calls(chart)
+    lines = [
+        f"the chart of `{component}` renders something else each time:",
+        *(f"  {fault}" for fault in faults),
+    ]
+    hint = "set the values that the chart takes for these, or fix the fields in environments/ENV/patches/"
+    if calls:
+        hint += f"{component}.yaml; it calls for chance in {calls}"
+    return TemplateError("\n".join(lines), where=chart.folder, hint=hint)

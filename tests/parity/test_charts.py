@@ -1,0 +1,173 @@
+"""Helm charts as packages: the objects that the real helm renders, under the app's own rules."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.builders import write_tree
+from tests.support.charts import PLATFORM, RANDOM, STRICT, charts, comparable, helm_objects
+from tests.support.cli import Runner
+from tests.support.tools import tool
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def app(tmp_path: Path, run: Runner, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An app with three charts, an environment `dev`, and helm on the PATH."""
+    registry = charts(platform=PLATFORM, strict=STRICT, random=RANDOM)
+    write_tree(tmp_path / "charts", registry)
+    monkeypatch.setenv("PATH", f"{tool('helm').parent}{os.pathsep}{os.environ['PATH']}")
+    run.ok("init shop")
+    monkeypatch.chdir(tmp_path / "shop")
+    run.ok("registry add charts ../charts")
+    run.ok("env add dev --no-preset -n ml")
+    for name in ("platform", "strict", "random"):
+        run.ok(f"pkg install charts/{name}")
+    return tmp_path / "shop"
+
+
+def rendered(run: Runner, *options: str) -> dict[str, Any]:
+    ran = run("render", "dev", "-o", "json", *options)
+    assert ran.code == 0, ran.err
+    return comparable(ran.json["items"])
+
+
+def expected(app: Path, chart: str, release: str, **values: Any) -> dict[str, Any]:
+    return comparable(helm_objects(app / f"vendor/charts/{chart}", release, values=values))
+
+
+def test_r5_a_chart_renders_as_helm_template_does(run: Runner, app: Path) -> None:
+    run.ok("generate platform web --replicas 2 --image.tag 1.10 --global.zone eu")
+    objects = rendered(run)
+    same = expected(
+        app, "platform@1.2.0", "web", replicas=2, image={"tag": "1.10"}, **{"global": {"zone": "eu"}}
+    )
+    assert objects == same
+    assert "apiextensions.k8s.io/v1 CustomResourceDefinition /widgets.example.com" in objects
+    assert len(objects) == 7
+
+
+@pytest.mark.parametrize(
+    ("settings", "values"),
+    [
+        (["cache.enabled false"], {"cache": {"enabled": False}}),
+        (["config.drop null", "config.more 5"], {"config": {"drop": None, "more": 5}}),
+        (["hosts '[c.example]'"], {"hosts": ["c.example"]}),
+        (["cache.size 10Gi", "namespace other"], {"cache": {"size": "10Gi"}, "namespace": "other"}),
+    ],
+    ids=["condition", "null", "list", "subchart"],
+)
+def test_r5_values_of_an_environment_count_as_helm_has_them(
+    run: Runner, app: Path, settings: list[str], values: dict[str, Any]
+) -> None:
+    run.ok("generate platform web")
+    for setting in settings:
+        run.ok(f"param set --env dev web {setting}")
+    assert rendered(run) == expected(app, "platform@1.2.0", "web", **values)
+
+
+def test_r5_values_files_are_taken_as_written(run: Runner, app: Path) -> None:
+    run.ok("generate platform web")
+    write_tree(
+        app, {"v.yaml": "components: {web: {replicas: '3', image: {tag: 1.10}, more: {a: [null, 1e3]}}}\n"}
+    )
+    values = {"replicas": "3", "image": {"tag": 1.1}, "more": {"a": [None, 1000]}}
+    assert rendered(run, "--values", "v.yaml") == expected(app, "platform@1.2.0", "web", **values)
+
+
+def test_r5_hooks_and_tests_are_told_and_hooks_can_be_kept(run: Runner, app: Path) -> None:
+    run.ok("generate platform web")
+    ran = run("render dev")
+    assert "Pod web-probe (test), Job web-migrate (pre-install, pre-upgrade); `hooks: apply`" in ran.err
+    assert "web-migrate" not in ran.out
+    file = app / "components/web.yaml"
+    file.write_text(f"{file.read_text()}hooks: apply\n")
+    ran = run("render dev")
+    assert "Pod web-probe (test)" in ran.err
+    assert "Job" not in ran.err
+    assert "name: web-migrate" in ran.out
+
+
+def test_r5_no_value_for_all_components_reaches_a_chart(run: Runner, app: Path) -> None:
+    run.ok("generate platform web")
+    before = rendered(run)
+    params = "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\nglobals: {replicas: 7}\n"
+    write_tree(app, {"environments/dev/params.yaml": params})
+    file = app / "app.yaml"
+    file.write_text(f"{file.read_text()}params: {{image: {{tag: stolen}}}}\n")
+    assert rendered(run) == before
+    ran = run("render dev --set replicas=7")
+    assert ran.code == 4
+    assert "--set web.replicas=VALUE" in ran.err
+
+
+def test_r5_a_schema_gives_parameters_and_refuses_others(run: Runner, app: Path) -> None:
+    assert "level: integer, default 3, 1 to 5" in run.ok("prototype describe strict")
+    assert "needs `owner`" in run("generate strict s").err
+    run.ok("generate strict s --owner ada")
+    assert "did you mean `level`?" in run("param set s levle 4").err
+    assert "must be 1 to 5, got 9" in run("param set s level 9").err
+    assert rendered(run, "-c", "s") == expected(app, "strict@0.1.0", "s", owner="ada")
+
+
+def test_r5_a_chart_of_chance_is_refused_by_field(run: Runner, app: Path) -> None:
+    run.ok("generate random r")
+    ran = run("render dev")
+    assert ran.code == 3
+    assert "Secret r: stringData.password" in ran.err
+    assert "templates/secret.yaml:4" in ran.err
+    run.ok("param set r password kept")
+    assert run("render dev").code == 0
+    run.ok("param unset r password")
+    patch = "{apiVersion: v1, kind: Secret, metadata: {name: r}, stringData: {password: fixed}}\n"
+    write_tree(app, {"environments/dev/patches/r.yaml": patch})
+    assert run("render dev").code == 0
+
+
+def test_r5_errors_of_a_chart_have_file_and_line(run: Runner, app: Path, tmp_path: Path) -> None:
+    broken = {
+        **STRICT,
+        "Chart.yaml": "{apiVersion: v2, name: broken, version: 0.1.0}\n",
+        "values.schema.json": "{}",
+        "templates/map.yaml": "a: 1\nb: {{ .Values.a.b.c }}\n",
+        "templates/refused.yaml": '{{ if .Values.no }}{{ fail "`no` is not for you" }}{{ end }}\n',
+    }
+    write_tree(tmp_path / "charts/broken", broken)
+    run.ok("pkg install charts/broken")
+    run.ok("generate broken b")
+    ran = run("render dev")
+    assert ran.code == 3
+    assert "nil pointer" in ran.err
+    assert "(vendor/charts/broken@0.1.0/templates/map.yaml:2)" in ran.err
+    run.ok("param set b no true")
+    run.ok("param set b a '{b: {c: 1}}'")
+    ran = run("render dev")
+    assert "component `b`: the chart says: `no` is not for you (components/b.yaml:" in ran.err
+
+
+def test_r5_without_helm_it_is_said_where_to_get_it(
+    run: Runner, app: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run.ok("generate platform web")
+    run.ok("render dev")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    ran = run("render dev")
+    assert ran.code == 5
+    assert "hint: get helm 4 from https://helm.sh/" in ran.err
+    (tmp_path / "helm").write_text("#!/bin/sh\necho v3.19.0\n")
+    (tmp_path / "helm").chmod(0o755)
+    ran = run("render dev")
+    assert ran.code == 5
+    assert "the helm on the PATH is v3.19.0, and charts need helm 4" in ran.err
+
+
+def test_r5_one_changed_byte_of_a_chart_is_found(run: Runner, app: Path) -> None:
+    run.ok("generate platform web")
+    file = app / "vendor/charts/platform@1.2.0/files/motd.txt"
+    file.write_text("Two\nlines\n")
+    assert run("render dev").code == 5
