@@ -481,7 +481,7 @@ def _usage_error(error: Any) -> MlstackError:
     hint = f"{path} --help"
     if option and context:
         params = context.command.get_params(context)
-        takes_environment = any(param.human_readable_name == "[ENV]" for param in params)
+        takes_environment = any(param.human_readable_name in ("[ENV]", "[ENV]...") for param in params)
         near = nearest_option(option, params)
         hint = f"did you mean `{near}`?" if near else hint
         hint = f"{path} ENV" if option == "--env" and takes_environment else hint

@@ -370,6 +370,22 @@ SHARED: Mapping[str, tuple[Any, Any]] = {
     "allow_destructive": _flag(
         "--allow-destructive-crds", "Let definitions lose fields and versions that exist."
     ),
+    "allow_dirty": _flag(
+        "--allow-dirty", "Apply files to a protected environment that are in no git commit."
+    ),
+    "envs": (
+        Annotated[
+            list[str] | None,
+            word(
+                "[ENV]...",
+                "The environments, by names or as in a shell (`us-*`). Default: that of `env current`.",
+                environments,
+            ),
+        ],
+        None,
+    ),
+    "every": _flag("--all", "All environments of the app."),
+    "keep_going": _flag("--keep-going", "Go on with the other environments when one fails."),
     "dry_run": _flag("--dry-run", "The server says what would be done; nothing is written."),
     "on_failure": _shared(
         str,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -63,6 +63,42 @@ def confirmed(
         )
     show(views_deploy.change_summary(report), to_stderr=True)
     if ports.ask(f"{verb.capitalize()} this in {place}?"):
+        return True
+    say("nothing was done")
+    return False
+
+
+def all_confirmed(plans: Sequence[ApplyPlan], verb: str, session: Session, *, always: bool = False) -> bool:
+    """Tell whether several runs may start, by one question; each protected environment wants its name.
+
+    Raises:
+        UsageError: nobody can be asked, and no option answers; or `--yes-i-mean` names none of them.
+    """
+    ports, meant = session.ports, session.options["yes_i_mean"]
+    names = [plan.place.name for plan in plans]
+    if meant is not None and meant not in names:
+        is_meant(names[0] if names else "", session)
+    changing = [plan for plan in plans if not plan.report.ok and plan.place.name != meant]
+    if any(not confirmed(plan, verb, session) for plan in changing if plan.place.protected):
+        return False
+    interactive = ports.interactive()
+    asked = [
+        plan
+        for plan in changing
+        if not plan.place.protected
+        and (always or (plan.changes_existing if interactive else plan.destructive))
+    ]
+    if not asked or session.options["yes"]:
+        return True
+    listed = ", ".join(f"`{plan.place.name}`" for plan in asked)
+    if not interactive:
+        raise UsageError(
+            f"`{verb}` would change or delete what exists in {listed}, and nobody is here to confirm it",
+            hint=f"nothing was done; see `mlstack {verb} … --dry-run`, then repeat with --yes",
+        )
+    for plan in asked:
+        show(views_deploy.change_summary(plan.report), to_stderr=True)
+    if ports.ask(f"{verb.capitalize()} all this in {listed}?"):
         return True
     say("nothing was done")
     return False

@@ -424,9 +424,11 @@ def _history(result: HistoryResult) -> Page:
         "WHO": "who",
         "WHAT": lambda revision: shorten(revision.what, _LONGEST_WHAT),
         "RESULT": _end,
+        "COMMIT": lambda revision: revision.commit[:8] + "*" * revision.dirty,
         "OBJECTS": _counts,
     }
-    return table_page(result, TableView("revisions", columns, names="number", cut="OBJECTS"))
+    spare = {"COMMIT": lambda cells: cells <= {""}}
+    return table_page(result, TableView("revisions", columns, names="number", cut="OBJECTS", spare=spare))
 
 
 @view
@@ -443,6 +445,7 @@ def _revision(result: RevisionResult) -> Page:
             ("not settled", ", ".join(revision.unsettled)),
             ("run", _counts(revision)),
             ("version", revision.version),
+            ("commit", revision.commit + " (with changes that are in none)" * revision.dirty),
             ("digest", revision.digest),
         ),
         TextLine(""),

@@ -254,6 +254,7 @@ class ApplyOptions:
     # `rollback` applies the last revision that worked again, as far as the run was about it
     on_failure: OnFailure = "stop"
     fail_fast: bool = False  # begin nothing more once an object has failed
+    allow_dirty: bool = False  # apply files to a protected environment that are in no commit
 
 
 DECIDING = (

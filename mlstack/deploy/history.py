@@ -49,6 +49,8 @@ class Revision:
     digest: str = ""  # `sha256:…` of the set; equal sets have equal digests
     size_bytes: int = 0  # of the set, unpacked
     parts: int = 1  # number of Secrets it takes
+    commit: str = ""  # of git that the app's files were at; empty where there was none
+    dirty: bool = False  # whether some of them were not as it had them
 
     @property
     def changed(self) -> int:
@@ -322,6 +324,8 @@ def _revision(item: Mapping[str, Any]) -> Revision | None:
             number=_possible(int(item["metadata"]["labels"][REVISION_LABEL]), _MOST_NUMBER),
             counts={str(name): _possible(count) for name, count in facts["counts"].items()},
             planned=_possible(facts.get("planned", 0)),
+            commit=str(facts.get("commit", "")),
+            dirty=facts.get("dirty") is True,
             parts=_possible(facts["parts"], 1 + MOST_BYTES // PART_BYTES, least=1),
             **known,
         )

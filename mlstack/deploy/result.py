@@ -244,6 +244,18 @@ class ObjectStatus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ResultList:
+    """What a command gives for each of several environments, in their order."""
+
+    api_version: str = API_VERSION  # version of this format
+    kind: Literal["ResultList"] = "ResultList"  # kind of this format
+    ok: bool  # true if every one is
+    # one result an environment; one that failed is `{environment, ok: false, error: {message, where, hint,
+    # exitCode}}`, with what was done until then in `partial`
+    items: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class ComponentStatus:
     """One component of an environment."""
 

@@ -25,6 +25,7 @@ from mlstack.deploy.plan import ApplyPlan, diff_environment, plan_deletion, pret
 from mlstack.deploy.prune import KeepOptions
 from mlstack.deploy.result import ChangeReport, Interrupted, ObjectChange, RunResult, report, run_result
 from mlstack.deploy.run import Run
+from mlstack.deploy.source import of_folder, refuse_changed
 from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.errors import (
     ClusterError,
@@ -61,7 +62,14 @@ def plan_apply(target: Target, *, opener: Opener, options: ApplyOptions = _USUAL
         ConfigError: a file, parameter or template is wrong, or nothing would be deployed.
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
-    return _plan(resolve(target, opener), options)
+    source = None if options.dry_run else prefetch(partial(of_folder, target.app.root))
+    plan = _plan(resolve(target, opener), options)
+    if source is None:
+        return plan
+    plan = replace(plan, source=source())
+    if plan.changes.writes and not options.allow_dirty:
+        refuse_changed(plan.place, plan.source)
+    return plan
 
 
 def _plan(
@@ -408,7 +416,7 @@ def plan_approved(file: Path, target: Target, *, opener: Opener, options: ApplyO
     what = f"apply of the plan of {approved['created']}"
     plan = _plan(resolved, approve.options_of(approved, options), what=what)
     approve.refuse_moved_objects(approved, plan.changes, where=str(file))
-    return plan
+    return replace(plan, source=of_folder(target.app.root))
 
 
 # --- `delete`: take away what an environment has in its cluster, last wave first ---

@@ -18,7 +18,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from mlstack.app import schema as schemas
 from mlstack.app.app import API_VERSION
 from mlstack.cli.output import camel
-from mlstack.deploy.result import ChangeReport, RunResult, StatusResult
+from mlstack.deploy.result import ChangeReport, ResultList, RunResult, StatusResult
 from mlstack.operations.deploy import PlanResult
 from mlstack.operations.history import CompareResult, DriftResult, HistoryResult, RevisionDiff, RevisionResult
 
@@ -29,6 +29,7 @@ RESULTS: Mapping[str, type] = {
     "DiffResult": ChangeReport,
     "DriftResult": DriftResult,
     "HistoryResult": HistoryResult,
+    "ResultList": ResultList,
     "RevisionDiff": RevisionDiff,
     "RevisionResult": RevisionResult,
     "PlanResult": PlanResult,

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mlstack.cli import page
+from mlstack.cli import page, several
 from mlstack.cli.main import ListingGroup, family
 from mlstack.cli.options import GIVEN, duration, environments, option, word
 from mlstack.cli.output import emit, emit_objects, is_terminal, object_files, say, write
@@ -85,14 +85,21 @@ def render(session: Session, out: Path | None = None) -> int:
     return 0
 
 
-@top.command(takes=f"env components {GIVEN} folder output", examples=["mlstack validate gke"])
+@top.command(
+    takes=f"envs every keep_going components {GIVEN} folder output",
+    examples=["mlstack validate gke", "mlstack validate --all --keep-going"],
+)
 def validate(session: Session) -> object:
     """Check every object against the schemas of Kubernetes and its CRDs; needs no cluster."""
+    return several.each(session, partial(_validated, session))
+
+
+def _validated(session: Session, env: str | None) -> object:
     from mlstack.operations import render
 
     return render.validate_environment(
         session.app,
-        session.environment(session.options["env"]),
+        session.environment(env),
         components=session.options["components"],
         overrides=session.overrides(),
         store=code_store(),
@@ -100,55 +107,74 @@ def validate(session: Session) -> object:
 
 
 @top.command(
-    takes=f"env other live summary components {GIVEN}"
+    takes=f"words live summary every keep_going components {GIVEN}"
     f" {PLACE} prune adopt force_conflicts keep_foreign_fields {CLUSTER}",
     examples=[
         "mlstack diff gke -c cnn -o json",
         "mlstack diff gke --live",
         "mlstack diff local:minikube local:gke",
         "mlstack diff remote:minikube remote:gke --summary",
+        "mlstack diff 'us-*' --keep-going",
     ],
-    other=word(
-        "[OTHER]",
-        "Compare with this environment: `local:ENV` is its files, `remote:ENV` its cluster.",
+    words=word(
+        "[ENV] [OTHER]",
+        "The environment; with another one, the two side by side: `local:ENV` is its files, `remote:ENV` its"
+        " cluster. Three and more, or a pattern, are told one after the other.",
         environments,
     ),
     live=option("--live", "Tell of each live difference who made it, and when."),
     summary=option("--summary", "Show the names of objects alone."),
 )
-def diff(session: Session, other: str | None = None, live: bool = False, summary: bool = False) -> int:
+def diff(
+    session: Session, words: list[str] | None = None, live: bool = False, summary: bool = False
+) -> object:
     """Show what apply would change; exits with 1 when there is anything."""
+    words = words or []
+    if len(words) == 2 and not any(mark in name for name in words for mark in "*?["):
+        return _compared(session, words[0], words[1], live=live, summary=summary)
+    if several.environments(session, words) is None:
+        return _differing(session, words[0] if words else None, live=live, summary=summary)
+    session.options = {**session.options, "envs": words}
+    return several.each(session, lambda env: _difference(session, env, live=live))
+
+
+def _compared(session: Session, first: str, second: str, *, live: bool, summary: bool) -> int:
     from mlstack.deploy import compare
-    from mlstack.operations import deploy, history
+    from mlstack.operations import history
 
     options = session.options
-    env = options["env"]
-    result: object
+    named = {"live": live, "context": options["context"], "namespace": options["namespace"]}
+    name = next((name for name, value in named.items() if value), None)
+    if name is not None:
+        raise UsageError(
+            f"`--{name}` is about one environment, and two are named", hint="mlstack diff local:A remote:B"
+        )
+    sides = compare.read_side(first), compare.read_side(second)
+    doing, env = f"comparing {sides[0]} with {sides[1]}", sides[0].environment
+    result: object = _from_cluster(session, history.compare_environments, *sides, doing=doing, env=env)
+    return _emit_diff(session, result, summary=summary)
+
+
+def _differing(session: Session, env: str | None, *, live: bool, summary: bool) -> int:
+    from mlstack.deploy import compare
+
+    env = env and compare.read_side(env).environment
     try:
-        if other is not None:
-            named = {"live": live, "context": options["context"], "namespace": options["namespace"]}
-            name = next((name for name, value in named.items() if value), None)
-            if name is not None:
-                raise UsageError(
-                    f"`--{name}` is about one environment, and two are named",
-                    hint="mlstack diff local:A remote:B",
-                )
-            sides = compare.read_side(env or ""), compare.read_side(other)
-            doing = f"comparing {sides[0]} with {sides[1]}"
-            env = sides[0].environment
-            result = _from_cluster(session, history.compare_environments, *sides, doing=doing, env=env)
-        else:
-            env = env and compare.read_side(env).environment
-            if live:
-                result = _from_cluster(session, history.find_drift, env=env)
-            else:
-                how = session.apply_options(dry_run=True)
-                result = _from_cluster(session, deploy.diff, env=env, options=how)
+        result = _difference(session, env, live=live)
     except MlstackError as error:
         if error.partial is not None:  # all but what the server does not accept
             _emit_diff(session, error.partial, summary=summary)
         raise
     return _emit_diff(session, result, summary=summary)
+
+
+def _difference(session: Session, env: str | None, *, live: bool) -> object:
+    from mlstack.operations import deploy, history
+
+    if live:
+        return _from_cluster(session, history.find_drift, env=env)
+    how = session.apply_options(dry_run=True)
+    return _from_cluster(session, deploy.diff, env=env, options=how)
 
 
 def _emit_diff(session: Session, result: object, *, summary: bool) -> int:
@@ -161,7 +187,8 @@ def _emit_diff(session: Session, result: object, *, summary: bool) -> int:
 
 
 @top.command(
-    takes=f"env out components {GIVEN} {PLACE} create {APPLY} wait timeout_s wait_for_jobs {CLUSTER}",
+    takes=f"envs every keep_going out components {GIVEN} {PLACE} create {APPLY} wait timeout_s"
+    f" wait_for_jobs {CLUSTER}",
     examples=["mlstack plan gke --out plan.json", "mlstack apply plan.json --dry-run"],
     out=option("--out FILE.json", "Write a plan file, for `mlstack apply FILE.json`."),
 )
@@ -171,17 +198,25 @@ def plan(session: Session, out: Path | None = None) -> object:
 
     if out is not None and out.suffix != ".json":
         raise UsageError(f"a plan file ends with `.json`, got `{out}`", hint=f"--out {out}.json")
-    how = session.apply_options(dry_run=True)
-    return _from_cluster(session, deploy.plan, clock=session.ports.clock, options=how, out=out)
+    if out is not None and several.environments(session) is not None:
+        raise UsageError("a plan file is about one environment", hint="mlstack plan ENV --out ENV.json")
+    how, clock = session.apply_options(dry_run=True), session.ports.clock
+    return several.each(
+        session, lambda env: _from_cluster(session, deploy.plan, clock=clock, options=how, out=out, env=env)
+    )
 
 
 # --- runs ---
 
 
 @top.command(
-    takes=f"env components {GIVEN} {PLACE} dry_run create {APPLY} on_failure fail_fast wait timeout_s"
-    f" wait_for_jobs {CONFIRMED} {CLUSTER}",
-    examples=["mlstack apply minikube -c kubeflow-core", "mlstack apply gke-plan.json"],
+    takes=f"envs every keep_going components {GIVEN} {PLACE} dry_run create {APPLY} allow_dirty"
+    f" on_failure fail_fast wait timeout_s wait_for_jobs {CONFIRMED} {CLUSTER}",
+    examples=[
+        "mlstack apply minikube -c kubeflow-core",
+        "mlstack apply gke-plan.json",
+        "mlstack apply 'us-*' --keep-going",
+    ],
 )
 def apply(session: Session) -> int:
     """Make the cluster match the app, or do what a plan file holds; asks before existing objects change."""
@@ -189,14 +224,18 @@ def apply(session: Session) -> int:
     from mlstack.operations import deploy
 
     options, clock, how = session.options, session.ports.clock, session.apply_options()
+    names = several.environments(session)
+    if names is not None:
+        plan_one = partial(_from_cluster, session, deploy.plan_apply, options=how)
+        return _run_several(session, names, lambda name: plan_one(env=name), "apply")
     # A plan file ends with `.json` and exists, or has a folder before it.
-    env = options["env"] or ""
+    env = several.only(session) or ""
     file = Path(env) if env.endswith(".json") and ("/" in env or Path(env).is_file()) else None
     if file is None:
-        plan = _from_cluster(session, deploy.plan_apply, options=how)
+        plan = _from_cluster(session, deploy.plan_apply, options=how, env=env or None)
     else:
         _refuse_decided(session)
-        plan = _from_cluster(session, partial(deploy.plan_approved, file), options=how)
+        plan = _from_cluster(session, partial(deploy.plan_approved, file), options=how, env=env)
     # A plan file was approved when it was made; a protected environment wants its name all the same.
     is_sure = options["yes"] or file is not None
     if not how.dry_run and not run_reporter.confirmed(plan, "apply", session, yes=is_sure):
@@ -215,6 +254,37 @@ def _carry_out(session: Session, plan: ApplyPlan) -> int:
     return run_reporter.sum_up(result, output)
 
 
+def _run_several(
+    session: Session,
+    names: list[str],
+    plan_one: Callable[[str], ApplyPlan],
+    verb: str,
+    *,
+    always: bool = False,
+) -> int:
+    """Plan a run for each of several environments, ask once, then carry them out in their order."""
+    from mlstack.cli import run_reporter
+    from mlstack.operations import deploy
+
+    results, plans = several.Results(session), []
+    for name in names:
+        with results.of(name, quiet=True):
+            plans.append(plan_one(name))
+    is_trial = session.options["dry_run"]
+    if not is_trial and not run_reporter.all_confirmed(plans, verb, session, always=always):
+        return 1
+    clock, output = session.ports.clock, "table" if results.prints else "none"
+    for plan in plans:
+        with (
+            results.of(plan.place.name),
+            run_reporter.going_back(plan, output, clock=clock) as going,
+            run_reporter.reporting(plan.report, output) as on_event,
+        ):
+            result = deploy.apply(going, on_event=on_event, clock=clock)
+            results.add(result, run_reporter.sum_up if results.prints else None)
+    return results.end()
+
+
 def _refuse_decided(session: Session) -> None:
     """Refuse options whose answer stands in the plan file."""
     from mlstack.deploy.changes import DECIDING, ApplyOptions
@@ -230,9 +300,14 @@ def _refuse_decided(session: Session) -> None:
 
 
 @top.command(
-    takes=f"env components {PLACE} include_crds include_namespaces include_claims include_foreign"
-    f" grace_period wait timeout_s dry_run {CONFIRMED} {CLUSTER}",
-    examples=["mlstack delete minikube -c cnn", "mlstack delete minikube --yes"],
+    takes=f"envs every expired keep_going components {PLACE} include_crds include_namespaces include_claims"
+    f" include_foreign grace_period wait timeout_s dry_run {CONFIRMED} {CLUSTER}",
+    examples=[
+        "mlstack delete minikube -c cnn",
+        "mlstack delete minikube --yes",
+        "mlstack delete --expired --keep-going",
+    ],
+    expired=option("--expired", "All environments that are over (`env add --ttl`)."),
     include_crds=option("--crds", "Delete CRDs too, and with them every object of their kinds."),
     include_namespaces=option("--namespaces", "Delete namespaces too, and with them all they hold."),
     include_claims=option("--claims", "Delete volume claims too, and with them their data."),
@@ -250,6 +325,7 @@ def delete(
     include_foreign: bool = False,
     grace_period: int | None = None,
     wait: bool = True,
+    expired: bool = False,
 ) -> int:
     """Remove an environment's objects from the cluster, in reverse order; always asks."""
     from mlstack.cli import run_reporter
@@ -265,7 +341,8 @@ def delete(
         claims=not include_claims,
         foreign=not include_foreign,
     )
-    plan = _from_cluster(
+    plan_one = partial(
+        _from_cluster,
         session,
         deploy.plan_delete,
         doing="looking at the cluster",
@@ -276,9 +353,24 @@ def delete(
         timeout_s=options["timeout_s"],
         lock_timeout_s=options["lock_timeout_s"],
     )
+    names = _expired(session) if expired else several.environments(session)
+    if names is not None:
+        return _run_several(session, names, lambda name: plan_one(env=name), "delete", always=True)
+    plan = plan_one(env=several.only(session))
     if not options["dry_run"] and not run_reporter.confirmed(plan, "delete", session, always=True):
         return 1
     return _carry_out(session, plan)
+
+
+def _expired(session: Session) -> list[str]:
+    from mlstack.operations import app
+
+    if session.options["envs"] or session.options["every"]:
+        raise UsageError("`--expired` says which environments", hint="leave out names and --all")
+    over = [row.name for row in app.expired_environments(session.app, clock=session.ports.clock).environments]
+    if not over:
+        say("no environment is over")
+    return over
 
 
 @top.command(
@@ -317,8 +409,8 @@ def rollback(session: Session, words: list[str] | None = None) -> int:
 
 
 @top.command(
-    takes=f"env components context watch timeout {CLUSTER}",
-    examples=["mlstack status gke", "mlstack status gke -c cnn -o json"],
+    takes=f"envs every keep_going components context watch timeout {CLUSTER}",
+    examples=["mlstack status gke", "mlstack status gke -c cnn -o json", "mlstack status --all"],
     watch=option("--watch -w", "Go on until everything works, showing what changes."),
     timeout=option(
         "--timeout DURATION",
@@ -335,11 +427,14 @@ def status(session: Session, watch: bool = False, timeout: float | None = None) 
     if timeout is not None and not watch:
         raise UsageError("`--timeout` is how long `--watch` goes on", hint="add --watch")
     if not watch:
-        return _from_cluster(session, status.status, doing="looking at the cluster", clock=clock)
+        look = partial(_from_cluster, session, status.status, doing="looking at the cluster", clock=clock)
+        return several.each(session, lambda env: look(env=env))
+    if several.environments(session) is not None:
+        raise UsageError("`--watch` is about one environment", hint="mlstack status ENV --watch")
     from mlstack.cli import run_reporter, views_deploy
 
     output = session.options["output"]
-    target, opener = session.target(), session.opener()
+    target, opener = session.target(several.only(session)), session.opener()
     with run_reporter.showing(output) as show:
         result = status.watch(target, opener=opener, clock=clock, on_change=show, timeout_s=timeout)
     if output == "table" and not is_terminal(sys.stdout):

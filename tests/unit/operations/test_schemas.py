@@ -77,6 +77,7 @@ def test_what_commands_print_fits_the_schemas(
         "param set front color green",
         "diff minikube",
         "apply minikube",
+        "diff --all",
         "history minikube",
         "history show minikube 1",
         "history diff minikube 1 2",
