@@ -21,6 +21,7 @@ from mlstack.app.declare import (
     record,
     records,
 )
+from mlstack.app.versions import check_range, is_range
 from mlstack.errors import UsageError
 from mlstack.names import names_a_package, version_key
 from mlstack.objects.managed_fields import FieldPattern
@@ -38,6 +39,17 @@ Hooks = Literal["skip", "apply"]
 _NAMESPACE = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}
 _ENVIRONMENT = "^[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?(/[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?)*$"
 _PACKAGE = {"type": "string", "pattern": r"^[^/@\s]+/[^/@\s]+(@[^/@\s]+)?$"}
+_RANGE = {
+    **TEXT,
+    "description": "A version, or a range: `^1.2`, `~1.2`, `1.x`, `>=1.0 <2`; any when left out.",
+}
+_REQUIREMENT = {
+    "type": ["string", "object"],
+    "pattern": _PACKAGE["pattern"],
+    "required": ["name"],
+    "additionalProperties": False,
+    "properties": {"name": _PACKAGE, "version": _RANGE},
+}
 DIGEST = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
 _LABEL_KEY = "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 _OWN_LABELS = r"^(mlstack\.dev/.*|app\.kubernetes\.io/(managed-by|part-of))$"
@@ -241,8 +253,19 @@ class RegistryRef:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SignaturePolicy:
+    """Says that packages of a registry are let in only when a key has signed them."""
+
+    registry: str = key(SHORT_NAME, "The app's name of the registry.", required=True)
+    public_key: str = key(WORD, "The public key of cosign: a file of the app.", name="key", required=True)
+
+
+@dataclass(frozen=True, kw_only=True)
 class PackageRef:
-    """A package requirement: `kubeflow/core` or `kubeflow/core@0.1.0`; empty version = newest at install."""
+    """A package requirement: `kubeflow/core`, `kubeflow/core@0.1.0` or a range of versions.
+
+    Without a version it is for the newest at install.
+    """
 
     registry: str
     name: str
@@ -252,6 +275,18 @@ class PackageRef:
     def full_name(self) -> str:
         """Give `registry/name`."""
         return f"{self.registry}/{self.name}"
+
+    @property
+    def is_exact(self) -> bool:
+        """Tell whether it names one version, which stands beside others."""
+        return bool(self.version) and not is_range(self.version)
+
+    @property
+    def entry(self) -> str | dict[str, str]:
+        """Give what a file says for it."""
+        if is_range(self.version):
+            return {"name": self.full_name, "version": self.version}
+        return str(self)
 
     def __str__(self) -> str:
         return f"{self.full_name}@{self.version}" if self.version else self.full_name
@@ -278,7 +313,6 @@ class LockedRegistry:
 
     name: str = key(SHORT_NAME, required=True)
     address: str = key(WORD, required=True)
-    revision: str = key(TEXT, "The commit of a git registry.", default="")
     # What its index said of retired names, where asking it again would need a network.
     retired: tuple[Retired, ...] = records(
         Retired, "Names of packages and prototypes that are not offered any more.", default=()
@@ -295,6 +329,26 @@ class LockedPackage:
     version: str = key(VERSION, required=True)
     digest: str = key(DIGEST, "Over the package folder's paths and bytes.", required=True)
     source: str = key(TEXT, "Address the package was fetched from.", default="")
+    revision: str = key(TEXT, "Commit, or digest of an artifact, that it was read at.", default="")
+    requires: Mapping[str, str] = key(
+        {"type": "object", "additionalProperties": TEXT},
+        "Packages that it requires, with the versions that fit.",
+        default_factory=dict,
+        hash=False,
+    )
+    # `*` for the app, else names of environments with requirements of their own
+    environments: tuple[str, ...] = key(
+        list_of(WORD),
+        "Where the package's name without a version means this one: `*` for everywhere, names of environments"
+        " that ask for another one than the app.",
+        default=(),
+    )
+    files: Mapping[str, str] = key(
+        {"type": "object", "additionalProperties": DIGEST},
+        "Digest of each file, to name the one that was changed.",
+        default_factory=dict,
+        hash=False,
+    )
 
     @property
     def registry(self) -> str:
@@ -326,17 +380,24 @@ class Lock:
 
 
 def parse_package_ref(text: str) -> PackageRef:
-    """Read `registry/package` or `registry/package@version`.
+    """Read `registry/package`, with `@` and a version, a range, a branch, tag, commit or digest if wanted.
 
     Raises:
         UsageError: the text has another shape.
     """
     path, at, version = text.partition("@")
     registry, slash, name = path.partition("/")
-    if not slash or (at and not version) or not names_a_package(registry, name, version):
-        raise UsageError(
-            f"`{text}` is not a package", hint="write `registry/package` or `registry/package@version`"
-        )
+    hint = "write `registry/package`, `registry/package@1.2.0` or `registry/package@^1.2`"
+    if slash and version and is_range(version):
+        try:
+            check_range(version)
+        except ValueError as error:
+            raise UsageError(f"`{text}` is not a package: {error}", hint=hint) from error
+        plain = ""
+    else:
+        plain = version.removeprefix("sha256:")
+    if not slash or (at and not version) or not names_a_package(registry, name, plain.replace("/", ".")):
+        raise UsageError(f"`{text}` is not a package", hint=hint)
     return PackageRef(registry=registry, name=name, version=version)
 
 
@@ -364,10 +425,16 @@ class App:
     name: str = key(SHORT_NAME, "Becomes a label of every object.", required=True)
     registries: tuple[RegistryRef, ...] = records(RegistryRef, "Where packages come from.", default=())
     packages: tuple[PackageRef, ...] = key(
-        list_of(_PACKAGE),
-        "Requirements: `registry/package` or `registry/package@version`.",
+        list_of(_REQUIREMENT),
+        "Requirements: `registry/package`, `registry/package@version`, or a map with a range of versions.",
         reader=lambda fields, name: fields.packages(name),
         default=(),
+    )
+    requires_mlstack: str = key(
+        TEXT, "Versions of mlstack that this app works with: `>=0.1,<1`; any when left out.", default=""
+    )
+    verify: tuple[SignaturePolicy, ...] = records(
+        SignaturePolicy, "Registries whose packages must be signed, with whose key.", default=()
     )
     params: Mapping[str, Any] = key(
         MAP, "For every component whose prototype declares the name.", default_factory=dict
@@ -516,6 +583,12 @@ class Environment:
     )
     targets: tuple[str, ...] = key(
         list_of(TEXT), "Components and modules to deploy; all when left out or empty.", default=()
+    )
+    packages: tuple[PackageRef, ...] = key(
+        list_of(_REQUIREMENT),
+        "Requirements of this environment, which take the place of the app's for the same package.",
+        reader=lambda fields, name: fields.packages(name),
+        default=(),
     )
     protected: bool = key(
         FLAG, "Every change wants the environment's name typed, or `--yes-i-mean ENV`.", default=False

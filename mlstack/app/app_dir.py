@@ -16,7 +16,6 @@ from mlstack.app.app import (
     Environment,
     Lock,
     LockedPackage,
-    LockedRegistry,
     PackageRef,
     RegistryRef,
 )
@@ -24,15 +23,13 @@ from mlstack.app.declare import to_map
 from mlstack.app.document import decode, layer_of
 from mlstack.app.edit import EditedFile, app_lock
 from mlstack.app.files import read_file
-from mlstack.app.package import FetchedPackage, PackageFolder
+from mlstack.app.package import FetchedPackage
 from mlstack.app.params import KeyPath, Layer, ParamScope, join_path, refused_characters, spelling_table
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import PassedStore
 from mlstack.errors import (
     ConfigError,
-    MlstackError,
     NotFoundError,
-    RegistryError,
     TypedValueError,
     UsageError,
 )
@@ -493,98 +490,76 @@ class AppDir(AppReader):
         full = (*section, spelling, *path[1:])
         return edited, edited.actual_path(full)
 
-    # --- packages: `vendor/`, `app.yaml` and `mlstack.lock` change together ---
+    # --- packages: `vendor/`, requirements and `mlstack.lock` change together ---
 
     def install(
-        self, requirement: PackageRef, fetched: Sequence[FetchedPackage], registry: LockedRegistry
-    ) -> None:
-        """Vendor packages, lock their digests and enter the requirement in `app.yaml`, in one write.
+        self,
+        lock: Lock,
+        fetched: Sequence[FetchedPackage] = (),
+        *,
+        entered: Mapping[str, Sequence[PackageRef]] | None = None,
+        removed: Mapping[str, Sequence[PackageRef]] | None = None,
+    ) -> tuple[LockedPackage, ...]:
+        """Vendor packages, lock what the app has and change its requirements, in one write.
 
-        The first of `fetched` was asked for, the others it requires. A requirement without a version is for
-        the newest: it replaces what an earlier one brought. With a version, versions stand side by side.
-        A version that is locked already with other content is a RegistryError.
+        Args:
+            lock: what the app has from now on; the folders of other packages go.
+            fetched: what `vendor/` gets.
+            entered: requirements by environment, `*` for `app.yaml`: in place of one for the same package,
+                but for an exact version in `app.yaml`, which stands beside others.
+            removed: requirements that leave these files.
+
+        Returns:
+            The packages that are gone.
         """
-        new = [package.locked for package in fetched]
-        locked = {package.ref: package.digest for package in self.lock.packages}
-        for package in new:
-            if (digest := locked.get(package.ref, package.digest)) != package.digest:
-                message = f"the registry's `{package.ref}` is not the one that mlstack.lock holds"
-                hint = f"a changed package needs a new version; mlstack pkg rm {package.ref} lets this one in"
-                raise RegistryError(f"{message}: {package.digest}, locked {digest}", hint=hint)
-        app_file = self.edited(layout.APP_FILE, "App")
-        entered = new[0].ref if requirement.version else requirement
-        if entered not in self.app.packages:
-            app_file.append(("packages",), str(entered))
-        # Another version goes if nobody asked for it by its version.
-        staying = {*self.app.packages, entered}
-        replaced = {package.full_name for package in new if not requirement.version}
-        others = [package for package in self.lock.packages if package not in new]
-        kept = [package for package in others if package.full_name not in replaced or package.ref in staying]
-        registries = [other for other in self.lock.registries if other.name != registry.name]
-        lock = Lock(registries=(*registries, registry), packages=(*kept, *new))
         files: dict[str, bytes | str] = {
             f"{package.locked.folder}/{path}": data
             for package in fetched
             for path, data in package.files.items()
         }
-        paths = [path for package in new for path in sorted((self.root / package.folder).rglob("*"))]
+        folders = [self.root / package.locked.folder for package in fetched]
+        paths = [path for folder in folders for path in sorted(folder.rglob("*"))]
         names = [path.relative_to(self.root).as_posix() for path in paths if not path.is_dir()]
         stale = [name for name in names if name not in files]
-        files |= {layout.LOCK_FILE: write_lock(lock), layout.APP_FILE: app_file.text.encode()}
+        for edited in self._requirements(entered or {}, removed or {}):
+            files[edited.file] = edited.content
+        files[layout.LOCK_FILE] = write_lock(lock)
         for file in list(files):
             path = self.root / file
             if path.is_file() and path.read_bytes() == files[file]:
                 del files[file]
-        self.write(files, [*stale, *self._unlocked_folders(lock)])
-
-    def _unlocked_folders(self, lock: Lock) -> list[str]:
-        """Give the folders of packages that were locked and are not any more."""
         kept = {package.folder for package in lock.packages}
-        return [package.folder for package in self.lock.packages if package.folder not in kept]
-
-    def remove_package(self, ref: PackageRef) -> tuple[LockedPackage, ...]:
-        """Remove a package's requirement (all versions without one), and what nothing requires any more."""
-        named = [package for package in self.lock.packages if _is(package.ref, ref)]
-        if not named:
-            raise NotFoundError(f"package `{ref}` is not installed", hint="mlstack pkg list --installed")
-        app_file = self.edited(layout.APP_FILE, "App")
-        required = list(self.app.packages)
-        left = [package for package in self.lock.packages if package not in named]
-        # What no requirement names by its version was brought by the one without: that goes with it.
-        is_newest = bool(ref.version) and ref not in required
-        is_last = is_newest or all(package.full_name != ref.full_name for package in left)
-        for old in [old for old in required if _is(old, ref) or (is_last and _is(ref, old))]:
-            app_file.remove(("packages",), required.index(old))
-            required.remove(old)
-        lock = Lock(registries=self.lock.registries, packages=self._needed(left, required))
-        gone = tuple(package for package in self.lock.packages if package not in lock.packages)
-        files = {layout.LOCK_FILE: write_lock(lock), layout.APP_FILE: app_file.text.encode()}
-        self.write(files, self._unlocked_folders(lock))
+        gone = tuple(package for package in self.lock.packages if package.folder not in kept)
+        if files or stale or gone:
+            self.write(files, [*stale, *(package.folder for package in gone)])
         return gone
 
-    def _needed(
-        self, packages: Sequence[LockedPackage], required: Iterable[PackageRef]
-    ) -> tuple[LockedPackage, ...]:
-        """Give the packages that requirements of the app lead to, directly or through others."""
-        rest = [package for package in packages if any(_is(package.ref, ref) for ref in required)]
-        needed: list[LockedPackage] = []
-        while rest:
-            package = rest.pop()
-            if package in needed:
-                continue
-            needed.append(package)
-            folder, names = self.root / package.folder, tuple[str, ...]()
-            if folder.is_dir():
-                try:
-                    names = PackageFolder.read(folder, source=package.folder).head.requires
-                except MlstackError:  # it cannot be asked: it may need any of them
-                    names = tuple(other.name for other in self.lock.packages)
-            rest += [
-                other for other in packages if other.registry == package.registry and other.name in names
-            ]
-        return tuple(package for package in packages if package in needed)
-
-
-def _is(package: PackageRef, named: PackageRef) -> bool:
-    """Tell whether `package` is the one that `named` means; without a version it means all."""
-    return package.full_name == named.full_name and named.version in ("", package.version)
+    def _requirements(
+        self, entered: Mapping[str, Sequence[PackageRef]], removed: Mapping[str, Sequence[PackageRef]]
+    ) -> Iterator[EditedFile]:
+        """Give the files whose requirements change."""
+        for scope in dict.fromkeys([*entered, *removed]):
+            if scope == "*":
+                edited, known = self.edited(layout.APP_FILE, "App"), list(self.app.packages)
+            else:
+                edited = self.edited(layout.environment_file(scope), "Environment")
+                known = list(self.environment_chain(scope)[-1].environment.packages)
+            for old in removed.get(scope, ()):
+                edited.remove(("packages",), known.index(old))
+                known.remove(old)
+            for ref in entered.get(scope, ()):
+                beside = scope == "*" and ref.is_exact
+                replaced = [
+                    number
+                    for number, old in enumerate(known)
+                    if old.full_name == ref.full_name and not beside and not (scope == "*" and old.is_exact)
+                ]
+                if ref in known:
+                    continue
+                if replaced:
+                    edited.set(("packages", replaced[0]), ref.entry)
+                    known[replaced[0]] = ref
+                else:
+                    edited.append(("packages",), ref.entry)
+                    known.append(ref)
+            yield edited

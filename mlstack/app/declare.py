@@ -119,7 +119,9 @@ def to_map(value: Any, always: Collection[str] = ()) -> dict[str, Any]:
         if key.by:
             inner = tuple(inner.values())
         if isinstance(inner, tuple):
-            content[key.name] = [to_map(entry) if key.record is not None else entry for entry in inner]
+            content[key.name] = [
+                to_map(entry) if key.record is not None else getattr(entry, "entry", entry) for entry in inner
+            ]  # a requirement of a package has an `entry`
         elif key.record is not None:
             content[key.name] = to_map(inner)
         else:

@@ -219,8 +219,15 @@ class FieldReader:
         return self._package((name,), self.text(name))
 
     def packages(self, name: str) -> tuple[PackageRef, ...]:
-        """Give a list of package references."""
-        return tuple(self._package((name, index), text) for index, text in enumerate(self.texts(name)))
+        """Give a list of requirements: texts such as `kubeflow/core@0.1.0`, or maps of name and version."""
+        return tuple(self._requirement((name, index), entry) for index, entry in enumerate(self._list(name)))
+
+    def _requirement(self, path: KeyPath, entry: Any) -> PackageRef:
+        if not isinstance(entry, Mapping):
+            return self._package(path, self._typed(path, entry, str, "a package"))
+        fields = FieldReader(self._document, (*self._path, *path)).only("name", "version")
+        version = fields.text("version", "")
+        return fields._package(("name",), f"{fields.text('name')}@{version}".removesuffix("@"))
 
     def _package(self, path: KeyPath, text: str) -> PackageRef:
         try:

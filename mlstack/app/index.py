@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from mlstack.app.app import DIGEST, Retired
 from mlstack.app.declare import NAME, SHORT_NAME, TEXT, VERSION, WORD, key, list_of, records
+from mlstack.app.versions import best_first
 from mlstack.errors import NotFoundError
 from mlstack.names import nearest, version_key
 
@@ -21,6 +22,16 @@ class IndexVersion:
     version: str = key(VERSION, required=True)
     path: str = key(WORD, "The package folder, relative to this file.", required=True)
     digest: str = key(DIGEST, "What its content must have.", required=True)
+    requires: Mapping[str, Mapping[str, str]] = key(
+        {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": TEXT}},
+        "Packages that it requires by name, each with `version` and `registry`.",
+        default_factory=dict,
+    )
+    requires_mlstack: str = key(TEXT, "Versions of mlstack that it works with.", default="")
+    yanked: str = key(
+        TEXT, "Why nobody should install it any more; written by hand, and who has it keeps it.", default=""
+    )
+    deprecated: str = key(TEXT, "Why to move on from it, and where to; written by hand.", default="")
     revision: str = field(default="")  # commit or digest it is read at, where that is not the index's
 
 
@@ -50,8 +61,10 @@ class IndexPackage:
 
     @property
     def newest(self) -> IndexVersion:
-        """Give the highest version."""
-        return max(self.versions, key=lambda version: version_key(version.version))
+        """Give the highest version: one that is not yanked, and a release where there is one."""
+        by_name = {entry.version: entry for entry in self.versions}
+        offered = [entry.version for entry in self.versions if not entry.yanked] or list(by_name)
+        return by_name[best_first(offered)[0]]
 
 
 def joined(entries: Iterable[IndexPackage]) -> dict[str, IndexPackage]:
@@ -62,7 +75,11 @@ def joined(entries: Iterable[IndexPackage]) -> dict[str, IndexPackage]:
     packages: dict[str, IndexPackage] = {}
     for entry in sorted(entries, key=lambda entry: (entry.name, version_key(entry.newest.version))):
         known = packages[entry.name].versions if entry.name in packages else ()
-        versions = {version.version: version for version in (*known, *entry.versions)}
+        versions = {version.version: version for version in known}
+        for version in entry.versions:  # what was written by hand stays
+            old = versions.get(version.version, version)
+            said = {word: getattr(version, word) or getattr(old, word) for word in ("yanked", "deprecated")}
+            versions[version.version] = replace(version, **said)
         ordered = sorted(versions.values(), key=lambda version: version_key(version.version))
         packages[entry.name] = replace(entry, versions=tuple(ordered))
     return packages

@@ -48,6 +48,21 @@ def digest(files: Files) -> str:
     return f"sha256:{total.hexdigest()}"
 
 
+def file_digests(files: Files) -> dict[str, str]:
+    """Give `sha256:…` of each file by its path."""
+    ordered = sorted((path.as_posix(), data) for path, data in files.items())
+    return {path: f"sha256:{hashlib.sha256(data).hexdigest()}" for path, data in ordered}
+
+
+def changed_files(files: Files, digests: Mapping[str, str]) -> tuple[str, ...]:
+    """Tell which files are not as their digests say: `path was changed`, `path is missing`, `path is new`."""
+    now = file_digests(files)
+    states = {path: "is missing" for path in digests if path not in now}
+    states |= {path: "is new" for path in now if path not in digests}
+    states |= {path: "was changed" for path in now if digests.get(path, now[path]) != now[path]}
+    return tuple(f"`{path}` {state}" for path, state in sorted(states.items()))
+
+
 @dataclass(frozen=True, kw_only=True)
 class FetchedPackage:
     """A package version as it came from a registry, its digest checked; nothing is written yet."""
@@ -158,7 +173,15 @@ class PackageFolder:
             summary=head.summary,
             keywords=head.keywords,
             prototypes=tuple(prototypes),
-            versions=(IndexVersion(version=head.version, path=path, digest=self.digest),),
+            versions=(
+                IndexVersion(
+                    version=head.version,
+                    path=path,
+                    digest=self.digest,
+                    requires=head.requires,
+                    requires_mlstack=head.requires_mlstack,
+                ),
+            ),
         )
 
     def aliases(self, name: str) -> Mapping[str, Alias]:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
-from mlstack.app.declare import MAP, SHORT_NAME, TEXT, VERSION, key, list_of, record_schema
+from mlstack.app.declare import MAP, SHORT_NAME, TEXT, VERSION, WORD, key, list_of, record_schema
+from mlstack.app.versions import check_range
+from mlstack.names import names_a_package
 from mlstack.objects.masking import MASK
 from mlstack.yaml import write
 
@@ -234,6 +236,44 @@ class Prototype:
         return f"`{alias}` is prototype `{self.name}`" + (f" with {settings}" if settings else "")
 
 
+REQUIRES = list_of(
+    {
+        "type": ["string", "object"],
+        "pattern": r"^[^/@\s]+(/[^/@\s]+)?(@.+)?$",
+        "required": ["name"],
+        "additionalProperties": False,
+        "properties": {
+            "name": {**WORD, "description": "A package of the same registry, or `registry/package`."},
+            "version": {**TEXT, "description": "A version or a range: `^1.2`; any when left out."},
+            "registry": {**WORD, "description": "The address of the other registry."},
+        },
+    }
+)
+"""How a package, and the index of a registry, write what a package requires."""
+
+
+def read_requires(fields: Any, name: str) -> dict[str, Mapping[str, str]]:
+    """Read what a package requires: by `package` or `registry/package` the keys `version` and `registry`."""
+    requires: dict[str, Mapping[str, str]] = {}
+    for number, (text, entry) in enumerate(fields.named(name)):
+        package, _, version = text.partition("@")
+        given = {"version": version} if version else {}
+        if entry is not None:
+            package = text
+            given = {key: entry.text(key) for key in ("version", "registry") if entry.has(key)}
+        try:
+            check_range(given.get("version", ""))
+        except ValueError as error:
+            fields.refuse((name, number), str(error))
+        registry, _, short = package.rpartition("/")
+        if not names_a_package(registry or "own", short, ""):
+            fields.refuse((name, number), f"is no package: `{package}`")
+        if short in {known.rpartition("/")[2] for known in requires}:
+            fields.refuse((name, number), f"names a package `{short}` twice")
+        requires[package] = given
+    return requires
+
+
 @dataclass(frozen=True, kw_only=True)
 class Package:
     """A folder of prototypes that are released together."""
@@ -244,12 +284,19 @@ class Package:
     description: str = key(TEXT, default="")
     license: str = key(TEXT, default="")
     keywords: tuple[str, ...] = key(list_of(TEXT), "Words for `mlstack prototype search`.", default=())
-    requires: tuple[str, ...] = key(
-        list_of(SHORT_NAME),
-        "Packages of the same registry whose definitions, blocks and templates are used.",
-        default=(),
+    requires: Mapping[str, Mapping[str, str]] = key(  # by name: range of versions, address of the registry
+        REQUIRES,
+        "Packages whose definitions, blocks and templates are used.",
+        reader=read_requires,
+        default_factory=dict,
+    )
+    requires_mlstack: str = key(
+        TEXT, "Versions of mlstack that it works with: `>=0.1,<1`; any when left out.", default=""
     )
     authors: tuple[str, ...] = key(list_of(TEXT), "Who keeps the package.", default=())
+    repository: str = key(TEXT, "Where its source is.", default="")
+    bugs: str = key(TEXT, "Where its faults are told.", default="")
+    quick_start: str = key(TEXT, "The commands to begin with.", default="")
     registry: str = ""  # the app's name of the registry it came from
     prototypes: Mapping[str, Prototype] = field(default_factory=dict)  # by short name
     # texts of `crds/*.yaml` by file name, for offline validation of custom resources

@@ -42,6 +42,7 @@ from mlstack.app.params import (
 from mlstack.app.prototype import Prototype
 from mlstack.app.schema import PassedStore
 from mlstack.app.vendor import Vendor
+from mlstack.app.versions import check_mlstack
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import nearest
 
@@ -94,7 +95,9 @@ class AppReader:
     @cached_property
     def app(self) -> App:
         """Give what `app.yaml` says."""
-        return fields_of(self.files.app_document, "App").record(App)
+        app = fields_of(self.files.app_document, "App").record(App)
+        check_mlstack(app.requires_mlstack, what="this app", where=layout.APP_FILE)
+        return app
 
     @cached_property
     def lock(self) -> Lock:
@@ -283,7 +286,8 @@ class AppReader:
                     inherited[key.field] = {**getattr(merged, key.field), **getattr(own, key.field)}
             if own.context and own.context != merged.context and "cluster" in inherited:
                 inherited["cluster"] = None
-            merged = replace(own, **inherited)
+            packages = {ref.full_name: ref for ref in (*merged.packages, *own.packages)}
+            merged = replace(own, **{**inherited, "packages": tuple(packages.values())})
         allowed = merged.allowed_namespaces
         if allowed and merged.namespace not in allowed:
             merged = replace(merged, allowed_namespaces=(merged.namespace, *allowed))
@@ -406,15 +410,17 @@ class AppReader:
     @cached_property
     def vendor(self) -> Vendor:
         """Give the installed packages."""
-        return Vendor(self.root, self.lock.packages, self.app.packages, self.store)
+        return Vendor(self.root, self.lock.packages, self.store)
 
-    def prototype(self, name: str, *, where: str | None = None) -> Prototype:
+    def prototype(self, name: str, *, where: str | None = None, environment: str | None = None) -> Prototype:
         """Find a prototype by full name, exact name, alias, or an end that only one has.
+
+        An environment may have other versions of packages than the app.
 
         Raises:
             NotFoundError: none, or several, with their full names; at `where` the name is written.
         """
-        return self.vendor.prototype(name, where=where)
+        return self.vendor.prototype(name, where=where, environment=environment)
 
     # --- parameters ---
 
@@ -425,7 +431,8 @@ class AppReader:
 
         A chart's values are names of its own: no value for many components is meant for it.
         """
-        prototype, name = self.prototype(component.prototype, where=component.file), component.full_name
+        prototype = self.prototype(component.prototype, where=component.file, environment=environment)
+        name = component.full_name
         layers = []
         alias = prototype.alias(component.prototype) or ""
         if params := prototype.alias_params.get(alias):
@@ -468,11 +475,11 @@ class AppReader:
         Raises:
             ParamError: unknown names, spellings set twice, hostile characters, with file and line.
         """
-        prototype = self.prototype(component.prototype, where=component.file)
+        prototype = self.prototype(component.prototype, where=component.file, environment=environment)
         layers = self.layers(component, environment, overrides)
         if overrides:
             self._check_overrides(overrides)
-        key = f"{prototype.full_name}@{prototype.version}"
+        key = f"{prototype.full_name} {prototype.version} {prototype.digest}"
         if key not in self._declarations:
             self._declarations[key] = Declared(
                 prototype.params,

@@ -164,6 +164,7 @@ def _environment_description(result: app.EnvironmentDescription) -> Page:
     lines = {
         "kubernetes_version": ("kubernetes", environment.kubernetes_version),
         "targets": ("targets", ", ".join(environment.targets) or "all components"),
+        "packages": ("packages", ", ".join(map(str, environment.packages))),
         "allowed_namespaces": ("writes to", reach),
         "cluster_scoped": ("", ""),  # in the line before
         "wait_for_load_balancer": (
@@ -282,11 +283,21 @@ def _indexed(result: registries.Indexed) -> Page:
 @view
 def _installed(result: packages.Installed) -> Page:
     names = tuple(f"{row.package}@{row.version}" for row in result.packages)
-    lines = tuple(
-        TextLine(f"{row.state} {name} ({row.digest[:19]})", "" if row.state == "kept" else "add")
+    lines = [
+        TextLine(
+            f"{row.state} {name} ({row.digest[:19]}){_only_in(row.environments)}",
+            "" if row.state == "kept" else "add",
+        )
         for name, row in zip(names, result.packages, strict=True)
-    )
-    return Page(lines, names, (f"next: mlstack pkg describe {result.packages[-1].package}",))
+    ]
+    lines += [TextLine(f"removed {name}", "remove") for name in result.removed]
+    last = result.packages[-1].package if result.packages else None
+    hint = f"next: mlstack pkg describe {last}" if last else "next: mlstack pkg install REGISTRY/PACKAGE"
+    return Page(tuple(lines), names, (*notes(result), hint))
+
+
+def _only_in(environments: tuple[str, ...]) -> str:
+    return f" in {', '.join(environments)}" if environments else ""
 
 
 @view
@@ -294,22 +305,35 @@ def _package_description(result: packages.PackageDescription) -> Page:
     blocks = facts(
         ("package", result.package),
         ("version", result.version),
-        ("installed", result.installed or "no"),
+        ("installed", ", ".join(result.installed) or "no"),
+        ("environments", ", ".join(result.environments)),
         ("summary", result.summary),
+        ("authors", ", ".join(result.authors)),
         ("licence", result.license),
+        ("keywords", ", ".join(result.keywords)),
+        ("repository", result.repository),
+        ("bugs", result.bugs),
         ("requires", ", ".join(result.requires)),
+        ("mlstack", result.requires_mlstack),
+        ("source", result.source),
+        ("revision", result.revision),
         ("digest", result.digest),
     )
     blocks += prose(result.description)
     if result.prototypes:
         columns = {"PROTOTYPE": "name", "SUMMARY": "summary"}
         blocks += [TextLine(""), table(result.prototypes, columns)]
-    return Page(tuple(blocks), tuple(row.name for row in result.prototypes))
+    if result.quick_start:
+        blocks += [TextLine(""), TextLine("to begin with:"), *prose(result.quick_start)]
+    return Page(tuple(blocks), tuple(row.name for row in result.prototypes), notes(result))
 
 
 @view
 def _package_removed(result: packages.PackageRemoved) -> Page:
-    return Page(tuple(TextLine(f"removed {name}", "remove") for name in result.packages), result.packages)
+    lines = [TextLine(f"removed {name}", "remove") for name in result.packages]
+    if result.environment:
+        lines.insert(0, TextLine(f"environment `{result.environment}` has the app's version again"))
+    return Page(tuple(lines), result.packages)
 
 
 # --- prototypes ---

@@ -144,6 +144,7 @@ class EnvironmentDescription:
     def to_dict(self) -> dict[str, Any]:
         """Give the keys of its file, then the parameters."""
         settings = {key.name: getattr(self.environment, key.field) for key in keys_of(Environment)}
+        settings["packages"] = [ref.entry for ref in self.environment.packages]
         about = {"name": self.environment.name, "file": self.environment.file, **settings}
         return {**about, "globals": self.globals, "components": self.components}
 

@@ -90,7 +90,7 @@ def explain_param(
         ConfigError: a file is wrong; of values that render nothing a remark tells.
     """
     explained = app.component_with_params(component)
-    prototype = app.prototype(explained.prototype)
+    prototype = app.prototype(explained.prototype, environment=environment)
     resolved = app.resolve(explained, environment, overrides)
     chains = resolved.chains
     if parameter is None:

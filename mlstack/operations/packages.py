@@ -1,20 +1,20 @@
-"""Packages of an app."""
+"""Packages of an app: installed, restored, listed, described, removed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from mlstack.app import layout
-from mlstack.app.app import Component, PackageRef, newest, parse_package_ref
+from mlstack.app.app import Component, LockedPackage, PackageRef
 from mlstack.app.app_dir import AppDir
-from mlstack.app.package import PackageFolder
 from mlstack.app.prototype import Package
-from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
-from mlstack.names import nearest, version_key
+from mlstack.errors import MlstackError, NotFoundError, UsageError
+from mlstack.names import nearest
 from mlstack.operations import row
-from mlstack.registries.registry import fetch_all, indexes
+from mlstack.registries import installation
+from mlstack.registries.installation import Changed, full_ref, read_package
+from mlstack.registries.registry import indexes
+from mlstack.registries.resolver import APP
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,23 +24,27 @@ class InstalledPackage:
     package: str  # `registry/name`
     version: str
     digest: str  # `sha256:…` of its content
-    state: str  # `installed`, or `kept` if it was there before
+    state: str  # `installed`, `restored` if `vendor/` lacked it or was overwritten, `kept` if it was there
+    environments: tuple[str, ...] = ()  # that have this version in place of the app's
 
 
 @dataclass(frozen=True, kw_only=True)
 class Installed:
-    """What an installation brought: the packages that are required first, the wanted one last."""
+    """What an installation brought: the packages that are required first, the wanted ones last."""
 
     packages: tuple[InstalledPackage, ...]
+    removed: tuple[str, ...] = ()  # versions that nothing needs any more
+    notes: tuple[str, ...] = ()  # what registries say against versions
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackageRow:
-    """One package in a list."""
+    """One package in a list; one version of it in a list of installed ones."""
 
     package: str  # `registry/name`
     version: str  # the newest of the registry; the installed one where no registry was asked
-    installed: str | None  # the newest installed version
+    installed: tuple[str, ...]  # the installed versions
+    environments: tuple[str, ...] = ()  # that have this version in place of the app's
     summary: str
 
 
@@ -66,10 +70,18 @@ class PackageDescription(PackageRow):
 
     description: str
     license: str
+    authors: tuple[str, ...]
     keywords: tuple[str, ...]
-    requires: tuple[str, ...]
+    repository: str
+    bugs: str
+    quick_start: str
+    requires: tuple[str, ...]  # with the versions that fit
+    requires_mlstack: str
     digest: str
+    source: str  # address it comes from
+    revision: str  # commit, or digest of an artifact
     prototypes: tuple[PrototypeSummary, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,130 +89,249 @@ class PackageRemoved:
     """The packages that are gone, `registry/name@version`: the named one, and what only it required."""
 
     packages: tuple[str, ...]
+    environment: str | None = None  # whose requirement went, where it was not the app's
 
 
-def install_package(app: AppDir, text: str, *, force: bool = False) -> Installed:
-    """Copy a package and what it requires into `vendor/`, pinned by version and digest.
+def install_packages(
+    app: AppDir, texts: Sequence[str] = (), *, environment: str | None = None, force: bool = False
+) -> Installed:
+    """Copy packages and what they require into `vendor/`, pinned by version and digest.
 
-    `text` is `registry/package`, or with `@` and a version, branch, tag or commit; `force` writes anew what
-    is there already.
+    Without packages, those that the app's files ask for: at the locked versions where these fit, fetched at
+    their locked commits where `vendor/` lacks them.
+
+    Args:
+        app: the app directory.
+        texts: packages as typed, each with a version, range, branch, tag, commit or digest if wanted.
+        environment: the one whose requirements they are; else they are the app's.
+        force: fetch again what is there already.
 
     Raises:
-        UsageError: the text is no package.
-        NotFoundError: no such registry, package or version.
-        RegistryError: the registry does not answer, or a digest differs. Nothing is written then.
+        UsageError: a text is no package.
+        NotFoundError: no such registry, package, version or environment.
+        ConfigError: requirements contradict each other.
+        RegistryError: a registry does not answer, or a digest differs. Nothing is written in any case.
     """
-    wanted = parse_package_ref(text)
-    ref = app.app.registry(wanted.registry)
-    fetched, registry = fetch_all(
-        app.app.registries, wanted, root=app.root
-    )  # takes its time: others may edit
-    with app.locked():
-        if app.app.registry(wanted.registry) != ref:
-            raise ConfigError(
-                f"the registry `{wanted.registry}` was changed by another command meanwhile;"
-                " nothing was installed",
-                where=layout.APP_FILE,
-                hint="try again",
-            )
-        before = {(locked.full_name, locked.version, locked.digest) for locked in app.lock.packages}
-        app.install(wanted, fetched, registry)
-    rows = []
-    for locked in (package.locked for package in fetched):
-        is_kept = (locked.full_name, locked.version, locked.digest) in before and not force
-        state = "kept" if is_kept else "installed"
-        rows.append(row(InstalledPackage, locked, package=locked.full_name, state=state))
-    return Installed(packages=(*rows[1:], rows[0]))
+    refs = tuple(full_ref(app, text) for text in texts)
+    if environment is not None:
+        app.environment(environment)
+        if not refs:
+            hint = f"mlstack pkg install --env {environment} REGISTRY/PACKAGE@VERSION"
+            raise UsageError("which package is that environment to have?", hint=hint)
+    scope = environment or APP
+    moving = [(scope, ref.full_name) for ref in refs if environment or not ref.is_exact]
+    known = {ref.full_name: ref for ref in (*app.app.packages,) if not ref.is_exact}
+    # Who names a package again without a version keeps the range that the file has.
+    entered = tuple(
+        known[ref.full_name] if not (ref.version or environment) and ref.full_name in known else ref
+        for ref in refs
+    )
+    force_of = None if force and not refs else {ref.full_name for ref in refs} if force else ()
+    changed = installation.change(app, {scope: entered} if refs else {}, free=moving, force=force_of)
+    return _installed(changed, [ref.full_name for ref in refs])
+
+
+def restore_packages(app: AppDir, *, force: bool = False) -> Installed:
+    """Bring `vendor/` to what `mlstack.lock` says; no other file of the app changes.
+
+    Raises:
+        ConfigError: the lock does not say what the app's files ask for.
+        RegistryError: something cannot be fetched as it is locked. Nothing is written then.
+    """
+    installation.refuse_stale(app)
+    force_of = None if force else ()
+    return _installed(installation.change(app, {}, force=force_of), [])
+
+
+def _installed(changed: Changed, named: Sequence[str]) -> Installed:
+    """Tell what became of the named packages and of what they require; without names of all."""
+    before = {(package.ref, package.digest) for package in changed.before.packages}
+    fetched = {package.ref for package in changed.fetched}
+    rows = {}
+    for package in _required_first(changed.after.packages, named):
+        state = "kept" if (package.ref, package.digest) in before else "installed"
+        state = "restored" if state == "kept" and package.ref in fetched else state
+        environments = tuple(name for name in package.environments if name != APP)
+        name = package.full_name
+        rows[package.ref] = row(
+            InstalledPackage, package, package=name, state=state, environments=environments
+        )
+    gone = {package.ref for package in changed.before.packages} - {p.ref for p in changed.after.packages}
+    return Installed(
+        packages=tuple(rows.values()), removed=tuple(sorted(map(str, gone))), notes=changed.notes
+    )
+
+
+def _required_first(packages: Iterable[LockedPackage], named: Sequence[str]) -> list[LockedPackage]:
+    by_name: dict[str, list[LockedPackage]] = {}
+    for package in packages:
+        by_name.setdefault(package.full_name, []).append(package)
+    ordered: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        if name in ordered or name in visiting:
+            return
+        visiting.add(name)
+        for package in by_name.get(name, ()):
+            for needed in sorted(package.requires):
+                visit(needed)
+        ordered[name] = None
+
+    visiting: set[str] = set()
+    for name in named or sorted(by_name):
+        visit(name)
+    return [package for name in ordered for package in by_name.get(name, ())]
 
 
 def list_packages(app: AppDir, *, installed_only: bool = False) -> PackageList:
     """List the packages of all registries and the installed ones, by name.
 
-    A registry that does not answer is noted; with `installed_only` none is asked.
+    A registry that does not answer is noted; with `installed_only` none is asked, and each version is a row.
     """
-    rows = {}
+    versions: dict[str, tuple[str, ...]] = {}
+    for locked in app.lock.packages:
+        versions[locked.full_name] = (*versions.get(locked.full_name, ()), locked.version)
+    rows: dict[tuple[str, str], PackageRow] = {}
     for package in app.vendor.packages():
         name = f"{package.registry}/{package.name}"
-        rows[name] = row(PackageRow, package, package=name, installed=package.version)
+        environments = _environments(app, name, package.version)
+        rows[name, package.version] = row(
+            PackageRow, package, package=name, installed=(package.version,), environments=environments
+        )
+    if installed_only:
+        return PackageList(packages=tuple(row for _, row in sorted(rows.items())))
+    latest = {name: row for (name, _), row in rows.items()}
+    listed = {name: row(PackageRow, kept, installed=versions[name]) for name, kept in latest.items()}
     notes: list[str] = []
-    if not installed_only:
-        installed = newest(app.lock.packages)
-        for registry, index in indexes(app.app.registries, root=app.root, notes=notes):
-            for short_name, offer in index.packages.items():
-                name = f"{registry}/{short_name}"
-                rows[name] = PackageRow(
-                    package=name,
-                    version=offer.newest.version,
-                    installed=installed[name].version if name in installed else None,
-                    summary=offer.summary,
-                )
-    return PackageList(packages=tuple(row for _, row in sorted(rows.items())), notes=tuple(notes))
+    for registry, index in indexes(app.app.registries, root=app.root, notes=notes):
+        for short_name, offer in index.packages.items():
+            name, version = f"{registry}/{short_name}", offer.newest.version
+            listed[name] = PackageRow(
+                package=name, version=version, installed=versions.get(name, ()), summary=offer.summary
+            )
+    return PackageList(packages=tuple(row for _, row in sorted(listed.items())), notes=tuple(notes))
+
+
+def _environments(app: AppDir, package: str, version: str) -> tuple[str, ...]:
+    """Give the environments that have this version in place of the app's."""
+    return tuple(
+        name
+        for locked in app.lock.packages
+        if (locked.full_name, locked.version) == (package, version)
+        for name in locked.environments
+        if name != APP
+    )
 
 
 def describe_package(app: AppDir, text: str) -> PackageDescription:
-    """Describe a package, installed or not.
+    """Describe a package, installed or not; its registry may be left out where only one has such a package.
 
     Raises:
         UsageError: the text is no package.
         NotFoundError: no such registry, package or version.
         RegistryError: it is not installed, and its registry does not answer.
     """
-    wanted = parse_package_ref(text)
-    installed = [
-        package
-        for package in app.vendor.packages()
-        if (package.registry, package.name) == (wanted.registry, wanted.name)
-        and wanted.version in ("", package.version)
+    package, locked, notes = read_package(app, full_ref(app, text))
+    name = f"{package.registry}/{package.name}"
+    return _description(app, package, locked, name, notes)
+
+
+def _description(
+    app: AppDir, package: Package, locked: LockedPackage, name: str, notes: Sequence[str]
+) -> PackageDescription:
+    needs = [
+        f"{needed}@{how['version']}" if how.get("version") else needed
+        for needed, how in package.requires.items()
     ]
-    if installed:
-        newest_installed = max(installed, key=lambda package: version_key(package.version))
-        return _package_description(newest_installed, installed=newest_installed.version)
-    fetched, _ = fetch_all(app.app.registries, wanted, root=app.root)
-    folder, *libraries = (
-        PackageFolder(package.files, source=str(package.locked.ref), registry=package.locked.registry)
-        for package in fetched
-    )
-    package = folder.package({library.head.name: library for library in libraries})
-    return _package_description(package, installed=None)
-
-
-def _package_description(package: Package, *, installed: str | None) -> PackageDescription:
-    prototypes = sorted(package.prototypes.items())
     return row(
         PackageDescription,
         package,
-        package=f"{package.registry}/{package.name}",
-        installed=installed,
-        prototypes=tuple(row(PrototypeSummary, prototype) for _, prototype in prototypes),
+        package=name,
+        installed=tuple(known.version for known in app.lock.packages if known.full_name == name),
+        environments=_environments(app, name, package.version),
+        requires=tuple(needs),
+        source=locked.source,
+        revision=locked.revision,
+        prototypes=tuple(row(PrototypeSummary, known) for _, known in sorted(package.prototypes.items())),
+        notes=tuple(notes),
     )
 
 
-def remove_package(app: AppDir, text: str) -> PackageRemoved:
+def remove_package(app: AppDir, text: str, *, environment: str | None = None) -> PackageRemoved:
     """Remove a package that no component uses, and what only it required.
+
+    With an environment only its own requirement goes, so that it has the app's version again.
 
     Raises:
         UsageError: the text is no package, or something still needs it.
         NotFoundError: it is not installed; carries the nearest installed one.
     """
-    wanted = parse_package_ref(text)
     with app.locked():
+        wanted = full_ref(app, text, offline=True)
+        if environment is not None:
+            return _leave_environment(app, wanted, environment)
         packages = app.lock.packages
         versions = [locked for locked in packages if locked.full_name == wanted.full_name]
-        meant = [locked for locked in versions if wanted.version in ("", locked.version)]
+        meant = [locked for locked in versions if _covers(wanted, locked.ref)]
         if not meant:
             near = nearest(wanted.full_name, sorted({locked.full_name for locked in packages}))
             hint = None if near else "mlstack pkg list --installed"
             raise NotFoundError(f"package `{wanted}` is not installed", near=near, hint=hint)
-        if users := list(_users(app, wanted)):
-            names = ", ".join(f"`{user}`" for user in users)
-            hint = f"mlstack component rm {users[0]}"
-            raise UsageError(f"package `{wanted}` is used by {names}", hint=hint)
-        needing = list(_needing(app, wanted)) if len(meant) == len(versions) else []
-        if needing:
-            names = ", ".join(f"`{package}`" for package in needing)
-            hint = f"mlstack pkg rm {needing[0]}"
-            raise UsageError(f"package `{wanted}` is required by {names}", hint=hint)
-        return PackageRemoved(packages=tuple(str(locked.ref) for locked in app.remove_package(wanted)))
+        _refuse_needed(app, wanted, meant, is_last=len(meant) == len(versions))
+        required = app.app.packages
+        removed = [ref for ref in required if _covers(wanted, ref)]
+        # What no requirement names by its version was brought by the one without: that goes with it.
+        if wanted not in required or len(meant) == len(versions):
+            removed += [
+                ref
+                for ref in required
+                if ref.full_name == wanted.full_name and ref not in removed and not ref.is_exact
+            ]
+        return PackageRemoved(packages=installation.remove(app, {APP: tuple(removed)}, gone=meant))
+
+
+def _covers(named: PackageRef, ref: PackageRef) -> bool:
+    """Tell whether `ref` is what `named` means; without a version it means all of a package."""
+    return named.full_name == ref.full_name and named.version in ("", ref.version)
+
+
+def _leave_environment(app: AppDir, wanted: PackageRef, environment: str) -> PackageRemoved:
+    app.environment(environment)
+    own = app.environment_chain(environment)[-1].environment.packages
+    removed = tuple(ref for ref in own if _covers(wanted, ref))
+    if not removed:
+        near = nearest(wanted.full_name, [ref.full_name for ref in own])
+        hint = None if near else f"mlstack env describe {environment}"
+        message = f"environment `{environment}` does not ask for package `{wanted}` itself"
+        raise NotFoundError(message, near=near, hint=hint)
+    gone = installation.remove(app, {environment: removed})
+    return PackageRemoved(packages=gone, environment=environment)
+
+
+def _refuse_needed(app: AppDir, wanted: PackageRef, meant: Sequence[LockedPackage], *, is_last: bool) -> None:
+    """Refuse to remove what components, environments or other packages need."""
+    if users := list(_users(app, wanted)):
+        names = ", ".join(f"`{user}`" for user in users)
+        hint = f"mlstack component rm {users[0]}"
+        raise UsageError(f"package `{wanted}` is used by {names}", hint=hint)
+    for name in app.environment_names:
+        own = app.environment_chain(name)[-1].environment.packages
+        if any(ref.full_name == wanted.full_name for ref in own) and (
+            is_last or any(name in locked.environments for locked in meant)
+        ):
+            hint = f"mlstack pkg rm --env {name} {wanted.full_name}"
+            raise UsageError(f"package `{wanted}` is asked for by environment `{name}`", hint=hint)
+    others = [other for other in app.lock.packages if other not in meant]
+    needing = [
+        other.full_name
+        for other in others
+        if wanted.full_name in other.requires
+        and (is_last or other.requires[wanted.full_name] == wanted.version)
+    ]
+    if needing:
+        names = ", ".join(f"`{package}`" for package in dict.fromkeys(needing))
+        hint = f"mlstack pkg rm {needing[0]}"
+        raise UsageError(f"package `{wanted}` is required by {names}", hint=hint)
 
 
 def _users(app: AppDir, wanted: PackageRef) -> Iterator[str]:
@@ -215,10 +346,3 @@ def _users(app: AppDir, wanted: PackageRef) -> Iterator[str]:
             owner, _, version = component.prototype.rpartition("/")[0].partition("@")
         if owner == wanted.full_name and wanted.version in ("", version):
             yield component.full_name
-
-
-def _needing(app: AppDir, wanted: PackageRef) -> Iterator[str]:
-    for locked in app.lock.packages:
-        with suppress(MlstackError):  # a broken one must not keep another from being removed
-            if locked.registry == wanted.registry and wanted.name in app.vendor.folder(locked).head.requires:
-                yield locked.full_name

@@ -311,7 +311,7 @@ def _own_rows(app: AppDir, component: str, layer: Layer) -> Iterator[ParamRow]:
 def _rows(
     app: AppDir, component: Component, environment: str | None, overrides: Overrides
 ) -> Iterator[ParamRow]:
-    prototype = app.prototype(component.prototype)
+    prototype = app.prototype(component.prototype, environment=environment)
     resolved = app.resolve(component, environment, overrides)
     for name, value in resolved.values.items():
         setting = resolved.setting(name)

@@ -5,23 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Protocol, TypeVar
 
 from mlstack.app import document as documents
 from mlstack.app import files
-from mlstack.app.app import LockedPackage, LockedRegistry, PackageRef, RegistryRef
+from mlstack.app.app import RegistryRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.document import fields_of
 from mlstack.app.index import KSONNET_PREFIX, RegistryIndex, joined, offers, refuse_retired
-from mlstack.app.package import FetchedPackage, PackageFolder, digest
+from mlstack.app.package import PackageFolder, digest
 from mlstack.app.prototype import Prototype
 from mlstack.app.reader import as_overridden
 from mlstack.app.schema import check_file
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
-from mlstack.names import Table, nearest
+from mlstack.names import Table
 
 Files = Mapping[PurePosixPath, bytes]
 
@@ -210,7 +210,7 @@ def guarded(read: Callable[[], _Read], named: str) -> _Read:
         raise RegistryError(message, where=error.where, hint=error.hint) from error
 
 
-# --- Find the protocol of a registry and open it; fetch a package with all that it requires ---
+# --- Find the protocol of a registry and open it ---
 
 BUNDLED = "bundled"
 DEFAULT_NAME = "kubeflow"
@@ -322,6 +322,11 @@ def is_bundled(address: str) -> bool:
     return any(fnmatchcase(plain, alias) for alias in _bundled_aliases())
 
 
+def same_address(first: str, second: str) -> bool:
+    """Tell whether two addresses lead to one registry."""
+    return first == second or _normal(first) == _normal(second) or (is_bundled(first) and is_bundled(second))
+
+
 def is_local(ref: RegistryRef) -> bool:
     """Tell whether a registry lies on this machine, so that asking it needs no network."""
     return is_bundled(ref.address) or (ref.protocol or protocol_of(ref.address)) == "directory"
@@ -351,96 +356,6 @@ def _normal(address: str) -> str:
     place = "/".join(filter(None, [place, "tree" if revision else "", revision, folder.strip("/")]))
     host, slash, path = place.partition("/")
     return f"{host.rpartition('@')[2].lower().removeprefix('www.')}{slash}{path}"
-
-
-def fetch_all(
-    refs: Iterable[RegistryRef], wanted: PackageRef, *, root: Path
-) -> tuple[tuple[FetchedPackage, ...], LockedRegistry]:
-    """Fetch a package and all that it requires from its registry; nothing is written.
-
-    Args:
-        refs: the app's registries.
-        wanted: the package; its version may be a branch, tag or commit where the registry has such.
-        root: the app's folder.
-
-    Returns:
-        The packages, the wanted one first, and what to lock of the registry.
-
-    Raises:
-        NotFoundError: no such registry, package or version.
-        RegistryError: it cannot be fetched, a digest differs, or what it holds is wrong.
-    """
-    known = {ref.name: ref for ref in refs}
-    ref = known.get(wanted.registry)
-    if ref is None:
-        near = nearest(wanted.registry, known)
-        hint = None if near else f"mlstack registry add {wanted.registry} ADDRESS"
-        raise NotFoundError(f"no registry `{wanted.registry}` in app.yaml", near=near, hint=hint)
-    registry, version = _at_version(open_registry(ref, root=root), wanted)
-    fetched: dict[str, FetchedPackage] = {}
-    waiting = [(wanted.name, version)]
-    while waiting:
-        name, version = waiting.pop(0)
-        if name not in fetched:
-            fetched[name] = _fetch(registry, ref, name, version)
-            requires = _folder_of(fetched[name]).head.requires
-            waiting += [(required, "") for required in requires]
-    _check(fetched)
-    index = registry.index()
-    # Retired names of a registry on this machine are asked of it: what it says then is never stale.
-    retired = () if is_local(ref) else index.retired
-    locked = LockedRegistry(name=ref.name, address=ref.address, revision=index.revision, retired=retired)
-    return tuple(fetched.values()), locked
-
-
-def _folder_of(package: FetchedPackage) -> PackageFolder:
-    locked = package.locked
-    return PackageFolder(package.files, source=locked.full_name, registry=locked.registry)
-
-
-def _check(fetched: Mapping[str, FetchedPackage]) -> None:
-    """Read packages whole, so that what cannot be used or removed again is never written into an app."""
-    folders = {name: _folder_of(package) for name, package in fetched.items()}
-    for name, folder in folders.items():
-        others = {other: folders[other] for other in folders if other != name}
-        package = guarded(partial(folder.package, others), name)
-        version = fetched[name].locked.version
-        if (package.name, package.version) != (name, version):
-            raise RegistryError(
-                f"package `{name}@{version}` calls itself `{package.name}@{package.version}`",
-                where=f"{folder.source}/package.yaml",
-                hint="tell who keeps the registry: `mlstack registry index` writes what its packages say",
-            )
-
-
-def _at_version(registry: Registry, wanted: PackageRef) -> tuple[Registry, str]:
-    """Give the registry and version that a requirement means; what is no version may be a revision."""
-    if not wanted.version:
-        return registry, ""
-    try:
-        registry.index().version(wanted.name, wanted.version)
-    except NotFoundError as no_version:
-        try:
-            moved = registry.at(wanted.version)
-            moved.index().package(wanted.name)
-        except RegistryError as error:
-            raise NotFoundError(
-                no_version.message, near=no_version.near, hint=no_version.hint or error.message
-            ) from error
-        return moved, ""
-    return registry, wanted.version
-
-
-def _fetch(registry: Registry, ref: RegistryRef, name: str, version: str) -> FetchedPackage:
-    exact = registry.index().version(name, version).version
-    files = registry.fetch(name, exact)
-    locked = LockedPackage(
-        full_name=f"{ref.name}/{name}", version=exact, digest=digest(files), source=ref.address
-    )
-    return FetchedPackage(locked=locked, files=files)
-
-
-# --- Names that no installed package has: what an app's registries say of them ---
 
 
 def find_prototype(app: AppDir, name: str) -> Prototype:

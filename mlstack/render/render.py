@@ -170,7 +170,7 @@ def known_secrets(app: AppReader, environment: str) -> tuple[str, ...]:
         for component in app.components():
             if isinstance(component, Component):
                 with suppress(MlstackError):  # of others it is known all the same
-                    prototype = app.prototype(component.prototype)
+                    prototype = app.prototype(component.prototype, environment=environment)
                     values = app.resolve(component, environment).values
                     known.update(dict.fromkeys(masking.secret_texts(prototype.secret_values(values))))
     return tuple(known)
@@ -253,8 +253,11 @@ class Loader:
         with _naming(component.full_name):
             if isinstance(component, Manifest):
                 return self._manifest(component)
-            prototype = self._app.prototype(component.prototype, where=component.file)
-            resolved = self._app.resolve(component, self._environment.name, self._overrides)
+            environment = self._environment.name
+            prototype = self._app.prototype(
+                component.prototype, where=component.file, environment=environment
+            )
+            resolved = self._app.resolve(component, environment, self._overrides)
             schema.check_params(prototype, resolved, passed=self._store, component=component.full_name)
             return self.from_values(component, prototype, resolved)
 

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 from mlstack.app.app import Component, Lock, LockedPackage
 from mlstack.app.app_dir import AppDir, write_lock
-from mlstack.app.package import digest
+from mlstack.app.package import digest, file_digests
 from tests.support.builders import Tree, write_tree
 
 COMMON: Tree = {
@@ -105,10 +105,18 @@ def vendored(*packages: Tree, registry: str = "kubeflow") -> dict[str, bytes]:
             version=_field(content, "version"),
             digest=digest(content),
             source="bundled",
+            requires={f"{registry}/{name}": "" for name in _requires(content)},
+            files=file_digests(content),
         )
         files |= {f"{package.folder}/{path}": data for path, data in content.items()}
         locked.append(package)
     return {**files, "mlstack.lock": write_lock(Lock(packages=tuple(locked)))}
+
+
+def _requires(content: Mapping[PurePosixPath, bytes]) -> list[str]:
+    lines = content[PurePosixPath("package.yaml")].decode().splitlines()
+    listed = next((line.partition(":")[2] for line in lines if line.startswith("requires:")), "")
+    return [name for name in listed.strip(" []").split(", ") if name]
 
 
 def _field(content: Mapping[PurePosixPath, bytes], name: str) -> str:

@@ -2,14 +2,17 @@
 
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from mlstack.app.package import digest
+from mlstack.app.app import LockedRegistry, PackageRef, RegistryRef
+from mlstack.app.package import FetchedPackage, digest
 from mlstack.errors import MlstackError, NotFoundError, RegistryError
+from mlstack.registries.catalog import AppCatalog
 from mlstack.registries.registry import Registry
+from mlstack.registries.resolver import Requirements, select
 from tests.support.builders import Tree, write_tree
 from tests.support.packages import COMMON, JOBS, as_files
 
@@ -142,3 +145,15 @@ def commit(folder: Path) -> str:
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--message=x")
     return git(folder, "rev-parse", "HEAD")
+
+
+def fetch_all(
+    refs: Sequence[RegistryRef], wanted: PackageRef, *, root: Path
+) -> tuple[list[FetchedPackage], LockedRegistry]:
+    """Fetch a package, first, and all that it requires."""
+    catalog = AppCatalog(refs, (), root=root)
+    exact = catalog.exact(wanted)
+    choices = select(Requirements(app=(exact,)), catalog, preferred={})
+    fetched = [catalog.fetch(choice.package, choice.version) for choice in choices]
+    fetched.sort(key=lambda package: package.locked.name != wanted.name)
+    return fetched, catalog.locked_registries((), {wanted.registry})[0]

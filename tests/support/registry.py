@@ -112,7 +112,7 @@ def _made(*, installed: bool) -> Tree:
         made = AppDir(folder / "demo", store=PASSED)
         registries.add_registry(made, "ours", "../registry")
         if installed:
-            packages.install_package(made, "ours/tools")
+            packages.install_packages(made, ["ours/tools"])
         return read_tree(folder)
 
 

@@ -243,7 +243,7 @@ _SPELLED = {
 _SETTABLE = [
     key
     for key in keys_of(Environment)
-    if key.name not in ("expires", "cluster") and key.schema.get("type") != "object"
+    if key.name not in ("expires", "cluster", "packages") and key.schema.get("type") != "object"
 ]
 
 

@@ -20,16 +20,43 @@ PACKAGE = word("REGISTRY/PACKAGE[@VERSION]", "The package, as `kubeflow/core`.",
 # --- pkg ---
 
 
+_INSTALL = {
+    "names": word(
+        "[REGISTRY/PACKAGE[@VERSION]]...", "Packages; `@^1.2`, a branch or a commit as well.", offer_packages
+    ),
+    "env": option("--env ENV", "Only for this environment."),
+    "frozen": option("--frozen", "Change no file but vendor/; the lock must fit."),
+    "force": option("--force", "Fetch again what is there."),
+}
+
+
+@pkg.command("get", examples=["mlstack pkg get kubeflow/core"], **_INSTALL)
 @pkg.command(
-    examples=["mlstack pkg install kubeflow/core"],
-    name=PACKAGE,
-    force=option("--force", "Fetch again what is there."),
+    examples=[
+        "mlstack pkg install kubeflow/core kubeflow/tf-job@^0.1",
+        "mlstack pkg install --env gke kubeflow/core@0.1.0",
+        "mlstack pkg install --frozen",
+    ],
+    **_INSTALL,
 )
-def install(session: Session, name: str, force: bool = False) -> object:
-    """Copy a package and what it requires into vendor/, pinned in mlstack.lock."""
+def install(
+    session: Session,
+    names: list[str] | None = None,
+    env: str | None = None,
+    frozen: bool = False,
+    force: bool = False,
+) -> object:
+    """Copy packages and what they require into vendor/, pinned in mlstack.lock.
+
+    Without packages, restore what the app asks for, as it is locked.
+    """
     from mlstack.operations import packages
 
-    return packages.install_package(session.app, name, force=force)
+    if not frozen:
+        return packages.install_packages(session.app, names or (), environment=env, force=force)
+    if names or env:
+        raise UsageError("--frozen takes no package", hint="mlstack pkg install --frozen")
+    return packages.restore_packages(session.app, force=force)
 
 
 @pkg.command(
@@ -52,12 +79,16 @@ def describe_package(session: Session, name: str) -> object:
     return packages.describe_package(session.app, name)
 
 
-@pkg.command("rm", examples=["mlstack pkg rm kubeflow/tf-serving"], name=PACKAGE)
-def remove_package(session: Session, name: str) -> object:
+_REMOVE = {"name": PACKAGE, "env": option("--env ENV", "Only this environment's own requirement.")}
+
+
+@pkg.command("remove", examples=["mlstack pkg remove kubeflow/tf-serving"], **_REMOVE)
+@pkg.command("rm", examples=["mlstack pkg rm kubeflow/tf-serving"], **_REMOVE)
+def remove_package(session: Session, name: str, env: str | None = None) -> object:
     """Remove a package that no component uses."""
     from mlstack.operations import packages
 
-    return packages.remove_package(session.app, name)
+    return packages.remove_package(session.app, name, environment=env)
 
 
 # --- prototype and generate ---

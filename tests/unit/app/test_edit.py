@@ -13,6 +13,7 @@ from mlstack.app.app import (
     ClusterIdentity,
     Component,
     Environment,
+    Lock,
     LockedPackage,
     LockedRegistry,
     PackageRef,
@@ -21,7 +22,7 @@ from mlstack.app.app import (
 from mlstack.app.app_dir import AppDir
 from mlstack.app.package import FetchedPackage, digest
 from mlstack.app.params import ParamScope
-from mlstack.errors import ConfigError, MlstackError, NotFoundError, ParamError, RegistryError, UsageError
+from mlstack.errors import ConfigError, MlstackError, NotFoundError, ParamError, UsageError
 from tests.support.builders import Tree, read_tree, write_tree
 from tests.support.packages import COMMON, JOBS, as_files, built, installed_app, of_kind, own
 from tests.support.registry import Passed
@@ -372,25 +373,25 @@ def test_an_existing_app_is_not_overwritten_nor_a_gitignore(demo: AppDir, tmp_pa
 # --- packages ---
 
 REGISTRY = LockedRegistry(name="kubeflow", address="bundled")
-NEWER = {**JOBS, "package.yaml": str(JOBS["package.yaml"]).replace("0.1.0", "0.2.0")}
-MORE = {**JOBS, "package.yaml": str(JOBS["package.yaml"]).replace("name: jobs", "name: more")}
 
 
 def ref(name: str, version: str = "") -> PackageRef:
     return PackageRef(registry="kubeflow", name=name, version=version)
 
 
-def fetched(tree: Tree, name: str, version: str = "0.1.0") -> FetchedPackage:
+def fetched(tree: Tree, name: str, **requires: str) -> FetchedPackage:
     files = as_files(tree)
+    needs = {f"kubeflow/{needed}": wanted for needed, wanted in requires.items()}
     locked = LockedPackage(
-        full_name=f"kubeflow/{name}", version=version, digest=digest(files), source="bundled"
+        full_name=f"kubeflow/{name}", version="0.1.0", digest=digest(files), source="bundled", requires=needs
     )
     return FetchedPackage(locked=locked, files=files)
 
 
-def install(app: AppDir, tree: Tree = JOBS, version: str = "0.1.0", *, named: bool = False) -> None:
-    packages = [fetched(tree, "jobs", version), fetched(COMMON, "common")]
-    app.install(ref("jobs", version if named else ""), packages, REGISTRY)
+def install(app: AppDir, *refs: PackageRef, environment: str = "*") -> None:
+    packages = [fetched(JOBS, "jobs", common=""), fetched(COMMON, "common")]
+    lock = Lock(registries=(REGISTRY,), packages=tuple(package.locked for package in packages))
+    app.install(lock, packages, entered={environment: refs or (ref("jobs"),)})
 
 
 @pytest.fixture
@@ -398,15 +399,14 @@ def empty(app: Build) -> AppDir:
     return AppDir(app({"app.yaml": of_kind("App", "name: demo\n# what we need\npackages: []\n")}))
 
 
-def versions(app: AppDir) -> list[str]:
-    return [str(package.ref) for package in app.lock.packages]
-
-
 def test_an_installed_package_can_be_used_and_is_locked(empty: AppDir) -> None:
     install(empty)
     assert empty.prototype("tf-cnn").version == "0.1.0"
     assert empty.app.packages == (ref("jobs"),)
-    assert versions(empty) == ["kubeflow/common@0.1.0", "kubeflow/jobs@0.1.0"]
+    assert [str(package.ref) for package in empty.lock.packages] == [
+        "kubeflow/common@0.1.0",
+        "kubeflow/jobs@0.1.0",
+    ]
     assert empty.lock.registries == (REGISTRY,)
     assert empty.lock.packages[1].digest == digest(as_files(JOBS))
     assert "# what we need" in text(empty, "app.yaml")
@@ -414,15 +414,18 @@ def test_an_installed_package_can_be_used_and_is_locked(empty: AppDir) -> None:
 
 def test_requirements_stand_on_lines_of_their_own(tmp_path: Path) -> None:
     made = AppDir.create(tmp_path / "new", "demo")
-    install(made)
-    made.install(ref("more"), [fetched(MORE, "more")], REGISTRY)
-    assert text(made, "app.yaml").endswith("packages:\n- kubeflow/jobs\n- kubeflow/more\n")
+    install(made, ref("jobs"), ref("more", "^1.2"), ref("more", "1.0.0"))
+    assert text(made, "app.yaml").endswith(
+        'packages:\n- kubeflow/jobs\n- name: kubeflow/more\n  version: "^1.2"\n- kubeflow/more@1.0.0\n'
+    )
+    install(made, ref("more", "~2.1"))  # one requirement without an exact version for each package
+    assert made.app.packages == (ref("jobs"), ref("more", "~2.1"), ref("more", "1.0.0"))
 
 
 def test_installing_again_in_any_order_restores_the_vendored_files(empty: AppDir) -> None:
     install(empty)
     before, folder = read_tree(empty.root), "vendor/kubeflow/jobs@0.1.0"
-    empty.install(ref("jobs"), [fetched(JOBS, "jobs"), fetched(COMMON, "common")], REGISTRY)
+    install(empty)
     assert read_tree(empty.root) == before
     write_tree(empty.root, {f"{folder}/package.yaml": "changed", f"{folder}/extra.txt": "x"})
     (empty.root / folder / "tf-cnn/files/launcher.py").unlink()
@@ -430,43 +433,11 @@ def test_installing_again_in_any_order_restores_the_vendored_files(empty: AppDir
     assert read_tree(empty.root) == before
 
 
-def test_a_newer_version_takes_the_place_of_one_nobody_named(empty: AppDir) -> None:
-    install(empty)
-    install(empty, NEWER, "0.2.0")
-    assert versions(empty) == ["kubeflow/common@0.1.0", "kubeflow/jobs@0.2.0"]
-    assert not (empty.root / "vendor/kubeflow/jobs@0.1.0").exists()
-    assert empty.app.packages == (ref("jobs"),)
-
-
-def test_named_versions_stand_side_by_side(empty: AppDir) -> None:
-    install(empty, named=True)
-    install(empty, NEWER, "0.2.0", named=True)
-    assert versions(empty) == ["kubeflow/common@0.1.0", "kubeflow/jobs@0.1.0", "kubeflow/jobs@0.2.0"]
-    assert list(map(str, empty.app.packages)) == ["kubeflow/jobs@0.1.0", "kubeflow/jobs@0.2.0"]
-    empty.remove_package(ref("jobs", "0.1.0"))
-    assert versions(empty) == ["kubeflow/common@0.1.0", "kubeflow/jobs@0.2.0"]
-
-
-def test_other_content_of_a_locked_version_is_an_error_and_changes_nothing(empty: AppDir) -> None:
-    install(empty)
-    other = {**JOBS, "tf-cnn/files/launcher.py": "other"}
-    refused(empty, lambda: install(empty, other), RegistryError, "is not the one that mlstack")
-
-
-def test_removing_a_package_removes_what_only_it_required(empty: AppDir) -> None:
+def test_what_is_locked_no_more_leaves_the_app_with_its_requirement(empty: AppDir) -> None:
     start = text(empty, "app.yaml")
     install(empty)
-    gone = empty.remove_package(ref("jobs"))
+    gone = empty.install(Lock(), removed={"*": [ref("jobs")]})
     assert [str(package.ref) for package in gone] == ["kubeflow/common@0.1.0", "kubeflow/jobs@0.1.0"]
     assert empty.vendor.packages() == ()
     assert not list((empty.root / "vendor").rglob("*.yaml"))
     assert text(empty, "app.yaml") == start
-    with pytest.raises(NotFoundError, match="package `kubeflow/jobs` is not installed"):
-        empty.remove_package(ref("jobs"))
-
-
-def test_what_another_package_requires_stays(empty: AppDir) -> None:
-    install(empty)
-    empty.install(ref("more"), [fetched(MORE, "more"), fetched(COMMON, "common")], REGISTRY)
-    empty.remove_package(ref("jobs"))
-    assert versions(empty) == ["kubeflow/common@0.1.0", "kubeflow/more@0.1.0"]

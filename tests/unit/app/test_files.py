@@ -100,7 +100,7 @@ RETIRED = (
 LOCK = Lock(
     registries=(
         LockedRegistry(name="k", address="bundled"),
-        LockedRegistry(name="z", address="u", revision="abc", retired=RETIRED),
+        LockedRegistry(name="z", address="u", retired=RETIRED),
     ),
     packages=(
         locked("a", "0.9.0"),

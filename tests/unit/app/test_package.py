@@ -29,7 +29,7 @@ def with_parameters(text: str) -> Tree:
 
 def test_a_package_tells_what_it_is() -> None:
     package = read()
-    assert (package.name, package.version, package.requires) == ("jobs", "0.1.0", ("common",))
+    assert (package.name, package.version, package.requires) == ("jobs", "0.1.0", {"common": {}})
     assert list(package.prototypes) == ["tf-cnn", "tf-serving"]
     assert package.digest == digest(as_files(JOBS))
 

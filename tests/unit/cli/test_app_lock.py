@@ -50,7 +50,7 @@ for number in range(first, first + count):
         request = ComponentRequest(prototype="web", name=f"c{number}", texts={"image": "nginx"})
         prototypes.generate(app, request)
     else:
-        packages.install_package(app, f"many/p{number}")
+        packages.install_packages(app, [f"many/p{number}"])
 """
 HOLDER = """
 import sys, time

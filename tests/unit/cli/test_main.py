@@ -103,7 +103,7 @@ def test_debug_shows_the_traceback_of_a_fault_of_ours(
         (["apply", "--env", "gke"], "mlstack apply ENV"),
         (["deploy", "gke"], "did you mean `mlstack apply`?"),
         (["install", "kubeflow/core"], "did you mean `mlstack pkg install`?"),
-        (["pkg", "remove", "kubeflow/core"], "did you mean `mlstack pkg rm`?"),
+        (["pkg", "instal", "kubeflow/core"], "did you mean `mlstack pkg install`?"),
         (["help", "aply"], "did you mean `mlstack apply`?"),
         (["delete", "gke", "--yes", "-c", ""], "write `-c NAME`, or `-c NAME,NAME`"),
     ],

@@ -17,7 +17,7 @@ from tests.support.registry import REGISTRY, generate, small_app
 
 def test_install_brings_what_is_required_and_pins_it(tmp_path: Path) -> None:
     made = small_app(tmp_path, installed=False)
-    rows = packages.install_package(made, "ours/tools").packages
+    rows = packages.install_packages(made, ["ours/tools"]).packages
     assert [(row.package, row.version, row.state) for row in rows] == [
         ("ours/base", "1.0.0", "installed"),
         ("ours/tools", "1.2.0", "installed"),
@@ -31,7 +31,7 @@ def test_install_brings_what_is_required_and_pins_it(tmp_path: Path) -> None:
 def test_install_again_keeps_everything(tmp_path: Path) -> None:
     made = small_app(tmp_path)
     before = read_tree(made.root)
-    assert {row.state for row in packages.install_package(made, "ours/tools").packages} == {"kept"}
+    assert {row.state for row in packages.install_packages(made, ["ours/tools"]).packages} == {"kept"}
     assert read_tree(made.root) == before
 
 
@@ -42,7 +42,7 @@ def test_changed_vendor_folder_is_refused_and_restored_by_force(tmp_path: Path) 
     file.write_bytes(original + b"# changed\n")
     with pytest.raises(RegistryError, match=r"not what mlstack\.lock says"):
         AppDir(made.root).prototype("web")
-    packages.install_package(AppDir(made.root), "ours/tools", force=True)
+    packages.install_packages(AppDir(made.root), ["ours/tools"], force=True)
     assert file.read_bytes() == original
 
 
@@ -56,14 +56,14 @@ def two_versions(tmp_path: Path) -> AppDir:
     }
     write_tree(tmp_path, newer)
     registries.index_registry(tmp_path / "registry")
-    packages.install_package(made, "ours/tools")
+    packages.install_packages(made, ["ours/tools"])
     return made
 
 
 def test_an_older_version_stands_beside_the_newest(tmp_path: Path) -> None:
     made = two_versions(tmp_path)
     generate(made, "before")
-    packages.install_package(made, "ours/tools@1.2.0")
+    packages.install_packages(made, ["ours/tools@1.2.0"])
     generate(made, "after")
     prototypes.generate(
         made, ComponentRequest(prototype="ours/tools@1.2.0/web", name="old", texts={"image": "nginx"})
@@ -93,18 +93,18 @@ def test_a_newer_version_by_its_number_changes_no_component_either(tmp_path: Pat
     generate(made, "before")
     newer = (tmp_path / "registry/tools/package.yaml").read_text().replace("1.2.0", "2.0.0")
     (tmp_path / "registry/tools/package.yaml").write_text(newer)
-    packages.install_package(made, "ours/tools@2.0.0")
+    packages.install_packages(made, ["ours/tools@2.0.0"])
     assert [row.package for row in rows(made)] == ["ours/tools@1.2.0"]
-    packages.install_package(made, "ours/tools")  # whoever asks for the newest gets it
+    packages.install_packages(made, ["ours/tools"])  # whoever asks for the newest gets it
     assert [row.package for row in rows(made)] == ["ours/tools@2.0.0"]
 
 
 def test_either_of_two_versions_can_be_removed(tmp_path: Path) -> None:
     made = two_versions(tmp_path)
-    packages.install_package(made, "ours/tools@1.2.0")
+    packages.install_packages(made, ["ours/tools@1.2.0"])
     assert packages.remove_package(made, "ours/tools@2.0.0").packages == ("ours/tools@2.0.0",)
     assert [str(each) for each in made.app.packages] == ["ours/tools@1.2.0"]
-    packages.install_package(made, "ours/tools")
+    packages.install_packages(made, ["ours/tools"])
     assert packages.remove_package(made, "ours/tools@1.2.0").packages == ("ours/tools@1.2.0",)
     assert [str(each) for each in made.app.packages] == ["ours/tools"]
 
@@ -132,14 +132,14 @@ def test_a_package_that_could_not_be_used_or_removed_is_not_let_in(
     index = tmp_path / "registry/registry.yaml"
     fresh = digest(read_folder(tmp_path / "registry/tools"))
     stale = (
-        packages.install_package(small_app(tmp_path / "other", installed=False), "ours/tools")
+        packages.install_packages(small_app(tmp_path / "other", installed=False), ["ours/tools"])
         .packages[-1]
         .digest
     )
     index.write_text(index.read_text().replace(stale, fresh))
     before = read_tree(made.root)
     with pytest.raises(MlstackError):
-        packages.install_package(made, "ours/tools")
+        packages.install_packages(made, ["ours/tools"])
     assert read_tree(made.root) == before
 
 
@@ -154,19 +154,19 @@ def test_what_is_broken_in_vendor_can_be_removed(tmp_path: Path, broken: str, wh
         file.write_text(": [" if what == "no YAML" else file.read_text() + "x-new: 1\n")
     packages.remove_package(AppDir(made.root), "ours/tools")
     assert AppDir(made.root).app.packages == ()
-    packages.install_package(AppDir(made.root), "ours/tools")
+    packages.install_packages(AppDir(made.root), ["ours/tools"])
     AppDir(made.root).prototype("web")
 
 
 def test_list_shows_offered_and_installed(tmp_path: Path) -> None:
     made = small_app(tmp_path, installed=False)
     assert [(row.package, row.version, row.installed) for row in packages.list_packages(made).packages] == [
-        ("ours/base", "1.0.0", None),
-        ("ours/tools", "1.2.0", None),
+        ("ours/base", "1.0.0", ()),
+        ("ours/tools", "1.2.0", ()),
     ]
     assert packages.list_packages(made, installed_only=True).packages == ()
-    packages.install_package(made, "ours/tools")
-    assert [row.installed for row in packages.list_packages(made).packages] == ["1.0.0", "1.2.0"]
+    packages.install_packages(made, ["ours/tools"])
+    assert [row.installed for row in packages.list_packages(made).packages] == [("1.0.0",), ("1.2.0",)]
 
 
 def test_installed_packages_need_no_registry(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_installed_packages_need_no_registry(tmp_path: Path) -> None:
 def test_describe_works_before_and_after_install(tmp_path: Path, installed: bool) -> None:
     found = packages.describe_package(small_app(tmp_path, installed=installed), "ours/tools")
     assert (found.version, found.license, found.requires) == ("1.2.0", "Apache-2.0", ("base",))
-    assert found.installed == ("1.2.0" if installed else None)
+    assert found.installed == (("1.2.0",) if installed else ())
     assert [each.name for each in found.prototypes] == ["web"]
 
 

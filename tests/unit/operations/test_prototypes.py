@@ -51,8 +51,8 @@ def test_matches_stand_in_the_order_of_their_fit(
 ) -> None:
     app.init(tmp_path, "demo")
     made = AppDir(tmp_path)
-    packages.install_package(made, "kubeflow/core")
-    packages.install_package(made, "kubeflow/tf-job")
+    packages.install_packages(made, ["kubeflow/core"])
+    packages.install_packages(made, ["kubeflow/tf-job"])
     found = prototypes.matching_prototypes(made, name)
     assert [each.name for each in found.prototypes] == described
     assert [each.name for each in found.others] == others
@@ -139,8 +139,8 @@ def test_retired_names_are_found_by_search_alone(retiring: AppDir) -> None:
         lambda app: prototypes.matching_prototypes(app, "cgi"),
         lambda app: prototypes.preview_prototype(app, ComponentRequest(prototype="cgi")),
         lambda app: prototypes.generate(app, ComponentRequest(prototype="cgi", name="x")),
-        lambda app: packages.install_package(app, "ours/cgi"),
-        lambda app: packages.install_package(app, "ours/cgi@1.0"),
+        lambda app: packages.install_packages(app, ["ours/cgi"]),
+        lambda app: packages.install_packages(app, ["ours/cgi@1.0"]),
         lambda app: packages.describe_package(app, "ours/cgi"),
     ],
     ids=["describe", "list", "preview", "generate", "install", "install-version", "package"],

@@ -11,7 +11,6 @@ from mlstack.app.app_dir import AppDir, write_lock
 from mlstack.errors import NotFoundError, RegistryError
 from mlstack.registries.directory import build_index
 from mlstack.registries.registry import (
-    fetch_all,
     find_prototype,
     is_bundled,
     open_registry,
@@ -20,7 +19,7 @@ from mlstack.registries.registry import (
 from tests.support import examples
 from tests.support.builders import Tree, write_tree
 from tests.support.packages import JOBS, registry_folder, vendored
-from tests.support.registries import Open, RegistrySuite, plain, write_registry
+from tests.support.registries import Open, RegistrySuite, fetch_all, plain, write_registry
 
 
 class TestDirectory(RegistrySuite):
@@ -169,7 +168,7 @@ def test_a_registry_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_registry_behind_a_network_is_not_asked_but_remembered(tmp_path: Path) -> None:
     address = "https://registry.invalid/own.git"
-    lock = Lock(registries=(LockedRegistry(name="own", address=address, revision="abc", retired=RETIRED),))
+    lock = Lock(registries=(LockedRegistry(name="own", address=address, retired=RETIRED),))
     with pytest.raises(NotFoundError, match="`old-job` is retired: nobody runs it"):
         find_prototype(app_of(tmp_path, address, "git", lock=lock), "old-job")
 

@@ -1,0 +1,385 @@
+"""What an app has to get: versions chosen for its requirements, what is missing fetched, nothing written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+from mlstack.app import layout
+from mlstack.app.app import Component, Lock, LockedPackage, PackageRef, newest, parse_package_ref
+from mlstack.app.app_dir import AppDir
+from mlstack.app.package import FetchedPackage, PackageFolder
+from mlstack.app.prototype import Package
+from mlstack.app.versions import fits
+from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
+from mlstack.registries.catalog import AppCatalog
+from mlstack.registries.registry import guarded, indexes
+from mlstack.registries.resolver import APP, Choice, Requirements, select
+
+Entered = Mapping[str, tuple[PackageRef, ...]]
+"""By scope (`*` for the app) requirements that a command brings."""
+_MOST_ROUNDS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installation:
+    """What is to be written: the lock, and packages that `vendor/` lacks."""
+
+    lock: Lock
+    fetched: tuple[FetchedPackage, ...]
+    notes: tuple[str, ...] = ()  # what registries say against versions
+
+
+def requirements_of(
+    app: AppDir, entered: Entered | None = None, *, removed: Entered | None = None
+) -> Requirements:
+    """Give what an app asks for: `app.yaml`, its environments, and versions that components name.
+
+    Args:
+        app: the app directory.
+        entered: what a command adds; in place of what asks for the same package, but for exact versions.
+        removed: what a command takes out.
+    """
+    entered, removed = entered or {}, removed or {}
+    own = [ref for ref in app.app.packages if ref not in removed.get(APP, ())]
+    for ref in entered.get(APP, ()):
+        own = [old for old in own if ref.is_exact or old.is_exact or old.full_name != ref.full_name]
+        own += [] if ref in own else [ref]
+    environments = {}
+    for name in app.environment_names:
+        gone = removed.get(name, ())
+        scope = {ref.full_name: ref for ref in app.environment(name).packages if ref not in gone}
+        scope |= {ref.full_name: ref for ref in entered.get(name, ())}
+        if scope:
+            environments[name] = tuple(scope.values())
+    return Requirements(app=(*own, *_named_by_components(app, own)), environments=environments)
+
+
+def _named_by_components(app: AppDir, required: Iterable[PackageRef]) -> list[PackageRef]:
+    """Give installed versions that components name themselves: they must not go unasked."""
+    installed = {locked.ref for locked in app.lock.packages} - set(required)
+    named = set()
+    for name in app.component_files:
+        with suppress(MlstackError):  # a broken component is an error where it is used
+            component = app.component(name)
+            if isinstance(component, Component) and "@" in component.prototype:
+                named.add(component.prototype.rpartition("/")[0].rpartition("/")[2])
+    refs = [ref for ref in installed if f"{ref.name}@{ref.version}" in named]
+    return sorted(refs, key=str)
+
+
+def plan(
+    app: AppDir,
+    requirements: Requirements,
+    catalog: AppCatalog,
+    *,
+    free: Collection[tuple[str, str]] = (),
+    force: Collection[str] = (),
+) -> Installation:
+    """Work out what an app gets.
+
+    Args:
+        app: the app directory.
+        requirements: what it asks for.
+        catalog: what there is.
+        free: scopes and full names of packages that may move to a newer version than the locked one.
+        force: full names of those that are fetched again even when they are there.
+
+    Raises:
+        ConfigError: requirements contradict each other, or a package needs another mlstack.
+        NotFoundError: no such registry, package or version.
+        RegistryError: a registry does not answer, or what it has is wrong.
+    """
+    preferred, named = preferences(app.lock.packages, free), {package for _, package in free}
+    for _ in range(_MOST_ROUNDS):
+        choices = select(requirements, catalog, preferred=preferred)
+        missing = [choice for choice in choices if choice.package in force or _is_missing(app, choice, named)]
+        fetched = {(c.package, c.version): catalog.fetch(c.package, c.version) for c in missing}
+        before = {key: catalog.requires(*key) for key in fetched}
+        if all(catalog.says(package) == before[key] for key, package in fetched.items()):
+            break  # what the index said of them is what they say themselves
+    for choice in choices:
+        if choice.package in named:
+            catalog.check_unchanged(choice.package, choice.version)
+    _check(app, choices, fetched)
+    known = {(package.full_name, package.version): package for package in app.lock.packages}
+    known |= {key: package.locked for key, package in fetched.items() if key not in known}
+    packages = [
+        replace(known[c.package, c.version], requires=c.requires, environments=c.environments)
+        for c in choices
+    ]
+    registries = catalog.locked_registries(app.lock.registries, {package.registry for package in packages})
+    return Installation(
+        lock=Lock(registries=tuple(registries), packages=tuple(packages)),
+        fetched=tuple(fetched.values()),
+        notes=tuple(note for c in choices for note in catalog.warnings(c.package, c.version)),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changed:
+    """What a command did to the packages of an app."""
+
+    before: Lock
+    after: Lock
+    fetched: tuple[LockedPackage, ...]  # what `vendor/` got
+    notes: tuple[str, ...] = ()
+
+
+def change(
+    app: AppDir,
+    entered: Entered,
+    *,
+    free: Collection[tuple[str, str]] = (),
+    force: Collection[str] | None = (),
+) -> Changed:
+    """Bring new requirements into an app, with all that follows; all of it or nothing is written.
+
+    Args:
+        app: the app directory.
+        entered: the requirements; versions may be branches, tags, commits or digests.
+        free: scopes and full names of packages that may move on.
+        force: full names of those that are fetched again; None for all.
+
+    Raises:
+        ConfigError, NotFoundError, RegistryError: as of `plan`; nothing is written.
+    """
+    catalog: AppCatalog | None = None
+    for _ in range(_MOST_ROUNDS):
+        registries, before = app.app.registries, app.lock
+        # What was fetched serves again, unless others have changed what it was fetched for.
+        if catalog is None or not catalog.serves(registries, before.packages):
+            catalog = AppCatalog(registries, before.packages, root=app.root)
+        exact = {scope: tuple(map(catalog.exact, refs)) for scope, refs in entered.items()}
+        requirements = requirements_of(app, exact)
+        forced = {locked.full_name for locked in before.packages} if force is None else force
+        installation = plan(app, requirements, catalog, free=free, force=forced)  # it takes its time
+        with app.locked():
+            if (app.app.registries, app.lock) != (registries, before) or (
+                requirements_of(app, exact) != requirements
+            ):
+                continue  # others have edited meanwhile
+            app.install(installation.lock, installation.fetched, entered=exact)
+        return Changed(
+            before=before,
+            after=installation.lock,
+            fetched=tuple(package.locked for package in installation.fetched),
+            notes=installation.notes,
+        )
+    message = "packages and registries were changed by other commands meanwhile; nothing was installed"
+    raise ConfigError(message, where=layout.APP_FILE, hint="try again")
+
+
+def preferences(
+    locked: Iterable[LockedPackage], free: Collection[tuple[str, str]] = ()
+) -> dict[tuple[str, str], str]:
+    """Give the versions to stay at, by scope and full name."""
+    packages = list(locked)
+    stay = {(APP, name): package.version for name, package in newest(packages).items()}
+    stay |= {(scope, p.full_name): p.version for p in packages for scope in p.environments}
+    return {key: version for key, version in stay.items() if key not in free}
+
+
+def relocked(app: AppDir, requirements: Requirements) -> Lock:
+    """Give the lock that requirements lead to with what is locked, no registry asked.
+
+    Raises:
+        ConfigError, NotFoundError: they ask for more than is locked.
+    """
+    packages = _locked_choices(app, requirements, app.lock.packages)
+    used = {package.registry for package in packages}
+    return Lock(registries=tuple(r for r in app.lock.registries if r.name in used), packages=packages)
+
+
+def _locked_choices(
+    app: AppDir, requirements: Requirements, locked: Iterable[LockedPackage]
+) -> tuple[LockedPackage, ...]:
+    """Give what requirements lead to among these packages."""
+    known = {(package.full_name, package.version): package for package in locked}
+    catalog = AppCatalog(app.app.registries, known.values(), root=app.root, offline=True)
+    choices = select(requirements, catalog, preferred=preferences(known.values()))
+    for choice in choices:
+        if (choice.package, choice.version) not in known:
+            raise NotFoundError(f"`{choice.package}@{choice.version}` is not locked")
+    return tuple(
+        replace(known[c.package, c.version], requires=c.requires, environments=c.environments)
+        for c in choices
+    )
+
+
+def _is_missing(app: AppDir, choice: Choice, free: Collection[str]) -> bool:
+    """Tell whether `vendor/` lacks a version; one that may be looked at closely is also read.
+
+    Raises:
+        RegistryError: somebody has changed it.
+    """
+    ref = parse_package_ref(f"{choice.package}@{choice.version}")
+    locked = next((package for package in app.lock.packages if package.ref == ref), None)
+    if locked is None or not (app.root / locked.folder).is_dir():
+        return True
+    if not free or choice.package in free:
+        app.vendor.folder(locked)
+    return False
+
+
+def _check(app: AppDir, choices: Iterable[Choice], fetched: Mapping[tuple[str, str], FetchedPackage]) -> None:
+    """Read packages whole, so that what cannot be used or removed again is never written into an app."""
+    by_key = {(choice.package, choice.version): choice for choice in choices}
+    for key, package in fetched.items():
+        folder = _folder_of(package)
+        libraries = {other.head.name: other for other in _libraries(app, by_key, fetched, key)}
+        read = guarded(partial(folder.package, libraries), str(package.locked.ref))
+        if (read.name, read.version) != (package.locked.name, package.locked.version):
+            locked = package.locked
+            raise RegistryError(
+                f"package `{locked.name}@{locked.version}` calls itself `{read.name}@{read.version}`",
+                where=f"{folder.source}/package.yaml",
+                hint="tell who keeps the registry: `mlstack registry index` writes what its packages say",
+            )
+
+
+def _folder_of(package: FetchedPackage) -> PackageFolder:
+    locked = package.locked
+    return PackageFolder(package.files, source=locked.full_name, registry=locked.registry)
+
+
+def _libraries(
+    app: AppDir,
+    choices: Mapping[tuple[str, str], Choice],
+    fetched: Mapping[tuple[str, str], FetchedPackage],
+    key: tuple[str, str],
+) -> list[PackageFolder]:
+    """Give the packages that one requires, directly or through others."""
+    installed = {(locked.full_name, locked.version): locked for locked in app.lock.packages}
+    libraries: dict[tuple[str, str], PackageFolder] = {}
+    rest = list(_needed(choices, key))
+    while rest:
+        needed = rest.pop()
+        if needed in libraries or needed == key:
+            continue
+        package = fetched.get(needed)
+        libraries[needed] = _folder_of(package) if package else app.vendor.folder(installed[needed])
+        rest += _needed(choices, needed)
+    return list(libraries.values())
+
+
+def _needed(choices: Mapping[tuple[str, str], Choice], key: tuple[str, str]) -> Iterable[tuple[str, str]]:
+    """Give what a chosen version requires directly: the very version, or the one of its scope."""
+    scopes = {*choices[key].environments} or {APP}
+    for package, wanted in choices[key].requires.items():
+        candidates = [other for other in choices if other[0] == package]
+        exact = [other for other in candidates if other[1] == wanted]
+        own = [other for other in candidates if scopes & {*choices[other].environments}]
+        usual = [other for other in candidates if APP in choices[other].environments]
+        yield from (exact or own or usual or candidates)[:1]
+
+
+def refuse_stale(app: AppDir) -> None:
+    """Refuse a lock that does not say what the app's files ask for.
+
+    Raises:
+        ConfigError: with what differs.
+    """
+    hint = "mlstack pkg install"
+    try:
+        lock = relocked(app, requirements_of(app))
+    except (ConfigError, NotFoundError) as error:
+        message = f"mlstack.lock is not up to date with the app's requirements: {error.message}"
+        raise ConfigError(message, where="mlstack.lock", hint=hint) from error
+    told = {(p.ref, p.environments) for p in app.lock.packages} ^ {
+        (p.ref, p.environments) for p in lock.packages
+    }
+    if told:
+        names = ", ".join(sorted({f"`{ref}`" for ref, _ in told}))
+        message = f"mlstack.lock is not up to date with the app's requirements: {names}"
+        raise ConfigError(message, where="mlstack.lock", hint=hint)
+
+
+def remove(app: AppDir, removed: Entered, *, gone: Collection[LockedPackage] = ()) -> tuple[str, ...]:
+    """Take requirements out of an app's files, with what nothing asks for then; give what is gone.
+
+    `gone` goes in any case. No registry is asked.
+    """
+    left = tuple(package for package in app.lock.packages if package not in gone)
+    requirements = requirements_of(app, removed=removed)
+
+    def is_there(ref: PackageRef) -> bool:
+        return any(p.full_name == ref.full_name and fits(p.version, ref.version) for p in left)
+
+    # What was never installed is no reason to keep another from being removed.
+    known = Requirements(
+        app=tuple(filter(is_there, requirements.app)),
+        environments={
+            name: tuple(filter(is_there, refs)) for name, refs in requirements.environments.items()
+        },
+    )
+    packages = _locked_choices(app, known, left)
+    used = {package.registry for package in packages}
+    registries = tuple(registry for registry in app.lock.registries if registry.name in used)
+    folders = app.install(Lock(registries=registries, packages=packages), removed=removed)
+    return tuple(str(package.ref) for package in folders)
+
+
+def full_ref(app: AppDir, text: str, *, offline: bool = False) -> PackageRef:
+    """Read a package as typed; its registry may be left out where only one has such a package.
+
+    Args:
+        app: the app directory.
+        text: as typed.
+        offline: look among the installed ones alone.
+
+    Raises:
+        UsageError: it is no package.
+        NotFoundError: no registry has it, or several.
+    """
+    name, at, version = text.partition("@")
+    if "/" in name:
+        return parse_package_ref(text)
+    parse_package_ref(f"any/{text}")
+    owners = sorted({locked.registry for locked in app.lock.packages if locked.name == name})
+    notes: list[str] = []
+    if not owners and not offline:
+        every = indexes(app.app.registries, root=app.root, notes=notes)
+        owners = [registry for registry, index in every if name in index.packages]
+    if len(owners) == 1:
+        return parse_package_ref(f"{owners[0]}/{name}{at}{version}")
+    if owners:
+        listed = ", ".join(f"`{owner}/{name}`" for owner in owners)
+        message = f"`{name}` could be any of the packages {listed}"
+        raise NotFoundError(message, hint="write the registry in front")
+    usual = "mlstack pkg list --installed" if offline else "mlstack pkg list"
+    raise NotFoundError(
+        f"no {'installed package' if offline else 'registry has a package'} `{name}`", hint=usual
+    )
+
+
+def read_package(app: AppDir, ref: PackageRef) -> tuple[Package, LockedPackage, tuple[str, ...]]:
+    """Give a package with its prototypes, where it comes from, and what its registry says against it.
+
+    What is installed is read from `vendor/`; of several versions the usual one, if none is named.
+    """
+    installed = [
+        p for p in app.lock.packages if p.full_name == ref.full_name and fits(p.version, ref.version)
+    ]
+    if installed:
+        usual = app.vendor.plain().get(ref.full_name)
+        locked = usual if usual in installed else newest(installed)[ref.full_name]
+        return app.vendor.package(locked), locked, ()
+    catalog = AppCatalog(app.app.registries, (), root=app.root)
+    exact = catalog.exact(ref)
+    if not exact.is_exact:
+        version = next(iter(catalog.versions(ref.full_name, ref.version)), None)
+        if version is None:
+            known = ", ".join(catalog.versions(ref.full_name, ""))
+            message = f"`{ref.full_name}` has no version `{ref.version}`"
+            raise NotFoundError(message, hint=f"known versions: {known or 'none'}")
+        exact = replace(exact, version=version)
+    choices = select(Requirements(app=(exact,)), catalog, preferred={})
+    by_key = {(choice.package, choice.version): choice for choice in choices}
+    fetched = {key: catalog.fetch(*key) for key in by_key}
+    key = (exact.full_name, exact.version)
+    libraries = {folder.head.name: folder for folder in _libraries(app, by_key, fetched, key)}
+    package = guarded(partial(_folder_of(fetched[key]).package, libraries), str(exact))
+    return package, fetched[key].locked, tuple(catalog.warnings(*key))
