@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlstack.cli.page import Columns, Page, notes, table, view
+from mlstack.cli.page import Block, Columns, Page, TextLine, count, notes, one_line_value, table, view
 
 if TYPE_CHECKING:
     from mlstack.operations import imports
@@ -18,3 +18,32 @@ def _imported(result: imports.Imported) -> Page:
 
 
 _NEXT = "next: mlstack render ENV"
+
+
+@view
+def _ksonnet_imported(result: imports.KsonnetImported) -> Page:
+    blocks: list[Block] = [
+        TextLine(f"imported {count(len(result.components), 'component')} into {result.folder}", "head"),
+        TextLine(""),
+        table(result.components, {"COMPONENT": "name", "OBJECTS": "objects", "KINDS": "kinds"}, cut="KINDS"),
+        TextLine(""),
+    ]
+    proofs: Columns = {"ENVIRONMENT": "environment", "OBJECTS": "objects", "EQUAL": "equal"}
+    blocks += [table(result.environments, proofs), TextLine("")]
+    for proof in result.environments:
+        for difference in proof.differences:
+            place = " ".join(filter(None, (difference.object, difference.path)))
+            values = f"{one_line_value(difference.before)} -> {one_line_value(difference.after)}"
+            told = difference.note or values
+            told = f"{told}: {values}" if difference.note and difference.path else told
+            blocks.append(TextLine(f"differs in {proof.environment}: {place}: {told}", "change", hang=2))
+    failures: dict[str, list[str]] = {}
+    for failure in result.failures:
+        where = f" ({failure.where})" if failure.where else ""
+        failures.setdefault(f"{failure.component}: {failure.reason}{where}", []).append(failure.environment)
+    for told, environments in failures.items():
+        text = f"not imported for {', '.join(environments)}: {told}"
+        blocks.append(TextLine(text, "remove", hang=2))
+    blocks.append(TextLine(result.summary, "add" if result.ok else "change"))
+    names = tuple(row.name for row in result.components)
+    return Page(tuple(blocks), names, (*notes(result), f"next: cd {result.folder} && mlstack env list"))

@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
-from mlstack.app import layout
+from mlstack.app import atomic, layout
+from mlstack.app.app import API_VERSION, Environment, RegistryRef
 from mlstack.app.app_dir import AppDir
-from mlstack.errors import UsageError
-from mlstack.importers import manifests
-from mlstack.importers.plan import ImportPlan, PlannedComponent
-from mlstack.names import check_component_name, check_module_name, check_new_name
+from mlstack.app.declare import to_map
+from mlstack.app.edit import EditedFile, app_lock
+from mlstack.errors import MlstackError, UsageError
+from mlstack.importers import ksonnet, manifests, proof, variants
+from mlstack.importers.compose import Composition, Options, compose
+from mlstack.importers.ksonnet import KsApp
+from mlstack.importers.plan import Data, ImportPlan, PlannedComponent
+from mlstack.importers.proof import EnvironmentProof
+from mlstack.names import (
+    check_component_name,
+    check_environment_name,
+    check_module_name,
+    check_namespace,
+    check_new_name,
+)
+from mlstack.render import render
 from mlstack.yaml import write
+
+if TYPE_CHECKING:
+    from mlstack.kube.kubeconfig import Kubeconfig
+
+DEFAULT_REGISTRY = RegistryRef(name="kubeflow", address="bundled", protocol="directory")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +79,201 @@ def import_manifests(
         return write_plan(app, ImportPlan(components=tuple(planned), notes=tuple(notes)), replace=replace)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ImportFailure:
+    """A component that could not be imported for an environment."""
+
+    component: str
+    environment: str
+    reason: str
+    where: str = ""  # file:line below the app of ksonnet
+
+
+@dataclass(frozen=True, kw_only=True)
+class KsonnetImported:
+    """What became of an app of ksonnet, and whether its objects stayed equal."""
+
+    folder: str  # the app they were written to
+    components: tuple[ImportedRow, ...]
+    environments: tuple[EnvironmentProof, ...]  # the proof of each
+    failures: tuple[ImportFailure, ...] = ()
+    patches: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    summary: str = ""  # `207 of 207 objects equal`
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether everything was imported, and is equal."""
+        return not self.failures and not any(proof.differences for proof in self.environments)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KsonnetRequest:
+    """What is to be imported, and how."""
+
+    source: Path
+    environments: tuple[str, ...] = ()  # all if none is named
+    options: Options = field(default_factory=Options)
+    convert: bool = False  # to API versions that are served today
+    keep_proof: Path | None = None  # a folder for both sides of the proof
+    replace: bool = False
+
+
+def import_ksonnet(
+    request: KsonnetRequest, target: AppDir | Path, *, kubeconfig: Kubeconfig | None = None
+) -> KsonnetImported:
+    """Import an app of ksonnet into an app, or into a new one in a folder; its own folder stays as it is.
+
+    Each component becomes a plain manifest, what differs between environments patches. The objects before and
+    after are compared: those that ks composes, and those that the new app renders.
+
+    Raises:
+        NotFoundError: there is no app of ksonnet in the folder, or no such environment.
+        RegistryError: there is no evaluator of Jsonnet.
+        UsageError: the new folder holds something, or a component or environment is there already.
+        ConfigError: a file cannot be read or written.
+    """
+    source = ksonnet.selected(ksonnet.read_app(request.source), request.environments)
+    _check_target(target, source)
+    composition = compose(source, request.options)
+    failures = [
+        ImportFailure(
+            component=failed.component,
+            environment=failed.environment,
+            reason=failed.reason,
+            where=failed.where,
+        )
+        for failed in composition.failures
+    ]
+    environments, notes = _environments(source, kubeconfig)
+    plan, refused = variants.plan(
+        composition.objects,
+        environments,
+        sources=_sources(source),
+        all_targets=isinstance(target, Path),
+    )
+    failures += [
+        ImportFailure(component=component, environment=environment, reason=reason)
+        for component, environment, reason in refused
+    ]
+    notes = [*composition.notes, *plan.notes, *notes]
+    if source.unrendered:
+        notes.append(f"left out, as no environment targets them: {', '.join(source.unrendered)}")
+    proofs = _proofs(source, composition, plan, environments, request.keep_proof)
+    written = _write_app(target, source.name, plan, replace=request.replace)
+    return KsonnetImported(
+        folder=str(target.root if isinstance(target, AppDir) else target),
+        components=written.components,
+        environments=tuple(proofs),
+        failures=tuple(failures),
+        patches=written.patches,
+        notes=tuple(notes),
+        summary=_summary(proofs, failures),
+    )
+
+
+def _summary(proofs: Sequence[EnvironmentProof], failures: Sequence[ImportFailure]) -> str:
+    left_out = len({failure.component for failure in failures})
+    told = f"; {left_out} component{'s'[: left_out != 1]} could not be imported" if left_out else ""
+    return f"{proof.counted(proofs)}{told}"
+
+
+def _check_target(target: AppDir | Path, source: KsApp) -> None:
+    """Refuse a place that holds something, or lies in the app of ksonnet."""
+    folder = (target.root if isinstance(target, AppDir) else target).resolve()
+    if folder.is_relative_to(source.root.resolve()):
+        message = f"`{folder}` lies in the app of ksonnet, which stays as it is"
+        raise UsageError(message, hint="name another folder: --out FOLDER")
+    if isinstance(target, Path) and target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UsageError(f"`{target}` holds something already", hint="name another folder: --out FOLDER")
+
+
+def _sources(source: KsApp) -> dict[str, str]:
+    modules = {module for environment in source.environments for module in environment.modules}
+    return {
+        component.full_name: f"ksonnet: {component.file.relative_to(source.root).as_posix()}"
+        for module in modules
+        for component in source.components(module)
+    }
+
+
+def _environments(source: KsApp, kubeconfig: Kubeconfig | None) -> tuple[list[Environment], list[str]]:
+    """Give the environments of the new app: the context that leads to the server, where one is known."""
+    environments, notes = [], []
+    for environment in source.environments:
+        context = ""
+        with suppress(MlstackError):
+            context = (
+                kubeconfig.of_server(environment.server).name if kubeconfig and environment.server else ""
+            )
+        if not context:
+            leads = f"no kubectl context leads to {environment.server or 'its server'}"
+            hint = f"mlstack env set {environment.name} --context NAME"
+            notes.append(f"environment `{environment.name}` has no context: {leads}; {hint}")
+        namespace = environment.namespace
+        check_namespace(namespace)
+        check_environment_name(environment.name)
+        environments.append(Environment(name=environment.name, context=context, namespace=namespace))
+    return environments, notes
+
+
+def _proofs(
+    source: KsApp,
+    composition: Composition,
+    plan: ImportPlan,
+    environments: Sequence[Environment],
+    keep: Path | None,
+) -> list[EnvironmentProof]:
+    """Render the new app in a folder of its own, and compare it with what ks composes."""
+    proofs = []
+    with TemporaryDirectory(prefix="mlstack-import-") as folder:
+        app = AppDir.create(Path(folder) / "app", "proof")
+        with app.locked():
+            write_plan(app, plan)
+        placed = {environment.name for environment in plan.environments}
+        for place in environments:
+            before = [data for by in composition.objects.values() for data in by.get(place.name, ())]
+            after: list[Data] = []
+            if place.name in placed:
+                after = [obj.data for obj in render.load(app, place.name).objects]
+            proofs.append(proof.compare(place.name, place.namespace, before, after))
+            if keep is not None:
+                _keep(keep, place, before, after)
+    return proofs
+
+
+def _keep(folder: Path, place: Environment, before: Sequence[Data], after: Sequence[Data]) -> None:
+    """Write both sides of a proof, each in the same order and without what does not count."""
+    for side, objects in (("before", before), ("after", after)):
+        plain = [proof.comparable(data, place.namespace) for data in objects]
+        plain.sort(
+            key=lambda data: (data["kind"], data["metadata"]["namespace"], data["metadata"].get("name", ""))
+        )
+        file = folder / side / f"{place.name}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write_files({file: write.to_yaml_documents(_sorted(data) for data in plain)})
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
+
+
+def _write_app(target: AppDir | Path, name: str, plan: ImportPlan, *, replace: bool) -> Imported:
+    if isinstance(target, AppDir):
+        with target.locked():
+            return write_plan(target, plan, replace=replace)
+    app_name = manifests.component_name(name)
+    with app_lock(target):
+        app = AppDir.create(target, app_name, registries=(DEFAULT_REGISTRY,))
+    with app.locked():
+        return write_plan(app, plan)
+
+
+# --- writing ---
+
+
 def write_plan(app: AppDir, plan: ImportPlan, *, replace: bool = False) -> Imported:
     """Write what an import has worked out, all of it or nothing; the app is locked.
 
@@ -71,8 +288,33 @@ def write_plan(app: AppDir, plan: ImportPlan, *, replace: bool = False) -> Impor
         for environment, components in plan.patches.items()
         for component, objects in components.items()
     }
+    added = [place for place in plan.environments if place.name not in app.environment_names]
+    files |= {
+        layout.environment_file(place.name): write.to_yaml(
+            {"apiVersion": API_VERSION, "kind": "Environment", **to_map(place, ("namespace",))}
+        )
+        for place in added
+    }
+    for place in plan.environments:
+        if place not in added:
+            edited = _with_targets(app, place)
+            files |= {edited.file: edited.text} if edited.changed else {}
     app.write({**files, **patches}, [file for file in stale if file not in files])
-    return Imported(components=tuple(rows), patches=tuple(patches), notes=plan.notes)
+    return Imported(
+        components=tuple(rows),
+        environments=tuple(place.name for place in added),
+        patches=tuple(patches),
+        notes=plan.notes,
+    )
+
+
+def _with_targets(app: AppDir, place: Environment) -> EditedFile:
+    """Give the file of an environment that is there already, with the imported components as targets."""
+    edited = app.edited(layout.environment_file(place.name), "Environment")
+    for target in place.targets:
+        if (edited.at(("targets",)) or ()) and target not in edited.at(("targets",)):
+            edited.append(("targets",), target)
+    return edited
 
 
 def _row(app: AppDir, component: PlannedComponent, *, replace: bool) -> ImportedRow:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from mlstack.cli.main import ListingGroup, family
 from mlstack.cli.options import option, word
 from mlstack.cli.ports import Session
+from mlstack.errors import MlstackError, UsageError
+
+if TYPE_CHECKING:
+    from mlstack.app.app_dir import AppDir
 
 
 class ImportGroup(ListingGroup):
@@ -46,3 +53,93 @@ def files(
     from mlstack.operations import imports
 
     return imports.import_manifests(session.app, places, module=module, name=name, split=split, replace=force)
+
+
+@imports.command(
+    "ksonnet-app",
+    takes="folder output kubeconfig",
+    examples=[
+        "mlstack import ksonnet-app ../my-kubeflow",
+        "mlstack import ksonnet-app ../my-kubeflow --env gke --out my-kubeflow --keep-proof proof",
+    ],
+    source=word("DIR", "The folder with ksonnet's app.yaml; nothing is written into it."),
+    out=option(
+        "--out DIR", "The folder of the new app. Default: the app here, else one called as ksonnet's."
+    ),
+    env=option("--env NAME", "Only this environment; repeatable."),
+    ext_str=option("--ext-str NAME=VALUE", "An external variable of the Jsonnet; repeatable."),
+    jpath=option("--jpath -J DIR", "A further folder that Jsonnet may import from; repeatable."),
+    sets=option("--set COMPONENT.KEY=VALUE", "A parameter that the app leaves unset; repeatable."),
+    keep_proof=option("--keep-proof DIR", "Write the objects before and after there."),
+    force=FORCE,
+)
+def ksonnet_app(
+    session: Session,
+    source: Path,
+    out: Path | None = None,
+    env: list[str] | None = None,
+    ext_str: list[str] | None = None,
+    jpath: list[Path] | None = None,
+    sets: list[str] | None = None,
+    keep_proof: Path | None = None,
+    force: bool = False,
+) -> object:
+    """Import an app of ksonnet: plain manifests, patches, and the proof that its objects stay equal."""
+    from mlstack.importers.compose import Options
+    from mlstack.operations import imports
+
+    options = Options(ext_vars=_pairs(ext_str), jpath=tuple(jpath or ()), params=_params(sets))
+    request = imports.KsonnetRequest(
+        source=source,
+        environments=tuple(env or ()),
+        options=options,
+        keep_proof=keep_proof,
+        replace=force,
+    )
+    try:
+        kubeconfig = session.ports.kubeconfig(session.options["kubeconfig"])
+    except MlstackError:
+        if session.options["kubeconfig"]:
+            raise
+        kubeconfig = None  # the environments get no context, which is told
+    return imports.import_ksonnet(request, _target(session, source, out), kubeconfig=kubeconfig)
+
+
+def _target(session: Session, source: Path, out: Path | None) -> AppDir | Path:
+    """Give the app that is imported to: the one here, or the folder of a new one."""
+    from mlstack.app.layout import find_root
+    from mlstack.importers.ksonnet import is_app, read_app
+
+    start = session.options["folder"] or session.folder
+    root = find_root(start or Path.cwd())
+    if out is None and root is not None and not is_app(root):
+        return session.app
+    if folder := out or start:
+        return folder
+    name = read_app(source).name
+    here = Path.cwd().resolve()
+    inside = here.is_relative_to(source.resolve())
+    return source.resolve().parent / f"{name}-mlstack" if inside else Path(name)
+
+
+def _pairs(words: list[str] | None) -> dict[str, str]:
+    pairs = {}
+    for text in words or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"`{text}` is not NAME=VALUE", hint="write --ext-str NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def _params(words: list[str] | None) -> dict[str, dict[str, object]]:
+    """Read `COMPONENT.KEY=VALUE` words; values are YAML, the component's name may hold dots."""
+    from mlstack.yaml.scalars import resolve_plain
+
+    params: dict[str, dict[str, object]] = {}
+    for name, value in _pairs(words).items():
+        component, dot, key = name.rpartition(".")
+        if not dot:
+            raise UsageError(f"`{name}={value}` names no component", hint="write --set COMPONENT.KEY=VALUE")
+        params.setdefault(component, {})[key] = resolve_plain(value)
+    return params

@@ -1,0 +1,93 @@
+"""Jsonnet of others, evaluated in a process of its own with limits of time and memory."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from mlstack import programs
+from mlstack.errors import RegistryError
+
+CPU_S = 30
+MEMORY_BYTES = 2 << 30
+OUTPUT_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One evaluation."""
+
+    file: str  # what imports are relative to, and what messages call the text
+    text: str
+    folders: tuple[str, ...] = ()  # where imports are looked for, the first before the last
+    packages: Mapping[str, str] = field(default_factory=dict)  # REGISTRY/NAME of imports -> folder
+    roots: tuple[str, ...] = ()  # nothing outside of these folders is read
+    printed: tuple[str, ...] = ()  # files that ks printed anew before it evaluated them
+    ext_vars: Mapping[str, str] = field(default_factory=dict)
+    ext_codes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What an evaluation gave: a value, or an error with its place."""
+
+    value: Any = None
+    error: str = ""  # one line; empty if there is a value
+    where: str = ""  # file:line of the error, if it is known
+    used_stub: bool = False  # our own `k.libsonnet` took the place of one that is not there
+    missing: tuple[str, ...] = ()  # imports that led nowhere
+
+
+def check_evaluator() -> None:
+    """Raise when there is nothing that evaluates Jsonnet.
+
+    Raises:
+        RegistryError: gojsonnet is not installed.
+    """
+    if find_spec("_gojsonnet") is None:
+        message = "to import an app of ksonnet an evaluator of Jsonnet is needed, and none is installed"
+        raise RegistryError(message, hint="pip install 'mlstack[ksonnet]'")
+
+
+def evaluate(jobs: Sequence[Job], *, cpu_s: int = CPU_S, memory_bytes: int = MEMORY_BYTES) -> list[Outcome]:
+    """Evaluate jobs one after the other; each has `cpu_s` seconds and `memory_bytes`.
+
+    Raises:
+        RegistryError: the evaluator is missing, or does not run.
+    """
+    if not jobs:
+        return []
+    check_evaluator()
+    limits = {"cpu_s": cpu_s, "memory_bytes": memory_bytes, "output_bytes": OUTPUT_BYTES}
+    request = json.dumps({"jobs": [asdict(job) for job in jobs], **limits}).encode()
+    command = [sys.executable, "-P", "-m", "mlstack.importers.evaluate"]
+    settings = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    try:
+        answer = programs.run(
+            command, settings=settings, stdin=request, timeout_s=4.0 * cpu_s * len(jobs) + 60
+        )
+    except programs.ProgramError as error:
+        raise RegistryError(f"the evaluator of Jsonnet does not run: {error}") from error
+    return [_outcome(json.loads(line)) for line in answer.stdout.splitlines()]
+
+
+def _outcome(answer: Mapping[str, Any]) -> Outcome:
+    stub, missing = bool(answer.get("stub")), tuple(answer.get("missing", ()))
+    if "value" in answer:
+        return Outcome(value=answer["value"], used_stub=stub)
+    text = str(answer["error"])
+    first = text.strip().splitlines()[0] if text.strip() else "it gave no reason"
+    reason = first.removeprefix("RUNTIME ERROR: ").removeprefix("importer error: ")
+    static = re.match(r"(\S+?):(?:\((\d+):|(\d+):)\d+\S* (.+)", reason)
+    if static:
+        where, reason = f"{static[1]}:{static[2] or static[3]}", static[4]
+    else:
+        places = re.findall(r"^\t(.+?):(?:\((\d+):|(\d+):)", text, re.MULTILINE)
+        where = next((f"{file}:{a or b}" for file, a, b in places if not file.startswith("<")), "")
+    return Outcome(error=reason, where=where, used_stub=stub, missing=missing)
