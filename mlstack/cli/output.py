@@ -238,7 +238,7 @@ def yaml_text(result: object) -> str:
     from mlstack.objects import masking
     from mlstack.yaml import write
 
-    return write.to_yaml(_without_unwritable(masking.scrubbed_value(plain(result))))
+    return write.to_yaml(_without_unwritable(masking.scrubbed_value(document(result))))
 
 
 def json_text(result: object) -> str:
@@ -247,7 +247,7 @@ def json_text(result: object) -> str:
 
     from mlstack.objects import masking
 
-    return json_escaped(json.dumps(masking.scrubbed_value(plain(result)), indent=2, ensure_ascii=False))
+    return json_escaped(json.dumps(masking.scrubbed_value(document(result)), indent=2, ensure_ascii=False))
 
 
 # A new output format is one function here, and its name in the help of `-o`.
@@ -257,6 +257,16 @@ FORMATS: Mapping[str, Callable[[object], str]] = {
     "table": table_text,
     "yaml": yaml_text,
 }
+
+
+def document(result: object) -> Any:
+    """Turn a result into plain data that says what it is: its `kind` is the name of its schema."""
+    from mlstack.app.app import API_VERSION
+
+    content = plain(result)
+    if not hasattr(result, "__dataclass_fields__") or "$schema" in content or hasattr(result, "api_version"):
+        return content
+    return {"apiVersion": API_VERSION, "kind": type(result).__name__, **content}
 
 
 def plain(value: Any) -> Any:

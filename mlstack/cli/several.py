@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 
-from mlstack.cli.output import emit, plain, say, write
+from mlstack.cli.output import document, emit, plain, say, write
 from mlstack.cli.ports import Session
 from mlstack.errors import MlstackError, NotFoundError, UsageError
 
@@ -124,7 +124,7 @@ class Results:
         is_ok = all(
             item["ok"] if isinstance(item, dict) else getattr(item, "ok", True) for item in self._items
         )
-        emit(ResultList(ok=is_ok, items=tuple(plain(item) for item in self._items)), self._format)
+        emit(ResultList(ok=is_ok, items=tuple(document(item) for item in self._items)), self._format)
 
 
 def each(session: Session, work: Callable[[str | None], object]) -> object:

@@ -506,7 +506,7 @@ class SchemaRow:
     """One schema: of a file, or of what a command prints with `-o json` and `-o yaml`."""
 
     name: str  # the `kind` that it describes
-    describes: Literal["file", "result"]
+    describes: Literal["file", "result"]  # what has this form
     id: str  # its `$id`, which never changes within a version
     summary: str
 

@@ -54,7 +54,7 @@ class ExplainedParameter:
     layer: str  # the one that decides, empty if none says anything
     where: str  # its file and line
     chain: tuple[ExplainedSetting, ...]  # who said what, lowest layer first
-    reaches: tuple[Reach, ...]
+    reaches: tuple[Reach, ...]  # the fields of objects that depend on it
     notes: tuple[str, ...] = ()
 
 

@@ -71,9 +71,8 @@ class PrototypeDescription:
     description: str
     aliases: tuple[str, ...]
     alias_params: Mapping[str, Mapping[str, Any]]  # alias -> parameters that differ from the defaults
-    alias_renames: Mapping[
-        str, Mapping[str, str | None]
-    ]  # alias -> old names of parameters -> those of today
+    # alias -> old names of parameters -> those of today
+    alias_renames: Mapping[str, Mapping[str, str | None]]
     parameters: tuple[ParameterRow, ...]
     examples: Mapping[str, str]  # summaries of worked examples by name
 

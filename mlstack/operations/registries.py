@@ -109,7 +109,7 @@ class RegistryUpdate:
     revision: str
     is_first: bool  # nothing was known of it: there is nothing to compare with
     packages: int
-    changes: tuple[PackageChange, ...]
+    changes: tuple[PackageChange, ...]  # versions that came, changed or went
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,18 +34,8 @@ class Row:
     name: str  # what was measured, with its unit
     value: float  # what it came to over all seeds
     goal: str  # what it has to be, for people: `at least 60`
-    is_met: bool
+    is_met: bool  # whether it is that
     per_seed: tuple[float, ...]  # what each seed came to, in their order
-
-    def to_dict(self) -> dict[str, object]:
-        """Give the row as programs read it."""
-        return {
-            "name": self.name,
-            "value": round(self.value, 4),
-            "goal": self.goal,
-            "met": self.is_met,
-            "perSeed": [round(value, 4) for value in self.per_seed],
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +74,8 @@ def compare(name: str, goal: Mapping[str, Any], per_seed: Sequence[float]) -> Ro
         text, is_met = f"at least {goal['least']:g}", value >= goal["least"]
     else:
         text, is_met = f"at most {goal['most']:g}", value <= goal["most"]
-    return Row(name=name, value=value, goal=text, is_met=is_met, per_seed=tuple(per_seed))
+    rounded = tuple(round(measured, 4) for measured in per_seed)
+    return Row(name=name, value=round(value, 4), goal=text, is_met=is_met, per_seed=rounded)
 
 
 def judge(

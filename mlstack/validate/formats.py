@@ -31,12 +31,12 @@ class Fault:
     object: str
     # The field: `spec.template.spec.containers[0].image`; empty for the object as a whole.
     path: str
-    message: str
+    message: str  # what is wrong
     # Template or manifest as `file:line`, if it is known.
     where: str | None = None
     # An `error` would be refused by the API server, a `warning` would be taken by it but will not work.
     severity: Severity = "error"
-    keys: Keys = ()
+    keys: Keys = ()  # the field again, key by key
 
 
 class Problem(NamedTuple):

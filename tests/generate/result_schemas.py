@@ -9,32 +9,119 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import sys
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import mlstack
 from mlstack.app import schema as schemas
-from mlstack.app.app import API_VERSION
+from mlstack.app.app import API_VERSION, Environment
+from mlstack.app.declare import keys_of
+from mlstack.cli import page
 from mlstack.cli.output import camel
-from mlstack.deploy.result import ChangeReport, ResultList, RunResult, StatusResult
-from mlstack.operations.deploy import PlanResult
-from mlstack.operations.history import CompareResult, DriftResult, HistoryResult, RevisionDiff, RevisionResult
+from mlstack.operations.app import EnvironmentDescription
 
-RESULTS: Mapping[str, type] = {
-    "ApplyResult": RunResult,
-    "CompareResult": CompareResult,
-    "DeleteResult": RunResult,
-    "DiffResult": ChangeReport,
-    "DriftResult": DriftResult,
-    "HistoryResult": HistoryResult,
-    "ResultList": ResultList,
-    "RevisionDiff": RevisionDiff,
-    "RevisionResult": RevisionResult,
-    "PlanResult": PlanResult,
-    "StatusResult": StatusResult,
+# What a field of this name is in every result where nothing else is said of it.
+USUAL = {
+    "address": "Where the registry is.",
+    "aliases": "Other names that it answers to.",
+    "api_version": "Version of this format.",
+    "app": "Name of the app.",
+    "authors": "Who wrote it.",
+    "before": "What it was before.",
+    "bugs": "Where faults are reported.",
+    "bundled": "Whether it is the registry that comes with mlstack.",
+    "changed": "Whether anything is not as it was before.",
+    "component": "Full name of the component.",
+    "components": "What is known of each component.",
+    "context": "The kubectl context.",
+    "current": "Whether commands take it that name none.",
+    "description": "What it is for, in some sentences.",
+    "digest": "Digest of its content.",
+    "environment": "Name of the environment.",
+    "environments": "The environments.",
+    "extends": "The environment whose values lie below.",
+    "file": "Its file, below the app directory.",
+    "first": "The first of the two environments, or its value.",
+    "full_name": "Its name with what it is in.",
+    "globals": "Values for all components that declare them.",
+    "installed": "Whether it is installed, or the version that is.",
+    "job": "The training job, with its namespace.",
+    "keywords": "Words to find it by.",
+    "kind": "Its kind.",
+    "kubernetes_version": "The version of Kubernetes that its objects are for.",
+    "layer": "The level of an app, as `environment globals`.",
+    "license": "Its licence.",
+    "modules": "The modules.",
+    "name": "Its name.",
+    "namespace": "Its namespace.",
+    "notes": "Remarks.",
+    "objects": "The objects.",
+    "ok": "Whether the answer is yes: the exit code is 0, else 1.",
+    "overridden": "Whether something of whoever works here alone counts over what is shared.",
+    "package": "Full name of the package.",
+    "packages": "The packages.",
+    "parameters": "The parameters.",
+    "place": "The level of an app at which it was done.",
+    "protected": "Whether a run wants its name typed.",
+    "protocol": "How it is read: directory, git, helm or oci.",
+    "prototype": "Full name of the prototype.",
+    "prototypes": "The prototypes.",
+    "quick_start": "The first commands to type.",
+    "registries": "The registries.",
+    "registry": "Name of the registry.",
+    "repository": "Where its source is.",
+    "required": "Whether it needs a value.",
+    "requires": "The packages that it needs.",
+    "requires_mlstack": "The versions of mlstack that it works with.",
+    "revision": "The commit or digest that it was read at, if there is one.",
+    "rows": "One for each line of the table.",
+    "schemas": "The schemas.",
+    "second": "The second of the two environments, or its value.",
+    "summary": "What it is, in a few words.",
+    "unit": "Unit of the value.",
+    "value": "The value, masked if it is secret.",
+    "version": "Its version.",
+    "versions": "Its versions.",
+    "where": "File and line, or what else it comes from.",
+    "wins": "Whether it is the one that counts.",
+    "written": "Whether a file was written.",
 }
+
+
+def _results() -> dict[str, type]:
+    """Give the type behind each kind of result: whatever has a view, but for schemas, which are their own."""
+    for module in ("views_app", "views_deploy", "views_elastic"):
+        import_module(f"mlstack.cli.{module}")
+    shown = {*page.VIEWS, *page.TABLE_VIEWS} - {"Schema"}
+    kinds: dict[str, type] = {}
+    for info in walk_packages(mlstack.__path__, "mlstack."):
+        if info.name == "mlstack.__main__":
+            continue
+        for name, found in vars(import_module(info.name)).items():
+            if is_dataclass(found) and found.__module__ == info.name:
+                _TYPES[name] = found
+                tells = {"api_version", "kind"} <= set(found.__annotations__)
+                kinds |= {name: found} if name in shown or tells else {}
+    for name, found in list(kinds.items()):
+        if "api_version" in found.__annotations__:  # it says itself what it is
+            del kinds[name]
+            kinds |= dict.fromkeys(get_args(_hints(found)["kind"]), found)
+    return dict(sorted(kinds.items()))
+
+
+def _hints(found: type) -> dict[str, Any]:
+    """Give the types of fields; those that are imported for type checkers alone are found too."""
+    return get_type_hints(found, {**_TYPES, **vars(sys.modules[found.__module__])})
+
+
+_TYPES: dict[str, Any] = {}
+RESULTS: Mapping[str, type] = _results()
 PROMISE = "Within v1 fields may be added; none is removed or gets another meaning."
 _SCALARS: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
@@ -43,8 +130,11 @@ def schema(kind: str) -> dict[str, Any]:
     """Build the schema of one kind of result."""
     definitions: dict[str, Any] = {}
     top = _object(RESULTS[kind], definitions)
-    top["properties"]["apiVersion"] = {"const": API_VERSION}
-    top["properties"]["kind"] = {"const": kind}
+    constants = {"apiVersion": {"const": API_VERSION}, "kind": {"const": kind}}
+    top["properties"] = constants | {
+        key: part for key, part in top["properties"].items() if key not in constants
+    }
+    top["required"] = list(top["properties"])
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"https://mlstack.dev/schemas/v1/{kind}.json",
@@ -55,15 +145,25 @@ def schema(kind: str) -> dict[str, Any]:
 
 
 def _object(found: type, definitions: dict[str, Any]) -> dict[str, Any]:
-    hints, said = get_type_hints(found), _attributes(found)
+    hints, said = _hints(found), {**USUAL, **_attributes(found)}
+    names = {field.name: camel(field.name) for field in fields(found)}
+    if found is EnvironmentDescription:  # the keys of its file stand among its own
+        keys = keys_of(Environment)
+        hints |= _hints(Environment)
+        said |= {key.field: key.schema["description"] for key in keys}
+        settings = {"name": "name", "file": "file"} | {key.field: key.name for key in keys}
+        names = settings | {name: key for name, key in names.items() if name != "environment"}
     properties = {}
-    for field in fields(found):
-        description = said.get(field.name)
-        made = _value(hints[field.name], definitions)
-        properties[camel(field.name)] = {**made, **({"description": description} if description else {})}
+    if "ok" not in names and hasattr(found, "ok"):
+        properties["ok"] = {"type": "boolean", "description": USUAL["ok"]}
+    for name, key in names.items():
+        description = said.get(name)
+        made = _value(hints[name], definitions)
+        properties[key] = {**made, **({"description": description} if description else {})}
     return {
         "description": _sentence((found.__doc__ or "").split("\n\n")[0]),
         "type": "object",
+        "repository": "Where its source is.",
         "required": list(properties),
         "properties": properties,
     }

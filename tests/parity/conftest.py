@@ -6,25 +6,24 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from mlstack.operations import app
-from tests.support.builders import Tree, kubeconfig, read_tree, write_tree
+from tests.support.builders import Tree, read_tree, write_tree
 from tests.support.cli import Runner
 from tests.support.registry import generate, small_app
-
-CONTEXTS = ("minikube", "gke")
 
 
 @cache
 def _tree() -> Tree:
-    from mlstack.kube.kubeconfig import load
-
+    environments = {
+        f"environments/{name}/environment.yaml": f"""\
+            apiVersion: mlstack.dev/v1
+            kind: Environment
+            context: {name}
+            """
+        for name in ("minikube", "gke")
+    }
     with TemporaryDirectory() as folder:
-        file = write_tree(Path(folder), {"kubeconfig": kubeconfig(*CONTEXTS)}) / "kubeconfig"
-        contexts = load(str(file), {})
-        file.unlink()
         made = small_app(Path(folder))
-        for name in CONTEXTS:
-            app.add_environment(made, name, kubeconfig=contexts, context=name, use_preset=False)
+        write_tree(made.root, environments)
         generate(made)
         return read_tree(Path(folder))
 

@@ -19,17 +19,6 @@ FAILING = (
 )
 
 
-def test_r2_a_relative_folder_is_found_from_the_root_of_the_app(
-    demo: Path, run: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    below = demo / "components/x/y"
-    below.mkdir(parents=True)
-    monkeypatch.chdir(below)
-    run.ok("registry add twin ../registry")
-    assert "tools" in run.ok("registry describe twin")
-    assert "installed twin/tools@1.2.0" in run.ok("pkg install twin/tools")
-
-
 @pytest.mark.parametrize("address", FAILING)
 def test_r8_a_failed_add_changes_nothing(demo: Path, run: Runner, address: str) -> None:
     before = read_tree(demo)

@@ -182,9 +182,9 @@ Shell = Literal["bash", "zsh", "fish", "powershell"]
 class Versions:
     """The versions of the program, of Python and of the libraries in use."""
 
-    mlstack: str
-    python: str
-    libraries: dict[str, str]
+    mlstack: str  # version of the program
+    python: str  # version of Python
+    libraries: dict[str, str]  # versions of libraries, by name
 
 
 @top.command(
