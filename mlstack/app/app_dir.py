@@ -93,6 +93,10 @@ class AppDir(AppReader):
         """Refuse what cannot be a new app."""
         check_app_name(name)
         if (root / layout.APP_FILE).exists():
+            with suppress(OSError):
+                if b"ksonnet.io/app" in (root / layout.APP_FILE).read_bytes():
+                    hint = f"bring it over: mlstack import ksonnet-app {root} --out NEW"
+                    raise UsageError(f"there is an app of ksonnet at `{root}`", hint=hint)
             raise UsageError(f"there is an app at `{root}` already", hint="choose another folder")
 
     @classmethod

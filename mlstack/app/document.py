@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
@@ -247,17 +248,26 @@ class FieldReader:
         raise SchemaError(f"{subject} {message}", where=str(self._document.origin(full)), hint=hint)
 
 
+def is_newer(version: str) -> bool:
+    """Tell whether a version of our files comes after ours, in the order of Kubernetes: v1beta1, v1, v2."""
+    match = re.fullmatch(r"mlstack\.dev/v([0-9]{1,9})((?:alpha|beta)[0-9]+)?", version)
+    ours = int(API_VERSION.rpartition("v")[2])
+    return match is None or int(match[1]) > ours
+
+
 def fields_of(document: AppDocument, kind: str) -> FieldReader:
     """Give the fields of a file of a known kind, `apiVersion` and `kind` checked."""
     fields = FieldReader(document)
     if document.value.get("kind") == "ksonnet.io/app":
-        fields.refuse(
-            "kind", "says that this is an app of ksonnet", hint="start a new one: mlstack init NAME"
-        )
+        hint = "bring it over: mlstack import ksonnet-app DIR --out NEW"
+        fields.refuse("kind", "says that this is an app of ksonnet", hint=hint)
     version, own_kind = fields.text("apiVersion"), fields.text("kind")
     if version != API_VERSION and version.startswith("mlstack.dev/"):
-        newer = f"which a newer mlstack wrote; this one reads `{API_VERSION}`: upgrade mlstack"
-        fields.refuse("apiVersion", f"is `{version}`, {newer}")
+        if is_newer(version):
+            newer = f"which a newer mlstack wrote; this one reads `{API_VERSION}`: upgrade mlstack"
+            fields.refuse("apiVersion", f"is `{version}`, {newer}")
+        hint = "mlstack upgrade brings files of older releases up to date"
+        fields.refuse("apiVersion", f"is `{version}`; this mlstack reads `{API_VERSION}`", hint=hint)
     if version != API_VERSION:
         fields.refuse("apiVersion", f"must be `{API_VERSION}`, got `{version}`")
     if own_kind != kind:

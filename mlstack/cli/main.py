@@ -55,7 +55,7 @@ OTHER_WORDS: Mapping[str, Sequence[str]] = {
     "template": ("render",),
     "uninstall": ("rm", "delete"),
     "update": ("install", "set", "apply"),
-    "upgrade": ("update", "install", "set", "apply"),
+    "upgrade": ("update", "install", "set"),
     "use": ("current",),
 }
 

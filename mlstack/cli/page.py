@@ -237,6 +237,7 @@ _ROOMS = (
     ("mlstack.operations.history", "views_deploy"),
     ("mlstack.operations.render", "views_deploy"),
     ("mlstack.operations.imports", "views_imports"),
+    ("mlstack.operations.upgrade", "views_imports"),
     ("mlstack.elastic", "views_elastic"),
     ("mlstack.simulator", "views_elastic"),
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mlstack.cli.page import Block, Columns, Page, TextLine, count, notes, one_line_value, table, view
 
 if TYPE_CHECKING:
-    from mlstack.operations import imports
+    from mlstack.operations import imports, upgrade
 
 
 @view
@@ -47,3 +47,12 @@ def _ksonnet_imported(result: imports.KsonnetImported) -> Page:
     blocks.append(TextLine(result.summary, "add" if result.ok else "change"))
     names = tuple(row.name for row in result.components)
     return Page(tuple(blocks), names, (*notes(result), f"next: cd {result.folder} && mlstack env list"))
+
+
+@view
+def _upgraded(result: upgrade.Upgraded) -> Page:
+    if not result.files:
+        return Page((TextLine("nothing to do: every file of the app is up to date"),))
+    verb = "would upgrade" if result.dry_run else "upgraded"
+    lines = [TextLine(f"{verb} {row.file} from {row.before} to {row.after}", "add") for row in result.files]
+    return Page(tuple(lines), tuple(row.file for row in result.files))

@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("program.top.demo", "See it all work, on a cluster in memory"),
     "schema": ("program.top.schema", "Print the JSON Schema of a file or of what a command prints"),
     "completion": ("program.top.completion", "Print the completion script of a shell"),
+    "upgrade": ("imports.top.upgrade", "Bring the app's files up to date with this mlstack"),
     "version": ("program.top.version", "Print the versions of mlstack and its libraries"),
 }
 OPTIONS = {

@@ -1,4 +1,4 @@
-"""`import`: what others wrote becomes components of the app."""
+"""`import`: what others wrote becomes components of the app; `upgrade`: what an older mlstack wrote."""
 
 from __future__ import annotations
 
@@ -24,6 +24,22 @@ imports = family(
     "Take over what exists: `import FILE` takes manifests, the commands below what tools write.",
     cls=ImportGroup,
 )
+
+top = family()
+
+
+@top.command(
+    examples=["mlstack upgrade --dry-run", "mlstack upgrade"],
+    dry_run=option("--dry-run", "Say what would change; write nothing."),
+)
+def upgrade(session: Session, dry_run: bool = False) -> object:
+    """Bring the files of the app up to date with this mlstack; nothing else rewrites them."""
+    from mlstack.app.layout import find_root
+    from mlstack.operations import upgrade
+
+    start = session.options["folder"] or session.folder or Path.cwd()
+    return upgrade.upgrade(find_root(start) or session.app.root, dry_run=dry_run)
+
 
 MODULE = option("--module NAME", "The module the components go to.")
 FORCE = option("--force", "Replace components of the same name.")
