@@ -80,13 +80,15 @@ class AppDir(AppReader):
     _is_locked = False
 
     @classmethod
-    def find(cls, start: Path, *, store: PassedStore | None = None) -> AppDir:
-        """Find the app directory that `start` lies in; `store` remembers which files passed their schema."""
+    def find(
+        cls, start: Path, *, store: PassedStore | None = None, environ: Mapping[str, str] | None = None
+    ) -> AppDir:
+        """Find the app directory that `start` lies in; `store` and `environ` are as of `AppReader`."""
         root = layout.find_root(start)
         if root is None:
             message = f"no app directory at `{start.absolute()}` or above"
             raise NotFoundError(message, hint="mlstack init NAME makes one")
-        return cls(root, store=store)
+        return cls(root, store=store, environ=environ)
 
     @classmethod
     def check_new(cls, root: Path, name: str) -> None:

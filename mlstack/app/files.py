@@ -17,6 +17,8 @@ from mlstack.app.document import AppDocument, FieldReader, described, fields_of
 from mlstack.app.layout import APP_FILE
 from mlstack.app.params import KeyPath, Layer, Overrides, ValuesFile, parse_set
 from mlstack.app.schema import PassedStore, check_file, note_passed
+from mlstack.app.secret_sources import decrypt
+from mlstack.app.secret_values import SOPS
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, SchemaError, UsageError
 
 # --- the files below an app's root, each parsed at most once and checked against its schema ------------
@@ -61,6 +63,21 @@ class AppFiles:
             document = None if data is None else documents.read(data, file=file)
             self._documents[file] = document and self._checked(document, kind)
         return self._documents[file]
+
+    def encrypted(self, file: str) -> AppDocument | None:
+        """Give a file that SOPS has encrypted, as it stands; nothing when it is not there.
+
+        Raises:
+            ConfigError: it is not encrypted.
+        """
+        data = self.bytes(file)
+        if data is None:
+            return None
+        document = documents.read(data, file=file)
+        if not is_encrypted(document.value):
+            message = "the file is not encrypted, and its name says that it is"
+            raise ConfigError(message, where=file, hint=f"sops encrypt --in-place {file}")
+        return document
 
     @cached_property
     def app_document(self) -> AppDocument:
@@ -250,18 +267,30 @@ def read_values(file: Path) -> ValuesFile:
     document, value = listed[0], listed[0].value
     if not isinstance(value, Mapping):
         raise ConfigError(f"a values file is a map, got {described(value)}", where=str(file))
+    is_secret = is_encrypted(value)
+    if is_secret:
+        value = decrypt(file, name=document.file, data=data if is_stdin else b"")
     if not value or any(key not in ("globals", "components") for key in value):
-        return ValuesFile(_layer(document, (), value))
-    fields = FieldReader(document)
+        return ValuesFile(_layer(document, (), value, is_encrypted=is_secret))
+    FieldReader(document).map("components"), FieldReader(document).map("globals")
     components = {
-        name: _layer(document, ("components", name), values, for_all=False)
-        for name, values in fields.map("components").items()
+        name: _layer(document, ("components", name), values, for_all=False, is_encrypted=is_secret)
+        for name, values in (value.get("components") or {}).items()
     }
-    return ValuesFile(_layer(document, ("globals",), fields.map("globals")), components)
+    shared = _layer(document, ("globals",), value.get("globals"), is_encrypted=is_secret)
+    return ValuesFile(shared, components)
 
 
-def _layer(document: AppDocument, path: KeyPath, values: Any, *, for_all: bool = True) -> Layer:
+def is_encrypted(value: Any) -> bool:
+    """Tell whether the content of a file is what SOPS has written."""
+    return isinstance(value, Mapping) and isinstance(value.get(SOPS), Mapping) and "mac" in value[SOPS]
+
+
+def _layer(
+    document: AppDocument, path: KeyPath, values: Any, *, for_all: bool = True, is_encrypted: bool = False
+) -> Layer:
     if values is not None and not isinstance(values, Mapping):
         message = f"`{path[-1]}` must be a map of parameters, got {described(values)}"
         raise ConfigError(message, where=str(document.origin(path)))
-    return Layer("command line", values or {}, document.origins(path), speaks_to_many=for_all)
+    origins = document.origins(path)
+    return Layer("command line", values or {}, origins, speaks_to_many=for_all, is_encrypted=is_encrypted)

@@ -52,6 +52,11 @@ def environment_params_file(name: str) -> str:
     return f"{ENVIRONMENTS}/{name}/params.yaml"
 
 
+def encrypted_params_file(name: str) -> str:
+    """Give the parameter file of an environment that SOPS has encrypted."""
+    return f"{ENVIRONMENTS}/{name}/params.sops.yaml"
+
+
 def patch_file(environment: str, component: str) -> str:
     """Give the file with an environment's patches for a component."""
     return f"{ENVIRONMENTS}/{environment}/patches/{component}.yaml"

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from mlstack.app import secret_values
 from mlstack.app.prototype import Param, Prototype, schema_types
 from mlstack.errors import ConfigError, ParamError, TypedValueError, UnknownParamError, UsageError
 from mlstack.names import nearest
@@ -69,6 +70,8 @@ def coerce(param: Param, value: Any) -> Any:
     become booleans and numbers too. They become lists where it is `csv`, maps where it is `kv`.
     """
     types = param.types
+    if param.secret:
+        value = secret_values.referenced(value)
     if not isinstance(value, str):
         return value
     if value == "null" and types and "string" not in types:
@@ -100,6 +103,11 @@ def parse_text(param: Param | None, text: str, *, as_string: bool = False) -> An
     """
     if as_string:
         return text
+    if param is not None and param.secret and secret_values.FROM_ENV in text:
+        with suppress(ConfigError, IndexError):
+            value: Any = read_documents(text, source="the value")[0].value
+            if isinstance(secret_values.referenced(value), secret_values.SecretRef):
+                return value
     is_union = param is not None and param.format is None and "string" in param.types
     if param is not None and is_union and (scalars := param.types & {"integer", "number", "boolean"}):
         scalar = coerce(replace(param, schema={"type": sorted(scalars)}), text)
@@ -113,7 +121,7 @@ def parse_text(param: Param | None, text: str, *, as_string: bool = False) -> An
         is_text = param.format is not None or "string" in param.types
         if not takes_structure or (is_text and not opens_structure):
             return coerce(param, text)
-    value: Any = text  # or what it is as one document of YAML
+    value = text  # or what it is as one document of YAML
     with suppress(ConfigError):
         documents = read_documents(text, source="the value")
         value = documents[0].value if len(documents) == 1 else None if not documents else text
@@ -254,6 +262,7 @@ class Layer:
     values: Mapping[str, Any]  # by name as spelled there, old spellings included
     origins: Mapping[KeyPath, Origin] = field(default_factory=dict)  # `(name,)`, longer inside maps and lists
     target: str = ""  # what follows `mlstack param set` to change a value here (`--env=gke cnn`)
+    is_encrypted: bool = False  # only secret parameters stand there: others would leave it readable
     speaks_to_many: bool = False  # undeclared names are skipped, not refused; so for `GLOBAL_LAYERS`
 
     @property
@@ -458,7 +467,10 @@ class Declared:
             spelled[name] = spelling
             param = self._params[name]
             if param.secret:
-                masking.note(raw)
+                masking.note(secret_values.literals(raw))
+            elif layer.is_encrypted:
+                message = f"`{name}` is not secret, and the file is encrypted"
+                faults.append(ParamFault(message, str(origin), "set it in a file that everybody can read"))
             for path, character in refused_characters(raw):
                 full = join_path((name, *path))
                 message = f"`{full}` holds the control character {character}, which no object can carry"

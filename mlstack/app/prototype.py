@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
+from mlstack.app import secret_values
 from mlstack.app.declare import MAP, SHORT_NAME, TEXT, VERSION, WORD, key, list_of, record_schema
 from mlstack.app.versions import check_range
 from mlstack.names import names_a_package
-from mlstack.objects.masking import MASK
 from mlstack.yaml import write
 
 
@@ -42,8 +42,8 @@ class Param:
 
 
 def mask_value(value: Any, param: Param | None) -> Any:
-    """Give the value, or the mask when the parameter is secret and set."""
-    return MASK if param is not None and param.secret and value is not None else value
+    """Give the value; of a secret parameter that is set where its value stands, or the mask."""
+    return secret_values.shown(value) if param is not None and param.secret and value is not None else value
 
 
 def schema_types(schema: Mapping[str, Any]) -> frozenset[str]:
@@ -214,8 +214,9 @@ class Prototype:
         return self.params.get(name) or Param(name=name, schema={})
 
     def secret_values(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Give those values that belong to secret parameters."""
-        return tuple(values[name] for name, param in self.params.items() if param.secret and name in values)
+        """Give those values that belong to secret parameters; what stands elsewhere is not known."""
+        secret = (name for name, param in self.params.items() if param.secret and name in values)
+        return tuple(secret_values.literals(values[name]) for name in secret)
 
     def has_secrets(self, values: Mapping[str, Any]) -> bool:
         """Tell whether a secret parameter is set."""

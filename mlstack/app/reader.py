@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from mlstack.app import document as documents
-from mlstack.app import files, layout
+from mlstack.app import files, layout, secret_values
 from mlstack.app.app import (
     App,
     Component,
@@ -21,7 +21,6 @@ from mlstack.app.app import (
     Lock,
     Manifest,
     ModuleParams,
-    PersonalEnvironment,
     PersonalOverrides,
     RegistryRef,
 )
@@ -36,15 +35,20 @@ from mlstack.app.params import (
     Overrides,
     ParamFault,
     Resolved,
+    coerce,
     param_error,
     spelling_table,
 )
 from mlstack.app.prototype import Prototype
 from mlstack.app.schema import PassedStore
+from mlstack.app.secret_sources import SecretValues
+from mlstack.app.secret_values import SecretRef
 from mlstack.app.vendor import Vendor
 from mlstack.app.versions import check_mlstack
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import nearest
+from mlstack.objects import masking
+from mlstack.objects.masking import MASK
 
 NO_OVERRIDES = Overrides()
 _LABEL = re.compile(r"[a-zA-Z0-9]([-_.a-zA-Z0-9]{0,61}[a-zA-Z0-9])?")
@@ -59,24 +63,39 @@ class EnvironmentFiles:
     given: frozenset[str]  # keys that its file sets
     globals: Layer  # for all components
     components: Mapping[str, Layer] = field(default_factory=dict)
+    encrypted_globals: Layer | None = None  # over `globals`
+    encrypted_components: Mapping[str, Layer] = field(default_factory=dict)
+
+    @property
+    def for_all(self) -> list[Layer]:
+        """Give what it sets for all components, lowest first."""
+        return [self.globals, *([self.encrypted_globals] if self.encrypted_globals else [])]
+
+    def for_component(self, name: str) -> list[Layer]:
+        """Give what it sets for one component, lowest first."""
+        return [layers[name] for layers in (self.components, self.encrypted_components) if name in layers]
 
 
 class AppReader:
     """The reading side of an app directory; every file is read at most once until `forget`.
 
-    `store` remembers which files have passed their schema.
+    `store` remembers which files have passed their schema; `environ` has the environment variables from which
+    secret parameters may take their values.
     """
 
-    def __init__(self, root: Path, *, store: PassedStore | None = None) -> None:
+    def __init__(
+        self, root: Path, *, store: PassedStore | None = None, environ: Mapping[str, str] | None = None
+    ) -> None:
         self.root = root
         self.store = store
+        self.environ = environ or {}
         self._declarations: dict[str, Declared] = {}
         self._chains: dict[str, tuple[EnvironmentFiles, ...]] = {}
         self._patches: dict[str, Mapping[str, str]] = {}
 
     def forget(self) -> None:
         """Read every file anew from now on."""
-        for name in set(vars(self)) - {"root", "store", "_is_locked"}:
+        for name in set(vars(self)) - {"root", "store", "environ", "_is_locked"}:
             del vars(self)[name]
         self._declarations, self._chains, self._patches = {}, {}, {}
 
@@ -326,19 +345,26 @@ class AppReader:
         environment = fields_of(document, "Environment").record(Environment, name=name, file=file)
         given = frozenset(key for key, value in document.value.items() if value is not None)
         document = self.files.document(layout.environment_params_file(name), "EnvironmentParams")
-        if document is None:
-            return EnvironmentFiles(
-                environment, given, Layer("environment globals", {}, target=f"--env={name}")
-            )
-        params = fields_of(document, "EnvironmentParams").record(EnvironmentParams)
-        return EnvironmentFiles(environment, given, *self._environment_layers(document, params, name))
+        shared, layers = Layer("environment globals", {}, target=f"--env={name}"), dict[str, Layer]()
+        if document is not None:
+            fields_of(document, "EnvironmentParams").record(EnvironmentParams)
+            shared, layers = self._environment_layers(document, name)
+        secret = self.files.encrypted(layout.encrypted_params_file(name))
+        if secret is None:
+            return EnvironmentFiles(environment, given, shared, layers)
+        FieldReader(secret).only("apiVersion", "kind", "globals", "components", secret_values.SOPS)
+        for_all, own = self._environment_layers(secret, name)
+        return EnvironmentFiles(
+            environment,
+            given,
+            shared,
+            layers,
+            _encrypted(for_all, ("globals",), secret.file),
+            {name: _encrypted(layer, ("components", name), secret.file) for name, layer in own.items()},
+        )
 
     def _environment_layers(
-        self,
-        document: AppDocument,
-        params: EnvironmentParams | PersonalEnvironment,
-        name: str,
-        path: KeyPath = (),
+        self, document: AppDocument, name: str, path: KeyPath = ()
     ) -> tuple[Layer, dict[str, Layer]]:
         """Give the values of an environment for all components, and for single ones, that stand at a path."""
         target, place = f"--env={name}", (*path, "components")
@@ -346,7 +372,7 @@ class AppReader:
         for (component, *inner), origin in document.origins(place).items():
             origins.setdefault(str(component), {})[tuple(inner)] = origin
         layers = {}
-        for component, values in params.components.items():
+        for component, values in FieldReader(document, path).map("components").items():
             if component not in self.component_files:
                 where = str(document.origin((*place, component)))
                 self._refuse_component(component, where, "remove the entry, or mlstack component list")
@@ -365,7 +391,7 @@ class AppReader:
                 changed: dict[str, Any] = {key: value for key, value in keys.items() if value}
                 given = {*changed, *(["cluster"] if personal.context else [])}
                 place = replace(own.environment, **changed, cluster=personal.cluster)
-                layers = self._environment_layers(document, personal, name, ("environments", number))
+                layers = self._environment_layers(document, name, ("environments", number))
                 yield EnvironmentFiles(place, frozenset(given), *layers)
 
     def current_environment(self) -> str | None:
@@ -446,8 +472,8 @@ class AppReader:
         chain = self.environment_chain(environment)
         is_chart = prototype.chart is not None
         layers += [*(() if is_chart else self.shared_layers(component.module)), layer]
-        layers += [files.globals for files in chain if not is_chart]
-        layers += [files.components[name] for files in chain if name in files.components]
+        layers += [layer for files in chain if not is_chart for layer in files.for_all]
+        layers += [layer for files in chain for layer in files.for_component(name)]
         if overrides:
             given = overrides.layers(name, prototype.params, components=self.component_files)
             layers += [layer for layer in given if not (is_chart and layer.speaks_to_many)]
@@ -491,6 +517,43 @@ class AppReader:
         note = prototype.alias_note(component.prototype)
         notes = (f"{note} ({component.file})",) if note else ()
         return Resolved(resolved.values, resolved.chains, (*notes, *resolved.notes))
+
+    def filled(self, prototype: Prototype, resolved: Resolved, *, stand_ins: bool = False) -> Resolved:
+        """Give resolved parameters with the values of secret ones that stand elsewhere.
+
+        With `stand_ins`, what cannot be read is a text that nobody takes for it.
+
+        Raises:
+            ParamError: an environment variable is not set, with the place that names it.
+            ConfigError: a file cannot be decrypted.
+            RegistryError: there is no program `sops`.
+        """
+        faults: list[ParamFault] = []
+        values = dict(resolved.values)
+        for name, param in prototype.params.items():
+            if not param.secret or not any(True for _ in secret_values.references(values.get(name))):
+                continue
+
+            def read(reference: SecretRef, name: str = name) -> Any:
+                try:
+                    return self._secrets.read(reference)
+                except MlstackError as error:
+                    if stand_ins:
+                        return MASK
+                    if not reference.variable:
+                        raise
+                    faults.append(ParamFault(f"`{name}`: {error}", str(resolved.origin(name)), error.hint))
+                    return None
+
+            values[name] = coerce(replace(param, secret=False), secret_values.mapped(values[name], read))
+            masking.note(values[name])
+        if faults:
+            raise param_error(faults)
+        return replace(resolved, values=values)
+
+    @cached_property
+    def _secrets(self) -> SecretValues:
+        return SecretValues(self.root, self.environ)
 
     def _spellings_of(self, components: Iterable[Component | Manifest]) -> set[str]:
         """Give every spelling that the prototypes of components declare."""
@@ -544,7 +607,7 @@ class AppReader:
         own = self._spellings_of(components)
         modules = sorted({module for component in components for module in _enclosing(component.module)})
         layers = self._shared_layers(modules)
-        layers += [files.globals for files in self.environment_chain(environment)]
+        layers += [layer for files in self.environment_chain(environment) for layer in files.for_all]
         others = [(layer, name) for layer in layers for name in layer.values if name not in own]
         try:
             declared = self.vendor.spellings() if others else frozenset()
@@ -561,6 +624,11 @@ class AppReader:
                 meant = f"; did you mean `{near}`?" if near else ""
                 notes.append(f"no installed prototype declares `{name}` ({origin}){meant}")
         return tuple(notes)
+
+
+def _encrypted(layer: Layer, path: KeyPath, file: str) -> Layer:
+    """Give the layer of a file that SOPS has encrypted, with references in the place of values."""
+    return replace(layer, values=secret_values.encrypted(layer.values, file, path), is_encrypted=True)
 
 
 def _enclosing(module: str) -> list[str]:

@@ -16,7 +16,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from mlstack.app import declare
+from mlstack.app import declare, secret_values
 from mlstack.app.app import (
     API_VERSION,
     SIGN,
@@ -204,12 +204,15 @@ def check_params(
 ) -> None:
     """Check resolved parameters against the prototype's schema; unset values are left out.
 
-    Sets that `passed` before are not checked again. `component` is its full name, for hints.
+    Values that stand elsewhere are left out. Sets that `passed` before are not checked again. `component` is
+    its full name, for hints.
 
     Raises:
         ParamError: listing every fault with file, line, bounds, unit and the command that mends it.
     """
     values = {name: value for name, value in resolved.values.items() if value is not None}
+    elsewhere = [*secret_values.references(values)]
+    passed = None if elsewhere else passed
     schema = prototype.digest or json.dumps(prototype.schema, sort_keys=True)
     key = _key(schema, outline(prototype.schema, values))
     if passed is not None and passed.get(key) is not None:
@@ -219,7 +222,7 @@ def check_params(
     for refusal in _refusals(prototype.schema, values):
         if refusal.keyword == "required" and len(refusal.path) == 1:
             missing.append(str(refusal.path[0]))
-        else:
+        elif not any(refusal.path[: len(path)] == path for path in elsewhere):  # nobody knows it yet
             faults.append(_fault(refusal, prototype, resolved))
     if missing:
         names = " and ".join(", ".join(f"`{name}`" for name in missing).rsplit(", ", 1))

@@ -226,7 +226,7 @@ def _rendered(environment: str, components: Sequence[str]) -> tuple[str, str]:
     gc.disable()  # looking for cycles, of which there are few, takes a tenth of a large render
     try:
         with masking.collecting():
-            app = AppReader(root, store=store)
+            app = AppReader(root, store=store, environ=os.environ)
             state = render.load(app, environment, components=components, store=store)
             if state.has_secrets and sys.stdout.isatty():
                 raise PermissionError("on a terminal secrets are hidden")

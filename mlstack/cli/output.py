@@ -308,15 +308,16 @@ def _without_unwritable(value: Any) -> Any:
 # --- whole Kubernetes objects ---
 
 
-def emit_objects(state: DesiredState, output_format: str) -> int:
-    """Print the objects of a render; its notes go to stderr."""
+def emit_objects(state: DesiredState, output_format: str, *, show_secrets: bool = False) -> int:
+    """Print the objects of a render, on a terminal without secrets; its notes go to stderr."""
     if state.notes:
         say(*notes_text(state).split("\n"))
     objects = state.objects
-    if state.has_secrets and sys.stdout.isatty():
+    if state.has_secrets and sys.stdout.isatty() and not show_secrets:
         objects = tuple(manifest.with_data(masked(manifest.data, state)) for manifest in objects)
         say(
-            f"note: secrets are hidden on a terminal; `mlstack render {state.environment} > FILE` writes them"
+            f"note: secrets are hidden on a terminal; `mlstack render {state.environment} --show-secrets` and"
+            " `> FILE` write them"
         )
     write(OBJECT_FORMATS[output_format](objects), exact=True)
     return 0

@@ -136,7 +136,8 @@ class Session:
         """The app directory of `--dir`, else of the working directory upwards."""
         from mlstack.app.app_dir import AppDir
 
-        return AppDir.find(self.options.get("folder") or self.folder or Path.cwd(), store=code_store())
+        folder = self.options.get("folder") or self.folder or Path.cwd()
+        return AppDir.find(folder, store=code_store(), environ=os.environ)
 
     def environment(self, name: str | None) -> str:
         """Give the environment that was named, else the one chosen by `env current --set`.

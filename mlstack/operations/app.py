@@ -15,12 +15,12 @@ from mlstack.app.edit import app_lock
 from mlstack.app.files import read_folder
 from mlstack.app.params import Layer, merge
 from mlstack.app.reader import read_preset
+from mlstack.app.secret_values import literals, shown
 from mlstack.clock import Clock, timestamp
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.kube.kubeconfig import IN_CLUSTER
 from mlstack.names import check_environment_name, check_namespace, nearest
 from mlstack.objects import masking
-from mlstack.objects.masking import MASK
 from mlstack.operations import row
 
 if TYPE_CHECKING:
@@ -283,16 +283,16 @@ def describe_environment(app: AppDir, name: str) -> EnvironmentDescription:
     """
     environment = app.environment(name)
     chain = app.environment_chain(name)
-    components = sorted({component for layer in chain for component in layer.components})
+    sections = {name for layer in chain for name in (*layer.components, *layer.encrypted_components)}
     return EnvironmentDescription(
         environment=environment,
-        globals=_masked(_merged(layer.globals for layer in chain), _secret_names(app)),
+        globals=_masked(_merged(layer for files in chain for layer in files.for_all), _secret_names(app)),
         components={
             component: _masked(
-                _merged(layer.components[component] for layer in chain if component in layer.components),
+                _merged(layer for files in chain for layer in files.for_component(component)),
                 _secret_names(app, component),
             )
-            for component in components
+            for component in sorted(sections)
         },
     )
 
@@ -322,8 +322,11 @@ def _secret_names(app: AppDir, component: str | None = None) -> frozenset[str] |
 def _masked(values: Mapping[str, Any], secret: frozenset[str] | None) -> dict[str, Any]:
     """Mask the values of secret parameters, and all where it is not known which are secret."""
     hidden = {name: value for name, value in values.items() if secret is None or name in secret}
-    masking.note(*hidden.values())
-    return {name: MASK if name in hidden and value is not None else value for name, value in values.items()}
+    masking.note(*map(literals, hidden.values()))
+    return {
+        name: shown(value) if name in hidden and value is not None else value
+        for name, value in values.items()
+    }
 
 
 def change_environment(

@@ -91,7 +91,8 @@ def explain_param(
     """
     explained = app.component_with_params(component)
     prototype = app.prototype(explained.prototype, environment=environment)
-    resolved = app.resolve(explained, environment, overrides)
+    unread = app.resolve(explained, environment, overrides)
+    resolved = app.filled(prototype, unread, stand_ins=True)
     chains = resolved.chains
     if parameter is None:
         names = [name for name, chain in chains.items() if any(part.layer != "default" for part in chain)]

@@ -25,6 +25,7 @@ from mlstack.app.params import (
 )
 from mlstack.app.prototype import Param, mask_value
 from mlstack.app.schema import check_value
+from mlstack.app.secret_values import literals, referenced, references
 from mlstack.errors import NotFoundError, ParamError, TypedValueError, UsageError
 from mlstack.names import nearest
 from mlstack.objects import masking
@@ -109,13 +110,15 @@ def set_param(
     """
     with app.locked():
         path, param, prototype = _declared(app, place, key)
-        if param.secret:
-            masking.note(text)
         value = parse_text(inner_param(param, path[1:]), text, as_string=as_string)
+        if param.secret:
+            masking.note(literals(value), *([] if isinstance(value, dict) else [text]))
         path, value = _with_whole_list(app, place, path, value)
         plain = [part for part in path[1:] if isinstance(part, str)]
         # The rest of a map is checked when it renders, and so are single items of a list.
-        faults = [] if len(plain) < len(path) - 1 else check_value(param, nested(plain, value))
+        is_elsewhere = param.secret and any(True for _ in references(referenced(value)))
+        is_whole = len(plain) == len(path) - 1 and not is_elsewhere
+        faults = check_value(param, nested(plain, value)) if is_whole else []
         if faults:
             raise TypedValueError("\n".join(faults), hint=f"mlstack prototype describe {prototype}")
         # What reads files comes before anything is written.
@@ -285,7 +288,9 @@ def list_own_params(
         layers = [(component or "", app.own_layer(scope))]
     else:
         own = app.environment_files(environment)
-        layers = [("", own.globals), *sorted(own.components.items())]
+        layers = [("", layer) for layer in own.for_all]
+        names = sorted({*own.components, *own.encrypted_components})
+        layers += [(name, layer) for name in names for layer in own.for_component(name)]
         layers = [(name, layer) for name, layer in layers if component in (None, name)]
     rows = [row for name, layer in layers for row in _own_rows(app, name, layer)]
     return ParamList(environment=environment, rows=tuple(rows))

@@ -51,14 +51,22 @@ def validate_environment(
 
     place = app.environment(environment)
     version = check_version(place.kubernetes_version, where=place.file, environment=environment)
-    state = render.load(app, environment, components=components, overrides=overrides, store=store)
+    state = render.load(
+        app, environment, components=components, overrides=overrides, store=store, stand_ins=True
+    )
     crds = _definitions(app, state.objects)
     faults, unchecked = validate_objects(state.objects, load_schemas(version), crds=crds)
     left = [f"{kind}: rules in CEL that only the API server checks: {n}" for kind, n in unchecked.items()]
     if faults:
         # Only now is it worth rendering again to know the template line of each part.
         located = render.load(
-            app, environment, components=components, overrides=overrides, store=store, locate=True
+            app,
+            environment,
+            components=components,
+            overrides=overrides,
+            store=store,
+            locate=True,
+            stand_ins=True,
         )
         faults = _placed(faults, located.objects)
     return ValidateResult(

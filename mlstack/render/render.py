@@ -18,6 +18,7 @@ from mlstack.errors import (
     ConfigError,
     MlstackError,
     NotFoundError,
+    RegistryError,
     TemplateError,
     TemplateRefusedError,
     YamlError,
@@ -72,6 +73,7 @@ def load(
     store: CodeStore | None = None,
     namespace: str | None = None,
     locate: bool = False,
+    stand_ins: bool = False,
 ) -> DesiredState:
     """Give the objects of an environment, in the order they are applied.
 
@@ -83,6 +85,7 @@ def load(
         store: keeps compiled templates, renders and passed parameter sets.
         namespace: another namespace, for this run.
         locate: note the template line of every part of every object; this renders twice.
+        stand_ins: whether secret values that stand elsewhere and cannot be read may be made up.
 
     Raises:
         ConfigError: a file, parameter or template is wrong; names component, file and line.
@@ -95,7 +98,7 @@ def load(
     selected = app.selected(used, components)
     depends = app.depends(selected)
     for is_located in dict.fromkeys((locate, True)):
-        loader = Loader(app, used, overrides=overrides, store=store, locate=is_located)
+        loader = Loader(app, used, overrides=overrides, store=store, locate=is_located, stand_ins=stand_ins)
         try:
             rendered = [loader.render(component) for component in selected]
             stamped = _stamped(rendered, app=app.app, environment=used)
@@ -171,7 +174,8 @@ def known_secrets(app: AppReader, environment: str) -> tuple[str, ...]:
             if isinstance(component, Component):
                 with suppress(MlstackError):  # of others it is known all the same
                     prototype = app.prototype(component.prototype, environment=environment)
-                    values = app.resolve(component, environment).values
+                    resolved = app.resolve(component, environment)
+                    values = app.filled(prototype, resolved, stand_ins=True).values
                     known.update(dict.fromkeys(masking.secret_texts(prototype.secret_values(values))))
     return tuple(known)
 
@@ -231,9 +235,10 @@ class Loader:
         overrides: Overrides = _NONE,
         store: CodeStore | None = None,
         locate: bool = False,
+        stand_ins: bool = False,
     ) -> None:
         self._app, self._environment, self._overrides = app, environment, overrides
-        self._store, self._locate = store, locate
+        self._store, self._locate, self._stand_ins = store, locate, stand_ins
         self._renderers: dict[str, Renderer] = {}
         self._code = Pack(store, f"templates:{app.root}")
         self._packed = Pack(store, f"renders:{app.root}:{environment.name}")
@@ -258,8 +263,21 @@ class Loader:
                 component.prototype, where=component.file, environment=environment
             )
             resolved = self._app.resolve(component, environment, self._overrides)
-            schema.check_params(prototype, resolved, passed=self._store, component=component.full_name)
-            return self.from_values(component, prototype, resolved)
+            checked, filled = self._filled(prototype, resolved)
+            # What was read elsewhere is to leave no trace: not even a hash of it.
+            passed = self._store if filled.values == resolved.values else None
+            schema.check_params(prototype, checked, passed=passed, component=component.full_name)
+            return self.from_values(component, prototype, filled)
+
+    def _filled(self, prototype: Prototype, resolved: Resolved) -> tuple[Resolved, Resolved]:
+        """Give the parameters to check, and those to render, with secret values that stand elsewhere."""
+        try:
+            filled = self._app.filled(prototype, resolved)
+        except (ConfigError, RegistryError):
+            if not self._stand_ins:
+                raise
+            return resolved, self._app.filled(prototype, resolved, stand_ins=True)
+        return filled, filled
 
     def from_values(self, component: Component, prototype: Prototype, resolved: Resolved) -> Rendered:
         """Give the objects of a component for resolved parameters, which are taken as they are.

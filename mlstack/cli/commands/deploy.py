@@ -58,8 +58,9 @@ def _from_cluster(
     takes=f"env components {GIVEN} out folder object_output",
     examples=["mlstack render gke -c cnn", "mlstack render gke --out manifests/"],
     out=option("--out DIR", "Write one file an object into a folder."),
+    show_secrets=option("--show-secrets", "Print secrets on a terminal too."),
 )
-def render(session: Session, out: Path | None = None) -> int:
+def render(session: Session, out: Path | None = None, show_secrets: bool = False) -> int:
     """Print the Kubernetes objects of an environment; needs no cluster."""
     from mlstack.app import atomic
     from mlstack.render import render
@@ -73,7 +74,7 @@ def render(session: Session, out: Path | None = None) -> int:
         store=code_store(),
     )
     if out is None:
-        return emit_objects(state, options["object_output"])
+        return emit_objects(state, options["object_output"], show_secrets=show_secrets)
     if options["object_output"] == "name":
         raise UsageError("`--out` writes whole objects, `-o name` only names", hint="leave one of them out")
     files = object_files(state.objects, options["object_output"])
