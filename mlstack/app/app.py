@@ -630,6 +630,28 @@ class Environment:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ApprovedDifference:
+    """A difference between environments that is meant."""
+
+    subject: str = key(
+        WORD, "As `env matrix` names it: `cnn num_gpus`; `*` stands for anything.", required=True
+    )
+    reason: str = key(TEXT, "Why.", default="")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovedDifferences:
+    """The differences between environments that are meant; `env matrix` finds the others."""
+
+    approved: tuple[ApprovedDifference, ...] = records(ApprovedDifference, default=())
+
+    def reason(self, subject: str) -> str | None:
+        """Say why a difference is meant; None if it is not."""
+        fitting = (entry.reason for entry in self.approved if fnmatchcase(subject, entry.subject))
+        return next(fitting, None)
+
+
+@dataclass(frozen=True, kw_only=True)
 class PersonalEnvironment:
     """What one person has otherwise about an environment."""
 

@@ -15,6 +15,7 @@ from mlstack.app import document as documents
 from mlstack.app import files, layout, secret_values
 from mlstack.app.app import (
     App,
+    ApprovedDifferences,
     Component,
     Environment,
     EnvironmentParams,
@@ -131,6 +132,14 @@ class AppReader:
         if document is None:
             return PersonalOverrides()
         return fields_of(document, "PersonalOverrides").record(PersonalOverrides)
+
+    @cached_property
+    def approved(self) -> ApprovedDifferences:
+        """Give the differences between environments that are meant."""
+        document = self.files.document(layout.APPROVED, "ApprovedDifferences")
+        if document is None:
+            return ApprovedDifferences()
+        return fields_of(document, "ApprovedDifferences").record(ApprovedDifferences)
 
     # --- components ---
 
@@ -402,7 +411,7 @@ class AppReader:
     def patches(self, environment: str, component: str) -> tuple[AppDocument, ...]:
         """Give the patches of an environment, and of those it extends, for a component; ancestors first."""
         patches: list[AppDocument] = []
-        for name in self._lineage(environment):
+        for name in self.lineage(environment):
             if file := self._patch_files(name).get(component):
                 data = self.files.bytes(file)
                 patches += documents.read_all(data, file=file) if data is not None else ()
@@ -412,14 +421,14 @@ class AppReader:
                 raise ConfigError(message, where=str(patch.origin()))
         return tuple(patches)
 
-    def _lineage(self, environment: str) -> tuple[str, ...]:
+    def lineage(self, environment: str) -> tuple[str, ...]:
         """Give the names of an environment and of what it extends, the farthest ancestor first."""
         return tuple(dict.fromkeys(files.environment.name for files in self.environment_chain(environment)))
 
     def check_patches(self, environment: str) -> None:
         """Refuse patches of an environment, or of those it extends, that belong to no component."""
         usual = f"remove it, or name it as the component: {layout.patch_file('ENV', 'NAME')}"
-        for name in self._lineage(environment):
+        for name in self.lineage(environment):
             for component, file in self._patch_files(name).items():
                 if component not in self.component_files:
                     self._refuse_component(component, file, usual, " to patch")

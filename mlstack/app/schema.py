@@ -21,6 +21,7 @@ from mlstack.app.app import (
     API_VERSION,
     SIGN,
     App,
+    ApprovedDifferences,
     Component,
     Environment,
     EnvironmentParams,
@@ -94,6 +95,7 @@ class PassedStore(Protocol):
 
 _DECLARED: Mapping[str, tuple[type, Mapping[str, Any]]] = {  # kind → dataclass and `$defs`
     "App": (App, {"sign": SIGN}),
+    "ApprovedDifferences": (ApprovedDifferences, {}),
     "Component": (Component, {}),
     "Environment": (Environment, {}),
     "EnvironmentParams": (EnvironmentParams, {}),

@@ -21,12 +21,23 @@ from mlstack.cli.page import (
     prose,
     sentence,
     table,
+    table_page,
     view,
 )
 
 if TYPE_CHECKING:
     from mlstack.cli.commands.program import Versions
-    from mlstack.operations import app, components, explain, packages, params, prototypes, registries
+    from mlstack.operations import (
+        app,
+        components,
+        explain,
+        matrix,
+        packages,
+        params,
+        prototypes,
+        registries,
+        snapshot,
+    )
 
 PACKAGES = {"PACKAGE": "package", "VERSION": "version", "INSTALLED": "installed", "SUMMARY": "summary"}
 
@@ -141,6 +152,44 @@ def _environment_added(result: app.EnvironmentAdded) -> Page:
     settings += [f"extends {result.extends}"] if result.extends else []
     text = f"added environment `{result.name}`: {', '.join(settings)}"
     return sentence(text, result.name, *notes(result), f"next: mlstack render {result.name}")
+
+
+@view
+def _matrix(result: matrix.MatrixResult) -> Page:
+    if not result.rows:
+        return Page((TextLine("no difference"),))
+    columns: Columns = {
+        "": lambda row: "" if row.approved or not row.differs else "!",
+        "WHAT": "section",
+        "SUBJECT": "subject",
+        **{name.upper(): _cell(name) for name in result.environments},
+        "APPROVED": lambda row: row.reason or ("yes" if row.approved else ""),
+    }
+    spare = {"APPROVED": lambda cells: cells <= {""}, "": lambda cells: cells <= {""}}
+    page = table_page(result, TableView("rows", columns, names="subject", cut="SUBJECT", spare=spare))
+    left = sum(row.differs and not row.approved for row in result.rows)
+    told = [f"{count(left, 'difference')} not approved: --approve REASON enters them"] if left else []
+    told += [f"wrote {result.written}"] if result.written else []
+    return Page(page.blocks, page.names, (*page.notes, *told))
+
+
+def _cell(name: str) -> Any:
+    return lambda row: one_line_value(row.values[name]) if row.values[name] is not None else "-"
+
+
+@view
+def _snapshot_taken(result: snapshot.SnapshotTaken) -> Page:
+    counts = (
+        (result.kinds, "kind"),
+        (result.definitions, "definition"),
+        (result.nodes, "node"),
+        (result.gpus, "GPU"),
+        (result.quotas, "quota"),
+    )
+    what = f"{result.version}, {', '.join(count(number, noun) for number, noun in counts)}"
+    state = "wrote {}" if result.changed else "{} is as the cluster is now"
+    state = state if result.ok else "{} is not as the cluster is now"
+    return sentence(f"{state.format(result.file)}: {what}", result.file, *notes(result))
 
 
 @view

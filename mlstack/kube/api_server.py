@@ -89,6 +89,14 @@ class ApiServerClient:
         uid = str(namespace["metadata"]["uid"]) if namespace else None
         return ClusterIdentity(uid=uid, ca=self._ca, server=self._transport.server)
 
+    def version(self) -> str:
+        """Give the version of the server, as `v1.36.2`."""
+        request = Request(method="GET", path="/version", is_idempotent=True)
+        version = self._ask(request, ObjectRef("", "version", "", "")).body.get("gitVersion")
+        if not isinstance(version, str):
+            raise self._transport.no_api("it does not say its version")
+        return version
+
     def kinds(self, *, refresh: bool = False) -> Kinds:
         """Give the kinds the server has; asks it once, and again with `refresh`."""
         with self._lock:

@@ -150,6 +150,10 @@ class Cluster(Protocol):
         """Give what tells this cluster from others; the UID is None where it may not be read."""
         ...
 
+    def version(self) -> str:
+        """Give the version of the server, as `v1.36.2`."""
+        ...
+
     def kinds(self, *, refresh: bool = False) -> Kinds:
         """Give the kinds the server has; asks it once, and again with `refresh`."""
         ...

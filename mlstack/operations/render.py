@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mlstack.app.params import Overrides
 from mlstack.app.reader import AppReader
-from mlstack.objects.kinds import Kinds
-from mlstack.objects.kube_object import KubeObject
+from mlstack.app.snapshot import ClusterSnapshot, read_snapshot
+from mlstack.objects.kinds import Kinds, kinds_of_crd
+from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.render import render
 from mlstack.render.template import CodeStore
 from mlstack.yaml import read
@@ -54,7 +55,8 @@ def validate_environment(
     state = render.load(
         app, environment, components=components, overrides=overrides, store=store, stand_ins=True
     )
-    crds = _definitions(app, state.objects)
+    snapshot = read_snapshot(app, environment)
+    crds = [*_definitions(app, state.objects), *(snapshot.definitions if snapshot is not None else ())]
     faults, unchecked = validate_objects(state.objects, load_schemas(version), crds=crds)
     left = [f"{kind}: rules in CEL that only the API server checks: {n}" for kind, n in unchecked.items()]
     if faults:
@@ -69,6 +71,9 @@ def validate_environment(
             stand_ins=True,
         )
         faults = _placed(faults, located.objects)
+    if snapshot is not None:
+        faults = [*faults, *_against(snapshot, state)]
+        left += _version_note(snapshot, version, environment)
     return ValidateResult(
         ok=not any(fault.severity == "error" for fault in faults),
         environment=environment,
@@ -77,6 +82,35 @@ def validate_environment(
         faults=tuple(faults),
         notes=(*state.notes, *left),
     )
+
+
+def _against(snapshot: ClusterSnapshot, state: DesiredState) -> Iterator[Fault]:
+    """Find what the cluster of a snapshot does not serve, and has no room for."""
+    from mlstack.validate import capacity
+    from mlstack.validate.formats import Fault
+
+    own = {(kind.api_version, kind.kind) for obj in state.objects for kind in kinds_of_crd(obj.data)}
+    for obj in state.objects:
+        served = obj.kind in snapshot.apis.get(obj.api_version, ())
+        if not served and (obj.api_version, obj.kind) not in own:
+            versions = [version for version, kinds in snapshot.apis.items() if obj.kind in kinds]
+            other = f"; it has {obj.kind} in {', '.join(versions)}" if versions else ""
+            yield Fault(
+                component=obj.component,
+                object=str(obj.identity),
+                path="apiVersion",
+                message=f"the cluster did not serve it on {snapshot.taken[:10]}{other}",
+                where=str(obj.source) if obj.source else None,
+            )
+    yield from capacity.too_large(state.objects, [node["allocatable"] for node in snapshot.nodes])
+    yield from capacity.over_quota(state.objects, snapshot.quotas, state.namespace)
+
+
+def _version_note(snapshot: ClusterSnapshot, version: str, environment: str) -> Iterator[str]:
+    server = ".".join(snapshot.version.removeprefix("v").split(".")[:2])
+    if server != version:
+        hint = f"mlstack env set {environment} --kubernetes-version {server}"
+        yield f"the cluster was {snapshot.version} on {snapshot.taken[:10]}, not {version}: {hint}"
 
 
 def _definitions(app: AppReader, objects: Sequence[KubeObject]) -> list[Mapping[str, Any]]:

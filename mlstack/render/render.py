@@ -318,6 +318,7 @@ class Loader:
             namespace=environment.namespace,
             values=overridden(resolved),
             kubernetes_version=environment.kubernetes_version,
+            api_versions=self._api_versions(),
         )
         facts = {key: value for key, value in vars(release).items() if key != "values"}
         variables: dict[str, Any] = {"params": release.values, "release": facts}
@@ -377,6 +378,15 @@ class Loader:
             render = Render(objects=contents, notes=notes, reads=variables.keys())
             self._renders.put(name, prototype, variables, render)
         return [obj for _, obj in renders[0]], notes
+
+    def _api_versions(self) -> tuple[str, ...]:
+        """Give what the environment's cluster serves, if a snapshot of it says."""
+        from mlstack.app.snapshot import read_snapshot
+
+        if self._environment.name not in self._app.environment_names:
+            return ()
+        snapshot = read_snapshot(self._app, self._environment.name)
+        return snapshot.api_versions if snapshot is not None else ()
 
     def _helm_version(self) -> str:
         """Give the version of the helm that is there, asked once for each program file."""

@@ -65,7 +65,7 @@ class MemoryCluster:
         self._clock = clock
         self._lock, self._idling = RLock(), RLock()
         self._store = ObjectStore()
-        self._catalog = Catalog(schemas)
+        self._schemas, self._catalog = schemas, Catalog(schemas)
         self._numbers = count(1)
         self.on_idle = on_idle
         # What containers have written, by namespace, pod and container.
@@ -80,6 +80,10 @@ class MemoryCluster:
         digest = hashlib.sha256(self._name.encode()).hexdigest()
         uid = str(namespace["metadata"]["uid"]) if namespace else None
         return ClusterIdentity(uid=uid, ca=f"sha256:{digest}", server=f"memory://{self._name}")
+
+    def version(self) -> str:
+        """Give the version of the server."""
+        return f"v{self._schemas.version}.0"
 
     def kinds(self, *, refresh: bool = False) -> Kinds:
         """Give the kinds there are, those of established definitions included."""

@@ -206,6 +206,50 @@ def targets(session: Session, name: str, targets: list[str] | None = None, every
     return app.environment_targets(session.app, name, () if every else targets or None)
 
 
+@env.command(
+    takes="components folder output",
+    examples=[
+        "mlstack env matrix",
+        "mlstack env matrix dev prod -c cnn",
+        "mlstack env matrix --approve 'sizes'",
+    ],
+    names=word("[ENV]...", "The environments, by names or patterns. Default: all.", environments),
+    same=option("--same", "Show also what is the same everywhere."),
+    approve=option("--approve REASON", "Enter these differences in environments/approved-differences.yaml."),
+)
+def matrix(
+    session: Session, names: list[str] | None = None, same: bool = False, approve: str | None = None
+) -> object:
+    """Compare parameters, images, replicas and GPUs; exits with 1 for differences nobody approved."""
+    from mlstack.cli import several
+    from mlstack.cli.ports import code_store
+    from mlstack.operations import matrix
+
+    chosen = several.environments(session, names) if names else list(session.app.environment_names)
+    return matrix.compare_all(
+        session.app,
+        names or [] if chosen is None else chosen,
+        components=session.options["components"],
+        same=same,
+        approve=approve,
+        store=code_store(),
+    )
+
+
+@env.command(
+    takes="kubeconfig folder output",
+    examples=["mlstack env snapshot gke", "mlstack env snapshot gke --check"],
+    name=ENV,
+    check=option("--check", "Write nothing; exit 1 if the file is not what the cluster is now."),
+)
+def snapshot(session: Session, name: str, check: bool = False) -> object:
+    """Keep what a cluster serves and has room for in one file, for validate and charts."""
+    from mlstack.operations import snapshot
+
+    clock = session.ports.clock
+    return snapshot.take_snapshot(session.target(name), opener=session.opener(), clock=clock, check=check)
+
+
 @env.command(examples=["mlstack env expired", "mlstack env expired -o name"])
 def expired(session: Session) -> object:
     """List the environments that are over; `mlstack delete --expired` empties them."""
