@@ -383,3 +383,24 @@ def test_x15_line_ends_of_every_system_are_read_and_kept(demo: Path, run: Runner
     text = (demo / "components/front.yaml").read_bytes()
     assert b"color: green" in text
     assert text.count(b"\n") == text.count(b"\r\n")
+
+
+def test_x16_the_python_of_the_readme_works(
+    demo: Path, run: Runner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = re.search(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert example
+    code = example[1].replace("my-kubeflow", ".").replace('"cnn"', '"front"').replace("num_gpus", "replicas")
+    code = code.replace('"1"', '"2"')
+    monkeypatch.setattr("mlstack.cli.ports.connect", lambda context, kubeconfig: run.cluster(context))
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert capsys.readouterr().out == "{'create': 1}\n"
+    assert (names["result"].ok, names["result"].counts) == (True, {"created": 1})
+    assert run.cluster("gke").get(ObjectRef("v1", "ConfigMap", "default", "front"))["data"]["replicas"] == "2"
+
+
+def test_x16_programs_read_errors_as_data(demo: Path, run: Runner) -> None:
+    refused = run("render gek -o json")
+    fault = {"message": "no environment `gek`", "hint": "did you mean `gke`?", "exitCode": 4}
+    assert (refused.code, refused.out, json.loads(refused.err)) == (4, "", {"error": fault})

@@ -1,0 +1,296 @@
+"""Whatever stands in a file of an app, a package or a registry: a command works, or says what is wrong where.
+
+The law: no traceback and no fault of ours, no file half written, nothing written by what failed.
+"""
+
+from __future__ import annotations
+
+import io
+import shlex
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlstack.cli.main import main
+from tests.support.builders import Tree, read_tree, restore_tree, write_tree
+from tests.support.cli import Runner
+from tests.support.registry import generate, small_app
+
+HEAD = "apiVersion: mlstack.dev/v1\nkind: {}\n"
+RULES = """\
+conflicts: [{path: spec.replicas, manager: keda*, take: theirs}]
+readiness: [{kind: a.example.org/Widget, ready: {condition: Up}}]
+params: {color: red}
+"""
+OWN: Tree = {
+    "demo/components/own.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\ndata: {a: b}\n",
+    "demo/components/mod/params.yaml": HEAD.format("ModuleParams") + "params: {replicas: 2}\n",
+    "demo/environments/gke/environment.yaml": HEAD.format("Environment")
+    + "context: gke\nnamespace: ml\ntargets: [front, own]\nallowedNamespaces: [ml]\nprotected: false\n",
+    "demo/environments/gke/params.yaml": HEAD.format("EnvironmentParams")
+    + "globals: {color: green}\ncomponents: {front: {replicas: 3, tags: {a: b}}}\n",
+    "demo/environments/gke/patches/own.yaml": "apiVersion: v1\nkind: ConfigMap\n"
+    "metadata: {name: own}\ndata: {a: c}\n",
+    "demo/.mlstack/current-environment": "gke\n",
+    "demo/v.yaml": "color: red\ncomponents: {front: {replicas: 1}}\n",
+}
+READS = ("render gke", "param list --env gke", "component list", "env describe gke", "validate gke -o json")
+# File below the folder of the app and its registry -> command lines that read it.
+FILES = {
+    "demo/app.yaml": (*READS, "registry list", "pkg list --installed", "param set color green", "apply gke"),
+    "demo/mlstack.lock": (*READS, "pkg list --installed", "pkg install ours/tools", "pkg rm ours/base"),
+    "demo/components/front.yaml": (
+        *READS,
+        "param explain front",
+        "param set front replicas 4",
+        "component rm front",
+    ),
+    "demo/components/own.yaml": (*READS, "diff gke", "apply gke --yes"),
+    "demo/components/mod/params.yaml": (
+        "render gke -c front",
+        "param list",
+        "param set --module mod replicas 4",
+    ),
+    "demo/environments/gke/environment.yaml": (
+        *READS,
+        "env list",
+        "env set gke -n other",
+        "apply gke",
+        "env rm gke",
+    ),
+    "demo/environments/gke/params.yaml": (
+        *READS,
+        "param set --env gke front replicas 4",
+        "param unset --env gke color",
+    ),
+    "demo/environments/gke/patches/own.yaml": ("render gke", "component rm own"),
+    "demo/.mlstack/current-environment": ("render", "env current", "env list", "env current --set gke"),
+    "demo/v.yaml": ("render gke --values v.yaml", "generate web back --image x --values v.yaml"),
+    "demo/plan.json": ("apply plan.json --dry-run", "apply plan.json"),
+    "demo/vendor/ours/tools@1.2.0/package.yaml": ("render gke", "pkg list --installed", "pkg rm ours/tools"),
+    "registry/registry.yaml": (
+        "registry describe ours",
+        "pkg install --force ours/tools",
+        "registry index ../registry",
+    ),
+    "registry/tools/package.yaml": ("registry add new ../registry", "pkg list", "registry index ../registry"),
+    "registry/tools/web/prototype.yaml": ("registry index ../registry", "pkg install new/tools"),
+    "registry/tools/web/templates/page.yaml.j2": (
+        "pkg install new/tools",
+        "prototype preview new/tools/web --image x",
+    ),
+    "registry/tools/web/examples/plain.yaml": ("registry index ../registry", "pkg install new/tools"),
+}
+ODD_TOKENS = (
+    *(
+        "? a\n",
+        "<<: *x\n",
+        "- \n",
+        "&a [*a]\n",
+        "---\n",
+        "...\n",
+        "%YAML 9.9\n---\n",
+        "{",
+        "]",
+        "\t",
+        ": x",
+        '"',
+    ),
+    *(
+        "a: b: c\n",
+        "|\n",
+        ">-9\n",
+        "!!python/object:os.system x\n",
+        "!!binary a\n",
+        "!<tag> x\n",
+        "*x\n",
+        "#\n",
+    ),
+    *(
+        "\0",
+        "\ufeff",
+        "\u2028",
+        "\x85",
+        "\x1b[2J",
+        "\ud7ff",
+        "\r",
+        "<<<<<<< ours\n",
+        "=",
+        "~",
+        "\n\n",
+        "a: 1\na: 2\n",
+    ),
+    *(
+        "[" * 3000,
+        "{a: " * 3000,
+        "- " * 3000,
+        "9" * 6000,
+        "x" * 100_000,
+        "1e999999",
+        "0x" + "f" * 3000,
+        "-.inf",
+        ".nan",
+    ),
+    *(
+        "2001-99-99",
+        "1:30:00",
+        "012",
+        "{{ 1 }}",
+        "{% for %}",
+        "{{ params }}",
+        "{{ env.x.y }}",
+        "{% include 'x' %}",
+        "`",
+    ),
+)
+DEEP: Any = "x"
+for _ in range(300):
+    DEEP = [DEEP]
+ODD_VALUES = (
+    *(
+        None,
+        True,
+        0,
+        -1,
+        10**400,
+        1e308,
+        float("inf"),
+        float("nan"),
+        "",
+        " ",
+        "x" * 5000,
+        "a\nb",
+        "../../x",
+        "/etc/passwd",
+    ),
+    *(
+        [],
+        {},
+        [None],
+        {"": ""},
+        {1: 2},
+        {None: None},
+        {"a": {"b": [{}]}},
+        [[]],
+        "é\u202e",
+        "1.0.0.0",
+        "no",
+        "{{ x }}",
+    ),
+    *(
+        "front",
+        "gke",
+        "mlstack.dev/v2",
+        DEEP,
+        ["front"] * 500,
+        {str(number): number for number in range(500)},
+        "[",
+        "*",
+    ),
+)
+
+
+def run(words: str, folder: Path) -> tuple[int, str]:
+    """Run a command line on clusters in memory and give its exit code and what it said."""
+    ports = Runner(capsys=None).ports()  # type: ignore[arg-type]  # nothing is read back
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main(
+            [*shlex.split(words), "--dir", str(folder)] if "index" not in words else shlex.split(words),
+            ports=ports,
+        )
+    return code, err.getvalue()
+
+
+@cache
+def tree() -> dict[str, bytes]:
+    """Give an app of one component, a manifest and an environment, with a plan file, and its registry."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        made = small_app(folder)
+        generate(made)
+        write_tree(folder, OWN)
+        app = folder / "demo/app.yaml"
+        app.write_text(app.read_text().replace("params: {}\n", "") + RULES)
+        code, said = run(f"plan gke --out {folder}/demo/plan.json", folder / "demo")
+        assert code == 0, said
+        code, said = run(f"registry index {folder}/registry", folder / "demo")
+        return read_tree(folder)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("broken")
+
+
+@st.composite
+def broken(draw: st.DrawFn, data: bytes) -> bytes:
+    """Give a file that is not quite as it was: bytes, tokens, values or keys of it are others."""
+    how = draw(st.sampled_from(["bytes", "token", "value", "value", "key", "cut"]))
+    if how == "bytes":
+        at, length = draw(st.integers(0, len(data))), draw(st.integers(0, 12))
+        return data[:at] + draw(st.binary(max_size=12)) + data[at + length :]
+    if how == "cut":
+        return data[: draw(st.integers(0, len(data)))]
+    if how == "token":
+        at = draw(st.sampled_from([place for place, byte in enumerate(data) if byte in b"\n :"] or [0]))
+        return data[: at + 1] + draw(st.sampled_from(ODD_TOKENS)).encode() + data[at + 1 :]
+    try:
+        value = yaml.safe_load(data)
+    except yaml.YAMLError:
+        return data[::-1]
+    places = list(_places(value))
+    if not places:
+        return yaml.safe_dump(draw(st.sampled_from(ODD_VALUES))).encode()
+    holder, key = draw(st.sampled_from(places))
+    if how == "value":
+        holder[key] = draw(st.sampled_from(ODD_VALUES))
+    elif isinstance(holder, dict):
+        old = holder.pop(key)
+        other = draw(st.sampled_from([*holder, "", "unknown", "apiVersion", "name", "0", "x" * 300]))
+        holder[other] = old
+    return yaml.safe_dump(value, sort_keys=False).encode()
+
+
+def _places(value: Any) -> Any:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in list(items):
+        yield value, key
+        yield from _places(inner)
+
+
+@pytest.mark.parametrize("file", FILES)
+@given(data=st.data())
+def test_every_command_works_or_says_what_is_wrong(folder: Path, file: str, data: st.DataObject) -> None:
+    whole = {**tree()}
+    content = data.draw(broken(whole[file]))
+    for line in FILES[file]:
+        before = {**whole, file: content}
+        restore_tree(folder, before)
+        if "new/tools" in line and "preview" not in line:
+            run("registry add new ../registry", folder / "demo")
+            before = read_tree(folder)
+        code, said = run(
+            line.replace("../registry", str(folder / "registry"))
+            .replace("v.yaml", f"{folder}/demo/v.yaml")
+            .replace("plan.json", f"{folder}/demo/plan.json"),
+            folder / "demo",
+        )
+        assert code in (0, 1, 2, 3, 4, 5, 6, 7), (line, said)
+        assert "internal fault" not in said
+        assert "Traceback" not in said
+        assert code in (0, 1, 7) or said.partition("\n")[0].startswith(
+            ("error: ", "note: ", "warning: ", '{"error": ')
+        ), said
+        after = {path: text for path, text in read_tree(folder).items() if path != "demo/.mlstack/lock"}
+        before.pop("demo/.mlstack/lock", None)
+        assert not [path for path in after if path.endswith((".tmp", "~"))]
+        if code not in (0, 1, 6, 7):
+            assert after == before, (line, said)
