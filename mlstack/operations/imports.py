@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from mlstack.app.app_dir import AppDir
 from mlstack.app.declare import to_map
 from mlstack.app.edit import EditedFile, app_lock
 from mlstack.errors import MlstackError, UsageError
-from mlstack.importers import ksonnet, manifests, proof, variants
+from mlstack.importers import convert, ksonnet, manifests, proof, variants
 from mlstack.importers.compose import Composition, Options, compose
 from mlstack.importers.ksonnet import KsApp
 from mlstack.importers.plan import Data, ImportPlan, PlannedComponent
@@ -136,6 +137,10 @@ def import_ksonnet(
     source = ksonnet.selected(ksonnet.read_app(request.source), request.environments)
     _check_target(target, source)
     composition = compose(source, request.options)
+    told: list[str] = []
+    if request.convert:
+        composition, told = _converted(composition)
+    told += convert.told_unserved(_all_objects(composition), has_converted=request.convert)
     failures = [
         ImportFailure(
             component=failed.component,
@@ -156,7 +161,7 @@ def import_ksonnet(
         ImportFailure(component=component, environment=environment, reason=reason)
         for component, environment, reason in refused
     ]
-    notes = [*composition.notes, *plan.notes, *notes]
+    notes = [*composition.notes, *told, *plan.notes, *notes]
     if source.unrendered:
         notes.append(f"left out, as no environment targets them: {', '.join(source.unrendered)}")
     proofs = _proofs(source, composition, plan, environments, request.keep_proof)
@@ -176,6 +181,26 @@ def _summary(proofs: Sequence[EnvironmentProof], failures: Sequence[ImportFailur
     left_out = len({failure.component for failure in failures})
     told = f"; {left_out} component{'s'[: left_out != 1]} could not be imported" if left_out else ""
     return f"{proof.counted(proofs)}{told}"
+
+
+def _all_objects(composition: Composition) -> Iterator[Data]:
+    for by_environment in composition.objects.values():
+        for objects in by_environment.values():
+            yield from objects
+
+
+def _converted(composition: Composition) -> tuple[Composition, list[str]]:
+    """Give the objects in versions that are served, and which rewriting was done, each once."""
+    told: dict[str, int] = {}
+    objects: dict[str, dict[str, tuple[Data, ...]]] = {}
+    for component, by_environment in composition.objects.items():
+        for environment, listed in by_environment.items():
+            pairs = [convert.converted(data) for data in listed]
+            for _, done in pairs:
+                told |= {done: told.get(done, 0) + 1} if done else {}
+            objects.setdefault(component, {})[environment] = tuple(data for data, _ in pairs)
+    notes = [f"converted: {done} ({count})" for done, count in sorted(told.items())]
+    return dataclasses.replace(composition, objects=objects), notes
 
 
 def _check_target(target: AppDir | Path, source: KsApp) -> None:

@@ -86,6 +86,7 @@ def files(
     ext_str=option("--ext-str NAME=VALUE", "An external variable of the Jsonnet; repeatable."),
     jpath=option("--jpath -J DIR", "A further folder that Jsonnet may import from; repeatable."),
     sets=option("--set COMPONENT.KEY=VALUE", "A parameter that the app leaves unset; repeatable."),
+    convert=option("--convert", "Rewrite objects of API versions that no server serves any more."),
     keep_proof=option("--keep-proof DIR", "Write the objects before and after there."),
     force=FORCE,
 )
@@ -97,6 +98,7 @@ def ksonnet_app(
     ext_str: list[str] | None = None,
     jpath: list[Path] | None = None,
     sets: list[str] | None = None,
+    convert: bool = False,
     keep_proof: Path | None = None,
     force: bool = False,
 ) -> object:
@@ -109,6 +111,7 @@ def ksonnet_app(
         source=source,
         environments=tuple(env or ()),
         options=options,
+        convert=convert,
         keep_proof=keep_proof,
         replace=force,
     )

@@ -282,3 +282,18 @@ def test_nothing_is_written_into_an_app_of_ksonnet(run: Runner, tmp_path: Path, 
 def test_the_kubectl_context_of_the_server_is_found(run: Runner, tmp_path: Path) -> None:
     ran = imported(run, write_app(tmp_path / "old", FILES, params=WEB))
     assert any("no kubectl context leads to https://prod" in note for note in ran.json["notes"])
+
+
+def test_old_versions_are_kept_and_named_or_converted(run: Runner, tmp_path: Path) -> None:
+    pod = '{ metadata: { labels: { app: "web" } }, spec: { containers: [{ name: "c", image: "i" }] } }'
+    head = '{ apiVersion: "extensions/v1beta1", kind: "Deployment", metadata: { name: "web" }, '
+    code = f"{head} spec: {{ template: {pod} }} }}"
+    app = write_app(tmp_path / "old", {"components/web.jsonnet": code})
+    kept = run("import ksonnet-app old --out kept -o json").json
+    assert kept["notes"][0].startswith(
+        "no server serves extensions/v1beta1 Deployment any more (2): --convert"
+    )
+    ran = imported(run, app, "--convert")
+    assert ran.json["notes"][0] == "converted: extensions/v1beta1 Deployment is apps/v1 now (2)"
+    assert ran.json["summary"] == "2 of 2 objects equal"
+    assert run("validate default --dir new").code == 0
