@@ -539,6 +539,36 @@ class EnvironmentParams:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PatchTarget:
+    """The objects of a component that a patch changes."""
+
+    kind: str = key(WORD, "Kind of the objects.", required=True)
+    api_version: str = key(TEXT, "Their group and version; any group when left out.", default="")
+    name: str = key(TEXT, "Name of the one object; all of the kind when left out.", default="")
+    namespace: str = key(TEXT, "Their namespace; any when left out.", default="")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchFile:
+    """A patch that says what it is, in `environments/ENV/patches/COMPONENT.yaml`."""
+
+    target: PatchTarget = record(PatchTarget, "The objects to change.", default=None)
+    type: Literal["merge", "strategic", "json"] = key(
+        {"enum": ["merge", "strategic", "json"]},
+        "`merge` is RFC 7396, in which lists replace; in a `strategic` one items of lists are told apart by"
+        " the keys of the schema, and `$patch: delete` or `replace` in one says more; `json` is a list of"
+        " operations (RFC 6902).",
+        default="merge",
+    )
+    patch: Any = key({"type": ["object", "array"]}, "Part of an object, or operations.", required=True)
+    merge_keys: Mapping[str, str] = key(
+        {"type": "object", "additionalProperties": WORD},
+        "For a strategic patch: keys of lists whose schema names none, by the path of the list.",
+        default_factory=dict,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """A component that is a plain YAML or JSON file of Kubernetes objects."""
 

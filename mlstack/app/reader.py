@@ -41,7 +41,7 @@ from mlstack.app.params import (
     spelling_table,
 )
 from mlstack.app.prototype import Prototype
-from mlstack.app.schema import PassedStore
+from mlstack.app.schema import PassedStore, check_file
 from mlstack.app.secret_sources import SecretValues
 from mlstack.app.secret_values import SecretRef
 from mlstack.app.vendor import Vendor
@@ -419,7 +419,21 @@ class AppReader:
             if not isinstance(patch.value, Mapping):
                 message = "a patch is a part of an object: apiVersion, kind, metadata.name and fields"
                 raise ConfigError(message, where=str(patch.origin()))
+            if documents.kind_of(patch.value) == "Patch":
+                check_file("Patch", patch.value, source=patch.file, document=patch, passed=self.store)
+                self._check_patch(patch)
         return tuple(patches)
+
+    @staticmethod
+    def _check_patch(patch: AppDocument) -> None:
+        """Refuse what goes with no type of a patch."""
+        is_json = patch.value.get("type") == "json"
+        if "target" not in patch.value:
+            raise ConfigError("a patch needs a `target`", where=str(patch.origin()))
+        if is_json != isinstance(patch.value["patch"], list):
+            shape = "a list of operations" if is_json else "a part of an object"
+            message = f"`patch` must be {shape} where `type` is `{patch.value.get('type', 'merge')}`"
+            raise ConfigError(message, where=str(patch.origin(("patch",))))
 
     def lineage(self, environment: str) -> tuple[str, ...]:
         """Give the names of an environment and of what it extends, the farthest ancestor first."""

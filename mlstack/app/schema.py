@@ -27,6 +27,7 @@ from mlstack.app.app import (
     EnvironmentParams,
     Lock,
     ModuleParams,
+    PatchFile,
     PersonalOverrides,
 )
 from mlstack.app.document import AppDocument, expectation, shown, suggestion
@@ -104,6 +105,7 @@ _DECLARED: Mapping[str, tuple[type, Mapping[str, Any]]] = {  # kind → dataclas
     "ModuleParams": (ModuleParams, {}),
     "Package": (Package, {}),
     "PersonalOverrides": (PersonalOverrides, {}),
+    "Patch": (PatchFile, {}),
     "Prototype": (PrototypeFile, {}),
     "Registry": (RegistryIndex, {}),
 }

@@ -5,30 +5,30 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mlstack.app import schema
 from mlstack.app.app import App, Component, Environment, Manifest
 from mlstack.app.document import described, expectation
-from mlstack.app.params import Overrides, Resolved, join_path, merge, overridden
+from mlstack.app.params import Overrides, Resolved, join_path, overridden
 from mlstack.app.prototype import Chart, Prototype
 from mlstack.app.reader import AppReader
 from mlstack.errors import (
     ConfigError,
     MlstackError,
-    NotFoundError,
     RegistryError,
     TemplateError,
     TemplateRefusedError,
     YamlError,
 )
-from mlstack.names import check_namespace, nearest
+from mlstack.names import check_namespace
 from mlstack.objects import kube_object, masking, order
-from mlstack.objects.kinds import Kinds
+from mlstack.objects.kinds import Kinds, Schemas
 from mlstack.objects.kube_object import DesiredState, KubeObject, Source, group_of
 from mlstack.render import metadata
 from mlstack.render.cache import Pack, Render, Renders, render_key
+from mlstack.render.patches import patched, read_patch
 from mlstack.render.template import CodeStore, Engine, Renderer, Rendering, TemplatePlace
 from mlstack.yaml import read
 
@@ -499,7 +499,7 @@ class Loader:
         if not patches:
             return tuple(objects)
         result = []
-        changed = patched([obj.data for obj in objects], patches)
+        changed = patched([obj.data for obj in objects], patches, self._schema_of)
         for obj, data in zip(objects, changed, strict=True):
             over = {path: at for p in patches if p.matches(obj.data) for path, at in p.places.items()}
             source = obj.source and replace(obj.source, places={**obj.source.places, **over})
@@ -508,6 +508,23 @@ class Loader:
                 check_object(data, source.at)
             result.append(KubeObject(data=data, component=obj.component, source=source))
         return tuple(result)
+
+    def _schema_of(self, data: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, Schemas | None]:
+        """Give the schema of an object, and what follows its references; a definition's has none."""
+        from mlstack.validate.validate import load_schemas
+
+        schemas = load_schemas(self._environment.kubernetes_version)
+        api_version, kind = str(data.get("apiVersion", "")), str(data.get("kind", ""))
+        group, version = group_of(api_version), api_version.rpartition("/")[2]
+        if (root := schemas.root(group, version, kind)) is not None:
+            return root, schemas
+        for file, text in self._app.vendor.crds().items():
+            for document in read.read_documents(text, source=file) if f"kind: {kind}" in text else ():
+                spec = document.value.get("spec") or {}
+                if spec.get("group") == group and (spec.get("names") or {}).get("kind") == kind:
+                    served = (one for one in spec["versions"] if one["name"] == version)
+                    return next((one["schema"]["openAPIV3Schema"] for one in served), None), None
+        return None, None
 
 
 def _place_of_line(rendering: Rendering, template: str) -> PlaceOf:
@@ -618,60 +635,3 @@ _TYPES: Mapping[Path, tuple[str, type]] = {
 }
 _HINT = "give it apiVersion, kind and metadata.name, or move it out of components/"
 _GENERATED = "every apply would make another object from `generateName`: give it a name"
-
-
-# --- patches of an environment: partial objects laid over what a component renders (RFC 7396) ---
-
-_FIXED = ("apiVersion", "kind")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Patch:
-    """A partial object and the place it was written at; null removes a field."""
-
-    data: Mapping[str, Any]
-    where: str  # file:line
-    places: Mapping[Path, str] = field(default_factory=dict)  # file:line of each part
-
-    def matches(self, data: Mapping[str, Any]) -> bool:
-        """Tell whether an object is the one meant: group, kind, name, and namespace where one is given."""
-        mine, its = self.data["metadata"], data.get("metadata") or {}
-        same_kind = _kind(self.data) == _kind(data)
-        namespace = mine.get("namespace")
-        return same_kind and mine["name"] == its.get("name") and namespace in (None, its.get("namespace"))
-
-
-def read_patch(value: Any, *, where: str, places: Mapping[Path, str] | None = None) -> Patch:
-    """Check that a document says which object it changes.
-
-    Raises:
-        ConfigError: apiVersion, kind or name are missing.
-    """
-    metadata = value.get("metadata") if isinstance(value, Mapping) else None
-    named = isinstance(metadata, Mapping) and isinstance(metadata.get("name"), str)
-    if not named or not all(isinstance(value.get(key), str) for key in _FIXED):
-        raise ConfigError("a patch needs `apiVersion`, `kind` and `metadata.name`", where=where)
-    return Patch(data=value, where=where, places=places or {})
-
-
-def patched(objects: Sequence[Mapping[str, Any]], patches: Sequence[Patch]) -> list[Mapping[str, Any]]:
-    """Lay patches over objects, in their order.
-
-    Raises:
-        NotFoundError: a patch changes an object that is not there.
-    """
-    result = list(objects)
-    for patch in patches:
-        places = [place for place, data in enumerate(result) if patch.matches(data)]
-        if not places:
-            target = f"{patch.data['kind']} {patch.data['metadata']['name']}"
-            rendered = [f"{data.get('kind')} {(data.get('metadata') or {}).get('name')}" for data in objects]
-            message = f"the component renders no `{target}` to patch"
-            raise NotFoundError(message, near=nearest(target, rendered), where=patch.where)
-        for place in places:
-            result[place] = merge(result[place], patch.data)
-    return result
-
-
-def _kind(data: Mapping[str, Any]) -> tuple[str, str]:
-    return group_of(str(data.get("apiVersion", ""))), str(data.get("kind", ""))

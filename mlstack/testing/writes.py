@@ -9,14 +9,11 @@ from typing import Any
 from mlstack.errors import Cause, ClusterError, ConflictError
 from mlstack.kube.api_errors import error_of
 from mlstack.kube.client import Applied, ObjectRef, Propagation
+from mlstack.objects.json_patch import PatchFault, json_patch
 from mlstack.testing import defaults, garbage, server_side_apply
 from mlstack.testing.kinds import Served, name_faults, rule_faults, typed_faults, update_faults
 from mlstack.testing.server_side_apply import Entries, FieldWriter, entries_of, same
-from mlstack.testing.store import Key, Obj, ObjectStore, copied
-
-
-class PatchFault(ValueError):
-    """A JSON patch does not fit: a `test` failed, or a path is not there."""
+from mlstack.testing.store import Key, Obj, ObjectStore
 
 
 def merge_patch(value: Any, patch: Any) -> Any:
@@ -30,23 +27,6 @@ def merge_patch(value: Any, patch: Any) -> Any:
         else:
             merged[name] = merge_patch(merged.get(name), inner)
     return merged
-
-
-def json_patch(value: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
-    """Give a value after the operations of a JSON patch (RFC 6902), one after the other.
-
-    Raises:
-        PatchFault: one of them does not fit.
-    """
-    import jsonpatch
-
-    patched = copied(value)
-    for operation in operations:
-        try:
-            patched = jsonpatch.apply_patch(patched, [copied(dict(operation))], in_place=True)
-        except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError, KeyError) as error:
-            raise PatchFault(f"{operation.get('op')} {operation.get('path')}") from error
-    return patched
 
 
 # What the server writes, whatever a request says of it.

@@ -19,7 +19,7 @@ from mlstack.events import silent
 from mlstack.kube.client import ObjectRef
 from mlstack.objects import managed_fields, order
 from mlstack.objects.kube_object import DesiredState, KubeObject, normalised
-from mlstack.render.render import patched, read_patch
+from mlstack.render.patches import patched, read_patch
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
 from tests.support.builders import MINIMAL_APP, write_tree

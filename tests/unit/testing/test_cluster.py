@@ -10,8 +10,9 @@ import pytest
 from mlstack.errors import ForbiddenError, InvalidError, WatchExpiredError
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.kube.retrying import FencedClient
+from mlstack.objects.json_patch import PatchFault, json_patch
 from mlstack.testing.cluster import MemoryCluster
-from mlstack.testing.writes import PatchFault, json_patch, merge_patch
+from mlstack.testing.writes import merge_patch
 from mlstack.validate.validate import load_schemas
 from tests.support.cluster_contract import ClusterContract, config_map, deployment
 

@@ -1,0 +1,255 @@
+"""Patches of an environment, laid over what a component renders.
+
+A partial object is a merge patch (RFC 7396), in which lists replace. A document of kind Patch says what it
+is: a merge patch, a strategic one, in which items of lists are told apart by their keys, or a JSON patch
+(RFC 6902).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from mlstack.app.document import kind_of
+from mlstack.app.params import merge
+from mlstack.errors import ConfigError, NotFoundError
+from mlstack.names import nearest
+from mlstack.objects.json_patch import PatchFault, json_patch
+from mlstack.objects.kinds import Schemas, list_type_of
+from mlstack.objects.kube_object import group_of
+
+Path = tuple[str | int, ...]
+Schema = Mapping[str, Any]
+_FIXED = ("apiVersion", "kind")
+_DIRECTIVE, _FROM_LIST = "$patch", "$deleteFromPrimitiveList/"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patch:
+    """A change of the objects that a target names, and the place it was written at."""
+
+    target: Mapping[str, Any]  # kind, and apiVersion, name and namespace where they are given
+    change: Any  # a partial object, or the operations of a JSON patch
+    type: str = "merge"  # merge, strategic or json
+    merge_keys: Mapping[str, str] = field(
+        default_factory=dict
+    )  # of lists whose schema has none, by dotted path
+    where: str  # file:line
+    places: Mapping[Path, str] = field(default_factory=dict)  # file:line of each part of the object
+
+    def matches(self, data: Mapping[str, Any]) -> bool:
+        """Tell whether an object is meant: group, kind, name and namespace, as far as they are given."""
+        metadata, target = data.get("metadata") or {}, self.target
+        its = (group_of(str(data.get("apiVersion", ""))), metadata.get("name"), metadata.get("namespace"))
+        group = group_of(str(target["apiVersion"])) if target.get("apiVersion") else None
+        asked = (group, target.get("name"), target.get("namespace"))
+        same = all(wish is None or wish == fact for wish, fact in zip(asked, its, strict=True))
+        return same and target["kind"] == data.get("kind")
+
+
+def read_patch(value: Any, *, where: str, places: Mapping[Path, str] | None = None) -> Patch:
+    """Read a document of a patch file; `places` has the `file:line` of each part of it.
+
+    Raises:
+        ConfigError: it does not say which object it changes.
+    """
+    places = places or {}
+    if kind_of(value) == "Patch":
+        return Patch(
+            target=value["target"],
+            change=value["patch"],
+            type=value.get("type", "merge"),
+            merge_keys=value.get("mergeKeys", {}),
+            where=where,
+            places=_places(value["patch"], places),
+        )
+    metadata: Any = value.get("metadata") if isinstance(value, Mapping) else None
+    named = isinstance(metadata, Mapping) and isinstance(metadata.get("name"), str)
+    if not named or not all(isinstance(value.get(key), str) for key in _FIXED):
+        hint = "or a document of `kind: Patch` with `target` and `patch`: mlstack schema Patch"
+        raise ConfigError("a patch needs `apiVersion`, `kind` and `metadata.name`", where=where, hint=hint)
+    target = {key: value[key] for key in _FIXED} | {key: metadata.get(key) for key in ("name", "namespace")}
+    return Patch(target=target, change=value, where=where, places=places)
+
+
+def _places(change: Any, places: Mapping[Path, str]) -> dict[Path, str]:
+    """Give the places of what a change sets, by the path in the object."""
+    if isinstance(change, list):
+        pointers = ((index, operation.get("path", "")) for index, operation in enumerate(change))
+        return {
+            tuple(int(part) if part.isdigit() else part for part in _pointer(text)): places[("patch", index)]
+            for index, text in pointers
+            if ("patch", index) in places
+        }
+    inside = {path[1:]: place for path, place in places.items() if path[:1] == ("patch",)}
+    return {path: place for path, place in inside.items() if all(isinstance(part, str) for part in path)}
+
+
+def _pointer(text: str) -> list[str]:
+    return [part.replace("~1", "/").replace("~0", "~") for part in str(text).split("/")[1:]]
+
+
+def patched(
+    objects: Sequence[Mapping[str, Any]],
+    patches: Sequence[Patch],
+    schema_of: Callable[[Mapping[str, Any]], tuple[Schema | None, Schemas | None]] = lambda data: (
+        None,
+        None,
+    ),
+) -> list[Mapping[str, Any]]:
+    """Lay patches over objects, in their order.
+
+    Args:
+        objects: what a component renders.
+        patches: lowest first.
+        schema_of: gives the schema of an object, and what follows its references.
+
+    Raises:
+        NotFoundError: a patch changes an object that is not there.
+        ConfigError: a patch does not fit the object, or would make another one of it.
+    """
+    result = list(objects)
+    for patch in patches:
+        places = [place for place, data in enumerate(result) if patch.matches(data)]
+        if not places:
+            target = f"{patch.target['kind']} {patch.target.get('name') or ''}".rstrip()
+            rendered = [f"{data.get('kind')} {(data.get('metadata') or {}).get('name')}" for data in objects]
+            message = f"the component renders no `{target}` to patch"
+            raise NotFoundError(message, near=nearest(target, rendered), where=patch.where)
+        for place in places:
+            result[place] = _changed(result[place], patch, schema_of)
+    return result
+
+
+def _changed(
+    data: Mapping[str, Any],
+    patch: Patch,
+    schema_of: Callable[[Mapping[str, Any]], tuple[Schema | None, Schemas | None]],
+) -> Mapping[str, Any]:
+    changed: Any
+    if patch.type == "json":
+        try:
+            changed = json_patch(data, patch.change)
+        except PatchFault as fault:
+            message = f"the JSON patch does not fit {_identity(data)}: {fault}"
+            hint = f"mlstack render ENV -c COMPONENT shows what it is laid over; {_HINT}"
+            raise ConfigError(message, where=patch.where, hint=hint) from fault
+    elif patch.type == "strategic":
+        schema, schemas = schema_of(data)
+        changed = _Strategic(patch, schemas).merged(data, patch.change, schema, ())
+    else:
+        changed = merge(data, patch.change)
+    if not isinstance(changed, Mapping) or _identity(changed) != _identity(data):
+        message = f"a patch cannot make another object of {_identity(data)}"
+        raise ConfigError(message, where=patch.where, hint="leave its kind, name and namespace alone")
+    return changed
+
+
+_HINT = "a path is a JSON pointer: /spec/replicas, /metadata/annotations/a~1b"
+
+
+def _identity(data: Mapping[str, Any]) -> str:
+    metadata = data.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    space = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+    return f"`{data.get('apiVersion')} {data.get('kind')} {space}{metadata.get('name')}`"
+
+
+class _Strategic:
+    """Merges by the list types of a schema, by named keys, or by `name` where all items have one."""
+
+    def __init__(self, patch: Patch, schemas: Schemas | None) -> None:
+        self._patch, self._schemas = patch, schemas
+
+    def merged(self, lower: Any, upper: Any, schema: Schema | None, path: Path) -> Any:
+        """Lay a part of a patch over a part of an object; None where it is deleted."""
+        if isinstance(upper, list):
+            return self._list(lower if isinstance(lower, list) else [], upper, schema, path)
+        if not isinstance(upper, Mapping):
+            return upper
+        directive = upper.get(_DIRECTIVE, "merge")
+        content = {key: value for key, value in upper.items() if key != _DIRECTIVE}
+        if directive == "delete":
+            return None
+        if directive == "replace":
+            return content
+        if directive != "merge":
+            self._refuse(path, f"`{_DIRECTIVE}: {directive}` is none of merge, replace and delete")
+        result = dict(lower) if isinstance(lower, Mapping) else {}
+        for key, value in content.items():
+            if key.startswith(_FROM_LIST):
+                name = key.removeprefix(_FROM_LIST)
+                result[name] = [item for item in result.get(name) or [] if item not in value]
+                continue
+            if key.startswith("$"):
+                self._refuse(path, f"the directive `{key}` is not understood")
+            inner = self.merged(result.get(key), value, self._inner(schema, key), (*path, key))
+            if inner is None:
+                result.pop(key, None)
+            else:
+                result[key] = inner
+        return result
+
+    def _inner(self, schema: Schema | None, key: str) -> Schema | None:
+        if schema is None:
+            return None
+        inner = schema.get("properties", {}).get(key) or schema.get("additionalProperties")
+        if not isinstance(inner, Mapping):
+            return None
+        resolved = self._schemas.resolve(inner) if self._schemas is not None else inner
+        # The list type stands beside the reference.
+        return {**resolved, **{name: value for name, value in inner.items() if name != "$ref"}}
+
+    def _list(self, lower: list[Any], upper: list[Any], schema: Schema | None, path: Path) -> list[Any]:
+        is_whole = any(isinstance(item, Mapping) and item.get(_DIRECTIVE) == "replace" for item in upper)
+        if is_whole:
+            return [item for item in upper if not (isinstance(item, Mapping) and _DIRECTIVE in item)]
+        keys = self._keys(lower, upper, schema, path)
+        if keys is None:
+            return upper
+        if not keys:
+            return [*lower, *(item for item in upper if item not in lower)]
+        items = self._inner({"properties": {"items": (schema or {}).get("items")}}, "items")
+        result = list(lower)
+        for item in upper:
+            given = {key: item[key] for key in keys if isinstance(item, Mapping) and key in item}
+            if not given:
+                self._refuse(path, f"an item needs `{keys[0]}`, by which it is told from the others")
+            same = [place for place, other in enumerate(result) if _has(other, given)]
+            inner = self.merged(result[same[0]] if same else {}, item, items, path)
+            if inner is None:
+                result = [other for place, other in enumerate(result) if place not in same]
+            elif same:
+                result[same[0]] = inner
+            else:
+                result.append(inner)
+        return result
+
+    def _keys(
+        self, lower: list[Any], upper: list[Any], schema: Schema | None, path: Path
+    ) -> tuple[str, ...] | None:
+        """Give the keys of a list's items, none for a set of values; None for a list that is replaced."""
+        named = self._patch.merge_keys.get(".".join(map(str, path)))
+        if named:
+            return (named,)
+        if schema is not None and "x-kubernetes-list-type" in schema:
+            kind = list_type_of(schema)
+            return kind.keys if kind.type == "map" else () if kind.type == "set" else None
+        if self._schemas is not None or not any(isinstance(item, Mapping) for item in (*lower, *upper)):
+            return None
+        if all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in (*lower, *upper)):
+            return ("name",)
+        self._refuse(path, "nothing says by which key items of the list are told apart")
+
+    def _refuse(self, path: Path, message: str) -> NoReturn:
+        text = ".".join(map(str, path))
+        hint = f"mergeKeys: {{{text}: KEY}}, `{_DIRECTIVE}: replace` in an item, or `type: json`"
+        raise ConfigError(f"`{text}`: {message}", where=self._patch.where, hint=hint)
+
+
+def _has(item: Any, given: Mapping[str, Any]) -> bool:
+    """Tell whether an item of a list has these keys; the one that has a default may be left out."""
+    return isinstance(item, Mapping) and all(
+        item.get(key, "TCP" if key == "protocol" else None) == value for key, value in given.items()
+    )
