@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mlstack.operations import (
         app,
         components,
+        doctor,
         explain,
         matrix,
         packages,
@@ -152,6 +153,25 @@ def _environment_added(result: app.EnvironmentAdded) -> Page:
     settings += [f"extends {result.extends}"] if result.extends else []
     text = f"added environment `{result.name}`: {', '.join(settings)}"
     return sentence(text, result.name, *notes(result), f"next: mlstack render {result.name}")
+
+
+_MARKS: Mapping[str, tuple[str, Style]] = {
+    "ok": ("ok", ""),
+    "warning": ("warn", "change"),
+    "failed": ("FAIL", "remove"),
+}
+
+
+@view
+def _diagnosis(result: doctor.Diagnosis) -> Page:
+    lines = []
+    for check in result.checks:
+        mark, style = _MARKS[check.state]
+        lines.append(TextLine(f"{mark:<5}{check.name}: {check.message}", style, hang=7))
+        lines += [TextLine(f"       {check.hint}", hang=9)] if check.hint else []
+    failed = sum(check.state == "failed" for check in result.checks)
+    lines.append(TextLine(f"{count(failed, 'fault')}" if failed else "nothing is wrong"))
+    return Page(tuple(lines), tuple(check.name for check in result.checks if check.state == "failed"))
 
 
 @view

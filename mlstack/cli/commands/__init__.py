@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "history": ("deploy.history", "What was applied to an environment: list, show, diff"),
     "unlock": ("deploy.top.unlock", "Free an environment that a dead run left locked"),
     "rollback": ("deploy.top.rollback", "Apply an earlier revision again"),
+    "doctor": ("app.top.doctor", "Check all that mlstack stands on, with the next step of each"),
     "elastic": ("elastic.commands", "Elastic training jobs: run, plan, status, simulate"),
     "demo": ("program.top.demo", "See it all work, on a cluster in memory"),
     "schema": ("program.top.schema", "Print the JSON Schema of a file or of what a command prints"),

@@ -399,3 +399,31 @@ def current(session: Session, chosen: str | None = None, unset: bool = False) ->
     from mlstack.operations import app
 
     return app.current_environment(session.app, chosen=chosen, unset=unset)
+
+
+@top.command(
+    takes="env kubeconfig folder output",
+    examples=["mlstack doctor", "mlstack doctor gke"],
+)
+def doctor(session: Session) -> object:
+    """Check app, lock, cache, kubeconfig and programs; with ENV its cluster; exits with 1 for what fails."""
+    from mlstack.cli.ports import code_store
+    from mlstack.errors import NotFoundError
+    from mlstack.operations import doctor
+
+    options = session.options
+    around = doctor.Surroundings(
+        cache=code_store(),
+        kubeconfig=lambda: session.ports.kubeconfig(options["kubeconfig"]),
+        opener=session.opener(),
+        clock=session.ports.clock,
+    )
+    try:
+        app = session.app
+    except NotFoundError:
+        if options["env"]:
+            raise
+        return doctor.examine(None, None, around)
+    if options["env"]:
+        app.environment(options["env"])
+    return doctor.examine(app, session.target(options["env"]) if options["env"] else None, around)

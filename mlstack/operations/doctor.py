@@ -1,0 +1,285 @@
+"""`doctor`: whether all that mlstack stands on is there and sound, each finding with its next step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from mlstack import programs
+from mlstack.app.app_dir import AppDir
+from mlstack.app.layout import SNAPSHOT, environment_file
+from mlstack.clock import Clock
+from mlstack.deploy import lock as locking
+from mlstack.deploy import permissions
+from mlstack.deploy import target as guard
+from mlstack.deploy.changes import ApplyOptions
+from mlstack.deploy.plan import diff_environment
+from mlstack.deploy.target import Target, resolve
+from mlstack.disk_cache import Cache
+from mlstack.errors import MlstackError, NotFoundError
+from mlstack.kube.client import Cluster, Opener
+from mlstack.kube.kubeconfig import IN_CLUSTER, Kubeconfig
+from mlstack.names import nearest
+
+State = Literal["ok", "warning", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str  # `app`, `lock`, `cache`, `kubeconfig` …
+    state: State
+    message: str  # what was found
+    hint: str = ""  # what to do about it; empty if nothing is
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """All that was looked at."""
+
+    ok: bool  # true if nothing has failed
+    environment: str | None  # whose cluster was asked; null for none
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What a program finds around it."""
+
+    cache: Cache
+    kubeconfig: Callable[[], Kubeconfig]
+    opener: Opener
+    clock: Clock
+
+
+def examine(app: AppDir | None, target: Target | None, around: Surroundings) -> Diagnosis:
+    """Look at everything; with a target at its cluster as well. Nothing is written but a probe of the cache.
+
+    `app` is None where there is none.
+    """
+    checks = [*_app(app), *_cache(around.cache), *_programs(app), *_kubeconfig(app, target, around)]
+    if target is not None:
+        checks += _cluster(target, around)
+    return Diagnosis(
+        ok=all(check.state != "failed" for check in checks),
+        environment=target.environment if target is not None else None,
+        checks=tuple(checks),
+    )
+
+
+def _attempt(name: str, work: Callable[[], str]) -> Check:
+    """Give what some work says, or why it failed."""
+    try:
+        return Check(name=name, state="ok", message=work())
+    except MlstackError as error:
+        where = f" ({error.where})" if error.where else ""
+        return Check(name=name, state="failed", message=f"{error.message}{where}", hint=error.hint or "")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+# --- the app: its files, packages, environments ---
+
+
+def _app(app: AppDir | None) -> Iterator[Check]:
+    if app is None:
+        hint = "mlstack init NAME makes one; --dir DIR names one"
+        yield Check(name="app", state="failed", message="there is no app directory here", hint=hint)
+        return
+    readable = _attempt("app", lambda: f"`{app.app.name}` in {app.root}")
+    yield readable
+    if readable.state == "failed":
+        return
+    yield _attempt("components", lambda: _counted(len(app.components()), "component"))
+    yield _attempt("lock", lambda: f"{_counted(len(app.vendor.packages()), 'package')} as locked")
+    for name in app.environment_names:
+        checked = _attempt(f"environment {name}", lambda name=name: app.environment(name).file)  # type: ignore[misc]
+        if checked.state == "failed":
+            yield checked
+    if app.environment_names:
+        yield Check(
+            name="environments", state="ok", message=_counted(len(app.environment_names), "environment")
+        )
+    else:
+        hint = "mlstack env add NAME"
+        yield Check(name="environments", state="warning", message="there is no environment", hint=hint)
+
+
+def _cache(cache: Cache) -> Iterator[Check]:
+    key, probe = "doctor", b"probe"
+    cache.put(key, probe)
+    if cache.get(key) == probe:
+        yield Check(name="cache", state="ok", message="can be written and read")
+    else:
+        hint = "let $XDG_CACHE_HOME (or ~/.cache) be a folder that you may write to; without it all is slower"
+        yield Check(name="cache", state="warning", message="cannot be written", hint=hint)
+
+
+# --- programs of others ---
+
+_USES = {
+    "git": "git registries, and the commit in the history",
+    "helm": "Helm charts",
+    "kubectl": "kustomize components and looking around",
+    "sops": "secret values in SOPS files",
+    "cosign": "signatures of packages",
+}
+
+
+def _programs(app: AppDir | None) -> Iterator[Check]:
+    needed = set(_needed(app)) if app is not None else set[str]()
+    for name, use in _USES.items():
+        try:
+            yield Check(name=name, state="ok", message=str(programs.find(name)))
+        except programs.ProgramError as error:
+            state: State = "failed" if name in needed else "warning"
+            for_what = "this app needs it for" if name in needed else "not here; only needed for"
+            message, hint = f"{for_what} {use}", error.hint or ""
+            yield Check(name=name, state=state, message=message, hint=hint if name in needed else "")
+
+
+def _needed(app: AppDir) -> Iterator[str]:
+    """Give the programs that an app cannot do without."""
+    try:
+        if any(registry.protocol == "git" for registry in app.app.registries):
+            yield "git"
+        if app.app.verify:
+            yield "cosign"
+        if any((app.root / package.folder / "Chart.yaml").is_file() for package in app.lock.packages):
+            yield "helm"
+    except MlstackError:  # the app's own check tells
+        return
+    if any((app.root / "environments").rglob("*.sops.yaml")):
+        yield "sops"
+
+
+# --- kubeconfig: contexts and credential plug-ins ---
+
+
+def _kubeconfig(app: AppDir | None, target: Target | None, around: Surroundings) -> Iterator[Check]:
+    try:
+        config = around.kubeconfig()
+        names = _contexts(app, target)
+    except MlstackError as error:
+        yield Check(name="kubeconfig", state="failed", message=error.message, hint=error.hint or "")
+        return
+    if not config.exists:
+        hint = "set KUBECONFIG, or let your cluster write one; `render` and `validate` need none"
+        state: State = "failed" if target is not None and set(names) - {IN_CLUSTER} else "warning"
+        yield Check(name="kubeconfig", state=state, message="there is none", hint=hint)
+        return
+    paths = ", ".join(map(str, config.paths))
+    found = f"{_counted(len(config.contexts), 'context')} in {paths}" if paths else "is there"
+    yield Check(name="kubeconfig", state="ok", message=found)
+    for context, environments in names.items():
+        yield from _context(context, environments, config, is_asked=target is not None)
+
+
+def _contexts(app: AppDir | None, target: Target | None) -> dict[str, list[str]]:
+    """Give the contexts of environments, with the environments that have each."""
+    names: dict[str, list[str]] = {}
+    if target is not None:
+        names[target.place().context] = [target.environment]
+    elif app is not None:
+        for name in app.environment_names:
+            try:
+                context = app.environment(name).context
+            except MlstackError:  # the environment's own check tells
+                continue
+            names.setdefault(context, []).append(name)
+    return names
+
+
+def _context(context: str, environments: list[str], config: Kubeconfig, *, is_asked: bool) -> Iterator[Check]:
+    name, users = f"context {context or '-'}", ", ".join(f"`{env}`" for env in environments)
+    state: State = "failed" if is_asked else "warning"
+    if context == IN_CLUSTER and context not in config.contexts:
+        yield Check(name=name, state="ok", message=f"of {users}: the account of the pod")
+    elif not context:
+        hint = f"mlstack env set {environments[0]} --context CONTEXT"
+        yield Check(name=name, state=state, message=f"{users} names none: render alone works", hint=hint)
+    elif context not in config.contexts:
+        near = nearest(context, config.contexts)
+        hint = f"mlstack env set {environments[0]} --override --context {near or 'CONTEXT'}"
+        message = f"of {users}: this machine does not know it; render and validate work all the same"
+        yield Check(name=name, state=state, message=message, hint=hint)
+    else:
+        yield _attempt(name, lambda: f"of {users}: {_plugin(context, config)}")
+
+
+def _plugin(context: str, config: Kubeconfig) -> str:
+    """Say whether the credential plug-in of a context is there, if it has one."""
+    if config.entries is None:
+        return "known"
+    plugin = config.entry(context).user.part("exec")
+    command = plugin.text("command")
+    if not command:
+        return "known"
+    try:
+        return f"logs in by {programs.find(command)}"
+    except programs.ProgramError as error:
+        hint = plugin.text("installHint").strip() or error.hint
+        raise NotFoundError(f"its credential plug-in `{command}` is not installed", hint=hint) from error
+
+
+# --- the cluster of one environment ---
+
+
+def _cluster(target: Target, around: Surroundings) -> Iterator[Check]:
+    opened: list[Cluster] = []
+
+    def meet() -> str:
+        place = target.place()
+        cluster = around.opener(place.context)
+        identity = guard.check_cluster(place, cluster)
+        opened.append(cluster)
+        bound = "" if place.cluster is not None else "; the first apply binds the environment to it"
+        return f"{guard.describe(identity)}{bound}"
+
+    yield _attempt("cluster", meet)
+    if not opened:
+        return
+    yield _version(target, opened[0])
+    yield _attempt("rights", lambda: _rights(target, around))
+    yield _attempt("run lock", lambda: _lock(target, opened[0], around.clock))
+    file = environment_file(target.environment).rpartition("/")[0] + f"/{SNAPSHOT}"
+    if (target.app.root / file).is_file():
+        yield Check(name="snapshot", state="ok", message=file)
+    else:
+        hint = f"mlstack env snapshot {target.environment}"
+        message = "none: validate does not know what this cluster serves and has room for"
+        yield Check(name="snapshot", state="warning", message=message, hint=hint)
+
+
+def _version(target: Target, cluster: Cluster) -> Check:
+    try:
+        version, wanted = cluster.version(), target.place().kubernetes_version
+    except MlstackError as error:
+        return Check(name="server version", state="failed", message=error.message, hint=error.hint or "")
+    own = ".".join(version.removeprefix("v").split(".")[:2])
+    if own == wanted:
+        return Check(name="server version", state="ok", message=version)
+    hint = f"mlstack env set {target.environment} --kubernetes-version {own}"
+    message = f"{version}; the environment is checked against {wanted}"
+    return Check(name="server version", state="warning", message=message, hint=hint)
+
+
+def _rights(target: Target, around: Surroundings) -> str:
+    """Say that an apply may do all it would do now; nothing is written."""
+    resolved = resolve(target, around.opener)
+    with permissions.explaining(resolved, writing=True):
+        plan = diff_environment(resolved, ApplyOptions(dry_run=True))
+    permissions.check(resolved, plan.changes.changes, plan.inventory, may_all=plan.may_all)
+    writes = len(plan.changes.writes)
+    return f"all that an apply needs now ({_counted(writes, 'write')})"
+
+
+def _lock(target: Target, cluster: Cluster, clock: Clock) -> str:
+    place, name = target.place(), target.app.app.name
+    lease = locking.lease_of(cluster, place, name, holder=target.holder, clock=clock)
+    term = lease.read()
+    return "free" if term is None else f"held by {locking.describe(term)}"

@@ -1,0 +1,118 @@
+"""What `doctor` looks at, and the next step of each finding."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlstack import programs
+from mlstack.kube.kubeconfig import Context, Entry, Kubeconfig
+from tests.support.builders import write_tree
+from tests.support.cli import Runner
+from tests.support.registry import small_app
+
+
+@pytest.fixture
+def app(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    made = small_app(tmp_path)
+    monkeypatch.chdir(made.root)
+    run.ok("generate web front --image nginx")
+    run.ok("env add dev --no-preset")
+    return made.root
+
+
+def checks(run: Runner, words: str = "") -> tuple[int, Mapping[str, Any]]:
+    ran = run(f"doctor {words} -o json")
+    return ran.code, {check["name"]: check for check in ran.json["checks"]}
+
+
+def test_a_sound_app_has_no_fault(run: Runner, app: Path) -> None:
+    code, found = checks(run)
+    assert code == 0
+    assert {"app", "components", "lock", "environments", "cache", "git", "kubeconfig"} < found.keys()
+    code, found = checks(run, "dev")
+    assert (code, found["server version"]["state"], found["rights"]["state"]) == (0, "ok", "ok")
+    assert found["snapshot"]["hint"] == "mlstack env snapshot dev"
+    assert "nothing is wrong" in run("doctor dev").out
+
+
+def test_outside_an_app_it_says_how_to_make_one(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, found = checks(run)
+    assert (code, "mlstack init NAME" in found["app"]["hint"]) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("files", "name", "text"),
+    [
+        ({"app.yaml": "kind: App\n"}, "app", "apiVersion"),
+        ({"components/x.yaml": "apiVersion: mlstack.dev/v1\nkind: Component\n"}, "components", "prototype"),
+        ({"vendor/ours/tools@1.2.0/package.yaml": "name: x\n"}, "lock", "was changed"),
+        (
+            {"environments/bad/environment.yaml": "apiVersion: mlstack.dev/v1\nkind: Environment\nx: 1\n"},
+            "environment bad",
+            "x",
+        ),
+    ],
+    ids=["app", "component", "vendor", "environment"],
+)
+def test_each_file_that_is_wrong_is_named(
+    run: Runner, app: Path, files: dict[str, str], name: str, text: str
+) -> None:
+    write_tree(app, files)
+    code, found = checks(run)
+    assert (code, found[name]["state"]) == (1, "failed")
+    assert text in found[name]["message"]
+
+
+def test_a_context_that_this_machine_does_not_know_fails_for_its_environment_alone(
+    run: Runner, app: Path
+) -> None:
+    run.ok("env add prod --no-preset --context elsewhere --offline")
+    code, found = checks(run)
+    assert (code, found["context elsewhere"]["state"]) == (0, "warning")
+    code, found = checks(run, "prod")
+    assert (code, found["context elsewhere"]["state"]) == (1, "failed")
+    assert "mlstack env set prod --override --context" in found["context elsewhere"]["hint"]
+    run.ok("env add bare --no-preset --offline")
+    assert "mlstack env set bare --context" in checks(run)[1]["context -"]["hint"]
+
+
+def test_a_program_that_the_app_needs_is_a_fault_when_it_is_missing(
+    run: Runner, app: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find(name: str) -> Path:
+        raise programs.ProgramError(f"no {name}", hint=f"install {name}")
+
+    monkeypatch.setattr(programs, "find", find)
+    code, found = checks(run)
+    assert (code, found["git"]["state"], found["git"]["hint"]) == (0, "warning", "")
+    write_tree(app, {"environments/dev/params.sops.yaml": ""})
+    code, found = checks(run)
+    assert (code, found["sops"]["state"], found["sops"]["hint"]) == (1, "failed", "install sops")
+
+
+def test_a_credential_plug_in_that_is_missing_is_named(
+    run: Runner, app: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = {"exec": {"command": "no-such-login", "installHint": "fetch it from the shelf"}}
+    entries = {
+        "contexts": {"minikube": Entry({"cluster": "c", "user": "u"})},
+        "clusters": {"c": Entry({"server": "https://c.invalid"})},
+        "users": {"u": Entry(plugin)},
+    }
+    context = Context(name="minikube", cluster="c", server="https://c.invalid", namespace="default")
+    config = Kubeconfig(current_context="minikube", contexts={"minikube": context}, entries=entries)
+    monkeypatch.setattr(run, "_kubeconfig", lambda: config)
+    code, found = checks(run)
+    assert (code, found["context minikube"]["hint"]) == (1, "fetch it from the shelf")
+
+
+def test_another_cluster_behind_the_context_is_told(run: Runner, app: Path) -> None:
+    run.ok("apply dev")
+    run.clusters["minikube"] = run.new_cluster("another")
+    code, found = checks(run, "dev")
+    assert (code, "leads to another cluster" in found["cluster"]["message"]) == (1, True)
+    assert "rights" not in found
