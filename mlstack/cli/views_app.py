@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mlstack.cli.commands.program import Versions
     from mlstack.operations import (
         app,
+        authors,
         components,
         doctor,
         explain,
@@ -403,6 +404,46 @@ def _package_removed(result: packages.PackageRemoved) -> Page:
     if result.environment:
         lines.insert(0, TextLine(f"environment `{result.environment}` has the app's version again"))
     return Page(tuple(lines), result.packages)
+
+
+@view
+def _linted(result: authors.Linted) -> Page:
+    looked = f"{count(result.packages, 'package')}, {count(result.prototypes, 'prototype')}"
+    return _faults_page(result.faults, f"{result.folder}: {looked}")
+
+
+@view
+def _package_tested(result: authors.PackageTested) -> Page:
+    columns: Columns = {
+        "PROTOTYPE": "name",
+        "EXAMPLES": "examples",
+        "COMBINATIONS": "combinations",
+        "HOSTILE TEXTS": "hostile_texts",
+    }
+    golden = {"none": "no golden output: --update writes it", "written": "golden output written"}
+    words = [f"{result.package} on Kubernetes {result.kubernetes}"]
+    words += [golden.get(result.golden, "golden output compared")]
+    words += [f"compared with {result.against}"] if result.against else []
+    page = _faults_page(result.faults, "; ".join(words))
+    rows = (table(result.prototypes, columns), TextLine("")) if result.prototypes else ()
+    return Page((*rows, *page.blocks), page.names)
+
+
+def _faults_page(faults: Sequence[authors.PackageFault], subject: str) -> Page:
+    """Show faults one below the other, each with its place, and how many there are."""
+    lines = [
+        TextLine(
+            f"{fault.severity}: {fault.message} ({fault.where or fault.check})",
+            "remove" if fault.severity == "error" else "change",
+            hang=2,
+        )
+        for fault in faults
+    ]
+    errors = sum(fault.severity == "error" for fault in faults)
+    warnings = len(faults) - errors
+    words = [count(errors, "fault")] + ([count(warnings, "warning")] if warnings else [])
+    lines.append(TextLine(f"{subject}: {', '.join(words)}", hang=2))
+    return Page(tuple(lines), tuple(fault.where or fault.check for fault in faults))
 
 
 # --- prototypes ---

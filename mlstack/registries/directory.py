@@ -13,7 +13,8 @@ from mlstack.app.declare import to_map
 from mlstack.app.files import read_file, read_folder
 from mlstack.app.index import IndexPackage, RegistryIndex, joined
 from mlstack.app.package import PackageFolder
-from mlstack.errors import RegistryError
+from mlstack.errors import RegistryError, UsageError
+from mlstack.names import check_registry_name
 from mlstack.registries.registry import (
     INDEX_FILE,
     Files,
@@ -111,7 +112,7 @@ class DirectoryRegistry:
 _HEADER = "# The packages are derived from their folders: mlstack rewrites them.\n"
 
 
-def build_index(folder: Path, *, packages: Path | None = None) -> str:
+def build_index(folder: Path, *, packages: Path | None = None, name: str = "") -> str:
     """Give the text of `registry.yaml` for a registry's folder, from what its packages hold now.
 
     Name, summary, addresses and retired names are taken from the index that is there. Older versions stay
@@ -120,19 +121,15 @@ def build_index(folder: Path, *, packages: Path | None = None) -> str:
     Args:
         folder: the registry's folder.
         packages: the folder with the packages; the registry's own, or `prototypes` beside it.
+        name: of the registry; else the one that its index has, else its folder's.
 
     Raises:
-        RegistryError: there is no package.
+        RegistryError: there is no package, or the name cannot be a registry's.
         SchemaError: a package is wrong.
     """
-    source = packages or (folder if _has_packages(folder) else folder.parent / "prototypes")
-    if not _has_packages(source):
-        raise RegistryError(
-            f"no package folder in `{source}`", hint="a package is a folder with package.yaml"
-        )
-    known = _known(folder)
+    known = _known(folder, name)
     entries = [kept for package in known.packages.values() for kept in _kept(package, folder)]
-    for path in sorted(file.parent for file in source.glob("*/package.yaml")):
+    for path in package_folders(folder, packages):
         relative = Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
         entries.append(PackageFolder.read(path, source=path.name).entry(relative))
     index = replace(known, packages=joined(entries))
@@ -140,15 +137,35 @@ def build_index(folder: Path, *, packages: Path | None = None) -> str:
     return _HEADER + write.to_yaml(head | to_map(index, always=("name", "packages")))
 
 
+def package_folders(folder: Path, packages: Path | None = None) -> list[Path]:
+    """Give the package folders of a registry, sorted; arguments as of `build_index`.
+
+    Raises:
+        RegistryError: there is none.
+    """
+    source = packages or (folder if _has_packages(folder) else folder.parent / "prototypes")
+    if not _has_packages(source):
+        raise RegistryError(
+            f"no package folder in `{source}`", hint="a package is a folder with package.yaml"
+        )
+    return sorted(file.parent for file in source.glob("*/package.yaml"))
+
+
 def _has_packages(folder: Path) -> bool:
     return any(folder.glob("*/package.yaml"))
 
 
-def _known(folder: Path) -> RegistryIndex:
-    name = folder.resolve().name  # `.` has none
+def _known(folder: Path, name: str) -> RegistryIndex:
+    source = folder.resolve().name  # `.` has none
+    known = RegistryIndex(name=name or source)
     if (folder / INDEX_FILE).is_file():
-        return read_index(FolderTree(folder.resolve()), source=name, name=name)
-    return RegistryIndex(name=name, packages={})
+        known = read_index(FolderTree(folder.resolve()), source=source, name=source)
+        known = replace(known, name=name or known.name)
+    try:
+        check_registry_name(known.name)
+    except UsageError as error:
+        raise RegistryError(error.message, hint="give one: mlstack registry index DIR --name NAME") from error
+    return known
 
 
 def _kept(package: IndexPackage, folder: Path) -> Iterator[IndexPackage]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, wraps
 from itertools import count
@@ -14,7 +14,7 @@ from types import BuiltinMethodType, CodeType, TracebackType
 from typing import Any, NoReturn
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
 from jinja2.compiler import CodeGenerator, optimizeconst
 from jinja2.environment import TemplateModule
 from jinja2.exceptions import SecurityError
@@ -542,3 +542,49 @@ def _template_line(trace: TracebackType | None, source: Callable[[str], str]) ->
             found = TemplatePlace(source(template.name), template.get_corresponding_lineno(trace.tb_lineno))
         trace = trace.tb_next
     return found
+
+
+# --- templates read, without rendering them ---
+
+_VARIABLES = frozenset({"params", "name", "component", "namespace", "app", "env"})
+
+
+def template_faults(name: str, text: str, declared: Collection[str] | None) -> Iterator[tuple[int, str]]:
+    """Give line and message of what is wrong with a template as it stands.
+
+    Args:
+        name: of the template.
+        text: of the template.
+        declared: the parameters that it may use; None for a library, which sees more names.
+    """
+    reading = environment(marking=False)
+    try:
+        tree = reading.parse(text, name)
+        reading.compile(text, name)
+    except jinja2.TemplateSyntaxError as error:
+        yield error.lineno, _wording(error, {}, {})[0]
+        return
+    if declared is None:
+        return
+    assigned = {node.name for node in tree.find_all(nodes.Name) if node.ctx == "store"}
+    unknown = meta.find_undeclared_variables(tree) - reading.globals.keys() - _VARIABLES - assigned
+    for node in tree.find_all(nodes.Name):
+        if node.name in unknown:
+            unknown.remove(node.name)
+            yield node.lineno, _undefined(node.name, [*_VARIABLES, *reading.globals])
+    for attribute in tree.find_all(nodes.Getattr):
+        if _is_params(attribute.node) and attribute.attr not in {*declared, *_READING}:
+            yield attribute.lineno, _undefined(attribute.attr, declared, "params.")
+    for item in tree.find_all(nodes.Getitem):
+        key = getattr(item.arg, "value", None)
+        if _is_params(item.node) and isinstance(key, str) and key not in declared:
+            yield item.lineno, _undefined(key, declared, "params.")
+
+
+def _is_params(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Name) and node.name == "params"
+
+
+def _undefined(name: str, known: Iterable[str], prefix: str = "") -> str:
+    near = nearest(name, known)
+    return f"`{prefix}{name}` is not declared" + (f", did you mean `{prefix}{near}`?" if near else "")

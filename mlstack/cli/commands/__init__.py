@@ -6,9 +6,9 @@ A command line that is only asked for help imports nothing else.
 # Name -> `module.group[.command]` below this folder, and what it does.
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("app.top.init", "Create an app directory"),
-    "registry": ("registry.registry", "Where packages come from: add, list, set, update, …"),
-    "pkg": ("packages.pkg", "Packages of prototypes: install, list, describe, rm"),
-    "prototype": ("packages.prototype", "What can be generated: list, search, describe, preview, use"),
+    "registry": ("registry.registry", "Where packages come from: add, list, lint, update, …"),
+    "pkg": ("packages.pkg", "Packages of prototypes: install, list, test, …"),
+    "prototype": ("packages.prototype", "What can be generated: list, search, describe, new, …"),
     "generate": ("packages.top.generate", "Make a component from a prototype"),
     "import": ("imports.imports", "Take over manifests, charts and apps of ksonnet"),
     "component": ("components.component", "What the app deploys: list, rename, rm"),

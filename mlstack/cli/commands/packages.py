@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mlstack.app.app import DEFAULT_KUBERNETES_VERSION
 from mlstack.cli.main import FreeOptionsCommand, family
 from mlstack.cli.options import ENV_OPTION, option, prototypes, word
 from mlstack.cli.options import packages as offer_packages
@@ -89,6 +90,38 @@ def remove_package(session: Session, name: str, env: str | None = None) -> objec
     from mlstack.operations import packages
 
     return packages.remove_package(session.app, name, environment=env)
+
+
+@pkg.command(
+    takes="output",
+    examples=[
+        "mlstack pkg test",
+        "mlstack pkg test our-registry/web --update",
+        "mlstack pkg test our-registry/web --against ours/web@1.2.0",
+    ],
+    place=word("[DIR]", "The package's folder, the one with package.yaml. Default: here."),
+    against=option(
+        "--against R/P@V|DIR", "The version that users have: also say whether they come through an update."
+    ),
+    update=option("--update", "Approve what the examples render to: write it into golden/."),
+    kubernetes=option("--kubernetes-version VERSION", "Whose schemas the objects must fit."),
+)
+def test(
+    session: Session,
+    place: Path = Path(),
+    against: str = "",
+    update: bool = False,
+    kubernetes: str = DEFAULT_KUBERNETES_VERSION,
+) -> object:
+    """Try a package's prototypes: examples, combinations of parameters, hostile texts, golden output.
+
+    Exits with 1 if there is a fault.
+    """
+    from mlstack.operations import authors
+
+    return authors.test_package(
+        place, against=against, update=update, kubernetes=kubernetes, app=lambda: session.app
+    )
 
 
 # --- prototype and generate ---

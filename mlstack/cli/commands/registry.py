@@ -94,9 +94,22 @@ def describe_registry(session: Session, name: str) -> object:
     examples=["mlstack registry index registry/"],
     place=word("DIR", "The registry's folder, the one with registry.yaml."),
     check=option("--check", "Write nothing; exit 1 if it is stale."),
+    name=option("--name NAME", "The registry's name. Default: as it is, or the folder's."),
 )
-def index(session: Session, place: Path, check: bool = False) -> object:
+def index(session: Session, place: Path, check: bool = False, name: str = "") -> object:
     """Rewrite a registry's index from its package folders."""
     from mlstack.operations import registries
 
-    return registries.index_registry(place, check=check)
+    return registries.index_registry(place, check=check, name=name)
+
+
+@registry.command(
+    takes="output",
+    examples=["mlstack registry lint registry/", "mlstack registry lint ../our-registry/web"],
+    place=word("[DIR]", "The registry's folder, or a package's. Default: here."),
+)
+def lint(session: Session, place: Path = Path()) -> object:
+    """Look for faults before publishing: files, templates, index, licences; exit 1 if there are any."""
+    from mlstack.operations import authors
+
+    return authors.lint_registry(place)

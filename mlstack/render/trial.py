@@ -1,0 +1,474 @@
+"""A prototype tried apart from any app: for its examples, for many parameters at once, for hostile texts."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, islice
+from typing import Any, NamedTuple
+
+from mlstack.app import document as documents
+from mlstack.app import files, schema
+from mlstack.app.params import Declared, KeyPath, Layer, Resolved, join_path, values
+from mlstack.app.prototype import Example, Param, Prototype, schema_types
+from mlstack.errors import ConfigError, MlstackError, ParamError, TemplateRefusedError
+from mlstack.objects.kube_object import KubeObject, Source
+from mlstack.render.render import check_object, unpacked
+from mlstack.render.template import Engine, Renderer
+from mlstack.yaml import read
+
+REFUSALS = (ParamError, TemplateRefusedError)
+"""What a prototype raises for parameters that it means to refuse."""
+Values = Mapping[str, Any]
+
+
+class _Memory(dict[str, bytes]):
+    """Compiled templates and passed parameter sets of one trial."""
+
+    def put(self, key: str, data: bytes) -> None:
+        self[key] = data
+
+
+class Trial:
+    """Renders one prototype for one set of parameters after the other."""
+
+    def __init__(self, prototype: Prototype) -> None:
+        self.prototype = prototype
+        self._store = _Memory()
+        self._renderer = Renderer(prototype, Engine(self._store))
+        self._declared = Declared(prototype.params, prototype=prototype.full_name)
+        self._parsed: dict[tuple[str, str], list[Any]] = {}  # much of what is rendered is always the same
+
+    def resolved(self, *layers: Values) -> Resolved:
+        """Resolve and check parameters; later layers win.
+
+        Raises:
+            ParamError: they do not fit.
+        """
+        resolved = self._declared.resolve([Layer("component", layer) for layer in layers])
+        schema.check_params(self.prototype, resolved, passed=self._store)
+        return resolved
+
+    def objects(self, *layers: Values, example: Example | None = None) -> list[KubeObject]:
+        """Give the objects for parameters, as an environment without values of its own would get them.
+
+        Raises:
+            ParamError: the parameters do not fit.
+            TemplateError: a template does not render, or refuses them.
+            ConfigError: what is rendered is no Kubernetes object.
+        """
+        resolved = self.resolved(_preset_values(self.prototype, example), *layers)
+        name = str(resolved.values.get("name") or self.prototype.name)
+        own = (example.namespace if example else "") or "default"
+        environment = (example.environment if example else "") or "test"
+        variables = {
+            "params": dict(resolved.values),
+            "name": name,
+            "component": {"name": name, "module": ""},
+            "namespace": str(resolved.values.get("namespace") or own),
+            "app": {"name": "test"},
+            "env": {"name": environment, "namespace": own, "context": environment},
+        }
+        rendering = self._renderer.rendering(variables)
+        objects = []
+        for template in self._renderer.names:
+            source = Source(component=name, file=self._renderer.source(template))
+            for data in self._documents(rendering.render(template), source.file):
+                check_object(data, source.at)
+                objects.append(KubeObject(data=data, component=name, source=source))
+        return objects
+
+    def _documents(self, text: str, file: str) -> list[Any]:
+        key = (file, text)
+        if key not in self._parsed:
+            if len(self._parsed) > 256:
+                self._parsed.clear()
+            found = read.read_documents(text, source=f"{file}, as rendered")
+            self._parsed[key] = [data for document in found for _, data in unpacked(document.value)]
+        return self._parsed[key]
+
+
+def _preset_values(prototype: Prototype, example: Example | None) -> Values:
+    """Give what the preset of an example's environment sets of this prototype's parameters."""
+    folder = files.preset(example.environment) if example and example.environment else None
+    if folder is None:
+        return {}
+    file = folder / "params.yaml"
+    shared = documents.read(file.read_bytes(), file=file.name).value.get("globals") or {}
+    return {name: value for name, value in shared.items() if name in prototype.params}
+
+
+# --- many parameters at once: every two values of two parameters stand together in some row ---
+
+
+class Row(NamedTuple):
+    """Parameters that differ from an example's, and what became of them."""
+
+    params: Values
+    objects: list[KubeObject]
+    error: MlstackError | None = None
+
+
+def matrix(trial: Trial, example: Example) -> Iterator[Row]:
+    """Render an example with other values: enumerations, booleans, bounds, set and unset, pairwise.
+
+    What the prototype refuses is no fault: a value that it refuses by itself is left out, and a row is tried
+    again in halves.
+    """
+    choices = {
+        name: [options[0], *(value for value in options[1:] if _is_taken(trial, example, {name: value}))]
+        for name, options in _choices(trial.prototype, example.params).items()
+    }
+    for row in pairwise(choices):
+        yield from _tried(trial, example, row)
+
+
+def _is_taken(trial: Trial, example: Example, row: Values) -> bool:
+    try:
+        trial.objects(example.params, row, example=example)
+    except REFUSALS:
+        return False
+    except ConfigError:  # a fault, which its row tells
+        return True
+    return True
+
+
+def _tried(trial: Trial, example: Example, row: Values) -> Iterator[Row]:
+    try:
+        yield Row(row, trial.objects(example.params, row, example=example))
+    except REFUSALS:
+        names = list(row)
+        middle = len(names) // 2
+        for half in (names[:middle], names[middle:]) if middle else ():
+            yield from _tried(trial, example, {name: row[name] for name in half})
+    except ConfigError as error:
+        yield Row(row, [], error)
+
+
+_UNCHANGED = object()
+
+
+def _choices(prototype: Prototype, base: Values) -> dict[str, list[Any]]:
+    """Give the values of each parameter that are worth trying; the first leaves it as it is."""
+    choices: dict[str, list[Any]] = {}
+    for name, param in prototype.params.items():
+        if param.deprecated is None and not param.schema.get("const"):
+            current = base.get(name, param.default)
+            found = [value for value in _candidates(param, current) if not schema.check_value(param, value)]
+            unset = [] if param.required or param.default is None else [None]
+            distinct = {json.dumps(value, sort_keys=True): value for value in [*found, *unset]}
+            distinct.pop(json.dumps(current, sort_keys=True, default=str), None)
+            choices[name] = [_UNCHANGED, *distinct.values()]
+    return choices
+
+
+def _candidates(param: Param, current: Any) -> Iterator[Any]:
+    types = schema_types(param.schema)
+    if "enum" in param.schema or "boolean" in types:
+        yield from param.schema.get("enum", ())
+        yield from (True, False) if "boolean" in types else ()
+        return
+    bounds = [param.schema[word] for word in ("minimum", "maximum") if word in param.schema]
+    others = [value for value in values(param, current) if value is not None]
+    fitting = (value for value in others if not schema.check_value(param, value))
+    yield from bounds if len(bounds) == 2 else [*bounds, *islice(fitting, 1)]
+
+
+def pairwise(choices: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    """Give rows in which every two choices of two names stand together once at least, few of them.
+
+    Greedy: each row begins with a pair that is left and takes for every other name what settles most pairs.
+    """
+    names = [name for name, options in choices.items() if len(options) > 1]
+    sizes = [len(choices[name]) for name in names]
+    left = {
+        ((p, i), (q, j))
+        for p, q in combinations(range(len(names)), 2)
+        for i in range(sizes[p])
+        for j in range(sizes[q])
+    }
+    if len(names) == 1:
+        left = {((0, i), (0, i)) for i in range(sizes[0])}
+    while left:
+        row = dict(min(left))
+        for p in range(len(names)):
+            if p not in row:
+                settled = [sum(_pair((p, i), cell) in left for cell in row.items()) for i in range(sizes[p])]
+                row[p] = settled.index(max(settled))
+        left -= {_pair(one, other) for one, other in combinations(row.items(), 2)}
+        left -= {(cell, cell) for cell in row.items()}
+        picked = {names[p]: choices[names[p]][i] for p, i in sorted(row.items())}
+        yield {name: value for name, value in picked.items() if value is not _UNCHANGED}
+
+
+_Cell = tuple[int, int]
+
+
+def _pair(one: _Cell, other: _Cell) -> tuple[_Cell, _Cell]:
+    return (one, other) if one < other else (other, one)
+
+
+# --- hostile texts: they change the value they are given for, byte for byte, and nothing around it ---
+
+HOSTILE = (
+    *("yes", "null", "~", "NO", " ", "  x", "x  ", "012", "0x1F", "1e3", "1:30", ".inf", "123", "2001-01-01"),
+    *(
+        "---",
+        "- x",
+        "? x",
+        "a: b",
+        "a #b",
+        "x:",
+        "&a",
+        "*a",
+        "!a",
+        "%YAML 1.1",
+        "@x",
+        "`x`",
+        "'",
+        '"',
+        "it's",
+    ),
+    *(
+        "\\",
+        "a\\nb",
+        "{a: b}",
+        "[a, b]",
+        "]}",
+        "{{ params }}",
+        "{% raw %}",
+        "{# x #}",
+        "${x}",
+        "$(x)",
+        "a\nb",
+    ),
+    *(
+        "a\n\nb\n",
+        "a\tb",
+        "a\r\nb",
+        "| x",
+        "a\n---\nb",
+        "\x85",
+        "\u2028",
+        "\ufeff",
+        "é",
+        "🚀",
+        "a, b",
+        "a=b,c",
+    ),
+    *("x" * 5_000, "a', b: 'c", 'a", b: "c'),
+)
+_NUMBER = re.compile(r"[-+.]?[0-9].*")
+
+
+class HostileText(NamedTuple):
+    """A text that did not come out as what it is."""
+
+    path: KeyPath  # of the parameter
+    text: str
+    message: str
+    where: str | None = None
+
+
+class Hostility(NamedTuple):
+    """What became of the hostile texts."""
+
+    texts: int  # how many were rendered
+    faults: list[HostileText]  # the first of each parameter
+
+
+def try_hostile(trial: Trial) -> Hostility:
+    """Give every string parameter hostile texts, as far as its schema admits them.
+
+    They are compared with harmless tokens in their place: in values, in keys, in JSON inside of values.
+    """
+    faults: dict[KeyPath, HostileText] = {}
+    waiting, count = list(_places(trial.prototype)), 0
+    for example in trial.prototype.examples.values():
+        shown: list[KeyPath] = []
+        places = _tolerated(trial, example, waiting, shown)
+        texts = {path: _admitted(trial.prototype, example, path) for path in places}
+        for number in range(max(map(len, texts.values()), default=0)):
+            row = {
+                path: admitted[(number + 7 * n) % len(admitted)]
+                for n, (path, admitted) in enumerate(texts.items())
+                if admitted and path not in faults
+            }
+            count += len(row)
+            for fault in _swapped_faults(trial, example, row):
+                faults.setdefault(fault.path, fault)
+        waiting = [path for path in waiting if path not in shown]
+    return Hostility(count, list(faults.values()))
+
+
+def _places(prototype: Prototype) -> Iterator[KeyPath]:
+    """Give the path of every place in the parameters that holds a string of the user's choice."""
+    for name, param in prototype.params.items():
+        if param.deprecated is None:
+            yield from ((name, *path) for path in _strings(param.schema))
+
+
+def _strings(declared: Mapping[str, Any]) -> Iterator[KeyPath]:
+    kinds = schema_types(declared)
+    if "enum" in declared or "const" in declared:
+        return
+    if "string" in kinds:
+        yield ()
+    elif "array" in kinds and isinstance(declared.get("items"), Mapping):
+        yield from (("0", *path) for path in _strings(declared["items"]))
+    elif "object" in kinds:
+        others = declared.get("additionalProperties")
+        inner = {"KEY": others, **declared.get("properties", {})}
+        for name, value in inner.items():
+            if isinstance(value, Mapping):
+                yield from ((name, *path) for path in _strings(value))
+
+
+def _tolerated(
+    trial: Trial, example: Example, waiting: Sequence[KeyPath], shown: list[KeyPath]
+) -> list[KeyPath]:
+    """Give the places that take a token together, and note those whose token is seen in the objects."""
+    places: list[KeyPath] = []
+    usual = {id(obj.data) for obj in trial.objects(example.params, example=example)}
+    for path in waiting:
+        trying = [*places, path]
+        try:
+            objects = trial.objects(example.params, *_tokens(trial, example, trying), example=example)
+        except ConfigError:
+            continue
+        places = trying
+        if f"t0ken{len(places) - 1}x" in json.dumps(
+            [obj.data for obj in objects if id(obj.data) not in usual]
+        ):
+            shown.append(path)
+    return places
+
+
+def _tokens(trial: Trial, example: Example, paths: Sequence[KeyPath]) -> list[Values]:
+    return [_nested(path, f"{_prefix(example, path)}t0ken{n}x") for n, path in enumerate(paths)]
+
+
+def _nested(path: KeyPath, text: str) -> dict[str, Any]:
+    value: Any = text
+    for key in reversed(path[1:]):
+        value = [value] if key == "0" else {key: value}
+    return {str(path[0]): value}
+
+
+def _prefix(example: Example, path: KeyPath) -> str:
+    """Give what has to stand before a text to make sense: the example's own path or address."""
+    own = example.params.get(str(path[0])) if len(path) == 1 else None
+    if not isinstance(own, str):
+        return ""
+    scheme, separator, _ = own.partition("://")
+    return f"{scheme}{separator}" if separator else "/" if own.startswith("/") else ""
+
+
+def _admitted(prototype: Prototype, example: Example, path: KeyPath) -> list[str]:
+    """Give the hostile texts that a parameter takes for what they are: texts, and no numbers."""
+    param = prototype.params[str(path[0])]
+    is_number = schema_types(param.schema) & {"integer", "number"} or "^[0-9]" in str(
+        param.schema.get("pattern")
+    )
+    prefix = _prefix(example, path)
+    admitted = []
+    for text in HOSTILE:
+        given = _nested(path, prefix + text)
+        try:
+            value = Declared({param.name: param}).resolve([Layer("component", given)]).values[param.name]
+        except ParamError:
+            continue
+        taken = value == given[param.name] and not schema.check_value(param, value)
+        if taken and not (is_number and _NUMBER.fullmatch(text)):
+            admitted.append(prefix + text)
+    return admitted
+
+
+def _swapped_faults(trial: Trial, example: Example, row: Mapping[KeyPath, str]) -> Iterator[HostileText]:
+    """Compare what is rendered with texts and with tokens; halves tell which parameter is to blame."""
+    if not row:
+        return
+    paths = list(row)
+    tokens = _tokens(trial, example, paths)
+    swaps = {f"t0ken{n}x": row[path][len(_prefix(example, path)) :] for n, path in enumerate(paths)}
+    fault: tuple[str, str | None] | None = None
+    try:
+        harmless = trial.objects(example.params, *tokens, example=example)
+        texts = [_nested(path, text) for path, text in row.items()]
+        hostile = trial.objects(example.params, *texts, example=example)
+    except REFUSALS:
+        if len(paths) == 1:
+            return
+        fault = ("", None)
+    except ConfigError as error:
+        fault = (error.message, error.where)
+    else:
+        difference = _difference([o.data for o in harmless], [o.data for o in hostile], swaps, ())
+        fault = (difference, None) if difference else None
+    if fault is None:
+        return
+    if len(paths) > 1:
+        for half in (paths[: len(paths) // 2], paths[len(paths) // 2 :]):
+            yield from _swapped_faults(trial, example, {path: row[path] for path in half})
+    else:
+        yield HostileText(paths[0], row[paths[0]], *fault)
+
+
+def _difference(harmless: Any, hostile: Any, swaps: Mapping[str, str], path: KeyPath) -> str:
+    """Say where two renderings differ by more than the texts themselves; empty if they do not."""
+    if harmless is hostile:
+        return ""
+    place = f"`{join_path(path)}`" if path else "what is rendered"
+    if type(harmless) is not type(hostile):
+        return f"{place} became {_kind(hostile)} instead of {_kind(harmless)}"
+    if isinstance(harmless, dict):
+        expected = {_swapped(str(key), swaps): key for key in harmless}
+        if expected.keys() != hostile.keys():
+            odd = ", ".join(f"`{key}`" for key in sorted({*hostile} ^ {*expected}))
+            return f"{place} has other keys than it should: {odd}"
+        inner = ((harmless[key], hostile[text], (*path, text)) for text, key in expected.items())
+    elif isinstance(harmless, list):
+        if len(harmless) != len(hostile):
+            return f"{place} has {len(hostile)} entries instead of {len(harmless)}"
+        pairs = enumerate(zip(harmless, hostile, strict=True))
+        inner = ((one, other, (*path, index)) for index, (one, other) in pairs)
+    elif isinstance(harmless, str) and "t0ken" in harmless:
+        return "" if _is_same_text(harmless, hostile, swaps) else f"{place} came out as {_shown(hostile)}"
+    else:
+        return ""
+    return next(filter(None, (_difference(*parts[:2], swaps, parts[2]) for parts in inner)), "")
+
+
+def _is_same_text(harmless: str, hostile: str, swaps: Mapping[str, str]) -> bool:
+    """Tell whether texts stand in their tokens' place: as they are, or escaped for what they stand in."""
+    escapes = (
+        lambda text: text,
+        lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+        lambda text: json.dumps(text)[1:-1],
+        lambda text: text.replace("\\", "\\\\").replace('"', '\\"'),
+        lambda text: shlex.quote(f"x{text}")[1:].removeprefix("x").removesuffix("'"),
+    )
+    if any(
+        _swapped(harmless, {t: escape(text) for t, text in swaps.items()}) == hostile for escape in escapes
+    ):
+        return True
+    try:
+        return not _difference(json.loads(harmless), json.loads(hostile), swaps, ())
+    except ValueError:
+        return False
+
+
+def _swapped(text: str, swaps: Mapping[str, str]) -> str:
+    for token, hostile in swaps.items() if "t0ken" in text else ():
+        text = text.replace(token, hostile)
+    return text
+
+
+def _kind(value: Any) -> str:
+    return documents.described(value) if isinstance(value, dict | list) else _shown(value)
+
+
+def _shown(value: Any) -> str:
+    return documents.shown(value)
