@@ -372,11 +372,24 @@ class LockedPackage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LockedKustomization:
+    """A kustomization of somebody else's, copied into `vendor/` with all that it refers to."""
+
+    source: str = key(
+        WORD, "As components name it: an address with its branch, tag or commit.", required=True
+    )
+    folder: str = key(WORD, "Where its copy stands, below the app.", required=True)
+    root: str = key(TEXT, "The kustomization in that folder.", default="")
+    digest: str = key(DIGEST, "Over the paths and bytes of the copy.", required=True)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Lock:
     """Exact versions and digests of the installed packages; written by mlstack alone."""
 
     registries: tuple[LockedRegistry, ...] = records(LockedRegistry, default=())
     packages: tuple[LockedPackage, ...] = records(LockedPackage, default=())
+    kustomizations: tuple[LockedKustomization, ...] = records(LockedKustomization, default=())
 
 
 def parse_package_ref(text: str) -> PackageRef:
@@ -475,6 +488,17 @@ class App:
         return next((ref for ref in self.registries if ref.name == name), None)
 
 
+def _read_prototype_name(fields: FieldReader, name: str) -> str:
+    if not fields.has("kustomize"):
+        return fields.text(name)
+    for other in (name, "params", "hooks"):
+        if fields.has(other):
+            fields.refuse(
+                other, "does not go with `kustomize`", hint="patches change what a kustomization brings"
+            )
+    return ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Component:
     """A prototype used under the name of this file, with the parameters set for it."""
@@ -484,7 +508,14 @@ class Component:
     prototype: str = key(
         WORD,
         "`registry/package/prototype`, or a name that is unique among the installed packages.",
-        required=True,
+        reader=_read_prototype_name,
+        default="",
+    )
+    kustomize: str = key(
+        WORD,
+        "A kustomization instead of a prototype: a folder (relative to the app), or an address with `@` and a"
+        " branch, tag or commit, whose copy `mlstack import kustomize` makes.",
+        default="",
     )
     params: Mapping[str, Any] = key(
         MAP, "Values by parameter name; null removes a value of a lower layer.", default_factory=dict
@@ -575,11 +606,25 @@ class Manifest:
     name: str
     module: str = ""
     file: str
+    depends_on: tuple[str, ...] = ()
+    timeout_s: float | None = None
 
     @property
     def full_name(self) -> str:
         """Give `module.name`."""
         return f"{self.module}.{self.name}" if self.module else self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kustomization(Manifest):
+    """A component whose objects kustomize builds."""
+
+    source: str  # a folder relative to the app, or an address with its revision
+
+    @property
+    def is_remote(self) -> bool:
+        """Tell whether it is somebody else's, of which the app has a copy."""
+        return "://" in self.source or self.source.startswith(("git@", "github.com/"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mlstack.app import atomic, layout
@@ -15,6 +15,7 @@ from mlstack.app.app import (
     Component,
     Environment,
     Lock,
+    LockedKustomization,
     LockedPackage,
     PackageRef,
     RegistryRef,
@@ -70,7 +71,10 @@ def write_lock(lock: Lock) -> bytes:
     registries = sorted(lock.registries, key=lambda registry: registry.name)
     packages = sorted(lock.packages, key=lambda package: (package.full_name, version_key(package.version)))
     content = {"apiVersion": API_VERSION, "kind": "Lock", "registries": [], "packages": []}
-    content |= to_map(Lock(registries=tuple(registries), packages=tuple(packages)))
+    kustomizations = tuple(sorted(lock.kustomizations, key=lambda entry: entry.source))
+    content |= to_map(
+        Lock(registries=tuple(registries), packages=tuple(packages), kustomizations=kustomizations)
+    )
     return (_LOCK_HEADER + write.to_yaml(content)).encode()
 
 
@@ -134,6 +138,15 @@ class AppDir(AppReader):
                 yield
             finally:
                 self._is_locked = False
+
+    def vendor_kustomization(self, entry: LockedKustomization, copied: Mapping[PurePosixPath, bytes]) -> None:
+        """Write the copy of a kustomization and lock its digest."""
+        files: dict[str, bytes | str] = {f"{entry.folder}/{path}": data for path, data in copied.items()}
+        names = [path.relative_to(self.root).as_posix() for path in (self.root / entry.folder).rglob("*")]
+        stale = [name for name in names if name not in files and (self.root / name).is_file()]
+        others = tuple(known for known in self.lock.kustomizations if known.source != entry.source)
+        files[layout.LOCK_FILE] = write_lock(replace(self.lock, kustomizations=(*others, entry)))
+        self.write(files, stale)
 
     def write(self, files: Mapping[str, bytes | str], delete: Sequence[str] = ()) -> None:
         """Write and delete files below the app directory, all of them or none.
@@ -203,7 +216,10 @@ class AppDir(AppReader):
             message = f"there is a component `{name}` already"
             raise UsageError(message, where=known[0], hint="--force replaces it")
         file = layout.component_file(module, component.name)
-        content = {"apiVersion": API_VERSION, "kind": "Component", "prototype": component.prototype}
+        content = {"apiVersion": API_VERSION, "kind": "Component"}
+        content |= (
+            {"kustomize": component.kustomize} if component.kustomize else {"prototype": component.prototype}
+        )
         params = {"params": dict(component.params)} if component.params else {}
         stale = [known[0]] if known and known[0] != file else []
         self.write({file: write.to_yaml({**content, **params})}, stale)
@@ -529,7 +545,7 @@ class AppDir(AppReader):
         stale = [name for name in names if name not in files]
         for edited in self._requirements(entered or {}, removed or {}):
             files[edited.file] = edited.content
-        files[layout.LOCK_FILE] = write_lock(lock)
+        files[layout.LOCK_FILE] = write_lock(replace(lock, kustomizations=self.lock.kustomizations))
         for file in list(files):
             path = self.root / file
             if path.is_file() and path.read_bytes() == files[file]:

@@ -81,8 +81,35 @@ def component_files(root: Path) -> Iterator[tuple[str, str, str]]:
         parts = Path(folder).relative_to(base).parts
         for file in files:
             stem, dot, suffix = file.rpartition(".")
+            if file in _OF_OTHERS or suffix in ("jsonnet", "libsonnet"):
+                _lead_elsewhere("/".join([COMPONENTS, *parts]), file)
             if dot + suffix in _SUFFIXES and not (file == MODULE_PARAMS and parts):
                 yield "/".join([COMPONENTS, *parts, file]), ".".join(parts), stem
+
+
+_OF_OTHERS = {
+    "Chart.yaml": (
+        "a Helm chart",
+        "keep charts in a registry of their own, or: mlstack import helm {folder}",
+    ),
+    **dict.fromkeys(
+        ("kustomization.yaml", "kustomization.yml", "Kustomization"),
+        ("a kustomization", "move it elsewhere, then: mlstack import kustomize {folder}"),
+    ),
+}
+_JSONNET = (
+    "jsonnet",
+    "in an app of ksonnet: mlstack import ksonnet-app DIR; else: jsonnet FILE | mlstack import -",
+)
+
+
+def _lead_elsewhere(folder: str, file: str) -> None:
+    """Refuse what another tool takes, with the command that brings it over."""
+    from mlstack.errors import ConfigError
+
+    what, hint = _OF_OTHERS.get(file, _JSONNET)
+    message = f"`{file}` is no component but {what}"
+    raise ConfigError(message, where=f"{folder}/{file}", hint=hint.format(folder=folder))
 
 
 def walk(base: Path) -> Iterator[tuple[str, list[str], list[str]]]:

@@ -354,15 +354,15 @@ def overridden(resolved: Resolved) -> dict[str, Any]:
     for name, chain in resolved.chains.items():
         for setting in chain:
             if setting.layer != "default":
-                values[name] = _overlaid(values.get(name), setting.value)
+                values[name] = overlaid(values.get(name), setting.value)
     return values
 
 
-def _overlaid(lower: Any, upper: Any) -> Any:
+def overlaid(lower: Any, upper: Any) -> Any:
     """Lay `upper` over `lower` as helm does with two files of values: a null stays, and removes a default."""
     if not isinstance(lower, Mapping) or not isinstance(upper, Mapping):
         return upper
-    return {**lower, **{key: _overlaid(lower.get(key), value) for key, value in upper.items()}}
+    return {**lower, **{key: overlaid(lower.get(key), value) for key, value in upper.items()}}
 
 
 def nearest_origin(origins: Mapping[KeyPath, Origin], path: KeyPath, fallback: Origin) -> Origin:
@@ -668,7 +668,7 @@ def typed(prototype: Prototype, texts: Mapping[str, str | None]) -> dict[str, An
         value = True if text is None else parse_text(inner, text)
         for part in reversed(rest):
             value = {part: value}
-        values[param.name] = _overlaid(values.get(param.name), value) if rest else value
+        values[param.name] = overlaid(values.get(param.name), value) if rest else value
     return values
 
 

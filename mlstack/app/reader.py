@@ -19,6 +19,7 @@ from mlstack.app.app import (
     Component,
     Environment,
     EnvironmentParams,
+    Kustomization,
     Lock,
     Manifest,
     ModuleParams,
@@ -184,7 +185,19 @@ class AppReader:
         document = self.files.component_document(file)
         if document is None:
             return Manifest(name=own_name, module=module, file=file)
-        return fields_of(document, "Component").record(Component, name=own_name, module=module, file=file)
+        component = fields_of(document, "Component").record(
+            Component, name=own_name, module=module, file=file
+        )
+        if not component.kustomize:
+            return component
+        return Kustomization(
+            name=own_name,
+            module=module,
+            file=file,
+            source=component.kustomize,
+            depends_on=component.depends_on,
+            timeout_s=component.timeout_s,
+        )
 
     def _refuse_component(self, name: str, where: str | None, hint: str, what: str = "") -> NoReturn:
         near = nearest(name, self.component_files)
@@ -196,9 +209,12 @@ class AppReader:
         component = self.component(name)
         if isinstance(component, Component):
             return component
+        is_built = isinstance(component, Kustomization)
+        what = "built by kustomize" if is_built else "a plain manifest"
+        edit = "change the kustomization" if is_built else f"edit {component.file}"
         raise UsageError(
-            f"`{name}` is a plain manifest, which has no parameters",
-            hint=f"edit {component.file}, or patch it in environments/ENV/patches/{name}.yaml",
+            f"`{name}` is {what}, which has no parameters",
+            hint=f"{edit}, or patch it in environments/ENV/patches/{name}.yaml",
         )
 
     def selected(
@@ -241,7 +257,7 @@ class AppReader:
             name, members = component.full_name, dict[str, None]()
             if name in direct:
                 continue
-            for number, target in enumerate(component.depends_on if isinstance(component, Component) else ()):
+            for number, target in enumerate(component.depends_on):
                 named = self._members(target, self.position(component.file, ("dependsOn", number)))
                 members |= dict.fromkeys(full for full in named if full != name or full == target)
             direct[name] = tuple(members)

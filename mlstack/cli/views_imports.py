@@ -21,6 +21,15 @@ _NEXT = "next: mlstack render ENV"
 
 
 @view
+def _referred(result: imports.Referred) -> Page:
+    text = f"component `{result.name}` is built by kustomize from {result.source}: {result.file}"
+    blocks: list[Block] = [TextLine(text, "add")]
+    if result.folder:
+        blocks.append(TextLine(f"its copy is {result.folder} ({result.digest[:19]})"))
+    return Page(tuple(blocks), (result.name,), (_NEXT,))
+
+
+@view
 def _ksonnet_imported(result: imports.KsonnetImported) -> Page:
     blocks: list[Block] = [
         TextLine(f"imported {count(len(result.components), 'component')} into {result.folder}", "head"),

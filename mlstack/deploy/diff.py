@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlstack.deploy.autoscaling import only_field
-from mlstack.deploy.changes import Change, Changes, Refusal, digest_of
+from mlstack.deploy.changes import ApplyOptions, Change, Changes, Refusal, digest_of
 from mlstack.deploy.inventory import people_hash
 from mlstack.deploy.live import DiffContext, is_reachable
 from mlstack.errors import (
@@ -286,10 +286,19 @@ def change_of(context: DiffContext, manifest: KubeObject, **facts: Any) -> Chang
     )
 
 
+ADOPT = "mlstack.dev/adopt"
+"""Annotation of an object that is taken over from kubectl or Helm, as `--adopt` does for all."""
+
+
+def adopts(options: ApplyOptions, manifest: KubeObject) -> bool:
+    """Tell whether what kubectl or Helm applied of an object becomes ours."""
+    return options.adopt or manifest.annotations.get(ADOPT) == "true"
+
+
 def was_made_elsewhere(context: DiffContext, manifest: KubeObject, live: Data) -> bool:
     """Tell whether another tool made an object, from which it was not and is not adopted."""
     member = context.inventory.members.get(manifest.identity)
-    is_made = bool(managed_fields.adoptable(live)) and not context.options.adopt
+    is_made = bool(managed_fields.adoptable(live)) and not adopts(context.options, manifest)
     if member is None or member.uid != live["metadata"]["uid"]:
         return is_made
     return is_made and member.made_elsewhere

@@ -10,6 +10,7 @@ from mlstack.deploy import adopt, conflicts, definition, replacement, result
 from mlstack.deploy.autoscaling import Replicas
 from mlstack.deploy.changes import Change, Refusal, fingerprint
 from mlstack.deploy.conflicts import ConflictPolicy, ConflictResolution, OwnedField, resolve
+from mlstack.deploy.diff import adopts as is_adopting
 from mlstack.deploy.diff import change_of, refused, was_made_elsewhere
 from mlstack.deploy.inventory import people_hash
 from mlstack.deploy.live import DiffContext
@@ -105,7 +106,7 @@ def _compared(
 ) -> Change:
     """Tell what differs in what we own, and whether the object is written."""
     after, tree = resolution.forced.object, _ours(live, resolution.forced.object)
-    adopts = context.options.adopt and bool(adoptable(live))
+    adopts = is_adopting(context.options, manifest) and bool(adoptable(live))
     made_elsewhere = was_made_elsewhere(context, manifest, live)
     dropped = tuple(dict.fromkeys(path for _, path in removed.dropped))
     differing = list(managed_fields.compare(live, after, tree))
@@ -193,7 +194,8 @@ def policy_of(context: DiffContext, manifest: KubeObject) -> ConflictPolicy:
         force=annotated(manifest, FORCE_FIELDS),
         ignore=annotated(manifest, IGNORE_FIELDS),
         rules=tuple(rule for rule in rules if not rule.kinds or manifest.kind in rule.kinds),
-        adopted=(ADOPTABLE if options.adopt else frozenset()) | ({AUTOSCALING} if ended else frozenset()),
+        adopted=(ADOPTABLE if is_adopting(options, manifest) else frozenset())
+        | ({AUTOSCALING} if ended else frozenset()),
         forced=options.force_conflicts,
         keep_foreign=options.keep_foreign_fields,
     )

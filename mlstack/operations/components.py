@@ -10,7 +10,7 @@ from typing import Any
 
 from mlstack.app import components as edits
 from mlstack.app import layout
-from mlstack.app.app import Component, Environment, Manifest
+from mlstack.app.app import Component, Environment, Kustomization, Manifest
 from mlstack.app.app_dir import AppDir
 from mlstack.app.params import Resolved
 from mlstack.deploy import inventory_store
@@ -31,7 +31,7 @@ class ComponentRow:
     """One component in a list."""
 
     name: str
-    type: str  # `prototype` or `manifest`
+    type: str  # `prototype`, `manifest` or `kustomize`
     module: str  # empty at the root
     prototype: str | None
     package: str | None  # package and version of its prototype
@@ -119,6 +119,8 @@ def _component_row(app: AppDir, component: Component | Manifest, kinds: tuple[st
             "package": f"{prototype.registry}/{prototype.package}@{prototype.version}",
             "depends_on": component.depends_on,
         }
+    elif isinstance(component, Kustomization):
+        about |= {"type": "kustomize", "depends_on": component.depends_on}
     return row(ComponentRow, component, name=component.full_name, kinds=kinds, **about)
 
 

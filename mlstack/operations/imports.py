@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from mlstack.app import atomic, layout
-from mlstack.app.app import API_VERSION, Environment, RegistryRef
+from mlstack.app import atomic, files, layout, params
+from mlstack.app.app import (
+    API_VERSION,
+    Component,
+    Environment,
+    Kustomization,
+    LockedKustomization,
+    RegistryRef,
+)
 from mlstack.app.app_dir import AppDir
+from mlstack.app.chart import read_head
 from mlstack.app.declare import to_map
 from mlstack.app.edit import EditedFile, app_lock
-from mlstack.errors import MlstackError, UsageError
-from mlstack.importers import convert, ksonnet, manifests, proof, variants
+from mlstack.app.package import digest
+from mlstack.deploy.diff import ADOPT
+from mlstack.errors import MlstackError, RegistryError, UsageError
+from mlstack.importers import convert, helm, ksonnet, kustomize, manifests, proof, variants
 from mlstack.importers.compose import Composition, Options, compose
+from mlstack.importers.helm import ChartSource
 from mlstack.importers.ksonnet import KsApp
 from mlstack.importers.plan import Data, ImportPlan, PlannedComponent
 from mlstack.importers.proof import EnvironmentProof
@@ -28,10 +39,12 @@ from mlstack.names import (
     check_namespace,
     check_new_name,
 )
+from mlstack.render import kustomize as render_kustomize
 from mlstack.render import render
 from mlstack.yaml import write
 
 if TYPE_CHECKING:
+    from mlstack.kube.client import Opener
     from mlstack.kube.kubeconfig import Kubeconfig
 
 DEFAULT_REGISTRY = RegistryRef(name="kubeflow", address="bundled", protocol="directory")
@@ -164,7 +177,7 @@ def import_ksonnet(
     notes = [*composition.notes, *told, *plan.notes, *notes]
     if source.unrendered:
         notes.append(f"left out, as no environment targets them: {', '.join(source.unrendered)}")
-    proofs = _proofs(source, composition, plan, environments, request.keep_proof)
+    proofs = _proofs(composition.objects, plan, environments, request.keep_proof)
     written = _write_app(target, source.name, plan, replace=request.replace)
     return KsonnetImported(
         folder=str(target.root if isinstance(target, AppDir) else target),
@@ -175,6 +188,208 @@ def import_ksonnet(
         notes=tuple(notes),
         summary=_summary(proofs, failures),
     )
+
+
+# --- charts, releases and kustomizations ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class HelmRequest:
+    """A chart or a release to be imported, and how."""
+
+    chart: ChartSource | None = None
+    live: str = ""  # name of a release in the cluster of the environment
+    name: str = ""  # of release and component; the chart's without it
+    namespace: str = ""  # where objects go without an environment, where the release is
+    environments: tuple[str, ...] = ()  # all of the app if none is named
+    values: tuple[tuple[str, Path], ...] = ()  # files with the environment they are for; empty for all
+    sets: tuple[str, ...] = ()  # `key.inner=value`, for all
+    hooks: bool = False  # keep what helm runs by itself
+    adopt: bool = False  # the next apply takes the objects over from Helm
+    module: str = ""
+    keep_proof: Path | None = None
+    replace: bool = False
+
+
+def import_helm(app: AppDir, request: HelmRequest, *, opener: Opener | None = None) -> KsonnetImported:
+    """Import what a chart renders, or what a release has applied, as a plain manifest with patches.
+
+    Raises:
+        NotFoundError: no such chart, release, environment or values file.
+        RegistryError: there is no helm, or it cannot bring the chart.
+        TemplateError: the chart does not render, or something else each time.
+        ClusterError: the release cannot be read.
+        UsageError: a component of that name is there.
+    """
+    places = [app.environment(name) for name in request.environments or app.environment_names]
+    if request.live:
+        return _import_release(app, request, places, opener)
+    if request.chart is None:
+        raise UsageError("which chart?", hint="mlstack import helm CHART, or --live RELEASE")
+    chart = helm.fetch(request.chart)
+    name = request.name or manifests.component_name(str(read_head(chart.files, source=chart.folder)["name"]))
+    pseudo = Environment(name="default", namespace=request.namespace or "default")
+    objects: dict[str, Sequence[Data]] = {}
+    notes: dict[str, None] = {}
+    for place in places or [pseudo]:
+        listed, told = helm.rendered(
+            chart, name, place, _helm_values(request, place.name), hooks=request.hooks
+        )
+        objects[place.name] = [_marked(data) if request.adopt else data for data in listed]
+        notes |= dict.fromkeys(told)
+    source = f"the chart {request.chart.place}"
+    return _import_objects(app, request, name, objects, places, source=source, notes=notes, pseudo=pseudo)
+
+
+def _import_release(
+    app: AppDir, request: HelmRequest, places: Sequence[Environment], opener: Opener | None
+) -> KsonnetImported:
+    if len(places) != 1 or opener is None:
+        raise UsageError("of which environment is the cluster?", hint="name one: --env ENV")
+    place = places[0]
+    live = helm.read_release(opener(place.context), request.live, request.namespace or place.namespace)
+    notes = dict.fromkeys(f"helm ran {hook} by itself; it is left out" for hook in live.hooks)
+    objects = [_marked(data) if request.adopt else data for data in live.objects]
+    how = "" if request.adopt else " --adopt"
+    notes[f"mlstack apply {place.name}{how} takes the objects over without making them anew"] = None
+    notes[
+        f"once that is done, Helm forgets the release by: kubectl delete secret -n {live.namespace}"
+        f" -l owner=helm,name={live.name}"
+    ] = None
+    source = f"the release {live.name} of {live.chart}"
+    name = request.name or manifests.component_name(live.name)
+    return _import_objects(app, request, name, {place.name: objects}, places, source=source, notes=notes)
+
+
+def _helm_values(request: HelmRequest, environment: str) -> dict[str, Any]:
+    """Lay files and `--set` over each other as helm does."""
+    values: Any = {}
+    for owner, file in request.values:
+        if owner in ("", environment):
+            layer = files.read_values(file).globals
+            values = params.overlaid(values, layer.values)
+    for text in request.sets:
+        option = params.parse_set(text)
+        value: Any = params.parse_text(None, option.text)
+        for part in reversed(option.path):
+            value = {part: value}
+        values = params.overlaid(values, value)
+    return dict(values)
+
+
+def _marked(data: Data) -> Data:
+    """Give an object that the next apply takes over."""
+    metadata = dict(data.get("metadata") or {})
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), ADOPT: "true"}
+    return {**data, "metadata": metadata}
+
+
+def _import_objects(
+    app: AppDir,
+    request: HelmRequest,
+    name: str,
+    objects: Mapping[str, Sequence[Data]],
+    places: Sequence[Environment],
+    *,
+    source: str,
+    notes: Mapping[str, None],
+    pseudo: Environment | None = None,
+) -> KsonnetImported:
+    """Plan, prove and write one component; without environments its objects are `pseudo`'s."""
+    full_name = f"{request.module}.{name}" if request.module else name
+    named = {full_name: objects}
+    compared = list(places) or ([pseudo] if pseudo else [])
+    is_all = not set(app.component_files) - {full_name}
+    plan, refused = variants.plan(named, compared, sources={full_name: source}, all_targets=is_all)
+    proofs = _proofs(named, plan, compared, request.keep_proof)
+    failures = [ImportFailure(component=c, environment=e, reason=reason) for c, e, reason in refused]
+    if not places:
+        plan = replace(plan, environments=(), patches={})
+    with app.locked():
+        written = write_plan(app, plan, replace=request.replace)
+    return KsonnetImported(
+        folder=str(app.root),
+        components=written.components,
+        environments=tuple(proofs),
+        failures=tuple(failures),
+        patches=written.patches,
+        notes=(*notes, *plan.notes),
+        summary=_summary(proofs, failures),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Referred:
+    """A component that kustomize builds from now on."""
+
+    name: str
+    file: str  # below the app directory
+    source: str
+    folder: str = ""  # the copy in vendor/, where it is somebody else's
+    digest: str = ""  # of the copy, as mlstack.lock has it
+
+
+def import_kustomization(app: AppDir, folder: Path, request: HelmRequest) -> KsonnetImported:
+    """Import a folder's kustomization: a manifest of its base, and what overlays change as patches.
+
+    Raises:
+        NotFoundError: there is no kustomization.
+        ConfigError: one does not build.
+        RegistryError: there is neither kustomize nor kubectl.
+        UsageError: a component of that name is there.
+    """
+    overlays = kustomize.overlays(folder)
+    name = request.name or kustomize.name_of(folder)
+    known = {place: app.environment(place) for place in app.environment_names}
+    objects, places = {}, []
+    for overlay in overlays:
+        own = known.get(overlay.environment)
+        namespace = overlay.namespace or (own.namespace if own else "default")
+        place = own or Environment(name=overlay.environment or "default", namespace=namespace)
+        if overlay.environment:
+            check_environment_name(place.name)
+            places.append(place)
+        objects[place.name] = overlay.objects
+    pseudo = None if places else Environment(name="default", namespace=overlays[0].namespace or "default")
+    notes = {
+        f"environment `{place.name}` has no context: mlstack env set {place.name} --context NAME": None
+        for place in places
+        if place.name not in known
+    }
+    source = f"the kustomization {folder}"
+    return _import_objects(app, request, name, objects, places, source=source, notes=notes, pseudo=pseudo)
+
+
+def refer_to_kustomization(
+    app: AppDir, source: str, *, name: str = "", module: str = "", replace: bool = False, update: bool = False
+) -> Referred:
+    """Make a component of somebody else's kustomization, whose copy goes into `vendor/`, or of a folder.
+
+    Raises:
+        RegistryError: it cannot be fetched, or is not what mlstack.lock says (unless `update`).
+        UsageError: there is a component of that name (unless `replace`).
+    """
+    own = manifests.component_name(
+        name or re.split("[/@?]+", source.partition("?")[0].rpartition("@")[0] or source)[-1]
+    )
+    component = Component(name=own, module=module, kustomize=source, file=layout.component_file(module, own))
+    kustomization = Kustomization(name=own, module=module, source=source, file=component.file)
+    if not kustomization.is_remote:
+        render_kustomize.build(app, kustomization)
+        with app.locked():
+            file = app.add_component(component, replace=replace)
+        return Referred(name=component.full_name, file=file, source=source)
+    copied, root = render_kustomize.localized(source)
+    folder, locked = render_kustomize.folder_of(source), digest(copied)
+    with app.locked():
+        known = next((entry for entry in app.lock.kustomizations if entry.source == source), None)
+        if known and known.digest != locked and not update:
+            message = f"`{source}` is not what mlstack.lock holds: {locked[:19]}, locked {known.digest[:19]}"
+            raise RegistryError(message, hint="--update takes it as it is now")
+        entry = LockedKustomization(source=source, folder=folder, root=root, digest=locked)
+        app.vendor_kustomization(entry, copied)
+        file = app.add_component(component, replace=replace)
+    return Referred(name=component.full_name, file=file, source=source, folder=folder, digest=locked)
 
 
 def _summary(proofs: Sequence[EnvironmentProof], failures: Sequence[ImportFailure]) -> str:
@@ -200,7 +415,7 @@ def _converted(composition: Composition) -> tuple[Composition, list[str]]:
                 told |= {done: told.get(done, 0) + 1} if done else {}
             objects.setdefault(component, {})[environment] = tuple(data for data, _ in pairs)
     notes = [f"converted: {done} ({count})" for done, count in sorted(told.items())]
-    return dataclasses.replace(composition, objects=objects), notes
+    return replace(composition, objects=objects), notes
 
 
 def _check_target(target: AppDir | Path, source: KsApp) -> None:
@@ -243,13 +458,12 @@ def _environments(source: KsApp, kubeconfig: Kubeconfig | None) -> tuple[list[En
 
 
 def _proofs(
-    source: KsApp,
-    composition: Composition,
+    objects: variants.Objects,
     plan: ImportPlan,
     environments: Sequence[Environment],
     keep: Path | None,
 ) -> list[EnvironmentProof]:
-    """Render the new app in a folder of its own, and compare it with what ks composes."""
+    """Render the new app in a folder of its own, and compare it with what there was."""
     proofs = []
     with TemporaryDirectory(prefix="mlstack-import-") as folder:
         app = AppDir.create(Path(folder) / "app", "proof")
@@ -257,7 +471,7 @@ def _proofs(
             write_plan(app, plan)
         placed = {environment.name for environment in plan.environments}
         for place in environments:
-            before = [data for by in composition.objects.values() for data in by.get(place.name, ())]
+            before = [data for by in objects.values() for data in by.get(place.name, ())]
             after: list[Data] = []
             if place.name in placed:
                 after = [obj.data for obj in render.load(app, place.name).objects]
@@ -322,7 +536,7 @@ def write_plan(app: AppDir, plan: ImportPlan, *, replace: bool = False) -> Impor
     }
     for place in plan.environments:
         if place not in added:
-            edited = _with_targets(app, place)
+            edited = _with_targets(app, place, {component.name for component in plan.components})
             files |= {edited.file: edited.text} if edited.changed else {}
     app.write({**files, **patches}, [file for file in stale if file not in files])
     return Imported(
@@ -333,9 +547,16 @@ def write_plan(app: AppDir, plan: ImportPlan, *, replace: bool = False) -> Impor
     )
 
 
-def _with_targets(app: AppDir, place: Environment) -> EditedFile:
-    """Give the file of an environment that is there already, with the imported components as targets."""
+def _with_targets(app: AppDir, place: Environment, imported: Set[str]) -> EditedFile:
+    """Give the file of an environment that is there already, with the imported components as targets.
+
+    One that deploys everything says so by name, where a component is for others alone.
+    """
     edited = app.edited(layout.environment_file(place.name), "Environment")
+    if not app.environment(place.name).targets and not imported <= {*place.targets} and place.targets:
+        edited.set(
+            ("targets",), sorted({*app.component_files, *place.targets} - (imported - {*place.targets}))
+        )
     for target in place.targets:
         if (edited.at(("targets",)) or ()) and target not in edited.at(("targets",)):
             edited.append(("targets",), target)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mlstack.app import schema
-from mlstack.app.app import App, Component, Environment, Manifest
+from mlstack.app.app import App, Component, Environment, Kustomization, Manifest
 from mlstack.app.document import described, expectation
 from mlstack.app.params import Overrides, Resolved, join_path, overridden
 from mlstack.app.prototype import Chart, Prototype
@@ -120,7 +120,7 @@ def load(
     masking.allow(text for obj in stamped for text in (obj.name, obj.namespace, obj.kind, obj.component))
     notes = [note for component in rendered for note in component.notes]
     notes += app.undeclared_globals(used.name, selected)
-    timeouts = {c.full_name: c.timeout_s for c in selected if isinstance(c, Component)}
+    timeouts = {c.full_name: c.timeout_s for c in selected}
     return DesiredState(
         app=app.app.name,
         environment=used.name,
@@ -256,6 +256,8 @@ class Loader:
             ConfigError: a file, parameter or template is wrong.
         """
         with _naming(component.full_name):
+            if isinstance(component, Kustomization):
+                return self._kustomized(component)
             if isinstance(component, Manifest):
                 return self._manifest(component)
             environment = self._environment.name
@@ -398,6 +400,21 @@ class Loader:
         if self._store is not None and not known:
             self._store.put(key, version.encode())
         return version
+
+    def _kustomized(self, component: Kustomization) -> Rendered:
+        """Give the objects that kustomize builds, of a folder or of the copy of somebody else's."""
+        from mlstack.render import kustomize
+
+        name = component.full_name
+        text = kustomize.build(self._app, component)
+        documents = read.read_documents(text, source=f"what kustomize builds of `{component.source}`")
+        objects = self._parsed(documents, name, component.file, None)
+        return Rendered(
+            component=name,
+            objects=self._patched([*objects], name),
+            namespace=self._environment.namespace,
+            uses_programs=True,
+        )
 
     def _manifest(self, component: Manifest) -> Rendered:
         def place_of(line: int) -> TemplatePlace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -122,6 +123,122 @@ def ksonnet_app(
             raise
         kubeconfig = None  # the environments get no context, which is told
     return imports.import_ksonnet(request, _target(session, source, out), kubeconfig=kubeconfig)
+
+
+KEEP_PROOF = option("--keep-proof DIR", "Write the objects before and after there.")
+
+
+@imports.command(
+    "helm",
+    takes="folder output kubeconfig",
+    examples=[
+        "mlstack import helm ./chart --name web --values values.yaml --values prod=values-prod.yaml",
+        "mlstack import helm redis --repo https://charts.example.com --version 20.0.0",
+        "mlstack import helm --live web --env prod --adopt",
+    ],
+    chart=word("[CHART]", "A folder, an archive, oci://…, or a name with --repo."),
+    repo=option("--repo ADDRESS", "The chart repository."),
+    version=option("--version VERSION", "The chart's version. Default: the newest."),
+    live=option("--live RELEASE", "Take what a release in the cluster has applied, without its chart."),
+    name=option("--name NAME", "Of release and component. Default: the chart's, the release's."),
+    namespace=option("--namespace -n NAME", "Where the release is. Default: the environment's."),
+    env=option("--env NAME", "Only for this environment; repeatable. Default: all of the app."),
+    values=option("--values -f [ENV=]FILE", "Values for all environments or one; repeatable."),
+    sets=option("--set KEY=VALUE", "A value for all environments; repeatable."),
+    hooks=option("--hooks", "Keep hooks as objects like any other; tests are left out."),
+    adopt=option("--adopt", "Mark the objects: the next apply takes them over from Helm."),
+    module=MODULE,
+    keep_proof=KEEP_PROOF,
+    force=FORCE,
+)
+def helm(
+    session: Session,
+    chart: str | None = None,
+    repo: str = "",
+    version: str = "",
+    live: str = "",
+    name: str = "",
+    namespace: str = "",
+    env: list[str] | None = None,
+    values: list[str] | None = None,
+    sets: list[str] | None = None,
+    hooks: bool = False,
+    adopt: bool = False,
+    module: str = "",
+    keep_proof: Path | None = None,
+    force: bool = False,
+) -> object:
+    """Import what a chart renders, or a live release: a plain manifest, patches, and the proof."""
+    from mlstack.importers.helm import ChartSource
+    from mlstack.operations import imports
+
+    if bool(chart) == bool(live):
+        raise UsageError("which chart?", hint="mlstack import helm CHART, or --live RELEASE")
+    environments = tuple(env or ())
+    if live and not environments:
+        environments = (session.environment(None),)
+    request = imports.HelmRequest(
+        chart=ChartSource(place=chart, repository=repo, version=version) if chart else None,
+        live=live,
+        name=name,
+        namespace=namespace,
+        environments=environments,
+        values=tuple(_owned(session, text) for text in values or ()),
+        sets=tuple(sets or ()),
+        hooks=hooks,
+        adopt=adopt,
+        module=module,
+        keep_proof=keep_proof,
+        replace=force,
+    )
+    return imports.import_helm(session.app, request, opener=session.opener() if live else None)
+
+
+def _owned(session: Session, text: str) -> tuple[str, Path]:
+    """Read `FILE`, or `ENV=FILE` where the app has such an environment."""
+    owner, equals, file = text.partition("=")
+    if equals and owner in session.app.environment_names:
+        return owner, Path(file)
+    return "", Path(text)
+
+
+@imports.command(
+    "kustomize",
+    takes="folder output",
+    examples=[
+        "mlstack import kustomize ../manifests/web",
+        "mlstack import kustomize https://github.com/example/app//config/default@v1.2.0 --name app",
+    ],
+    source=word("DIR|URL@REF", "A folder with a base and overlays/, or somebody else's kustomization."),
+    name=option("--name NAME", "What the component is called. Default: the folder's name."),
+    keep=option("--keep", "Of a folder: keep it, and let kustomize build it at each render."),
+    update=option("--update", "Take somebody else's as it is now, in place of what is locked."),
+    module=MODULE,
+    keep_proof=KEEP_PROOF,
+    force=FORCE,
+)
+def kustomize(
+    session: Session,
+    source: str,
+    name: str = "",
+    keep: bool = False,
+    update: bool = False,
+    module: str = "",
+    keep_proof: Path | None = None,
+    force: bool = False,
+) -> object:
+    """Import a kustomization: a folder as a manifest with patches, another's as a copy in vendor/."""
+    from mlstack.operations import imports
+
+    is_remote = "://" in source or source.startswith(("git@", "github.com/"))
+    if keep and not is_remote:  # typed where we stand, written as seen from the app
+        source = os.path.relpath(Path(source).resolve(), session.app.root.resolve())
+    if keep or is_remote:
+        return imports.refer_to_kustomization(
+            session.app, source, name=name, module=module, replace=force, update=update
+        )
+    request = imports.HelmRequest(name=name, module=module, keep_proof=keep_proof, replace=force)
+    return imports.import_kustomization(session.app, Path(source), request)
 
 
 def _target(session: Session, source: Path, out: Path | None) -> AppDir | Path:

@@ -1,0 +1,187 @@
+"""Helm charts and releases as plain manifests: rendered by the user's helm, or from a release's record."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from mlstack import programs
+from mlstack.app import files as folders
+from mlstack.app.app import Environment
+from mlstack.app.chart import is_chart
+from mlstack.app.prototype import Chart
+from mlstack.errors import ClusterError, NotFoundError, RegistryError, UsageError
+from mlstack.importers.plan import Data
+from mlstack.names import nearest
+from mlstack.programs import ProgramError
+from mlstack.render import helm
+from mlstack.render.render import unpacked
+from mlstack.yaml.read import Document, read_documents
+
+if TYPE_CHECKING:
+    from mlstack.kube.client import Cluster
+
+_LARGEST_RECORD = 64 * 1024 * 1024
+_PULL_S = 120.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChartSource:
+    """Which chart is meant."""
+
+    place: str  # a folder, an archive, `oci://…`, an address, or a name in `repository`
+    repository: str = ""
+    version: str = ""
+
+
+def fetch(source: ChartSource) -> Chart:
+    """Read a chart from a folder, or have helm bring it.
+
+    Raises:
+        NotFoundError: there is no such folder or archive.
+        UsageError: the folder holds no chart.
+        RegistryError: there is no helm, or it cannot bring the chart.
+    """
+    folder = Path(source.place)
+    if not source.repository and folder.is_dir():
+        return _read(folder, source.place)
+    is_name = not source.repository and "://" not in source.place
+    if is_name and not folder.is_file():
+        hint = "name a folder, an archive, an address, or a chart with --repo ADDRESS"
+        raise NotFoundError(f"no chart `{source.place}`", hint=hint)
+    helm.helm_version()
+    with TemporaryDirectory(prefix="mlstack-import-") as place:
+        _unpack(source, Path(place))
+        unpacked_charts = [path for path in Path(place).iterdir() if path.is_dir()]
+        if len(unpacked_charts) != 1:
+            raise UsageError(f"`{source.place}` holds no chart")
+        return _read(unpacked_charts[0], source.place)
+
+
+def _unpack(source: ChartSource, place: Path) -> None:
+    """Have helm put a chart into a folder; it unpacks archives of this machine as well as of others."""
+    address = source.place
+    if not source.repository and "://" not in address:
+        address = Path(address).resolve().as_uri()
+    command = ["helm", "pull", address, "--untar", "--untardir", str(place)]
+    command += ["--repo", source.repository] if source.repository else []
+    command += ["--version", source.version] if source.version else []
+    try:
+        if address.startswith("file://"):
+            programs.run(["tar", "-xf", source.place, "-C", str(place)], timeout_s=_PULL_S)
+        else:
+            programs.run(command, timeout_s=_PULL_S)
+    except ProgramError as error:
+        hint = "check the address, --repo and --version"
+        raise RegistryError(f"`{source.place}` cannot be had: {error.message}", hint=hint) from error
+
+
+def _read(folder: Path, named: str) -> Chart:
+    files = folders.read_folder(folder, source=named)
+    if not is_chart(files):
+        raise UsageError(
+            f"`{named}` holds no chart: there is no Chart.yaml", hint="mlstack import DIR takes manifests"
+        )
+    return Chart(files=files, folder=named)
+
+
+def rendered(
+    chart: Chart, name: str, place: Environment, values: Mapping[str, Any], *, hooks: bool
+) -> tuple[list[Data], list[str]]:
+    """Give the objects of a chart in an environment, and what was left out.
+
+    Raises:
+        TemplateError: it does not render, or something else each time.
+    """
+    release = helm.Release(
+        name=name,
+        namespace=place.namespace,
+        values=values,
+        kubernetes_version=place.kubernetes_version,
+    )
+    first, second = helm.template(chart, release, times=2)
+    kept, notes = helm.without_hooks(first, component=name, keep=hooks)
+    again, _ = helm.without_hooks(second, component=name, keep=hooks)
+    objects, others = (_objects(item.document for item in items) for items in (kept, again))
+    if faults := helm.differences(objects, others):
+        raise helm.unrepeatable(chart, faults, component=name)
+    return objects, notes
+
+
+def _objects(documents: Any) -> list[Data]:
+    return [data for document in documents for _, data in unpacked(document.value)]
+
+
+# --- releases in a cluster: the record that helm keeps in a Secret ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveRelease:
+    """A release as helm applied it last."""
+
+    name: str
+    namespace: str
+    chart: str  # `redis-20.0.0`
+    objects: Sequence[Data]
+    hooks: Sequence[str]  # `Job migrate`, which helm ran by itself
+
+
+def read_release(cluster: Cluster, name: str, namespace: str) -> LiveRelease:
+    """Read the newest deployed revision of a release.
+
+    Raises:
+        NotFoundError: there is no such release; carries the nearest one.
+        ClusterError: the record cannot be read.
+    """
+    records = _records(cluster, namespace)
+    revisions = [record for record in records if _label(record, "name") == name]
+    deployed = [record for record in revisions if _label(record, "status") == "deployed"]
+    if not deployed:
+        known = sorted({_label(record, "name") for record in records})
+        near = nearest(name, known)
+        what = f"release `{name}` is not deployed" if revisions else f"no release `{name}` of Helm"
+        hint = None if near else f"helm list -n {namespace}"
+        raise NotFoundError(f"{what} in namespace `{namespace}`", near=near, hint=hint)
+    newest = max(deployed, key=lambda record: int(_label(record, "version") or 0))
+    content = _decoded(newest, name)
+    documents: list[Document] = read_documents(str(content.get("manifest") or ""), source=f"release {name}")
+    head = (content.get("chart") or {}).get("metadata") or {}
+    hooks = [f"{hook.get('kind')} {hook.get('name')}" for hook in content.get("hooks") or ()]
+    return LiveRelease(
+        name=name,
+        namespace=namespace,
+        chart=f"{head.get('name')}-{head.get('version')}",
+        objects=_objects(documents),
+        hooks=hooks,
+    )
+
+
+def _records(cluster: Cluster, namespace: str) -> Sequence[Data]:
+    listing = cluster.list("v1", "Secret", namespace=namespace, labels="owner=helm")
+    return listing.items
+
+
+def _label(record: Data, name: str) -> str:
+    return str(((record.get("metadata") or {}).get("labels") or {}).get(name) or "")
+
+
+def _decoded(record: Data, name: str) -> dict[str, Any]:
+    """Unpack a record: base64 of the Secret, base64 of helm, gzip, JSON."""
+    try:
+        packed = base64.b64decode(base64.b64decode(str(record["data"]["release"])))
+        stream = zlib.decompressobj(wbits=31)
+        text = stream.decompress(packed, _LARGEST_RECORD)
+        content = json.loads(text)
+    except (KeyError, TypeError, ValueError, binascii.Error, zlib.error) as error:
+        message = f"the record of release `{name}` cannot be read"
+        raise ClusterError(
+            message, hint=f"helm get manifest {name}, and mlstack import - takes that"
+        ) from error
+    return dict(content) if isinstance(content, Mapping) else {}

@@ -1,0 +1,234 @@
+"""What Helm and kustomize have made becomes components, with the proof that nothing changes."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.builders import Tree, read_tree, write_tree
+from tests.support.charts import PLATFORM, RANDOM, comparable, helm_objects
+from tests.support.cli import Runner
+from tests.support.tools import tool
+
+KUSTOMIZATION: Tree = {
+    "base/kustomization.yaml": "resources: [web.yaml]\nlabels: [{pairs: {team: ml}}]\n",
+    "base/web.yaml": """\
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: web}
+        spec:
+          replicas: 1
+          selector: {matchLabels: {app: web}}
+          template:
+            metadata: {labels: {app: web}}
+            spec: {containers: [{name: web, image: nginx:1}]}
+        """,
+    "overlays/dev/kustomization.yaml": "resources: [../../base]\nnamespace: shop-dev\n",
+    "overlays/prod/kustomization.yaml": """\
+        resources: [../../base, extra.yaml]
+        namespace: shop
+        images: [{name: nginx, newTag: "2"}]
+        replicas: [{name: web, count: 3}]
+        """,
+    "overlays/prod/extra.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: extra}\ndata: {a: b}\n",
+}
+
+
+@pytest.fixture
+def app(tmp_path: Path, run: Runner, monkeypatch: pytest.MonkeyPatch) -> Path:
+    run.ok("init shop --skip-default-registries")
+    monkeypatch.chdir(tmp_path / "shop")
+    return tmp_path / "shop"
+
+
+@pytest.fixture
+def tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real helm and kustomize on the PATH."""
+    places = [str(tool(name).parent) for name in ("helm", "kustomize")]
+    monkeypatch.setenv("PATH", os.pathsep.join([*places, os.environ["PATH"]]))
+
+
+def rendered(run: Runner, environment: str, *options: str) -> dict[str, Any]:
+    ran = run("render", environment, "-o", "json", *options)
+    assert ran.code == 0, ran.err
+    return comparable(ran.json["items"])
+
+
+def built(folder: Path) -> dict[str, Any]:
+    from mlstack.yaml.read import read_documents
+
+    done = subprocess.run([tool("kustomize"), "build", folder], capture_output=True, check=True)
+    return comparable([read.value for read in read_documents(done.stdout.decode(), source="kustomize")])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tools")
+def test_c25_a_chart_becomes_a_manifest_with_patches_and_proof(
+    run: Runner, app: Path, tmp_path: Path
+) -> None:
+    chart = write_tree(tmp_path / "chart", PLATFORM)
+    run.ok("env add dev --offline -n ml")
+    run.ok("env add prod --offline -n ml")
+    prod = {"replicas": 4, "hosts": ["c.example"], "global": {"zone": "eu"}}
+    (tmp_path / "prod.yaml").write_text(json.dumps(prod))
+    ran = run("import helm ../chart --name web --set global.zone=eu --values prod=../prod.yaml -o json")
+    assert ran.code == 0, ran.err
+    assert ran.json["summary"] == "13 of 13 objects equal"
+    assert "Job web-migrate" in str(ran.json["notes"])
+    for environment, values in (("prod", prod), ("dev", {"global": {"zone": "eu"}})):
+        objects = comparable(helm_objects(chart, "web", values=values))
+        del objects["example.com/v1 Widget /web"]["spec"]["nothing"]  # a null that says nothing
+        assert rendered(run, environment) == objects
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tools")
+def test_c25_a_chart_of_chance_changes_nothing(run: Runner, app: Path, tmp_path: Path) -> None:
+    write_tree(tmp_path / "chart", RANDOM)
+    before = read_tree(app)
+    ran = run("import helm ../chart")
+    assert ran.code == 3
+    assert "Secret random: stringData.password" in ran.err
+    assert read_tree(app) == before
+
+
+def release(manifest: str, *, version: int = 3, status: str = "deployed") -> dict[str, Any]:
+    """Give the Secret in which helm keeps a revision of the release `web`."""
+    content = {
+        "name": "web",
+        "version": version,
+        "chart": {"metadata": {"name": "demo", "version": "1.0.0"}},
+        "manifest": manifest,
+        "hooks": [{"kind": "Job", "name": "migrate"}],
+    }
+    text = base64.b64encode(gzip.compress(json.dumps(content).encode()))
+    labels = {"owner": "helm", "name": "web", "status": status, "version": str(version)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "helm.sh/release.v1",
+        "metadata": {"name": f"sh.helm.release.v1.web.v{version}", "namespace": "ml", "labels": labels},
+        "data": {"release": base64.b64encode(text).decode()},
+    }
+
+
+def test_c25_a_live_release_is_taken_over_without_making_anything_anew(run: Runner, app: Path) -> None:
+    cluster = run.cluster("minikube")
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
+    kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web"}, "data": {"a": "1"}}
+    labelled = {**kept, "metadata": {"name": "web", "labels": {"app.kubernetes.io/managed-by": "Helm"}}}
+    cluster.apply(
+        {**labelled, "metadata": {**labelled["metadata"], "namespace": "ml"}, "data": {"a": "1", "old": "2"}},
+        manager="helm",
+    )
+    old = json.dumps({**labelled, "data": {"a": "0"}})
+    cluster.apply(release(old, version=2, status="superseded"))
+    cluster.apply(release(json.dumps(labelled)))
+
+    def web() -> dict[str, Any]:
+        listed = cluster.list("v1", "ConfigMap", namespace="ml").items
+        return next(dict(item) for item in listed if item["metadata"]["name"] == "web")
+
+    uid = web()["metadata"]["uid"]
+    run.ok("env add dev --context minikube -n ml")
+    assert "no release `wbe` of Helm" in run("import helm --live wbe --env dev").err
+    ran = run("import helm --live web --env dev --adopt -o json")
+    assert (ran.code, ran.json["summary"]) == (0, "1 of 1 objects equal")
+    assert "helm ran Job migrate by itself" in str(ran.json["notes"])
+    run.ok("apply dev --yes")
+    live = web()
+    assert (live["metadata"]["uid"], live["data"]) == (uid, {"a": "1"})
+    managers = {entry["manager"] for entry in live["metadata"]["managedFields"]}
+    assert managers == {"mlstack"}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tools")
+def test_c25_overlays_become_environments(run: Runner, app: Path, tmp_path: Path) -> None:
+    folder = write_tree(tmp_path / "manifests", KUSTOMIZATION)
+    ran = run("import kustomize ../manifests --name web -o json")
+    assert ran.code == 0, ran.err
+    assert ran.json["summary"] == "3 of 3 objects equal"
+    for environment in ("dev", "prod"):
+        assert rendered(run, environment) == built(folder / "overlays" / environment)
+    assert "replicas: 3" in (app / "environments/prod/patches/web.yaml").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tools")
+def test_c25_a_kustomization_is_built_at_each_render(
+    run: Runner, app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_tree(tmp_path / "manifests", KUSTOMIZATION)
+    run.ok("env add dev --offline -n shop")
+    component = "apiVersion: mlstack.dev/v1\nkind: Component\nkustomize: ../manifests/overlays/prod\n"
+    write_tree(app, {"components/web.yaml": component})
+    assert rendered(run, "dev") == built(folder / "overlays/prod")
+    patch = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 9}}\n"
+    write_tree(app, {"environments/dev/patches/web.yaml": patch})
+    assert "replicas: 9" in run.ok("render dev")
+    (folder / "overlays/prod/extra.yaml").write_text("a: [")
+    assert run("render dev").code == 3
+    write_tree(folder, {"overlays/prod/kustomization.yaml": "resources: ['https://x.example/a//b?ref=v1']\n"})
+    assert "kustomize localize ../manifests/overlays/prod NEWDIR" in run("render dev").err
+    assert run("param set web replicas 2").code == 2
+    write_tree(folder, KUSTOMIZATION)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    ran = run("render dev")
+    assert (ran.code, "hint: get kustomize from" in ran.err) == (5, True)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tools")
+def test_c25_somebody_elses_kustomization_is_copied_and_pinned(
+    run: Runner, app: Path, tmp_path: Path
+) -> None:
+    folder = write_tree(tmp_path / "remote", KUSTOMIZATION)
+
+    def git(*words: str) -> None:
+        names = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+        subprocess.run(["git", *names, *words], cwd=folder, check=True, capture_output=True)
+
+    git("init", "-q", "-b", "main")
+    git("add", "-A")
+    git("commit", "-qm", "first")
+    run.ok("env add dev --offline -n shop")
+    source = f"file://{folder}//overlays/prod@main"
+    run.ok(f"import kustomize {source} --name web")
+    objects = built(folder / "overlays/prod")
+    write_tree(
+        folder, {"base/web.yaml": str(KUSTOMIZATION["base/web.yaml"]).replace("name: web,", "name: api,")}
+    )
+    git("commit", "-qam", "second")
+    moved = run(f"import kustomize {source} --name web --force")
+    assert (moved.code, "--update" in moved.err) == (5, True)
+    folder.rename(tmp_path / "gone")
+    assert rendered(run, "dev") == objects
+    (copy,) = (app / "vendor/kustomize").glob("*/overlays/prod/extra.yaml")
+    copy.write_text(copy.read_text() + "#\n")
+    assert "is not what mlstack.lock says" in run("render dev").err
+
+
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        ("web/Chart.yaml", "mlstack import helm components/web"),
+        ("web/kustomization.yaml", "mlstack import kustomize components/web"),
+        ("web.jsonnet", "mlstack import ksonnet-app DIR"),
+    ],
+)
+def test_c25_what_other_tools_take_leads_to_its_command(
+    run: Runner, app: Path, file: str, command: str
+) -> None:
+    write_tree(app, {f"components/{file}": "name: web\n"})
+    ran = run("component list")
+    assert ran.code == 3
+    assert command in ran.err
+    assert f"components/{file}" in ran.err
