@@ -330,6 +330,7 @@ class LockedPackage:
     digest: str = key(DIGEST, "Over the package folder's paths and bytes.", required=True)
     source: str = key(TEXT, "Address the package was fetched from.", default="")
     revision: str = key(TEXT, "Commit, or digest of an artifact, that it was read at.", default="")
+    signature: str = key(TEXT, "What cosign made of its name, version and digest.", default="")
     requires: Mapping[str, str] = key(
         {"type": "object", "additionalProperties": TEXT},
         "Packages that it requires, with the versions that fit.",

@@ -28,6 +28,7 @@ class IndexVersion:
         default_factory=dict,
     )
     requires_mlstack: str = key(TEXT, "Versions of mlstack that it works with.", default="")
+    signature: str = key(TEXT, "What cosign made of its name, version and digest.", default="")
     yanked: str = key(
         TEXT, "Why nobody should install it any more; written by hand, and who has it keeps it.", default=""
     )
@@ -78,7 +79,8 @@ def joined(entries: Iterable[IndexPackage]) -> dict[str, IndexPackage]:
         versions = {version.version: version for version in known}
         for version in entry.versions:  # what was written by hand stays
             old = versions.get(version.version, version)
-            said = {word: getattr(version, word) or getattr(old, word) for word in ("yanked", "deprecated")}
+            words = ("yanked", "deprecated", *(("signature",) if old.digest == version.digest else ()))
+            said = {word: getattr(version, word) or getattr(old, word) for word in words}
             versions[version.version] = replace(version, **said)
         ordered = sorted(versions.values(), key=lambda version: version_key(version.version))
         packages[entry.name] = replace(entry, versions=tuple(ordered))

@@ -9,7 +9,7 @@ from pathlib import Path
 from mlstack import __version__
 from mlstack.app.app import LockedPackage, newest
 from mlstack.app.index import KSONNET_PREFIX
-from mlstack.app.package import PackageFolder, changed_files
+from mlstack.app.package import FetchedPackage, PackageFolder, changed_files
 from mlstack.app.params import spelling_table
 from mlstack.app.prototype import Package, Param, Prototype
 from mlstack.app.schema import PassedStore
@@ -31,11 +31,18 @@ class Vendor:
         root: Path,
         packages: Sequence[LockedPackage],
         passed: PassedStore | None,
+        *,
+        fetched: Sequence[FetchedPackage] = (),
     ) -> None:
         self._root = root
         self._locked = sorted(packages, key=lambda p: (p.full_name, version_key(p.version)))
         self._passed = passed
-        self._folders: dict[str, PackageFolder] = {}
+        self._folders: dict[str, PackageFolder] = {  # of packages that are not written yet, at first
+            package.locked.folder: PackageFolder(
+                package.files, source=package.locked.folder, registry=package.locked.registry, passed=passed
+            )
+            for package in fetched
+        }
         self._prototypes: dict[tuple[str, str], Prototype] = {}
         self._named: dict[tuple[str, str | None], Prototype] = {}  # as components spell them
         self._plain: dict[str | None, dict[str, LockedPackage]] = {}

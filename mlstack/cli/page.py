@@ -309,7 +309,8 @@ def table_page(result: Any, view: TableView) -> Page:
             del columns[heading]
     names = tuple(row[0] for row in table(rows, {"": view.names}).rows)
     hints = notes(result) or ((view.empty,) if view.empty and not rows else ())
-    return Page((table(rows, columns, cut=view.cut),), names, hints)
+    cut = view.cut if view.cut in columns else None
+    return Page((table(rows, columns, cut=cut),), names, hints)
 
 
 def notes(result: Any) -> tuple[str, ...]:

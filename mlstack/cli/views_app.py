@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         doctor,
         explain,
         matrix,
+        package_changes,
         packages,
         params,
         prototypes,
@@ -78,7 +79,28 @@ TABLE_VIEWS |= {
         spare={"OVERRIDDEN": lambda cells: cells <= {""}},
         empty="next: mlstack registry add NAME ADDRESS",
     ),
-    "PackageList": TableView("packages", PACKAGES, names="package"),
+    "PackageList": TableView(
+        "packages",
+        {**PACKAGES, "ENVIRONMENTS": "environments"},
+        names=lambda row: row.package,
+        cut="SUMMARY",
+        spare={"ENVIRONMENTS": lambda cells: cells <= {""}},
+    ),
+    "OutdatedList": TableView(
+        "packages",
+        {
+            "PACKAGE": "package",
+            "INSTALLED": "installed",
+            "WANTED": "wanted",
+            "NEWEST": "newest",
+            "ENVIRONMENTS": "environments",
+            "NOTE": "note",
+        },
+        names="package",
+        cut="NOTE",
+        empty="every package is the newest",
+        spare={"ENVIRONMENTS": lambda cells: cells <= {""}, "NOTE": lambda cells: cells <= {""}},
+    ),
     "PrototypeList": TableView(
         "prototypes",
         {"PROTOTYPE": "name", "PACKAGE": "package", "INSTALLED": "installed", "SUMMARY": "summary"},
@@ -396,6 +418,81 @@ def _package_description(result: packages.PackageDescription) -> Page:
     if result.quick_start:
         blocks += [TextLine(""), TextLine("to begin with:"), *prose(result.quick_start)]
     return Page(tuple(blocks), tuple(row.name for row in result.prototypes), notes(result))
+
+
+@view
+def _updated(result: package_changes.Updated) -> Page:
+    moved = [f"{row.package} {row.before or 'none'} → {row.after or 'none'}" for row in result.packages]
+    verb = "would move" if result.preview else "moved"
+    blocks: list[Block] = [
+        TextLine(f"{verb} {line}{_only_in(row.environments)}", "change")
+        for line, row in zip(moved, result.packages, strict=True)
+    ]
+    if result.parameters:
+        columns: Columns = {
+            "COMPONENT": "component",
+            "ENVIRONMENT": "environment",
+            "PARAM": "parameter",
+            "CHANGE": lambda row: _EFFECTS[row.kind],
+            "BEFORE": _values("before"),
+            "AFTER": _values("after"),
+            "SET IN": "origin",
+        }
+        blocks += [TextLine(""), table(result.parameters, columns)]
+    if result.objects:
+        columns = {
+            "ENVIRONMENT": "environment",
+            "COMPONENT": "component",
+            "OBJECT": "object",
+            "ACTION": "action",
+            "WHY": "reason",
+        }
+        blocks += [TextLine(""), table(result.objects, columns, cut="WHY")]
+    if not result.packages:
+        blocks.append(TextLine("every package is the newest that its requirements let in"))
+    hints = [*notes(result)]
+    if result.packages:
+        usual = "mlstack pkg update carries it out" if result.preview else "mlstack diff ENV"
+        hints.append(f"next: {usual}")
+    return Page(tuple(blocks), tuple(row.package for row in result.packages), tuple(hints))
+
+
+_EFFECTS = {
+    "default": "other default",
+    "hidden": "other default, hidden by",
+    "gone": "is gone",
+    "renamed": "renamed",
+    "new": "new",
+    "required": "must be set now",
+    "type": "takes other values",
+}
+
+
+@view
+def _package_diff(result: package_changes.PackageDiff) -> Page:
+    blocks: list[Block] = [TextLine(f"{result.package} {result.first} → {result.second}")]
+    if result.changes:
+        columns: Columns = {
+            "PROTOTYPE": "prototype",
+            "PARAM": "parameter",
+            "CHANGE": lambda row: _EFFECTS.get(row.change or row.kind, f"other {row.kind}"),
+            "BEFORE": _values("before"),
+            "AFTER": _values("after"),
+        }
+        blocks += [TextLine(""), table(result.changes, columns)]
+    blocks += [TextLine(f"requires {line}") for line in result.requires]
+    blocks += [TextLine(""), *map(TextLine, result.files)] if result.files else []
+    return Page(tuple(blocks), tuple(dict.fromkeys(row.prototype for row in result.changes)))
+
+
+@view
+def _verified(result: package_changes.Verified) -> Page:
+    lines = [TextLine(f"{row.package}: {row.fault}", "remove") for row in result.faults]
+    signed = f", {result.signed} signed" if result.signed else ""
+    if result.ok:
+        lines.append(TextLine(f"{count(result.packages, 'package')} as locked{signed}"))
+    names = tuple(dict.fromkeys(row.package for row in result.faults))
+    return Page(tuple(lines), names, () if result.ok else ("next: mlstack pkg install --force",))
 
 
 @view

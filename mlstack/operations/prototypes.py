@@ -306,7 +306,7 @@ def generate(
         exists = name in app.component_files
         return Generated(
             name=name,
-            prototype=component.prototype.full_name,
+            prototype=component.component.prototype,
             file=app.add_component(component.component, replace=replace),
             replaced=exists,
             notes=tuple(note for note in notes if note.strip()),

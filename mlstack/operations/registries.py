@@ -372,20 +372,21 @@ def remove_registry(app: AppDir, name: str) -> RegistryRemoved:
     return RegistryRemoved(name=name, address=ref.address)
 
 
-def index_registry(folder: Path, *, check: bool = False, name: str = "") -> Indexed:
+def index_registry(folder: Path, *, check: bool = False, name: str = "", key: Path | None = None) -> Indexed:
     """Rewrite a registry's index from its package folders.
 
     Args:
         folder: the one with `registry.yaml`.
         check: write nothing, only tell whether the index is stale.
         name: of the registry; else the one that its index has, else its folder's.
+        key: a private key of cosign that signs the versions which have no signature.
 
     Raises:
         RegistryError: the folder is no registry, or a package is wrong.
         ConfigError: the index cannot be written.
     """
     file = folder / INDEX_FILE
-    index = build_index(folder, name=name)
+    index = build_index(folder, name=name, key=key)
     stale = not file.is_file() or file.read_text(encoding="utf-8") != index
     if stale and not check:
         atomic.write_files({file: index})

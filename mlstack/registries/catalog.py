@@ -213,6 +213,7 @@ class AppCatalog:
                 digest=digest(files),
                 source=self._refs[registry_name].address,
                 revision=entry.revision or registry.index().revision,
+                signature=entry.signature,
                 files=file_digests(files),
             ),
             files=files,

@@ -22,6 +22,7 @@ from mlstack.registries.registry import (
     protocol,
     read_index,
 )
+from mlstack.registries.signatures import sign
 from mlstack.yaml import write
 
 
@@ -112,7 +113,9 @@ class DirectoryRegistry:
 _HEADER = "# The packages are derived from their folders: mlstack rewrites them.\n"
 
 
-def build_index(folder: Path, *, packages: Path | None = None, name: str = "") -> str:
+def build_index(
+    folder: Path, *, packages: Path | None = None, name: str = "", key: Path | None = None
+) -> str:
     """Give the text of `registry.yaml` for a registry's folder, from what its packages hold now.
 
     Name, summary, addresses and retired names are taken from the index that is there. Older versions stay
@@ -122,6 +125,7 @@ def build_index(folder: Path, *, packages: Path | None = None, name: str = "") -
         folder: the registry's folder.
         packages: the folder with the packages; the registry's own, or `prototypes` beside it.
         name: of the registry; else the one that its index has, else its folder's.
+        key: a private key of cosign that signs the versions which have no signature.
 
     Raises:
         RegistryError: there is no package, or the name cannot be a registry's.
@@ -132,7 +136,10 @@ def build_index(folder: Path, *, packages: Path | None = None, name: str = "") -
     for path in package_folders(folder, packages):
         relative = Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
         entries.append(PackageFolder.read(path, source=path.name).entry(relative))
-    index = replace(known, packages=joined(entries))
+    joint = joined(entries)
+    if key is not None:
+        joint = {name: _signed(package, key) for name, package in joint.items()}
+    index = replace(known, packages=joint)
     head = {"apiVersion": API_VERSION, "kind": "Registry"}
     return _HEADER + write.to_yaml(head | to_map(index, always=("name", "packages")))
 
@@ -149,6 +156,18 @@ def package_folders(folder: Path, packages: Path | None = None) -> list[Path]:
             f"no package folder in `{source}`", hint="a package is a folder with package.yaml"
         )
     return sorted(file.parent for file in source.glob("*/package.yaml"))
+
+
+def _signed(package: IndexPackage, key: Path) -> IndexPackage:
+    versions = [
+        entry
+        if entry.signature
+        else replace(
+            entry, signature=sign(key, name=package.name, version=entry.version, digest=entry.digest)
+        )
+        for entry in package.versions
+    ]
+    return replace(package, versions=tuple(versions))
 
 
 def _has_packages(folder: Path) -> bool:

@@ -68,8 +68,8 @@ class GitAddress:
     revisions: tuple[tuple[str, str], ...] = (("HEAD", ""),)
 
     def at(self, revision: str) -> GitAddress:
-        """Give the same folder at another revision."""
-        return replace(self, revisions=tuple((revision, folder) for _, folder in self.revisions[:1]))
+        """Give the same folder at another revision: which reading's, the files there tell."""
+        return replace(self, revisions=tuple((revision, folder) for _, folder in self.revisions))
 
 
 def parse_address(address: str) -> GitAddress:
@@ -181,6 +181,10 @@ class GitCheckout:
         self.note = note
         self.base = base
         self._base = PurePosixPath(base)
+
+    def below(self, folder: str) -> GitCheckout:
+        """Give another folder of the same commit."""
+        return GitCheckout(self._store, commit=self.commit, base=folder, note=self.note)
 
     @cached_property
     def _entries(self) -> dict[PurePosixPath, _Entry]:
@@ -421,9 +425,11 @@ def _fetched(store: _Store, address: GitAddress, shown: str) -> GitCheckout:
 
 def _checked(snapshot: GitCheckout, address: GitAddress, shown: str) -> GitCheckout:
     """Refuse a commit without the registry's folder."""
-    if snapshot.is_there:
-        return snapshot
     revision = next(revision for revision, folder in address.revisions if folder == snapshot.base)
+    for folder in [folder for other, folder in address.revisions if other == revision]:
+        read = snapshot if folder == snapshot.base else snapshot.below(folder)
+        if read.is_there:
+            return read
     raise RegistryError(
         f"`{shown}` has no folder `{snapshot.base}` at `{revision}`", hint="check the address"
     )

@@ -14,6 +14,7 @@ from mlstack.app.package import FetchedPackage, PackageFolder
 from mlstack.app.prototype import Package
 from mlstack.app.versions import fits
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
+from mlstack.registries import signatures
 from mlstack.registries.catalog import AppCatalog
 from mlstack.registries.registry import guarded, indexes
 from mlstack.registries.resolver import APP, Choice, Requirements, select
@@ -100,6 +101,10 @@ def plan(
         before = {key: catalog.requires(*key) for key in fetched}
         if all(catalog.says(package) == before[key] for key, package in fetched.items()):
             break  # what the index said of them is what they say themselves
+    for package in fetched.values():
+        policy = signatures.policy_of(app.app, package.locked.registry)
+        if policy is not None:
+            signatures.check_locked(app.app, package.locked, policy, root=app.root)
     for choice in choices:
         if choice.package in named:
             catalog.check_unchanged(choice.package, choice.version)

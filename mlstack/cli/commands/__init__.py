@@ -7,7 +7,7 @@ A command line that is only asked for help imports nothing else.
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("app.top.init", "Create an app directory"),
     "registry": ("registry.registry", "Where packages come from: add, list, lint, update, …"),
-    "pkg": ("packages.pkg", "Packages of prototypes: install, list, test, …"),
+    "pkg": ("packages.pkg", "Packages of prototypes: install, update, list, test, …"),
     "prototype": ("packages.prototype", "What can be generated: list, search, describe, new, …"),
     "generate": ("packages.top.generate", "Make a component from a prototype"),
     "import": ("imports.imports", "Take over manifests, charts and apps of ksonnet"),

@@ -8,7 +8,7 @@ from mlstack.app.app import DEFAULT_KUBERNETES_VERSION
 from mlstack.cli.main import FreeOptionsCommand, family
 from mlstack.cli.options import ENV_OPTION, option, prototypes, word
 from mlstack.cli.options import packages as offer_packages
-from mlstack.cli.output import emit_objects, say, table_text, write
+from mlstack.cli.output import emit, emit_objects, say, table_text, write
 from mlstack.cli.ports import Session, code_store
 from mlstack.errors import UsageError
 
@@ -122,6 +122,60 @@ def test(
     return authors.test_package(
         place, against=against, update=update, kubernetes=kubernetes, app=lambda: session.app
     )
+
+
+_PACKAGES = word("[REGISTRY/PACKAGE[@RANGE]]...", "The packages; all when left out.", offer_packages)
+
+
+@pkg.command(
+    examples=["mlstack pkg update --preview", "mlstack pkg update kubeflow/core@^0.2"],
+    names=_PACKAGES,
+    env=option("--env ENV", "Only the packages that this environment asks for itself."),
+    preview=option("--preview", "Change nothing; say what it would change."),
+)
+def update(
+    session: Session, names: list[str] | None = None, env: str | None = None, preview: bool = False
+) -> object:
+    """Move packages to the newest versions that the app's requirements let in."""
+    from mlstack.operations import package_changes
+
+    return package_changes.update_packages(session.app, names or (), environment=env, preview=preview)
+
+
+@pkg.command(
+    examples=["mlstack pkg outdated"],
+    takes="exit_code folder output",
+    exit_code=option("--exit-code", "Exit with 1 when something is outdated."),
+)
+def outdated(session: Session, exit_code: bool = False) -> int:
+    """List the installed packages of which there are newer versions, or that are withdrawn."""
+    from mlstack.operations import package_changes
+
+    result = package_changes.list_outdated(session.app)
+    emit(result, session.options["output"])
+    return 1 if exit_code and result.packages else 0
+
+
+@pkg.command(
+    "diff",
+    examples=["mlstack pkg diff kubeflow/core 0.1.0 0.2.0"],
+    name=word("REGISTRY/PACKAGE", "The package.", offer_packages),
+    first=word("VERSION1", "A version, branch, tag or commit."),
+    second=word("VERSION2", "The one to compare it with."),
+)
+def diff_packages(session: Session, name: str, first: str, second: str) -> object:
+    """Compare two versions of a package: prototypes, parameters, files."""
+    from mlstack.operations import package_changes
+
+    return package_changes.diff_packages(session.app, name, first, second)
+
+
+@pkg.command(examples=["mlstack pkg verify"])
+def verify(session: Session) -> object:
+    """Check every byte of vendor/ against mlstack.lock, and signatures where app.yaml asks for them."""
+    from mlstack.operations import package_changes
+
+    return package_changes.verify_packages(session.app)
 
 
 # --- prototype and generate ---

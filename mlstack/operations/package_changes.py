@@ -1,0 +1,521 @@
+"""Newer versions of packages: which there are, what they would change, how they differ, what is intact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from mlstack.app.app import Component, Lock, LockedPackage, PackageRef
+from mlstack.app.app_dir import AppDir
+from mlstack.app.files import read_folder
+from mlstack.app.package import PackageFolder, changed_files
+from mlstack.app.params import Resolved, spelling_table
+from mlstack.app.prototype import Package, Param, Prototype, mask_value
+from mlstack.app.reader import AppReader
+from mlstack.app.vendor import Vendor
+from mlstack.app.versions import best_first
+from mlstack.deploy import history
+from mlstack.errors import MlstackError, NotFoundError, RegistryError, UsageError
+from mlstack.names import nearest
+from mlstack.objects.kube_object import DesiredState, KubeObject
+from mlstack.operations import row
+from mlstack.readiness import assess
+from mlstack.registries import installation, signatures
+from mlstack.registries.catalog import AppCatalog
+from mlstack.registries.installation import Installation, full_ref, read_package, requirements_of
+from mlstack.registries.resolver import APP
+from mlstack.render import render
+from mlstack.testing.kinds import update_faults
+
+# --- outdated ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutdatedPackage:
+    """One installed package for which there is something newer, or against which something is said."""
+
+    package: str  # `registry/name`
+    installed: str
+    wanted: str  # the newest that requirements of the app and of other packages let in
+    newest: str  # the newest of the registry
+    environments: tuple[str, ...] = ()  # that have this version in place of the app's
+    note: str = ""  # why it is withdrawn or deprecated
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutdatedList:
+    """Packages that are not the newest, by name, and which registries did not answer."""
+
+    packages: tuple[OutdatedPackage, ...]
+    notes: tuple[str, ...] = ()
+
+
+def list_outdated(app: AppDir) -> OutdatedList:
+    """List the installed packages for which their registries have newer versions; nothing is written."""
+    catalog = AppCatalog(app.app.registries, app.lock.packages, root=app.root)
+    notes: dict[str, None] = {}
+    rows = []
+    for locked in app.lock.packages:
+        try:
+            newest = next(iter(catalog.versions(locked.full_name, "")), locked.version)
+            said = "; ".join(catalog.warnings(locked.full_name, locked.version))
+        except MlstackError as error:
+            notes[f"registry `{locked.registry}` was left out: {error}"] = None
+            continue
+        wanted = _wanted(app, catalog, locked)
+        if newest != locked.version or said:
+            note = said.partition("` ")[2]
+            environments = tuple(name for name in locked.environments if name != APP)
+            rows.append(
+                OutdatedPackage(
+                    package=locked.full_name,
+                    installed=locked.version,
+                    wanted=wanted,
+                    newest=best_first({newest, locked.version})[0],
+                    environments=environments,
+                    note=note,
+                )
+            )
+    return OutdatedList(packages=tuple(rows), notes=tuple(notes))
+
+
+def _wanted(app: AppDir, catalog: AppCatalog, locked: LockedPackage) -> str:
+    """Give the newest version that all who ask for a package by a range take."""
+    scopes = set(locked.environments)
+    requirements = requirements_of(app)
+    ranges = [requirements.scope(scope).get(locked.full_name) for scope in scopes]
+    wishes = [ref.version for ref in ranges if ref is not None]
+    wishes += [
+        other.requires[locked.full_name]
+        for other in app.lock.packages
+        if locked.full_name in other.requires and scopes & set(other.environments)
+    ]
+    if not scopes:  # it stands beside the usual one, because it was asked for
+        return locked.version
+    fitting = [set(best_first(catalog.versions(locked.full_name, wish), wish)) for wish in wishes if wish]
+    versions = set(catalog.versions(locked.full_name, ""))
+    for some in fitting:
+        versions &= some
+    return best_first(versions or {locked.version})[0]
+
+
+# --- update ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdatedPackage:
+    """One package that got another version."""
+
+    package: str  # `registry/name`
+    before: str | None  # None for one that is new
+    after: str | None  # None for one that nothing requires any more
+    environments: tuple[str, ...] = ()  # that have it in place of the app's
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParameterEffect:
+    """What a newer version changes about a parameter of a component."""
+
+    component: str
+    environment: str | None  # None where the app has no environment
+    parameter: str
+    # `default`: another one counts now; `hidden`: another one, under a value of one's own; `gone`, `renamed`,
+    # `new` and `required` as they say; `type`: other values are allowed
+    kind: str
+    before: Any = None
+    after: Any = None
+    origin: str = ""  # where the own value stands that hides a default, or that sets what is gone
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectEffect:
+    """What a newer version changes about an object."""
+
+    environment: str
+    object: str
+    component: str
+    action: str  # `create`, `update`, `recreate`, `delete`
+    reason: str = ""  # why it cannot change in place
+
+
+@dataclass(frozen=True, kw_only=True)
+class Updated:
+    """What an update brought, or would bring."""
+
+    preview: bool  # nothing was written
+    packages: tuple[UpdatedPackage, ...]
+    parameters: tuple[ParameterEffect, ...] = ()
+    objects: tuple[ObjectEffect, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def update_packages(
+    app: AppDir, texts: Sequence[str] = (), *, environment: str | None = None, preview: bool = False
+) -> Updated:
+    """Move packages to the newest versions that requirements let in; without names all.
+
+    Args:
+        app: the app directory.
+        texts: packages as typed; with a range, that becomes the requirement.
+        environment: the one whose requirements are meant.
+        preview: write nothing, and say what would change: per component and environment which defaults,
+            parameters and objects.
+
+    Raises:
+        UsageError: a text is no package, or names an exact version.
+        NotFoundError: it is not installed.
+        ConfigError: requirements contradict each other.
+        RegistryError: a registry does not answer. Nothing is written in any case.
+    """
+    refs = [full_ref(app, text, offline=True) for text in texts]
+    known = sorted({locked.full_name for locked in app.lock.packages})
+    for ref in refs:
+        if ref.full_name not in known:
+            near = nearest(ref.full_name, known)
+            hint = None if near else f"mlstack pkg install {ref}"
+            raise NotFoundError(f"package `{ref.full_name}` is not installed", near=near, hint=hint)
+        if ref.is_exact:
+            message = f"an update goes to the newest version, and `{ref}` names one"
+            raise UsageError(message, hint=f"mlstack pkg install {ref}")
+    scopes = [environment] if environment else [APP, *app.environment_names]
+    names = [ref.full_name for ref in refs] or known
+    entered = {environment or APP: tuple(ref for ref in refs if ref.version)}
+    free = [(scope, name) for scope in scopes for name in names]
+    notes = _pinned(app, names)
+    if preview:
+        catalog = AppCatalog(app.app.registries, app.lock.packages, root=app.root)
+        requirements = requirements_of(app, entered)
+        planned = installation.plan(app, requirements, catalog, free=free)
+        return _preview(app, planned, notes)
+    changed = installation.change(app, entered, free=free)
+    packages = _moved(changed.before, changed.after)
+    return Updated(preview=False, packages=packages, notes=(*notes, *changed.notes))
+
+
+def _pinned(app: AppDir, names: Sequence[str]) -> list[str]:
+    """Tell of packages that stay because a file names their version."""
+    open_names = {ref.full_name for ref in app.app.packages if not ref.is_exact}
+    return [
+        f"`{ref.full_name}` stays at {ref.version}, which app.yaml names: mlstack pkg install {ref.full_name}"
+        for ref in app.app.packages
+        if ref.is_exact and ref.full_name in names and ref.full_name not in open_names
+    ]
+
+
+def _moved(before: Lock, after: Lock) -> tuple[UpdatedPackage, ...]:
+    """Say which packages have other versions, scope by scope."""
+    rows = []
+    for name in sorted({package.full_name for package in (*before.packages, *after.packages)}):
+        old, new = (
+            {p.version: p.environments for p in lock.packages if p.full_name == name}
+            for lock in (before, after)
+        )
+        gone, come = (best_first(first.keys() - second.keys()) for first, second in ((old, new), (new, old)))
+        for number in range(max(len(gone), len(come))):
+            version = come[number] if number < len(come) else None
+            environments = tuple(scope for scope in new.get(version or "", ()) if scope != APP)
+            left = gone[number] if number < len(gone) else None
+            rows.append(UpdatedPackage(package=name, before=left, after=version, environments=environments))
+    return tuple(rows)
+
+
+def _preview(app: AppDir, planned: Installation, notes: Sequence[str]) -> Updated:
+    after = _as_planned(app, planned)
+    parameters: list[ParameterEffect] = []
+    objects: list[ObjectEffect] = []
+    remarks = list(notes)
+    environments: list[str | None] = [*app.environment_names] or [None]
+    for environment in environments:
+        place = app.environment(environment) if environment else None
+        for component in app.selected(place):
+            if isinstance(component, Component):
+                parameters += _parameter_effects(app, after, component, environment)
+        for component in app.selected(place) if environment else ():
+            try:
+                objects += _object_effects(app, after, str(environment), component.full_name)
+            except MlstackError as error:
+                remarks.append(f"`{component.full_name}` would not render for `{environment}`: {error}")
+    return Updated(
+        preview=True,
+        packages=_moved(app.lock, planned.lock),
+        parameters=tuple(parameters),
+        objects=tuple(objects),
+        notes=(*remarks, *planned.notes),
+    )
+
+
+def _as_planned(app: AppDir, planned: Installation) -> AppReader:
+    """Give the app as it would be; nothing is written."""
+    after = AppReader(app.root, store=app.store)
+    after.lock = planned.lock
+    after.vendor = Vendor(app.root, planned.lock.packages, app.store, fetched=planned.fetched)
+    return after
+
+
+def _parameter_effects(
+    app: AppReader, after: AppReader, component: Component, environment: str | None
+) -> Iterator[ParameterEffect]:
+    """Say what another version of its prototype changes for a component."""
+    old = new = None
+    with suppress(MlstackError):
+        old = app.prototype(component.prototype, environment=environment)
+    try:
+        new = after.prototype(component.prototype, environment=environment)
+    except NotFoundError:
+        yield ParameterEffect(
+            component=component.full_name,
+            environment=environment,
+            parameter="",
+            kind="gone",
+            before=component.prototype,
+        )
+    if old is None or new is None or old.digest == new.digest:
+        return
+    try:
+        resolved = app.resolve(component, environment)
+    except MlstackError:  # what it has now does not render either
+        return
+    about = {"component": component.full_name, "environment": environment}
+    for effect in parameter_changes(old, new):
+        origin = _own_origin(resolved, effect.parameter)
+        if effect.kind == "default" and origin:
+            yield row(ParameterEffect, effect, **about, kind="hidden", origin=origin)
+        elif effect.kind in ("gone", "renamed") and not origin:
+            continue  # nothing of the app names it
+        elif effect.kind == "required" and origin:
+            continue
+        else:
+            yield row(ParameterEffect, effect, **about, origin=origin)
+
+
+def _own_origin(resolved: Resolved, parameter: str) -> str:
+    """Give where a value of one's own stands; empty where the default counts."""
+    setting = resolved.setting(parameter)
+    return str(setting.origin) if setting is not None and setting.layer != "default" else ""
+
+
+def parameter_changes(old: Prototype, new: Prototype) -> Iterator[ParameterEffect]:
+    """Say which parameters two versions of a prototype declare differently."""
+    spellings = spelling_table(new.params)
+    about: dict[str, Any] = {"component": "", "environment": None}
+    for name, param in old.params.items():
+        heir = new.params.get(spellings.get(name, ""))
+        if heir is None:
+            yield ParameterEffect(**about, parameter=name, kind="gone", before=_default(param))
+            continue
+        if heir.name != name:
+            yield ParameterEffect(**about, parameter=name, kind="renamed", before=name, after=heir.name)
+        if (param.has_default, param.default) != (heir.has_default, heir.default):
+            before, after = _default(param), _default(heir)
+            yield ParameterEffect(**about, parameter=heir.name, kind="default", before=before, after=after)
+        if heir.required and not param.required:
+            yield ParameterEffect(**about, parameter=heir.name, kind="required")
+        if _allowed(param.schema) != _allowed(heir.schema):
+            yield ParameterEffect(
+                **about,
+                parameter=heir.name,
+                kind="type",
+                before=_allowed(param.schema),
+                after=_allowed(heir.schema),
+            )
+    known = {spellings.get(name) for name in old.params}
+    for name, param in new.params.items():
+        if name not in known:
+            kind = "required" if param.required else "new"
+            yield ParameterEffect(**about, parameter=name, kind=kind, after=_default(param))
+
+
+def _default(param: Param) -> Any:
+    return mask_value(param.default, param) if param.has_default else None
+
+
+_LIMITS = ("type", "enum", "const", "minimum", "maximum", "minLength", "maxLength", "pattern")
+
+
+def _allowed(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {word: schema[word] for word in _LIMITS if word in schema}
+
+
+def _object_effects(
+    app: AppReader, after: AppReader, environment: str, component: str
+) -> Iterator[ObjectEffect]:
+    """Say which objects of a component change, and which cannot in place."""
+    states = [render.load(reader, environment, components=[component]) for reader in (app, after)]
+    before = {obj.identity: obj for obj in states[0].objects}
+    for change in history.changes_between(*states):
+        if change.action not in ("create", "update", "delete"):
+            continue
+        action: str = change.action
+        reason = ""
+        live, wanted = before.get(change.identity), _object(states[1], change.identity)
+        if live is not None and wanted is not None:
+            reason = _fixed(live, wanted, change.fields)
+            action = "recreate" if reason else action
+        yield ObjectEffect(
+            environment=environment,
+            object=str(change.identity),
+            component=change.component,
+            action=action,
+            reason=reason,
+        )
+
+
+def _object(state: DesiredState, identity: Any) -> KubeObject | None:
+    return next((obj for obj in state.objects if obj.identity == identity), None)
+
+
+def _fixed(live: KubeObject, wanted: KubeObject, fields: Any) -> str:
+    """Say why an object cannot change in place: by the API server's rules, or by those of its operator."""
+    faults = list(update_faults((wanted.group, wanted.kind), live.data, wanted.data))
+    if faults:
+        named = ", ".join(dict.fromkeys(f"`{fault.field}`" for fault in faults))
+        return f"{named} cannot change while it exists"
+    return assess.needs_new_run(live.data, fields) or ""
+
+
+# --- diff ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrototypeChange:
+    """What two versions of a package declare differently."""
+
+    prototype: str
+    kind: str  # `new`, `gone`, `parameter` or `templates`
+    parameter: str = ""
+    change: str = ""  # as `ParameterEffect.kind`
+    before: Any = None
+    after: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackageDiff:
+    """Two versions of a package."""
+
+    package: str
+    first: str
+    second: str
+    changes: tuple[PrototypeChange, ...]
+    files: tuple[str, ...]  # `path was changed`, `path is missing`, `path is new`
+    requires: tuple[str, ...] = ()  # what is required differently
+
+
+def diff_packages(app: AppDir, text: str, first: str, second: str) -> PackageDiff:
+    """Compare two versions of a package, installed or not.
+
+    Raises:
+        UsageError: the text is no package.
+        NotFoundError: no such registry, package or version.
+        RegistryError: a registry does not answer.
+    """
+    ref = full_ref(app, text)
+    if ref.version:
+        raise UsageError(
+            "name the versions behind the package", hint=f"mlstack pkg diff {ref.full_name} V1 V2"
+        )
+    sides = [
+        read_package(app, PackageRef(registry=ref.registry, name=ref.name, version=version))
+        for version in (first, second)
+    ]
+    (old, old_locked, _), (new, new_locked, _) = sides
+    return PackageDiff(
+        package=ref.full_name,
+        first=old.version,
+        second=new.version,
+        changes=tuple(_prototype_changes(old, new)),
+        files=changed_to(old_locked, new_locked),
+        requires=tuple(_requirement_changes(old, new)),
+    )
+
+
+def changed_to(old: LockedPackage, new: LockedPackage) -> tuple[str, ...]:
+    """Tell which files two versions have differently."""
+    states = {path: "was changed" for path in old.files if new.files.get(path, "") != old.files[path]}
+    states |= {path: "is gone" for path in old.files if path not in new.files}
+    states |= {path: "is new" for path in new.files if path not in old.files}
+    return tuple(f"`{path}` {state}" for path, state in sorted(states.items()))
+
+
+def _prototype_changes(old: Package, new: Package) -> Iterator[PrototypeChange]:
+    for name in sorted({*old.prototypes, *new.prototypes}):
+        before, after = old.prototypes.get(name), new.prototypes.get(name)
+        if before is None or after is None:
+            yield PrototypeChange(prototype=name, kind="new" if before is None else "gone")
+            continue
+        for effect in parameter_changes(before, after):
+            yield PrototypeChange(
+                prototype=name,
+                kind="parameter",
+                parameter=effect.parameter,
+                change=effect.kind,
+                before=effect.before,
+                after=effect.after,
+            )
+        if before.templates != after.templates or before.files != after.files:
+            yield PrototypeChange(prototype=name, kind="templates")
+
+
+def _requirement_changes(old: Package, new: Package) -> Iterator[str]:
+    for name in sorted({*old.requires, *new.requires}):
+        before, after = (package.requires.get(name) for package in (old, new))
+        if before != after:
+            old_words, new_words = (
+                "nothing" if need is None else need.get("version") or "any" for need in (before, after)
+            )
+            yield f"{name}: {old_words} → {new_words}"
+
+
+# --- verify ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackageFault:
+    """What is wrong with an installed package."""
+
+    package: str  # `registry/name@version`
+    fault: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """Whether `vendor/` holds exactly what is locked, signed where a policy asks."""
+
+    ok: bool
+    packages: int  # how many were looked at
+    signed: int  # how many of them by a key that `app.yaml` names
+    faults: tuple[PackageFault, ...]
+
+
+def verify_packages(app: AppDir) -> Verified:
+    """Check every byte of `vendor/` against `mlstack.lock`, and signatures where `app.yaml` asks for them."""
+    faults: list[PackageFault] = []
+    signed = 0
+    for locked in app.lock.packages:
+        reasons = list(_faults(app, locked))
+        if not reasons and (policy := signatures.policy_of(app.app, locked.registry)) is not None:
+            try:
+                signatures.check_locked(app.app, locked, policy, root=app.root)
+                signed += 1
+            except RegistryError as error:
+                reasons.append(error.message)
+        faults += [PackageFault(package=str(locked.ref), fault=reason) for reason in reasons]
+    count = len(app.lock.packages)
+    return Verified(ok=not faults, packages=count, signed=signed, faults=tuple(faults))
+
+
+def _faults(app: AppDir, locked: LockedPackage) -> Iterator[str]:
+    path = app.root / locked.folder
+    if not path.is_dir():
+        yield "is missing from vendor/"
+        return
+    try:
+        files = read_folder(path, source=locked.folder)
+    except MlstackError as error:
+        yield f"is refused: {error}"
+        return
+    changed = changed_files(files, locked.files)
+    yield from changed
+    if not changed and PackageFolder(files, source=locked.folder).digest != locked.digest:
+        yield "is not what mlstack.lock says, whose digests contradict each other"
