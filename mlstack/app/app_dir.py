@@ -569,6 +569,8 @@ class AppDir(AppReader):
             for old in removed.get(scope, ()):
                 edited.remove(("packages",), known.index(old))
                 known.remove(old)
+            if scope != "*" and not known and edited.at(("packages",)) == []:
+                edited.unset(("packages",))
             for ref in entered.get(scope, ()):
                 beside = scope == "*" and ref.is_exact
                 replaced = [

@@ -227,7 +227,12 @@ class AppCatalog:
         registry = open_registry(ref, root=self._root)
         if locked.revision:
             registry = registry.at(locked.revision)
-        files = registry.fetch(locked.name, locked.version)
+        try:
+            files = registry.fetch(locked.name, locked.version)
+        except NotFoundError as error:
+            message = f"`{locked.ref}` is locked, and {ref.address} has it no more: {error.message}"
+            hint = f"mlstack pkg update {locked.full_name}, or take vendor/ from another checkout"
+            raise RegistryError(message, hint=hint) from error
         if digest(files) != locked.digest:
             message = f"the registry's `{locked.ref}` is not the one that mlstack.lock holds"
             hint = f"a changed package needs a new version; mlstack pkg rm {locked.ref} lets this one in"

@@ -46,7 +46,7 @@ def test_p11_a_package_is_described_before_and_after_it_is_installed(demo: Path,
     offered = run("pkg describe ours/tools -o json").json
     for described in (installed, offered):
         assert [prototype["name"] for prototype in described["prototypes"]] == ["web"]
-    assert (installed["installed"], offered["installed"]) == ("1.2.0", None)
+    assert (installed["installed"], offered["installed"]) == (["1.2.0"], [])
 
 
 def test_p12_a_package_in_use_stays_and_an_unused_one_goes_whole(demo: Path, run: Runner) -> None:

@@ -1,0 +1,208 @@
+"""Rows P, A13, C6 and R16: versions, ranges, dependencies, environments and the lock of packages."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.builders import read_tree, write_tree
+from tests.support.cli import Runner
+from tests.support.registries import commit, git, need_git
+
+
+def release(registry: Path, version: str, *, folder: str = "", old: str = "1.2.0", **changes: str) -> None:
+    """Put another version of `tools` into a registry, in a folder of its own where one is named."""
+    source = registry / "tools"
+    target = registry / (folder or "tools")
+    if target != source:
+        shutil.copytree(source, target)
+    head = target / "package.yaml"
+    head.write_text(head.read_text().replace(f"version: {old}", f"version: {version}"))
+    for file in (target / "web/prototype.yaml", target / "web/templates/page.yaml.j2"):
+        for before, after in changes.items():
+            text = file.read_text()
+            assert before in text
+            file.write_text(text.replace(before, after))
+
+
+@pytest.fixture
+def registry(demo: Path, tmp_path: Path, run: Runner) -> Path:
+    """Give the registry's folder, with `tools` in 1.2.0, 1.3.0 and 2.0.0 and an index."""
+    folder = tmp_path / "registry"
+    release(folder, "1.3.0", folder="tools-1.3")
+    release(folder, "2.0.0", folder="tools-2", color="hue")
+    run.ok(f"registry index {folder}")
+    return folder
+
+
+def installed(run: Runner) -> list[tuple[str, str, list[str]]]:
+    rows = run("pkg list --installed -o json").json["packages"]
+    return [(row["package"], row["version"], row["environments"]) for row in rows]
+
+
+def test_p1_install_brings_the_newest_of_the_registry(registry: Path, run: Runner) -> None:
+    run.ok("pkg install ours/tools")
+    assert installed(run) == [("ours/base", "1.0.0", []), ("ours/tools", "2.0.0", [])]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["v1.2.0", "feature/x/y", "COMMIT", "1.3.0", "^1.2", "~1.3"])
+def test_p2_a_tag_branch_commit_version_or_range(
+    demo: Path, tmp_path: Path, run: Runner, version: str
+) -> None:
+    need_git()
+    folder = tmp_path / "registry"
+    git(folder, "init", "--quiet")
+    first = commit(folder)
+    git(folder, "tag", "v1.2.0")
+    git(folder, "branch", "feature/x/y")
+    release(folder, "1.3.0")
+    commit(folder)
+    run.ok(f"registry add g1 file://{folder}")
+    run.ok(f"pkg install g1/tools@{version.replace('COMMIT', first)}")
+    expected = "1.3.0" if version in ("1.3.0", "^1.2", "~1.3") else "1.2.0"
+    assert ("g1/tools", expected, []) in installed(run)
+
+
+def test_p3_what_is_installed_is_locked_and_comes_again_byte_for_byte(registry: Path, run: Runner) -> None:
+    run.ok("pkg install ours/tools@^1.2")
+    root = Path.cwd()
+    assert '- name: ours/tools\n  version: "^1.2"\n' in (root / "app.yaml").read_text()
+    before = read_tree(root)
+    shutil.rmtree(root / "vendor")
+    run.ok("pkg install")
+    assert read_tree(root) == before
+
+
+def test_p5_versions_stand_side_by_side_in_either_order(registry: Path, run: Runner) -> None:
+    run.ok("pkg install ours/tools")
+    run.ok("pkg install ours/tools@1.2.0")
+    assert [row[1] for row in installed(run) if row[0] == "ours/tools"] == ["1.2.0", "2.0.0"]
+    run.ok("generate ours/tools@1.2.0/web old --image nginx")
+    assert "prototype: ours/tools@1.2.0/web\n" in Path("components/old.yaml").read_text()
+    assert {row["name"]: row["package"] for row in run("component list -o json").json["components"]} == {
+        "front": "ours/tools@2.0.0",
+        "old": "ours/tools@1.2.0",
+    }
+
+
+def test_p6_an_environment_has_a_version_of_its_own(registry: Path, run: Runner) -> None:
+    run.ok("pkg install ours/tools")
+    run.ok("pkg install --env gke ours/tools@1.2.0")
+    assert installed(run)[1:] == [("ours/tools", "1.2.0", ["gke"]), ("ours/tools", "2.0.0", [])]
+    Path("components/front.yaml").write_text(
+        Path("components/front.yaml").read_text() + "  hue: red\n"  # which 2.0.0 calls so
+    )
+    assert "hue: red" in run.ok("render minikube")
+    assert "has no parameter `hue`" in run("render gke").err
+    run.ok("pkg rm --env gke ours/tools")
+    assert "hue: red" in run.ok("render gke")
+    assert "packages" not in Path("environments/gke/environment.yaml").read_text()
+
+
+def test_p9_lists_show_versions_and_environments_once(registry: Path, run: Runner) -> None:
+    run.ok("pkg install --env gke ours/tools@1.3.0")
+    names = run.ok("pkg list --installed -o name").split()
+    assert names == ["ours/base", "ours/tools", "ours/tools"]
+    known = run("pkg list -o json").json["packages"]
+    tools = next(row for row in known if row["package"] == "ours/tools")
+    assert (tools["version"], tools["installed"]) == ("2.0.0", ["1.2.0", "1.3.0"])
+
+
+def test_p13_outdated_packages_are_listed_and_updated(registry: Path, run: Runner) -> None:
+    run.ok("pkg install ours/tools@1.2.0")
+    text = Path("app.yaml").read_text().replace("- ours/tools@1.2.0\n", "").replace("- ours/tools\n", "")
+    Path("app.yaml").write_text(f"{text}- {{name: ours/tools, version: ^1.2}}\n")
+    run.ok("pkg install")
+    row = run("pkg outdated -o json").json["packages"][0]
+    assert (row["installed"], row["wanted"], row["newest"]) == ("1.2.0", "1.3.0", "2.0.0")
+    assert run("pkg outdated --exit-code").code == 1
+    before = read_tree(Path.cwd())
+    preview = run("pkg update --preview -o json").json
+    assert read_tree(Path.cwd()) == before
+    assert [(row["before"], row["after"]) for row in preview["packages"]] == [("1.2.0", "1.3.0")]
+    run.ok("pkg update ours/tools")
+    assert ("ours/tools", "1.3.0", []) in installed(run)
+
+
+def test_p14_requirements_are_resolved_across_registries_and_locked(
+    demo: Path, tmp_path: Path, run: Runner
+) -> None:
+    other = write_tree(tmp_path / "other", {"top/package.yaml": package("top", "{name: lib, version: ^1}")})
+    for version in ("1.0.0", "1.1.0", "2.0.0"):
+        write_tree(other, {f"lib-{version}/package.yaml": package("lib", version=version)})
+    away = "{name: theirs/top, registry: ../other}"
+    write_tree(tmp_path / "registry", {"user/package.yaml": package("user", away)})
+    run.ok(f"registry index {other}")
+    missing = run("pkg install ours/user")
+    assert (missing.code, "mlstack registry add theirs ../other" in missing.err) == (4, True)
+    run.ok("registry add others ../other")
+    run.ok("pkg install ours/user")
+    assert ("others/lib", "1.1.0", []) in installed(run)
+    assert "others/lib: ^1" in Path("mlstack.lock").read_text().replace('"', "")
+
+
+def package(name: str, *requires: str, version: str = "1.0.0") -> str:
+    needs = f"requires: [{', '.join(requires)}]\n" if requires else ""
+    head = f"apiVersion: mlstack.dev/v1\nkind: Package\nname: {name}\nversion: {version}\n"
+    return f"{head}summary: About {name}\n{needs}"
+
+
+def test_p16_what_a_package_says_of_itself_is_shown(demo: Path, tmp_path: Path, run: Runner) -> None:
+    about = "authors: [Ann]\nkeywords: [web]\nlicense: MIT\nrepository: https://example.org/x\n"
+    text = package("told") + about + "bugs: https://example.org/bugs\nquickStart: mlstack generate x\n"
+    write_tree(tmp_path / "registry", {"told/package.yaml": text})
+    shown = run.ok("pkg describe told")
+    for fact in ("Ann", "web", "MIT", "https://example.org/x", "example.org/bugs", "mlstack generate x"):
+        assert fact in shown
+
+
+@pytest.mark.slow
+def test_a13_one_command_restores_everything_though_the_branch_has_moved(
+    demo: Path, tmp_path: Path, run: Runner
+) -> None:
+    need_git()
+    folder = tmp_path / "repo"
+    shutil.copytree(tmp_path / "registry", folder)
+    git(folder, "init", "--quiet", "--initial-branch=feature/x")
+    commit(folder)
+    run.ok(f"registry add g1 file://{folder}#feature/x")
+    run.ok("pkg install g1/tools")
+    before = read_tree(Path.cwd())
+    release(folder, "1.3.0")
+    shutil.rmtree(folder / "base")
+    write_tree(folder, {"base/package.yaml": package("base", version="3.0.0")})
+    commit(folder)
+    shutil.rmtree("vendor")
+    run.ok("pkg install --frozen")
+    assert read_tree(Path.cwd()) == before
+
+
+def test_c6_a_name_with_package_and_version_is_exact(registry: Path, run: Runner) -> None:
+    run.ok("pkg install ours/tools@1.3.0")
+    assert run("prototype describe ours/tools@1.3.0/web -o json").json["package"] == "ours/tools@1.3.0"
+    assert run("prototype describe ours/tools/web -o json").json["package"] == "ours/tools@1.2.0"
+
+
+@pytest.mark.slow
+def test_r16_commit_and_digest_are_locked_for_each_package(demo: Path, tmp_path: Path, run: Runner) -> None:
+    need_git()
+    folder = tmp_path / "registry"
+    git(folder, "init", "--quiet")
+    first = commit(folder)
+    git(folder, "tag", "v1")
+    release(folder, "1.3.0")
+    second = commit(folder)
+    run.ok(f"registry add g1 file://{folder}")
+    run.ok("pkg install g1/tools")
+    run.ok("pkg install g1/tools@v1")
+    described = {
+        version: run(f"pkg describe g1/tools@{version} -o json").json["revision"]
+        for version in ("1.2.0", "1.3.0")
+    }
+    assert described == {"1.2.0": first, "1.3.0": second}
+    file = Path("vendor/g1/tools@1.3.0/web/prototype.yaml")
+    file.write_bytes(file.read_bytes() + b"\n")
+    verified = run("pkg verify")
+    assert verified.code == 1
+    assert "g1/tools@1.3.0: `web/prototype.yaml` was changed" in verified.out

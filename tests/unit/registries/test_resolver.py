@@ -1,0 +1,163 @@
+"""Versions are chosen as all who ask for a package want, and a contradiction is explained."""
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from mlstack.app.app import parse_package_ref
+from mlstack.app.versions import best_first, check_mlstack, fits
+from mlstack.errors import ConfigError, NotFoundError, SchemaError, UsageError
+from mlstack.registries.resolver import Choice, Requirements, select
+
+Packages = Mapping[str, Mapping[str, Mapping[str, str]]]  # by full name and version what it requires
+
+
+class Shelf:
+    """A catalog that is at hand, and counts what it is asked."""
+
+    def __init__(self, packages: Packages) -> None:
+        self.packages = packages
+        self.asked: list[str] = []
+
+    def versions(self, package: str, wanted: str) -> Iterable[str]:
+        self.asked.append(package)
+        if package not in self.packages:
+            raise NotFoundError(f"no package {package}")
+        return best_first(self.packages[package], wanted)
+
+    def requires(self, package: str, version: str) -> Mapping[str, str]:
+        return self.packages[package][version]
+
+
+def asks(*refs: str, **environments: tuple[str, ...]) -> Requirements:
+    own = {name: tuple(map(parse_package_ref, texts)) for name, texts in environments.items()}
+    return Requirements(app=tuple(map(parse_package_ref, refs)), environments=own)
+
+
+def chosen(requirements: Requirements, packages: Packages, **preferred: str) -> list[str]:
+    wishes = {("*", f"r/{name}"): version for name, version in preferred.items()}
+    return [_shown(choice) for choice in select(requirements, Shelf(packages), preferred=wishes)]
+
+
+def _shown(choice: Choice) -> str:
+    scopes = ",".join(choice.environments)
+    return f"{choice.package.partition('/')[2]}@{choice.version} {scopes}".strip()
+
+
+DIAMOND: Packages = {
+    "r/a": {"1.0.0": {"r/b": "^1", "r/c": "^1"}, "1.1.0": {"r/b": "^1", "r/c": "^1", "r/x": "^9"}},
+    "r/b": {"1.0.0": {"r/x": ">=1"}},
+    "r/c": {"1.0.0": {"r/x": "<2"}},
+    "r/x": {"1.0.0": {}, "1.5.0": {}, "2.0.0": {}},
+}
+
+
+def test_one_version_suits_all_that_ask_for_it() -> None:
+    assert chosen(asks("r/a"), DIAMOND) == ["a@1.0.0 *", "b@1.0.0 *", "c@1.0.0 *", "x@1.5.0 *"]
+
+
+def test_a_preferred_version_stays_as_long_as_it_fits() -> None:
+    assert "x@1.0.0 *" in chosen(asks("r/a"), DIAMOND, x="1.0.0")
+    assert "x@1.5.0 *" in chosen(asks("r/a"), DIAMOND, x="2.0.0")
+
+
+def test_what_is_preferred_needs_no_catalog() -> None:
+    shelf = Shelf(DIAMOND)
+    select(asks("r/x@^1"), shelf, preferred={("*", "r/x"): "1.0.0"})
+    assert shelf.asked == []
+
+
+def test_an_exact_version_stands_beside_with_what_it_requires() -> None:
+    packages: Packages = {
+        "r/a": {"1.0.0": {"r/x": "^1"}, "2.0.0": {"r/x": "^2"}},
+        "r/x": {"1.0.0": {}, "2.0.0": {}},
+    }
+    assert chosen(asks("r/a", "r/a@1.0.0"), packages) == ["a@1.0.0", "a@2.0.0 *", "x@1.0.0", "x@2.0.0 *"]
+    beside = select(asks("r/a", "r/a@1.0.0"), Shelf(packages), preferred={})[0]
+    assert beside.requires == {"r/x": "1.0.0"}
+
+
+def test_an_environment_moves_what_it_asks_for_and_what_that_requires() -> None:
+    packages: Packages = {
+        "r/a": {"1.0.0": {"r/x": "^1"}, "2.0.0": {"r/x": "^2"}},
+        "r/x": {"1.0.0": {}, "2.0.0": {}},
+    }
+    wanted = ["a@1.0.0 gke", "a@2.0.0 *", "x@1.0.0 gke", "x@2.0.0 *"]
+    assert chosen(asks("r/a", gke=("r/a@1.0.0",)), packages) == wanted
+
+
+def test_a_contradiction_names_who_asks_and_how_they_came_in() -> None:
+    packages: Packages = {**DIAMOND, "r/c": {"1.0.0": {"r/x": "~1.9"}}}
+    with pytest.raises(ConfigError) as caught:
+        chosen(asks("r/a@^1"), packages)
+    message = caught.value.message
+    assert "no version of `r/x` suits all that ask for it" in message
+    assert "`r/c@1.0.0` (required by `r/a@1." in message
+    assert "`, app.yaml) wants ~1.9" in message
+    assert "its versions are 2.0.0, 1.5.0, 1.0.0" in message
+
+
+def test_a_contradiction_between_a_file_and_a_package() -> None:
+    with pytest.raises(ConfigError, match=r"(?s)app\.yaml wants \^2.*|.*`r/c@1.0.0`.*wants <2"):
+        chosen(asks("r/c", "r/x@^2"), DIAMOND)
+
+
+def test_a_version_that_nobody_has_is_not_found() -> None:
+    with pytest.raises(NotFoundError, match=r"`r/x` has no version `\^7`") as caught:
+        chosen(asks("r/x@^7"), DIAMOND)
+    assert caught.value.hint == "known versions: 2.0.0, 1.5.0, 1.0.0"
+
+
+def test_hundreds_of_packages_are_chosen_without_going_back() -> None:
+    count = 500
+    packages = {
+        f"r/p{n}": {
+            f"{major}.{minor}.0": {
+                f"r/p{other}": "^1" for other in (n + 1, n + 7, 2 * n + 3) if other < count
+            }
+            for major in (1, 2)
+            for minor in range(5)
+        }
+        for n in range(count)
+    }
+    shelf = Shelf(packages)
+    choices = select(asks("r/p0@^1"), shelf, preferred={})
+    assert len(choices) == count
+    assert {choice.version for choice in choices} == {"1.4.0"}
+    assert len(shelf.asked) < 5 * count
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "expected"),
+    [
+        ("1.3.0", "^1.2", True),
+        ("2.0.0", "^1.2", False),
+        ("0.3.1", "^0.2", False),
+        ("1.2.9", "~1.2", True),
+        ("1.5", ">=1.0, <2", True),
+        ("1.5.0", ">= 1.0 < 1.5", False),
+        ("v1.4", "1.x", True),
+        ("2.1.0", "^1 || ^2", True),
+        ("1.0.0-rc.1", "^1", False),
+        ("1.0.0-rc.1", ">=1.0.0-rc.0", True),
+        ("nightly", "^1", False),
+        ("nightly", "", True),
+        ("1.2.0", "1.2.0", True),
+        ("1.2.0", "1.2", False),
+    ],
+)
+def test_ranges(version: str, wanted: str, expected: bool) -> None:
+    assert fits(version, wanted) is expected
+
+
+@pytest.mark.parametrize("text", ["a/b@^", "a/b@1.2 || nonsense", "a/b@", "a/b@../x", "a/b@-x"])
+def test_what_is_no_version_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a package"):
+        parse_package_ref(text)
+
+
+def test_another_mlstack_is_told() -> None:
+    check_mlstack(">=0.1,<9", what="this app", where="app.yaml")
+    with pytest.raises(SchemaError, match=r"this app needs mlstack >=99, this is") as caught:
+        check_mlstack(">=99", what="this app", where="app.yaml")
+    assert caught.value.where == "app.yaml"
