@@ -278,7 +278,7 @@ def _parameter_effects(
     except MlstackError:  # what it has now does not render either
         return
     about = {"component": component.full_name, "environment": environment}
-    for effect in parameter_changes(old, new):
+    for effect in _parameter_changes(old, new):
         origin = _own_origin(resolved, effect.parameter)
         if effect.kind == "default" and origin:
             yield row(ParameterEffect, effect, **about, kind="hidden", origin=origin)
@@ -296,7 +296,7 @@ def _own_origin(resolved: Resolved, parameter: str) -> str:
     return str(setting.origin) if setting is not None and setting.layer != "default" else ""
 
 
-def parameter_changes(old: Prototype, new: Prototype) -> Iterator[ParameterEffect]:
+def _parameter_changes(old: Prototype, new: Prototype) -> Iterator[ParameterEffect]:
     """Say which parameters two versions of a prototype declare differently."""
     spellings = spelling_table(new.params)
     about: dict[str, Any] = {"component": "", "environment": None}
@@ -397,7 +397,7 @@ class PackageDiff:
     package: str
     first: str
     second: str
-    changes: tuple[PrototypeChange, ...]
+    changes: tuple[PrototypeChange, ...]  # in the order of prototypes and parameters
     files: tuple[str, ...]  # `path was changed`, `path is missing`, `path is new`
     requires: tuple[str, ...] = ()  # what is required differently
 
@@ -425,12 +425,12 @@ def diff_packages(app: AppDir, text: str, first: str, second: str) -> PackageDif
         first=old.version,
         second=new.version,
         changes=tuple(_prototype_changes(old, new)),
-        files=changed_to(old_locked, new_locked),
+        files=_changed_to(old_locked, new_locked),
         requires=tuple(_requirement_changes(old, new)),
     )
 
 
-def changed_to(old: LockedPackage, new: LockedPackage) -> tuple[str, ...]:
+def _changed_to(old: LockedPackage, new: LockedPackage) -> tuple[str, ...]:
     """Tell which files two versions have differently."""
     states = {path: "was changed" for path in old.files if new.files.get(path, "") != old.files[path]}
     states |= {path: "is gone" for path in old.files if path not in new.files}
@@ -444,7 +444,7 @@ def _prototype_changes(old: Package, new: Package) -> Iterator[PrototypeChange]:
         if before is None or after is None:
             yield PrototypeChange(prototype=name, kind="new" if before is None else "gone")
             continue
-        for effect in parameter_changes(before, after):
+        for effect in _parameter_changes(before, after):
             yield PrototypeChange(
                 prototype=name,
                 kind="parameter",
