@@ -17,7 +17,7 @@ from typing import Any
 
 from mlstack.app.document import decode
 from mlstack.app.files import read_file, read_folder
-from mlstack.errors import ConfigError, NotFoundError, UsageError
+from mlstack.errors import ConfigError, NotFoundError, RegistryError, UsageError
 from mlstack.importers.plan import Data, PlannedComponent
 from mlstack.names import MAX_NAME
 from mlstack.objects import masking
@@ -41,15 +41,18 @@ class SourceFile:
 
 
 def read_sources(place: str) -> list[SourceFile]:
-    """Read a file, all manifests of a folder and the folders in it, or standard input (`-`).
+    """Read a file, all manifests of a folder and the folders in it, what a URL gives, or `-`, standard input.
 
     Raises:
-        NotFoundError: there is no such file or folder.
+        NotFoundError: there is no such file, folder or page.
+        RegistryError: the server of a URL does not answer, or refuses.
         ConfigError: it cannot be read, or is no text.
         UsageError: the folder is an app, a chart or a kustomization, which have commands of their own.
     """
     if place == STDIN:
         return [_source("standard input", PurePosixPath("stdin.yaml"), sys.stdin.buffer.read())]
+    if re.match(r"https?://", place):
+        return [_fetched(place)]
     path = Path(place)
     if not path.exists():
         raise NotFoundError(
@@ -66,6 +69,23 @@ def read_sources(place: str) -> list[SourceFile]:
     if not manifests:
         raise UsageError(f"`{place}` holds no YAML or JSON file", hint="name a file or folder of manifests")
     return [_source(f"{place.rstrip('/')}/{file}", file, data) for file, data in manifests.items()]
+
+
+def _fetched(url: str) -> SourceFile:
+    from mlstack.web import Web
+
+    shown = masking.without_logins(url)
+    answer = Web().get(url)
+    if answer.status in (404, 410):
+        raise NotFoundError(f"nothing stands at `{shown}`", hint="check the address")
+    if answer.status != 200:
+        hint = "download it with your login, then import the file"
+        raise RegistryError(f"`{shown}` answers with HTTP {answer.status}", hint=hint)
+    if re.match(rb"\s*<(!doctype|html)", answer.data[:200], re.IGNORECASE):
+        hint = "give the address of the text itself: https://raw.githubusercontent.com/OWNER/REPO/REF/FILE"
+        raise UsageError(f"`{shown}` is a web page, not YAML or JSON", hint=hint)
+    name = PurePosixPath(re.split("[?#]", url)[0]).name or "url"
+    return _source(shown, PurePosixPath(name), answer.data)
 
 
 _COMMANDS = {

@@ -50,7 +50,7 @@ def plan(
         The plan, and (component, environment, reason) of what cannot be brought.
     """
     places = {environment.name: environment for environment in environments}
-    order = sorted(places, key=lambda name: (name != "default", name))
+    order = sorted(places, key=lambda name: (name != "", name != "default", name))
     notes: dict[str, None] = {}
     refused: list[tuple[str, str, str]] = []
     groups: list[_Group] = []
@@ -142,7 +142,7 @@ def _shaped(data: Data, namespace: str, component: str, notes: dict[str, None]) 
     plain = without_nulls(data)
     metadata = plain.get("metadata")
     if isinstance(metadata, dict):
-        if metadata.get("namespace") == namespace or is_cluster_wide(plain):
+        if (namespace and metadata.get("namespace") == namespace) or is_cluster_wide(plain):
             metadata.pop("namespace", None)
         prefix = metadata.get("generateName")
         if prefix and not metadata.get("name"):

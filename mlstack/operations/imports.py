@@ -25,7 +25,7 @@ from mlstack.app.declare import to_map
 from mlstack.app.edit import EditedFile, app_lock
 from mlstack.app.package import digest
 from mlstack.deploy.diff import ADOPT
-from mlstack.errors import MlstackError, RegistryError, UsageError
+from mlstack.errors import ConfigError, MlstackError, RegistryError, UsageError
 from mlstack.importers import convert, helm, ksonnet, kustomize, manifests, proof, variants
 from mlstack.importers.compose import Composition, Options, compose
 from mlstack.importers.helm import ChartSource
@@ -71,26 +71,80 @@ class Imported:
     notes: tuple[str, ...] = ()
 
 
-def import_manifests(
-    app: AppDir,
-    places: Sequence[str],
-    *,
-    module: str = "",
-    name: str | None = None,
-    split: bool = False,
-    replace: bool = False,
-) -> Imported:
-    """Make components of manifests: files, folders, or `-` for standard input.
+@dataclass(frozen=True, kw_only=True)
+class ManifestsRequest:
+    """What is to be imported, and how."""
+
+    places: tuple[str, ...]  # files, folders, URLs, or `-` for standard input
+    environments: tuple[tuple[str, str], ...] = ()  # name, and where its own manifests are
+    module: str = ""
+    name: str | None = None  # of the only component
+    split: bool = False
+    replace: bool = False
+
+
+def import_manifests(app: AppDir, request: ManifestsRequest) -> Imported:
+    """Make components of manifests; what an environment has otherwise becomes its patches.
 
     Raises:
-        NotFoundError: there is no such file.
+        NotFoundError: there is no such file, or no such environment.
         ConfigError: a file is no manifest, or cannot be read.
+        RegistryError: the server of a URL does not answer.
         UsageError: nothing to import, or a component of that name is there (unless `replace`).
     """
-    sources = [source for place in places for source in manifests.read_sources(place)]
-    planned, notes = manifests.components(sources, module=module, name=name, split=split)
+    planned, notes = _read_manifests(request, request.places)
+    plan = ImportPlan(components=tuple(planned), notes=tuple(notes))
+    if request.environments:
+        plan = _with_environments(app, request, plan)
     with app.locked():
-        return write_plan(app, ImportPlan(components=tuple(planned), notes=tuple(notes)), replace=replace)
+        return write_plan(app, plan, replace=request.replace)
+
+
+def _read_manifests(
+    request: ManifestsRequest, places: Sequence[str]
+) -> tuple[list[PlannedComponent], list[str]]:
+    sources = [source for place in places for source in manifests.read_sources(place)]
+    return manifests.components(sources, module=request.module, name=request.name, split=request.split)
+
+
+_BASE = ""  # stands for environments that have no manifests of their own
+
+
+def _with_environments(app: AppDir, request: ManifestsRequest, base: ImportPlan) -> ImportPlan:
+    """Lay what environments have otherwise over the base: patches, and components of their own."""
+    own = {name: app.environment(name) for name, _ in request.environments}
+    objects = {component.name: {_BASE: component.objects} for component in base.components}
+    notes = [*base.notes]
+    for name in own:
+        places = [place for environment, place in request.environments if environment == name]
+        planned, more = _read_manifests(request, places)
+        notes += more
+        for component in planned:
+            objects.setdefault(component.name, {})[name] = component.objects
+    everywhere = Environment(name=_BASE, namespace=_BASE)
+    plan, refused = variants.plan(objects, [everywhere, *own.values()], sources={})
+    for component_name, environment, reason in refused:
+        raise ConfigError(f"component `{component_name}` in `{environment or 'the base'}`: {reason}")
+    texts = {component.name: component for component in base.components}
+    kept = [_as_written(component, texts) for component in plan.components]
+    deployed = {name for place in plan.environments if place.name == _BASE for name in place.targets}
+    placed = tuple(place for place in plan.environments if place.name != _BASE)
+    others = [name for name in app.environment_names if name not in own]
+    if deployed and others:
+        extra = ", ".join(sorted({component.name for component in kept} - deployed))
+        listed = ", ".join(others)
+        notes.append(
+            f"{extra}: only for the environments that have it; {listed} deploys it too without `targets`"
+        )
+    return replace(plan, components=tuple(kept), environments=placed, notes=(*notes, *plan.notes))
+
+
+def _as_written(component: PlannedComponent, texts: Mapping[str, PlannedComponent]) -> PlannedComponent:
+    """Keep the text of a component, with its comments, where it says what is to be deployed."""
+    known = texts.get(component.name)
+    if known and variants.same([*known.objects], [*component.objects]):
+        return known
+    return component
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,9 +50,13 @@ FORCE = option("--force", "Replace components of the same name.")
     examples=[
         "mlstack import deployment.yaml",
         "mlstack import manifests/ --module legacy",
+        "mlstack import base/ --env gke=gke/ --env minikube=minikube/",
         "mlstack import - --name web < web.yaml",
     ],
-    places=word("FILE|DIR|-...", "Manifests in YAML or JSON; `-` reads standard input."),
+    places=word("FILE|DIR|URL|-...", "Manifests in YAML or JSON; `-` reads standard input."),
+    env=option(
+        "--env NAME=FILE|DIR", "The same as an environment has it: what differs becomes patches; repeatable."
+    ),
     module=MODULE,
     name=option("--name NAME", "What the only component is called. Default: its file's name."),
     split=option("--split", "One component an object, not one a file."),
@@ -61,6 +65,7 @@ FORCE = option("--force", "Replace components of the same name.")
 def files(
     session: Session,
     places: list[str],
+    env: list[str] | None = None,
     module: str = "",
     name: str | None = None,
     split: bool = False,
@@ -69,7 +74,15 @@ def files(
     """Make components of manifests; their text and comments stay as they are."""
     from mlstack.operations import imports
 
-    return imports.import_manifests(session.app, places, module=module, name=name, split=split, replace=force)
+    request = imports.ManifestsRequest(
+        places=tuple(places),
+        environments=tuple(_pairs(env, "--env NAME=DIR")),
+        module=module,
+        name=name,
+        split=split,
+        replace=force,
+    )
+    return imports.import_manifests(session.app, request)
 
 
 @imports.command(
@@ -107,7 +120,9 @@ def ksonnet_app(
     from mlstack.importers.compose import Options
     from mlstack.operations import imports
 
-    options = Options(ext_vars=_pairs(ext_str), jpath=tuple(jpath or ()), params=_params(sets))
+    options = Options(
+        ext_vars=dict(_pairs(ext_str, "--ext-str NAME=VALUE")), jpath=tuple(jpath or ()), params=_params(sets)
+    )
     request = imports.KsonnetRequest(
         source=source,
         environments=tuple(env or ()),
@@ -258,13 +273,13 @@ def _target(session: Session, source: Path, out: Path | None) -> AppDir | Path:
     return source.resolve().parent / f"{name}-mlstack" if inside else Path(name)
 
 
-def _pairs(words: list[str] | None) -> dict[str, str]:
-    pairs = {}
+def _pairs(words: list[str] | None, form: str) -> list[tuple[str, str]]:
+    pairs = []
     for text in words or ():
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise UsageError(f"`{text}` is not NAME=VALUE", hint="write --ext-str NAME=VALUE")
-        pairs[name] = value
+            raise UsageError(f"`{text}` is not {form.partition(' ')[2]}", hint=f"write {form}")
+        pairs.append((name, value))
     return pairs
 
 
@@ -273,7 +288,7 @@ def _params(words: list[str] | None) -> dict[str, dict[str, object]]:
     from mlstack.yaml.scalars import resolve_plain
 
     params: dict[str, dict[str, object]] = {}
-    for name, value in _pairs(words).items():
+    for name, value in _pairs(words, "--set COMPONENT.KEY=VALUE"):
         component, dot, key = name.rpartition(".")
         if not dot:
             raise UsageError(f"`{name}={value}` names no component", hint="write --set COMPONENT.KEY=VALUE")

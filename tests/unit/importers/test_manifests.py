@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -123,3 +125,71 @@ def test_what_has_a_command_of_its_own_leads_there(
     Path(file).write_text(text)
     ran = run("import d")
     assert (ran.code, hint in ran.err) == (2, True)
+
+
+DEPLOYMENT = """\
+# the web
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}  # web
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: "nginx:1"}]}
+"""
+
+
+def test_what_differs_between_environments_becomes_patches(run: Runner, app: Path) -> None:
+    run("env add gke -n ml")
+    other = DEPLOYMENT.replace("nginx:1", "nginx:2").replace("{name: web}  #", "{name: web, namespace: ml} #")
+    more = {
+        "base/web.yaml": DEPLOYMENT,
+        "gke/web.yaml": other,
+        "mini/web.yaml": DEPLOYMENT,
+        "mini/extra.yaml": MAP,
+    }
+    for file, text in more.items():
+        Path(file).parent.mkdir(exist_ok=True)
+        Path(file).write_text(text)
+    ran = run("import base --env gke=gke --env minikube=mini -o json")
+    assert ran.code == 0, ran.err
+    assert component(app, "web.yaml") == DEPLOYMENT
+    assert ran.json["patches"] == ["environments/gke/patches/web.yaml"]
+    assert "image: nginx:2" in run("render gke").out
+    assert run("render gke -o name").out.splitlines() == ["Deployment ml/web"]
+    assert run("render minikube -o name").out.splitlines() == [
+        "ConfigMap default/web",
+        "Deployment default/web",
+    ]
+    assert (run("import base --env nope=gke --force").code, run("import base --env gke").code) == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code", "said"),
+    [
+        (200, MAP, 0, ""),
+        (404, "", 4, "nothing stands at"),
+        (403, "", 5, "answers with HTTP 403"),
+        (200, "<!DOCTYPE html>", 2, "is a web page"),
+    ],
+    ids=["text", "gone", "refused", "page"],
+)
+def test_a_url_is_fetched(run: Runner, app: Path, status: int, body: str, code: int, said: str) -> None:
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body.encode())))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        ran = run("import", f"http://127.0.0.1:{server.server_port}/a/web.yaml?raw=1")
+        server.shutdown()
+    assert (ran.code, said in ran.err) == (code, True)
+    assert [path.name for path in (app / "components").iterdir()] == ([] if code else ["web.yaml"])
