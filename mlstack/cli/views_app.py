@@ -704,3 +704,21 @@ def _explained_parameter(param: explain.ExplainedParameter) -> Iterator[Block]:
     if not param.reaches and param.value is not None:
         yield TextLine("  reaches no field of the objects as they are now", "dim")
     yield from (TextLine(f"  note: {note}", hang=4) for note in param.notes)
+
+
+@view
+def _explained_field(result: explain.ExplainedField) -> Page:
+    """Show who wrote a field, and the parameters behind it."""
+    value = "not set" if result.value is None else one_line_value(result.value)
+    blocks: list[Block] = [TextLine(f"{result.object}: {result.path} = {value}", "head")]
+    rows = [("component", f"{result.component} {result.prototype and f'({result.prototype})'}".rstrip())]
+    blocks += facts(*rows, (result.origin, result.where or "added to every object"))
+    columns: Columns = {
+        "PARAM": "name",
+        "VALUE": lambda param: one_line_value(param.value),
+        "LEVEL": "layer",
+        "FROM": "where",
+    }
+    if result.parameters:
+        blocks += [TextLine(""), table(result.parameters, columns, cut="VALUE")]
+    return Page(tuple(blocks), (result.where,), result.notes)

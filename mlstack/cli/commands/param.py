@@ -11,6 +11,7 @@ from mlstack.cli.output import emit
 from mlstack.cli.ports import Session, code_store, read_text
 from mlstack.errors import UsageError
 
+top = family()
 param = family("Parameters, at every level of an app.")
 
 IN_ENV = option("--env ENV", "In this environment alone.", environments)
@@ -164,4 +165,29 @@ def explain(session: Session, component: str, name: str | None = None, env: str 
     overrides = session.overrides()
     return explain_param(
         session.app, component, name, environment=env, overrides=overrides, store=code_store()
+    )
+
+
+@top.command(
+    "explain",
+    takes=f"{GIVEN} folder output",
+    examples=[
+        "mlstack explain deployment/web spec.replicas --env gke",
+        "mlstack explain configmap/settings data.level --env gke",
+    ],
+    name=word("KIND/NAME", "The object."),
+    field=word("FIELD", "The path of a field in it, as a diff writes it."),
+    env=option("--env ENV", "The environment. Default: the one chosen.", environments),
+)
+def explain_field(session: Session, name: str, field: str, env: str | None = None) -> object:
+    """Show where a field of an object comes from: template line, patch, parameters and who set them."""
+    from mlstack.operations.explain import explain_field
+
+    return explain_field(
+        session.app,
+        name,
+        field,
+        environment=session.environment(env),
+        overrides=session.overrides(),
+        store=code_store(),
     )

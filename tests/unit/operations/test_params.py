@@ -328,7 +328,7 @@ def test_the_fields_a_parameter_reaches(
 @pytest.mark.parametrize(
     ("labels", "paths"),
     [
-        ({}, [("metadata.labels", {"app": "a"}), ("spec.template.spec.containers[0].env", [{"name": "X"}])]),
+        ({}, [("metadata.labels", {}), ("spec.template.spec.containers[0].env", [{"name": "X"}])]),
         ({"team": "vision"}, [("metadata.labels.team", "vision"), (ENV_PATH, {"name": "team"}), ("", None)]),
     ],
 )

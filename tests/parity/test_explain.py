@@ -1,0 +1,95 @@
+"""Where values and fields come from: parameter to fields, and a field back to line, patch and parameter."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.builders import write_tree
+from tests.support.cli import Runner
+from tests.support.registry import small_app
+
+PAGE = "vendor/ours/tools@1.2.0/web/templates/page.yaml.j2"
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Runner) -> Path:
+    """An app with the component `web` and the environment `gke`."""
+    root = small_app(tmp_path).root
+    monkeypatch.chdir(root)
+    for line in ("generate web web --image nginx", "env add gke --no-preset --namespace ml"):
+        assert run(line).code == 0
+    return root
+
+
+def test_m19_a_map_reports_its_own_keys_alone(app: Path, run: Runner, tmp_path: Path) -> None:
+    head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ name }}}\n"
+    template = f"{head}data: {{{{ dict(params.tags, fixed='1') }}}}\n"
+    write_tree(tmp_path / "registry/tools", {"web/templates/page.yaml.j2": template.encode()})
+    for line in ("component rm web", "pkg rm ours/tools", "registry index ../registry"):
+        run(line)
+    for line in ("pkg install ours/tools", "generate web web --image nginx"):
+        assert run(line).code == 0, run(line).err
+    run("param set web tags team=a,cost.x=b")
+    reaches = run("param explain web tags --env gke -o json").json["parameters"][0]["reaches"]
+    assert [(reach["path"], reach["value"]) for reach in reaches] == [
+        ("data.team", "a"),
+        ('data["cost.x"]', "b"),
+    ]
+    run("param unset web tags")
+    (reach,) = run("param explain web tags --env gke -o json").json["parameters"][0]["reaches"]
+    assert (reach["path"], reach["value"]) == ("data", {})
+
+
+def test_a_field_leads_to_template_line_parameter_and_file(app: Path, run: Runner) -> None:
+    run("param set --env gke web color green")
+    field = run("explain configmap/web data.color --env gke -o json").json
+    assert (field["object"], field["value"], field["component"]) == ("ConfigMap ml/web", "green", "web")
+    assert (field["origin"], field["where"]) == ("template", f"{PAGE}:7")
+    (param,) = field["parameters"]
+    assert (param["name"], param["value"], param["layer"]) == ("color", "green", "environment")
+    assert param["where"] == "environments/gke/params.yaml:5"
+    table = run("explain ConfigMap/ml/web data.color --env gke").out
+    assert table.startswith("ConfigMap ml/web: data.color = green\n")
+    assert all(word in table for word in (f"{PAGE}:7", "environments/gke/params.yaml:5"))
+
+
+def test_a_field_of_a_patch_a_label_and_what_is_added(app: Path, run: Runner) -> None:
+    patch = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\ndata:\n  color: blue\n  more: x\n"
+    write_tree(app, {"environments/gke/patches/web.yaml": patch})
+    (app / "app.yaml").write_text((app / "app.yaml").read_text() + "labels:\n  team: ml\n")
+
+    def explained(field: str) -> tuple[str, str]:
+        ran = run("explain", "configmap/web", field, "--env", "gke", "-o", "json")
+        assert ran.code == 0, ran.err
+        result = ran.json
+        return result["origin"], result["where"]
+
+    assert explained("data.color") == ("patch", "environments/gke/patches/web.yaml:5")
+    assert explained("data.image") == ("template", f"{PAGE}:6")
+    lines = (app / "app.yaml").read_text().splitlines()
+    assert explained("metadata.labels.team") == ("app", f"app.yaml:{lines.index('  team: ml') + 1}")
+    assert explained('metadata.labels["mlstack.dev/app"]') == ("mlstack", "")
+    assert explained("metadata.namespace") == ("mlstack", "")
+
+
+def test_secrets_stay_secret_and_wrong_names_lead_on(app: Path, run: Runner) -> None:
+    run("param set web token correct-horse")
+    ran = run("explain secret/web data.token --env gke")
+    assert "********" in ran.out and "correct-horse" not in ran.out + ran.err
+    wrong = run("explain configmap/wib data --env gke")
+    assert (wrong.code, "did you mean `configmap/web`?" in wrong.err) == (4, True)
+    wrong = run("explain configmap/web data.colour --env gke")
+    assert (wrong.code, "`data` has no `colour`" in wrong.err) == (4, True)
+
+
+def test_items_are_named_by_place_or_name(app: Path, run: Runner) -> None:
+    manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
+    manifest += "spec:\n  containers:\n  - name: main\n    image: nginx\n"
+    write_tree(app, {"components/pod.yaml": manifest})
+    for field in ("spec.containers[0].image", "spec.containers[main].image"):
+        result = run(f"explain pod/p {field} --env gke -o json").json
+        assert (result["value"], result["origin"], result["where"]) == (
+            "nginx",
+            "manifest",
+            "components/pod.yaml:7",
+        )
