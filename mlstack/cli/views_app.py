@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         packages,
         params,
         prototypes,
+        publish,
         registries,
         snapshot,
     )
@@ -493,6 +494,13 @@ def _verified(result: package_changes.Verified) -> Page:
         lines.append(TextLine(f"{count(result.packages, 'package')} as locked{signed}"))
     names = tuple(dict.fromkeys(row.package for row in result.faults))
     return Page(tuple(lines), names, () if result.ok else ("next: mlstack pkg install --force",))
+
+
+@view
+def _package_published(result: publish.PackagePublished) -> Page:
+    state = "published" if result.is_new else "is there already:"
+    text = f"{state} {result.address}:{result.tag} ({result.revision[:19]})"
+    return sentence(text, f"{result.address}@{result.revision}")
 
 
 @view

@@ -9,6 +9,7 @@ from mlstack.registries.git import parse_address
 from mlstack.registries.registry import is_bundled, protocol_of
 from tests.support.builders import read_tree, write_tree
 from tests.support.cli import Runner
+from tests.support.oci import FakeRegistry
 from tests.support.registries import repository
 from tests.support.registry import REGISTRY, generate, small_app
 
@@ -33,6 +34,7 @@ def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Runner) -> Runner
 @pytest.mark.parametrize(
     ("address", "protocol"),
     [
+        ("oci://registry.example.org/ml/packages", "oci"),
         ("git@example.org:ml/registry.git", "git"),
         ("ssh://git@example.org/ml/registry", "git"),
         ("https://example.org/ml/registry.git", "git"),
@@ -260,3 +262,40 @@ def test_r7_a_registry_that_is_away_answers_from_the_cache_with_a_warning(
     assert "what it said on" in line
     assert demo("registry update far").code == 5
     assert demo("pkg list").err.count("registry `far`: ") == 1
+
+
+# --- OCI registries ---
+
+
+def test_a_package_is_published_added_and_installed(demo: Runner, tmp_path: Path) -> None:
+    with FakeRegistry().running() as server:
+        address = f"oci://{server.host}/ml"
+        assert "nothing was published there" in demo(f"registry add far {address}").err
+        for name in ("base", "tools"):
+            assert f"published {server.host}/ml/{name}:" in demo.ok(
+                f"pkg publish ../registry/{name} {address}"
+            )
+        assert "is there already" in demo.ok(f"pkg publish ../registry/tools {address}")
+        demo.ok(f"registry add far {address}")
+        assert "nothing changed" in demo.ok("registry update far")
+        demo.ok("pkg install far/tools")
+        (row,) = [row for row in demo("pkg list -o json").json["packages"] if row["package"] == "far/tools"]
+        assert row["installed"] == ["1.2.0"]
+        digest = demo.ok("pkg publish ../registry/tools far -o name").strip().partition("@")[2]
+        demo.ok(f"pkg install far/tools@{digest} --force")
+        assert digest in (tmp_path / "demo/mlstack.lock").read_text()
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "told"),
+    [
+        ("pkg publish ../nowhere oci://127.0.0.1:1/ml", 4, "no package in `../nowhere`"),
+        ("pkg publish ../registry/base oci://127.0.0.1:1/ml", 5, "connection refused"),
+        ("pkg publish ../registry/base oci://127.0.0.1:1/ML", 5, "cannot be the name of a repository"),
+        ("pkg publish ../registry/base ours", 5, "is no OCI registry"),
+        ("pkg publish ../registry/base outs", 4, "did you mean `ours`?"),
+    ],
+)
+def test_what_cannot_be_published_is_told(demo: Runner, line: str, code: int, told: str) -> None:
+    ran = demo(line)
+    assert (ran.code, told in ran.err) == (code, True), ran.err

@@ -178,6 +178,23 @@ def verify(session: Session) -> object:
     return package_changes.verify_packages(session.app)
 
 
+@pkg.command(
+    "publish",
+    examples=[
+        "mlstack pkg publish packages/jobs oci://registry.example.com/ml",
+        "mlstack pkg publish . ours",
+    ],
+    place=word("DIR", "The package's folder; those that it requires may lie beside it."),
+    registry=word("REGISTRY", "oci://HOST/PATH, or the app's name for a registry there."),
+)
+def publish_package(session: Session, place: Path, registry: str) -> object:
+    """Push a package to an OCI registry under its version, with the logins that docker has."""
+    from mlstack.operations import publish
+
+    app = None if registry.startswith("oci://") else session.app
+    return publish.publish_package(place, registry, app=app)
+
+
 # --- prototype and generate ---
 
 PARAMS = option("--set PARAM=VALUE", "A parameter; `--PARAM VALUE` means the same.")

@@ -1,0 +1,256 @@
+"""The API of the distribution specification, which every OCI registry speaks: manifests, blobs, tags, tokens.
+
+`oras` was tried and falls short: it checks no digest of what it downloads, knows limits neither of size nor
+of time, runs credential helpers itself, and brings a second HTTP library. What is left is small.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mlstack.addresses import Address, address
+from mlstack.errors import RegistryError
+from mlstack.objects import masking
+from mlstack.registries.docker import Credentials, credentials
+
+if TYPE_CHECKING:
+    from mlstack.web import Answer
+
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+MOST_MANIFEST_BYTES = 4 << 20
+"""What a manifest may have: the limit that the specification names."""
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_NAME = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
+_HUB_API = "registry-1.docker.io"
+
+
+def digest_of(data: bytes) -> str:
+    """Give `sha256:…` of bytes."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """A manifest whose bytes have the digest."""
+
+    digest: str
+    data: bytes
+    value: Mapping[str, Any]
+
+    @property
+    def layers(self) -> list[Mapping[str, Any]]:
+        """Give the descriptors of the layers."""
+        layers = self.value.get("layers")
+        return [layer for layer in layers if isinstance(layer, Mapping)] if isinstance(layers, list) else []
+
+
+class Distribution:
+    """One registry server. Names of repositories are those below it.
+
+    Args:
+        host: `HOST` or `HOST:PORT`; this machine is spoken to over plain http, all others over TLS.
+
+    Raises:
+        RegistryError: the host is none.
+    """
+
+    def __init__(self, host: str) -> None:
+        from mlstack.web import Web
+
+        try:
+            there: Address = address(f"https://{host}")
+        except ValueError:
+            raise RegistryError(f"`{host}` is no host of a registry", hint="write oci://HOST/PATH") from None
+        self.host = host
+        is_hub = there.host in ("docker.io", "index.docker.io")
+        self._base = f"{'http' if there.is_here else 'https'}://{_HUB_API if is_hub else host}/v2"
+        self._web = Web()
+        self._proofs: dict[str, str] = {}  # scope → header
+        self._credentials: Credentials | None = None
+        self._asked = False
+
+    # --- reading ---
+
+    def manifest(self, name: str, reference: str) -> Manifest | None:
+        """Give a manifest by tag or digest; None when it is not there.
+
+        Raises:
+            RegistryError: no answer, refused, or other bytes than the digest says.
+        """
+        _check(name, reference)
+        answer = self._send("GET", f"{name}/manifests/{reference}", name, headers={"Accept": MANIFEST})
+        if answer.status == 404:
+            return None
+        self._refuse(answer, 200)
+        if len(answer.data) > MOST_MANIFEST_BYTES:
+            raise self._fault(f"its manifest of `{name}` is larger than {MOST_MANIFEST_BYTES >> 20} MiB")
+        digest = digest_of(answer.data)
+        if DIGEST.fullmatch(reference) and digest != reference:
+            raise self._lie(f"{name}@{reference}", digest)
+        try:
+            value = json.loads(answer.data)
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, Mapping) or value.get("schemaVersion") != 2:
+            raise self._fault(f"its answer for `{name}:{reference}` is no manifest")
+        return Manifest(digest=digest, data=answer.data, value=value)
+
+    def blob(self, name: str, digest: str) -> bytes:
+        """Give a blob, its digest checked.
+
+        Raises:
+            RegistryError: no answer, refused, not there, or other bytes than the digest says.
+        """
+        _check(name, digest)
+        answer = self._send("GET", f"{name}/blobs/{digest}", name)
+        self._refuse(answer, 200)
+        if digest_of(answer.data) != digest:
+            raise self._lie(f"{name}@{digest}", digest_of(answer.data))
+        return answer.data
+
+    # --- writing ---
+
+    def push_blob(self, name: str, data: bytes) -> str:
+        """Upload a blob that is not there yet, and give its digest."""
+        digest = digest_of(data)
+        _check(name, digest)
+        if self._send("HEAD", f"{name}/blobs/{digest}", name, push=True).status == 200:
+            return digest
+        started = self._send("POST", f"{name}/blobs/uploads/", name, push=True, body=b"")
+        self._refuse(started, 202)
+        from mlstack.web import joined
+
+        place = joined(started.url, started.headers.get("Location") or "")
+        place += f"{'&' if '?' in place else '?'}digest={digest}"
+        headers = {"Content-Type": "application/octet-stream"}
+        self._refuse(self._send("PUT", place, name, push=True, headers=headers, body=data), 201)
+        return digest
+
+    def push_manifest(self, name: str, reference: str, value: Mapping[str, Any]) -> str:
+        """Upload a manifest under a tag, and give its digest."""
+        _check(name, reference)
+        data = json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
+        headers = {"Content-Type": MANIFEST}
+        answer = self._send(
+            "PUT", f"{name}/manifests/{reference}", name, push=True, headers=headers, body=data
+        )
+        self._refuse(answer, 201)
+        return digest_of(data)
+
+    # --- requests, and who sends them ---
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        name: str,
+        *,
+        push: bool = False,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> Answer:
+        """Send a request; one that is refused goes again with what the refusal asks for."""
+        url = path if "://" in path else f"{self._base}/{path}"
+        scope = f"repository:{name}:{'pull,push' if push else 'pull'}"
+        is_ours = url.startswith(self._base.removesuffix("v2"))
+        for is_again in (False, True):
+            proof = {"Authorization": self._proofs[scope]} if is_ours and scope in self._proofs else {}
+            answer = self._web.send(method, url, headers={**(headers or {}), **proof}, body=body)
+            if answer.status != 401 or is_again or not is_ours:
+                break
+            asked = answer.headers.get("WWW-Authenticate") or ""
+            if (proven := self._proof(asked, scope)) is None:
+                break
+            self._proofs[scope] = proven
+        return answer
+
+    def _proof(self, asked: str, scope: str) -> str | None:
+        """Give the header that a refusal asks for: a token, or name and password; None without."""
+        from mlstack.http import basic
+
+        if not self._asked:
+            self._credentials, self._asked = credentials(self.host), True
+        known = self._credentials
+        scheme, _, rest = asked.partition(" ")
+        if scheme.lower() == "basic":
+            return basic(known.user, known.password) if known and known.password else None
+        fields = dict(re.findall(r'(\w+)="([^"]*)"', rest))
+        if scheme.lower() != "bearer" or "realm" not in fields:
+            return None
+        return self._token(fields, scope, known)
+
+    def _token(self, fields: Mapping[str, str], scope: str, known: Credentials | None) -> str | None:
+        """Get a token where the registry sends us, anonymously without credentials."""
+        from mlstack.http import basic
+        from mlstack.kube.transport import quote
+
+        named = {"service": fields["service"]} if fields.get("service") else {}
+        query = {**named, "scope": fields.get("scope") or scope}
+        form = "&".join(f"{key}={quote(value)}" for key, value in query.items())
+        if known and known.identity_token:
+            form += f"&grant_type=refresh_token&client_id=mlstack&refresh_token={quote(known.identity_token)}"
+            headers = {"Content-Type": "application/x-www-form-urlencoded"}
+            answer = self._web.send("POST", fields["realm"], headers=headers, body=form.encode())
+        else:
+            headers = {"Authorization": basic(known.user, known.password)} if known else {}
+            mark = "&" if "?" in fields["realm"] else "?"
+            answer = self._web.get(f"{fields['realm']}{mark}{form}", headers)
+        if answer.status in (401, 403):
+            return None
+        try:
+            value = json.loads(answer.data)
+            token = value.get("token") or value.get("access_token")
+        except (ValueError, AttributeError, RecursionError):
+            token = None
+        if answer.status != 200 or not isinstance(token, str) or not re.fullmatch(r"[\x21-\x7e]+", token):
+            raise self._fault(f"the place that it sends us to for a token gives none (HTTP {answer.status})")
+        masking.note(token)
+        return f"Bearer {token}"
+
+    # --- faults ---
+
+    def _refuse(self, answer: Answer, expected: int) -> None:
+        """Raise unless the answer has the status that is expected."""
+        if answer.status == expected:
+            return
+        if answer.status in (401, 403):
+            has = "does not let us in" if answer.status == 401 else "does not allow that"
+            raise self._fault(f"it {has}", hint=f"docker login {self.host}")
+        code = _code(answer.data)
+        text = "it has no such thing" if answer.status == 404 else f"HTTP {answer.status}"
+        hint = "try again later" if answer.status in (429, 500, 502, 503, 504) else "check the address"
+        raise self._fault(f"{text}{f' ({code})' if code else ''}", hint=hint)
+
+    def _fault(self, text: str, *, hint: str = "check the address") -> RegistryError:
+        return RegistryError(f"the registry at `{self.host}` fails: {text}", hint=hint)
+
+    def _lie(self, what: str, digest: str) -> RegistryError:
+        text = f"what it gives for `{what}` has the digest {digest}"
+        return self._fault(
+            text, hint="nothing was changed; something between you and it changes what it says"
+        )
+
+
+def _code(data: bytes) -> str:
+    """Give the code of an error as the specification writes it."""
+    try:
+        code = json.loads(data)["errors"][0]["code"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ""
+    return code if isinstance(code, str) and re.fullmatch("[A-Z_]{1,40}", code) else ""
+
+
+def _check(name: str, reference: str) -> None:
+    if not _NAME.fullmatch(name):
+        hint = "names of OCI registries are lower-case letters and digits with `-`, `_`, `.` and `/` between"
+        raise RegistryError(f"`{name}` cannot be the name of a repository", hint=hint)
+    if not (DIGEST.fullmatch(reference) or _REFERENCE.fullmatch(reference)):
+        raise RegistryError(
+            f"`{reference}` is neither a tag nor a digest", hint="write NAME:TAG or NAME@sha256:…"
+        )

@@ -1,0 +1,366 @@
+"""Packages in OCI registries: published, fetched by digest, with logins, from servers that misbehave."""
+
+import base64
+import json
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from mlstack.app.app import RegistryRef
+from mlstack.errors import NotFoundError, RegistryError
+from mlstack.registries import registry
+from mlstack.registries.docker import credentials
+from mlstack.registries.oci import Published, place_of
+from mlstack.registries.registry import Registry
+from tests.support.oci import PASSWORD, USER, FakeRegistry, Reply, real_registry
+from tests.support.packages import COMMON, JOBS, as_files
+from tests.support.registries import next_jobs
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeRegistry]:
+    with FakeRegistry().running() as running:
+        yield running
+
+
+def opened(host: str, *, fresh: bool = False) -> Registry:
+    ref = RegistryRef(name="own", address=f"oci://{host}/ml", protocol="oci")
+    return registry.open_registry(ref, root=Path("/"), fresh=fresh)
+
+
+def publish(host: str, tree: dict[PurePosixPath, bytes]) -> Published:
+    return place_of(f"oci://{host}/ml").publish(tree)
+
+
+def log_in(host: str, user: str = USER, password: str = PASSWORD) -> None:
+    """Write what `docker login` writes."""
+    auth = base64.b64encode(f"{user}:{password}".encode()).decode()
+    folder = Path.home() / ".docker"
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth}}}))
+
+
+def round_trip(host: str) -> None:
+    """Publish three packages and have each of them again."""
+    first = publish(host, as_files(JOBS))
+    publish(host, as_files(COMMON))
+    second = publish(host, as_files(next_jobs()))
+    again = publish(host, as_files(JOBS))
+    assert (first.is_new, again.is_new, again.manifest_digest) == (True, False, first.manifest_digest)
+    own = opened(host)
+    index = own.index()
+    assert (index.known_as, list(index.packages)) == ("own", ["common", "jobs"])
+    assert [entry.version for entry in index.packages["jobs"].versions] == ["0.1.0", "0.10.0"]
+    assert index.revision_of("jobs") == second.manifest_digest
+    assert own.fetch("jobs") == as_files(next_jobs())
+    assert own.fetch("jobs", "0.1.0") == as_files(JOBS)
+    for reference in (first.manifest_digest, "0.1.0"):
+        assert own.at(reference).index().package("jobs").newest.version == "0.1.0"
+        assert own.at(reference).fetch("jobs") == as_files(JOBS)
+
+
+def test_what_was_published_is_had_again(fake: FakeRegistry) -> None:
+    round_trip(fake.host)
+    assert {path for _, path, _ in fake.requests if "mlstack-registry/manifests" in path} == {
+        "/v2/ml/mlstack-registry/manifests/index"
+    }
+
+
+@pytest.mark.slow
+def test_a_real_registry_holds_packages(tmp_path: Path) -> None:
+    with real_registry(tmp_path) as host:
+        round_trip(host)
+
+
+@pytest.mark.slow
+def test_a_real_registry_wants_a_login(tmp_path: Path) -> None:
+    with real_registry(tmp_path, login=True) as host:
+        with pytest.raises(RegistryError, match="does not let us in") as caught:
+            opened(host).index()
+        assert caught.value.hint == f"docker login {host}"
+        log_in(host, password="wrong")
+        with pytest.raises(RegistryError, match="does not let us in"):
+            publish(host, as_files(JOBS))
+        log_in(host)
+        round_trip(host)
+
+
+@pytest.mark.slow
+def test_a_real_registry_wants_a_login_that_a_helper_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = json.dumps({"ServerURL": "x", "Username": USER, "Secret": PASSWORD})
+    helper(tmp_path, monkeypatch, f"read host; test -n \"$host\" && echo '{answer}'")
+    with real_registry(tmp_path, login=True) as host:
+        configure({"credHelpers": {host: "tests"}})
+        round_trip(host)
+
+
+def configure(config: object) -> None:
+    (Path.home() / ".docker").mkdir(exist_ok=True)
+    (Path.home() / ".docker/config.json").write_text(json.dumps(config))
+
+
+def helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    file = tmp_path / "bin/docker-credential-tests"
+    file.parent.mkdir()
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{file.parent}:/usr/bin:/bin")
+
+
+# --- what is there ---
+
+
+def test_the_same_version_with_other_content_is_refused(fake: FakeRegistry) -> None:
+    publish(fake.host, as_files(JOBS))
+    changed = {**as_files(JOBS), PurePosixPath("README.md"): b"new"}
+    before = dict(fake.manifests)
+    with pytest.raises(RegistryError, match=r"ml/jobs:0\.1\.0` is there with other content"):
+        publish(fake.host, changed)
+    assert fake.manifests == before
+
+
+def test_an_artifact_has_the_same_digest_wherever_it_is_published(fake: FakeRegistry) -> None:
+    with FakeRegistry().running() as other:
+        assert publish(fake.host, as_files(JOBS)) == publish(other.host, as_files(JOBS))
+
+
+def test_an_index_that_another_publisher_overwrote_is_written_again(fake: FakeRegistry) -> None:
+    publish(fake.host, as_files(COMMON))
+    key = ("ml/mlstack-registry", "index")
+    stale, lost = fake.manifests[key], []
+
+    def lose(running: FakeRegistry, method: str, path: str, headers: dict[str, str]) -> Reply | None:
+        if path.endswith("/index") and method == "PUT" and not lost:
+            lost.append(path)
+            return Reply(status=201)  # somebody else's index took its place at once
+        return None
+
+    fake.fault = lose
+    publish(fake.host, as_files(JOBS))
+    assert (fake.manifests[key] != stale, lost) == (True, ["/v2/ml/mlstack-registry/manifests/index"])
+    assert list(opened(fake.host, fresh=True).index().packages) == ["common", "jobs"]
+
+
+def test_nothing_published_is_told(fake: FakeRegistry) -> None:
+    with pytest.raises(RegistryError, match="nothing was published there") as caught:
+        opened(fake.host).index()
+    assert caught.value.hint == f"mlstack pkg publish DIR oci://{fake.host}/ml"
+
+
+@pytest.mark.parametrize("address", ["oci://", "oci://u:p@host/x", "oci://host:x/y", "oci://ho st/y"])
+def test_what_is_no_address_is_told(address: str) -> None:
+    with pytest.raises(RegistryError):
+        place_of(address).index(fresh=True)
+
+
+@pytest.mark.parametrize("reference", ["9.9.9", "../x", "sha256:" + "0" * 64])
+def test_what_is_not_there_is_not_found(fake: FakeRegistry, reference: str) -> None:
+    publish(fake.host, as_files(COMMON))
+    with pytest.raises((NotFoundError, RegistryError)):
+        opened(fake.host).at(reference).index().package("jobs")
+
+
+# --- the cache ---
+
+
+def test_what_was_had_is_not_asked_for_again(fake: FakeRegistry) -> None:
+    publish(fake.host, as_files(JOBS))
+    opened(fake.host).fetch("jobs")
+    fake.requests.clear()
+    assert opened(fake.host).fetch("jobs") == as_files(JOBS)
+    assert fake.requests == []
+
+
+def test_a_registry_that_is_away_is_the_one_that_was_asked_last(
+    fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    revision = publish(fake.host, as_files(JOBS)).manifest_digest
+    opened(fake.host).fetch("jobs")
+    fake.fault = lambda *request: Reply(status=503)
+    monkeypatch.setattr(time, "time", lambda now=time.time: now() + 601)
+    index = opened(fake.host).index()
+    assert list(index.packages) == ["jobs"]
+    assert "HTTP 503; what it said on 20" in index.note
+    assert opened(fake.host).at(revision).fetch("jobs", "0.1.0") == as_files(JOBS)
+    with pytest.raises(RegistryError, match="HTTP 503"):
+        opened(fake.host, fresh=True).index()
+
+
+# --- servers that misbehave ---
+
+
+def empty_cache() -> None:
+    import shutil
+
+    shutil.rmtree(Path.home() / ".cache", ignore_errors=True)
+
+
+@pytest.mark.parametrize("kind", ["manifests/sha256", "blobs"])
+def test_a_registry_that_lies_about_a_digest_is_found_out(fake: FakeRegistry, kind: str) -> None:
+    publish(fake.host, as_files(JOBS))
+    empty_cache()
+
+    def lie(running: FakeRegistry, method: str, path: str, headers: dict[str, str]) -> Reply | None:
+        return Reply(body=b'{"schemaVersion": 2}') if f"jobs/{kind}" in path else None
+
+    fake.fault = lie
+    with pytest.raises(RegistryError, match="has the digest sha256:"):
+        opened(fake.host).fetch("jobs")
+
+
+def test_an_artifact_with_a_hostile_archive_is_refused(fake: FakeRegistry) -> None:
+    from tests.unit.registries.test_archive import archive, member
+
+    place = place_of(f"oci://{fake.host}/ml")
+    data = archive(member("../../x", content=b"x"))
+    digest = place._push("jobs", "evil", data, "application/vnd.mlstack.package.v1", {})
+    for reference in ("evil", digest):
+        with pytest.raises(RegistryError, match="a path that leads out of it"):
+            opened(fake.host).at(reference).fetch("jobs")
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (Reply(status=500), "HTTP 500"),
+        (Reply(status=429, body=b'{"errors": [{"code": "TOOMANYREQUESTS"}]}'), "TOOMANYREQUESTS"),
+        (Reply(status=403), "does not allow that"),
+        (Reply(status=401), "does not let us in"),
+        (Reply(status=401, headers={"WWW-Authenticate": "Negotiate"}), "does not let us in"),
+        (Reply(body=b"<html>"), "is no manifest"),
+        (Reply(body=b"[1]"), "is no manifest"),
+        (Reply(body=b"[" * 100_000), "is no manifest"),
+        (Reply(body=b'{"schemaVersion": 2, "layers": 7}'), "is no index of mlstack's"),
+        (Reply(status=307, headers={"Location": "/v2/x"}), "again and again"),
+        (Reply(status=307, headers={"Location": "http://example.org/x"}), "plain http"),
+        (Reply(status=307, headers={"Location": "file:///etc/passwd"}), "no address of the web"),
+    ],
+)
+def test_a_registry_that_fails_is_told_in_a_sentence(fake: FakeRegistry, reply: Reply, told: str) -> None:
+    fake.fault = lambda *request: reply
+    with pytest.raises(RegistryError) as caught:
+        opened(fake.host).index()
+    assert told in str(caught.value)
+    assert caught.value.hint
+
+
+def test_a_registry_that_is_not_there_is_told() -> None:
+    with pytest.raises(RegistryError, match="connection refused"):
+        opened("127.0.0.1:1").index()
+
+
+# --- tokens, redirects, logins ---
+
+
+def tokens(fake: FakeRegistry, *, basic: str = "") -> None:
+    """Let a registry want a token, which it gives to everybody, or to one who has the login."""
+
+    def want(running: FakeRegistry, method: str, path: str, headers: dict[str, str]) -> Reply | None:
+        if path.startswith("/token"):
+            is_known = not basic or headers.get("Authorization") == f"Basic {basic}"
+            scope = path.rpartition("scope=")[2]
+            return Reply(body=json.dumps({"token": f"T-{scope}"}).encode()) if is_known else Reply(status=401)
+        name = path.removeprefix("/v2/").partition("/manifests")[0].partition("/blobs")[0]
+        right = [f"Bearer T-repository:{name.replace('/', '%2F')}:pull{more}" for more in ("", "%2Cpush")]
+        if headers.get("Authorization") in right:
+            return None
+        challenge = f'Bearer realm="http://{running.host}/token",service="tests"'
+        return Reply(status=401, headers={"WWW-Authenticate": challenge})
+
+    fake.fault = want
+
+
+def test_a_token_is_had_without_a_login(fake: FakeRegistry) -> None:
+    tokens(fake)
+    round_trip(fake.host)
+    asked = [headers for _, path, headers in fake.requests if "/token" in path]
+    assert asked
+    assert not [headers for headers in asked if "Authorization" in headers]
+
+
+def test_a_token_is_had_with_the_login_and_only_for_it(fake: FakeRegistry) -> None:
+    tokens(fake, basic=base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode())
+    with pytest.raises(RegistryError, match="does not let us in"):
+        opened(fake.host).index()
+    log_in(fake.host)
+    round_trip(fake.host)
+    shown = [path for _, path, headers in fake.requests if "Basic" in headers.get("Authorization", "")]
+    assert shown
+    assert all(path.startswith("/token") for path in shown)
+
+
+def test_a_blob_that_lies_elsewhere_is_had_without_our_login(fake: FakeRegistry) -> None:
+    publish(fake.host, as_files(JOBS))
+    empty_cache()
+    tokens(fake)
+    wants = fake.fault
+    with FakeRegistry().running() as storage:
+        storage.blobs = fake.blobs
+
+        def lead(running: FakeRegistry, method: str, path: str, headers: dict[str, str]) -> Reply | None:
+            reply = wants(running, method, path, headers)
+            if reply is None and "/blobs/" in path:
+                return Reply(status=307, headers={"Location": f"http://{storage.host}{path}"})
+            return reply
+
+        fake.fault = lead
+        assert opened(fake.host).fetch("jobs") == as_files(JOBS)
+        assert storage.requests
+        assert not [headers for _, _, headers in storage.requests if "Authorization" in headers]
+
+
+@pytest.mark.parametrize("host", ["example.org", "https://example.org/v1/", "https://example.org"])
+def test_credentials_are_found_however_docker_writes_the_host(host: str) -> None:
+    log_in(host)
+    found = credentials("example.org")
+    assert found is not None
+    assert (found.user, found.password) == (USER, PASSWORD)
+    assert PASSWORD not in repr(found)
+
+
+def test_an_identity_token_is_taken_from_a_helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    helper(tmp_path, monkeypatch, """echo '{"Username": "<token>", "Secret": "long"}'""")
+    configure({"credsStore": "tests"})
+    found = credentials("example.org")
+    assert found is not None
+    assert (found.identity_token, found.password) == ("long", "")
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [("exit 1", None), ("echo x", "gives no credentials that can be read"), (None, "cannot be had")],
+)
+def test_a_helper_that_knows_nothing_is_passed_over_and_one_that_fails_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, told: str | None
+) -> None:
+    configure({"credsStore": "tests"})
+    if script:
+        helper(tmp_path, monkeypatch, script)
+    if told is None:
+        assert credentials("example.org") is None
+        return
+    with pytest.raises(RegistryError, match=told):
+        credentials("example.org")
+
+
+@pytest.mark.parametrize("config", ["[", "[]", '{"auths": []}', '{"auths": {"example.org": {"auth": "%%"}}}'])
+def test_a_broken_configuration_of_docker_gives_no_login(config: str) -> None:
+    configure({})
+    (Path.home() / ".docker/config.json").write_text(config)
+    if config == "[":
+        with pytest.raises(RegistryError, match="is no JSON"):
+            credentials("example.org")
+    else:
+        assert credentials("example.org") is None
+
+
+def test_plain_http_goes_to_this_machine_alone() -> None:
+    from mlstack.registries.distribution import Distribution
+
+    assert Distribution("localhost:5000")._base == "http://localhost:5000/v2"
+    assert Distribution("registry.example.org:5000")._base == "https://registry.example.org:5000/v2"
