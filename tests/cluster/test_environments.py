@@ -1,0 +1,117 @@
+"""Renamed components, several environments and those that are over, on real API servers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlstack.cli.main import main
+from tests.support.builders import write_tree
+from tests.support.cluster import TestCluster
+from tests.support.registry import small_app
+
+pytestmark = pytest.mark.cluster
+
+
+class Typed:
+    """Runs command lines of the app; nobody is there to answer."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, line: str, *, code: int = 0) -> Any:
+        """Give what it printed, read as JSON."""
+        self._capsys.readouterr()
+        status = main([*line.split(), "-o", "json"])
+        printed = self._capsys.readouterr()
+        assert status == code, printed
+        return json.loads(printed.out) if printed.out else None
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path,
+    namespace: str,
+    kubeconfig: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Typed:
+    made = small_app(tmp_path)
+    monkeypatch.chdir(made.root)
+    run = Typed(capsys)
+    run("generate web front --image nginx")
+    run("generate web back --image nginx")
+    for context in ("minikube", "gke"):
+        run(f"env add {context} --no-preset --context {context} -n {namespace}")
+    return run
+
+
+def config_map(cluster: TestCluster, namespace: str, name: str) -> Any:
+    return cluster.find(f"/api/v1/namespaces/{namespace}/configmaps/{name}")
+
+
+def test_a_renamed_component_keeps_its_very_objects(
+    run: Typed, minikube: TestCluster, namespace: str
+) -> None:
+    run("apply minikube")
+    before = config_map(minikube, namespace, "front")["metadata"]
+    run("component rename front shop.page")
+    assert run("apply minikube -c shop.page --yes")["counts"] == {"updated": 1}
+    after = config_map(minikube, namespace, "front")["metadata"]
+    assert (after["uid"], after["labels"]["mlstack.dev/component"]) == (before["uid"], "shop.page")
+    assert run("apply minikube")["counts"] == {"unchanged": 2}
+    assert run("status minikube")["leftOver"] == []
+    revision = run("history show minikube")
+    assert {row["component"] for row in revision["objects"]} == {"shop.page", "back"}
+
+
+def test_a_renamed_environment_is_taken_over(run: Typed, minikube: TestCluster, namespace: str) -> None:
+    run("apply minikube")
+    before = config_map(minikube, namespace, "front")["metadata"]["uid"]
+    run("env rename minikube dev")
+    assert run("apply dev --adopt --yes")["counts"] == {"updated": 2}
+    assert config_map(minikube, namespace, "front")["metadata"]["uid"] == before
+
+
+def test_a_removed_component_is_named_where_it_is_deployed(run: Typed, namespace: str) -> None:
+    run("apply minikube gke -c back")
+    rows = run("component rm back")["deployed"]
+    assert [(row["environment"], row["objects"]) for row in rows] == [("gke", 1), ("minikube", 1)]
+
+
+def test_several_environments_are_applied_and_those_that_are_over_emptied(
+    run: Typed, minikube: TestCluster, gke: TestCluster, namespace: str
+) -> None:
+    assert [item["counts"] for item in run("apply --all")["items"]] == [{"created": 2}, {"created": 2}]
+    assert run("diff --all")["ok"]
+    assert run("status gke minikube")["ok"]
+    run("env set gke --ttl 0s")
+    items = run("delete --expired --yes")["items"]
+    assert [(item["environment"], item["counts"]) for item in items] == [("gke", {"deleted": 2})]
+    assert config_map(gke, namespace, "front") is None
+    assert config_map(minikube, namespace, "front")
+
+
+def test_a_failure_stops_the_others_unless_they_are_to_go_on(
+    run: Typed, gke: TestCluster, minikube: TestCluster, namespace: str
+) -> None:
+    values = "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\ncomponents: {front: {replicas: 99}}\n"
+    write_tree(Path(), {"environments/gke/params.yaml": values})
+    run("apply --all", code=3)
+    assert config_map(minikube, namespace, "front") is None
+    run("apply --all --keep-going", code=3)
+    assert config_map(minikube, namespace, "front")
+    assert config_map(gke, namespace, "front") is None
+
+
+def test_a_snapshot_tells_version_kinds_and_nodes(run: Typed, gke: TestCluster, namespace: str) -> None:
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "5"}}}
+    gke.request("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
+    taken = run("env snapshot gke")
+    assert (taken["version"].startswith("v1."), taken["gpus"] >= 6, taken["quotas"]) == (True, True, 1)
+    kept = json.loads(Path("environments/gke/cluster.json").read_text())
+    assert "Deployment" in kept["apis"]["apps/v1"]
+    assert run("env snapshot gke --check")["ok"]
+    assert run("validate gke")["ok"]
+    run("doctor gke")
