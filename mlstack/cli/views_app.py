@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         doctor,
         explain,
         matrix,
+        new_prototype,
         package_changes,
         packages,
         params,
@@ -552,6 +553,17 @@ def _faults_page(faults: Sequence[authors.PackageFault], subject: str) -> Page:
 
 
 # --- prototypes ---
+
+
+@view
+def _prototype_begun(result: new_prototype.PrototypeBegun) -> Page:
+    lines = [TextLine(f"wrote {file}", "add") for file in result.files]
+    lines.append(TextLine(f"parameters: {', '.join(result.parameters)}", hang=2))
+    lines.append(TextLine(f"its example renders {', '.join(result.objects)}", hang=2))
+    steps = [f"next: mlstack pkg test {result.package}"]
+    if result.new_package:
+        steps.insert(0, f"say under which `license` it is: {result.package}/package.yaml")
+    return Page(tuple(lines), (result.name,), tuple(steps))
 
 
 @view

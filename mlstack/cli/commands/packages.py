@@ -267,6 +267,24 @@ def preview(
     return emit_objects(state, session.options["object_output"])
 
 
+@prototype.command(
+    takes="output",
+    examples=[
+        "mlstack prototype new web",
+        "mlstack prototype new web --from deployment.yaml",
+        "kubectl get deploy,svc web -o yaml | mlstack prototype new web --from -",
+    ],
+    name=word("NAME", "The prototype's name, and that of its package if that is new."),
+    source=option("--from FILE|DIR|-", "Manifests: their images, replicas and names become parameters."),
+    package=option("--package DIR", "The package's folder. Default: here, else a new folder of the name."),
+)
+def new(session: Session, name: str, source: str = "", package: Path | None = None) -> object:
+    """Begin a prototype of your own: parameters, templates and an example, in a package or a new one."""
+    from mlstack.operations import new_prototype
+
+    return new_prototype.new_prototype(name, source=source, package=package)
+
+
 _GENERATE = {
     "prototype": word("PROTOTYPE", "The prototype.", prototypes),
     "name": word("NAME", "The component's name."),
