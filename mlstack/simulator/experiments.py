@@ -74,8 +74,7 @@ def compare(name: str, goal: Mapping[str, Any], per_seed: Sequence[float]) -> Ro
         text, is_met = f"at least {goal['least']:g}", value >= goal["least"]
     else:
         text, is_met = f"at most {goal['most']:g}", value <= goal["most"]
-    rounded = tuple(round(measured, 4) for measured in per_seed)
-    return Row(name=name, value=round(value, 4), goal=text, is_met=is_met, per_seed=rounded)
+    return Row(name=name, value=value, goal=text, is_met=is_met, per_seed=tuple(per_seed))
 
 
 def judge(
