@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlstack.cli.page import (
     LONGEST_LINE,
+    TABLE_VIEWS,
     WIDTH,
     Block,
     Columns,
@@ -239,6 +240,22 @@ def counted(counts: Mapping[str, int], place: str) -> str:
 
 
 # --- validate, status, unlock ---
+
+
+TABLE_VIEWS |= {
+    "ImageList": TableView(
+        "images",
+        {
+            "IMAGE": "image",
+            "PINNED": "pinned",
+            "USED BY": lambda row: row.used_by[0]
+            + (f" +{len(row.used_by) - 1}" if len(row.used_by) > 1 else ""),
+        },
+        names="image",
+        empty="no object names an image",
+        spare={"PINNED": lambda cells: cells <= {""}},
+    )
+}
 
 
 @view

@@ -26,11 +26,11 @@ Section = Literal["param", "image", "replicas", "gpus"]
 class MatrixRow:
     """One thing in all environments."""
 
-    section: Section
+    section: Section  # what kind of thing it is
     # `COMPONENT PARAM`, or `COMPONENT KIND NAME ROLE CONTAINER` as far as that is needed to tell it apart
     subject: str
     values: Mapping[str, Any]  # by environment; null where there is none; secrets are masked
-    differs: bool
+    differs: bool  # whether the environments have not all the same
     approved: bool  # the difference is meant
     reason: str = ""  # why
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,7 +118,8 @@ def set_param(
         # The rest of a map is checked when it renders, and so are single items of a list.
         is_elsewhere = param.secret and any(True for _ in references(referenced(value)))
         is_whole = len(plain) == len(path) - 1 and not is_elsewhere
-        faults = check_value(param, nested(plain, value)) if is_whole else []
+        kept = merge({}, value) if isinstance(value, Mapping) else value  # null removes what lies below
+        faults = check_value(param, nested(plain, kept)) if is_whole and value is not None else []
         if faults:
             raise TypedValueError("\n".join(faults), hint=f"mlstack prototype describe {prototype}")
         # What reads files comes before anything is written.

@@ -38,7 +38,7 @@ class SnapshotTaken:
     version: str  # of the API server
     kinds: int  # that it serves
     definitions: int  # CustomResourceDefinitions among them
-    nodes: int
+    nodes: int  # how many nodes it has
     gpus: int  # of all nodes
     quotas: int  # in the environment's namespace
     changed: bool  # whether the file says something else now, or would

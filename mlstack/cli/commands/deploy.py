@@ -108,6 +108,24 @@ def _validated(session: Session, env: str | None) -> object:
 
 
 @top.command(
+    takes=f"env components {GIVEN} folder output",
+    examples=["mlstack images gke", "mlstack images gke -o name | xargs -n 1 docker pull"],
+)
+def images(session: Session) -> object:
+    """List the container images of an environment, each once, with what uses it; needs no cluster."""
+    from mlstack.operations import render
+
+    options = session.options
+    return render.list_images(
+        session.app,
+        session.environment(options["env"]),
+        components=options["components"],
+        overrides=session.overrides(),
+        store=code_store(),
+    )
+
+
+@top.command(
     takes=f"words live summary every keep_going components {GIVEN}"
     f" {PLACE} prune adopt force_conflicts keep_foreign_fields {CLUSTER}",
     examples=[
