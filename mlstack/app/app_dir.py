@@ -441,7 +441,7 @@ class AppDir(AppReader):
 
     def own_param(self, scope: ParamScope, path: KeyPath) -> Any:
         """Give what the file of a level itself has at a path; None where nothing stands."""
-        edited, full = self._edited_param(scope, path)
+        edited, full = self.edited_param(scope, path)
         return edited.at(full)
 
     def set_param(self, scope: ParamScope, path: KeyPath, value: Any) -> tuple[str, bool]:
@@ -464,13 +464,13 @@ class AppDir(AppReader):
             name = join_path((*path, *inner))
             message = f"`{name}` holds the control character {character}, which no object can carry"
             raise TypedValueError(message, hint="remove it from the value")
-        edited, full = self._edited_param(scope, path)
+        edited, full = self.edited_param(scope, path)
         edited.set(full, value)
         return edited.file, self._save(edited)
 
     def unset_param(self, scope: ParamScope, path: KeyPath) -> str | None:
         """Take a value back, so that the next lower level counts again; a file that held it alone goes."""
-        edited, full = self._edited_param(scope, path)
+        edited, full = self.edited_param(scope, path)
         if not edited.unset(full):
             return None
         if edited.value.keys() == {"apiVersion", "kind"} and edited.text == write.to_yaml(edited.value):
@@ -479,8 +479,10 @@ class AppDir(AppReader):
             self._save(edited)
         return edited.file
 
-    def _edited_param(self, scope: ParamScope, path: KeyPath) -> tuple[EditedFile, KeyPath]:
-        """Give the file of a level, and the path of a parameter in it."""
+    def edited_param(
+        self, scope: ParamScope, path: KeyPath, begun: EditedFile | None = None
+    ) -> tuple[EditedFile, KeyPath]:
+        """Give the file of a level, or the one that is edited already, and a parameter's path in it."""
         environment, module = str(scope.environment), str(scope.module)
         component = self.component_with_params(scope.component) if scope.component is not None else None
         section: KeyPath = ("params",)
@@ -497,7 +499,7 @@ class AppDir(AppReader):
             self.environment_chain(environment)
             file, kind = layout.environment_params_file(environment), "EnvironmentParams"
             section = ("components", component.full_name) if component is not None else ("globals",)
-        edited = self.edited(file, kind)
+        edited = begun or self.edited(file, kind)
         present = edited.at(section)
         spelling = str(path[0])
         if isinstance(present, Mapping) and present and spelling not in present:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         package_changes,
         packages,
         params,
+        promote,
         prototypes,
         publish,
         registries,
@@ -742,3 +743,22 @@ def _explained_field(result: explain.ExplainedField) -> Page:
     if result.parameters:
         blocks += [TextLine(""), table(result.parameters, columns, cut="VALUE")]
     return Page(tuple(blocks), (result.where,), result.notes)
+
+
+@view
+def _promotion(result: promote.PromotionPlan) -> Page:
+    """Show each change, and in which files it is or would be."""
+    names = tuple(f"{row.component}.{row.name}".removeprefix(".") for row in result.changes)
+    if not names:
+        text = f"nothing to promote: `{result.target}` has what `{result.source}` sets"
+        return Page((TextLine(text),), (), result.notes)
+    columns: Columns = {
+        "COMPONENT": lambda row: row.component or "all",
+        "WHAT": "name",
+        result.target.upper(): _values("before"),
+        result.source.upper(): _values("after"),
+    }
+    verb = "changed" if result.done else "would change"
+    blocks = (table(result.changes, columns, cut="WHAT"), TextLine(f"{verb} {', '.join(result.files)}"))
+    following = (f"next: mlstack diff {result.target}",) if result.done else ()
+    return Page(blocks, names, (*result.notes, *following))

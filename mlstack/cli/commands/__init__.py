@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "apply": ("deploy.top.apply", "Make the cluster match the app"),
     "delete": ("deploy.top.delete", "Remove an environment's objects from the cluster"),
     "status": ("deploy.top.status", "Tell whether what was applied works, and why not"),
+    "promote": ("deploy.top.promote", "Bring what one environment runs to another one's files"),
     "history": ("deploy.history", "What was applied to an environment: list, show, diff"),
     "unlock": ("deploy.top.unlock", "Free an environment that a dead run left locked"),
     "rollback": ("deploy.top.rollback", "Apply an earlier revision again"),

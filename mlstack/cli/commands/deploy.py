@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mlstack.cli import page, several
 from mlstack.cli.main import ListingGroup, family
 from mlstack.cli.options import GIVEN, duration, environments, option, word
-from mlstack.cli.output import emit, emit_objects, is_terminal, object_files, say, write
+from mlstack.cli.output import emit, emit_objects, is_terminal, object_files, say, table_text, write
 from mlstack.cli.ports import Session, code_store
-from mlstack.errors import MlstackError, UsageError
+from mlstack.errors import MlstackError, NotReadyError, UsageError
 
 if TYPE_CHECKING:
     from mlstack.deploy.plan import ApplyPlan
+    from mlstack.deploy.result import StatusResult
     from mlstack.operations.history import UnlockPlan
 
 Result = TypeVar("Result")
@@ -460,6 +461,60 @@ def status(session: Session, watch: bool = False, timeout: float | None = None) 
         write(page.text(page.Page((views_deploy.verdict(result),))))
         return 0 if result.ok else 1
     return result
+
+
+@top.command(
+    takes=f"only dry_run allow_not_ready components context namespace yes {CLUSTER}",
+    examples=[
+        "mlstack promote staging prod --dry-run",
+        "mlstack promote staging prod --only images,versions",
+    ],
+    source=word("FROM", "The environment that is followed.", environments),
+    target=word("TO", "The environment whose files change.", environments),
+    only=option("--only WHAT", "Only some of images, versions, params; repeatable."),
+    dry_run=option("--dry-run", "Show what would change, and write nothing."),
+    allow_not_ready=option("--allow-not-ready", "Follow FROM whatever its cluster says; it is not asked."),
+)
+def promote(
+    session: Session,
+    source: str,
+    target: str,
+    only: list[str] | None = None,
+    dry_run: bool = False,
+    allow_not_ready: bool = False,
+) -> object:
+    """Bring what an environment sets for components, images and package versions to another one's files."""
+    from mlstack.operations import promote, status
+
+    options = session.options
+    kinds = [kind.strip() for words in only or () for kind in words.split(",")]
+    plan = promote.plan_promotion(session.app, source, target, components=options["components"], only=kinds)
+    if not allow_not_ready and plan.changes and not dry_run:
+        look = partial(status.status, clock=session.ports.clock)
+        refuse_unready(source, _from_cluster(session, look, env=source, doing="looking at the cluster"))
+    if dry_run or not plan.changes:
+        return plan
+    if not options["yes"]:
+        if not session.ports.interactive():
+            raise UsageError(f"`promote` changes files of `{target}`", hint="look with --dry-run, then --yes")
+        say(table_text(plan))
+        if not session.ports.ask(f"Change {', '.join(plan.files)}?"):
+            say("nothing was done")
+            return 1
+    return promote.promote(session.app, plan, components=options["components"], only=kinds)
+
+
+def refuse_unready(environment: str, result: StatusResult) -> None:
+    """Refuse to follow an environment of which something does not work.
+
+    Raises:
+        NotReadyError: it is not ready.
+    """
+    if not result.ok:
+        raise NotReadyError(
+            f"`{environment}` is not ready, so nothing of it is promoted",
+            hint=f"mlstack status {environment} says why; --allow-not-ready promotes all the same",
+        )
 
 
 @history.command(
