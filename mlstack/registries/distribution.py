@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mlstack.web import Answer
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_MOST_PAGES = 100
 MOST_MANIFEST_BYTES = 4 << 20
 """What a manifest may have: the limit that the specification names."""
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -100,6 +101,33 @@ class Distribution:
         if not isinstance(value, Mapping) or value.get("schemaVersion") != 2:
             raise self._fault(f"its answer for `{name}:{reference}` is no manifest")
         return Manifest(digest=digest, data=answer.data, value=value)
+
+    def tags(self, name: str) -> list[str] | None:
+        """Give all tags of a repository, None where there is no such.
+
+        Raises:
+            RegistryError: no answer, or refused.
+        """
+        from mlstack.web import joined
+
+        _check(name, "latest")
+        tags: list[str] = []
+        path = f"{name}/tags/list?n=1000"
+        for _ in range(_MOST_PAGES):
+            answer = self._send("GET", path, name)
+            if answer.status == 404:
+                return None
+            self._refuse(answer, 200)
+            try:
+                listed = json.loads(answer.data).get("tags")
+            except (ValueError, RecursionError, AttributeError):
+                raise self._fault(f"its list of tags of `{name}` cannot be read") from None
+            tags += [tag for tag in listed or () if isinstance(tag, str)]
+            more = re.match(r'<([^>]+)>\s*;\s*rel="?next', answer.headers.get("Link") or "")
+            if more is None:
+                break
+            path = joined(answer.url, more[1])
+        return tags
 
     def blob(self, name: str, digest: str) -> bytes:
         """Give a blob, its digest checked.

@@ -265,7 +265,7 @@ def asked_protocol(address: str) -> str:
         answer = Web().get(f"{address.rstrip('/')}/{CHART_INDEX}")
     except RegistryError:
         return name
-    is_index = answer.status == 200 and re.search(rb"^entries:", answer.data, re.MULTILINE)
+    is_index = answer.status == 200 and re.search(rb"^entries:|\"entries\":", answer.data, re.MULTILINE)
     return "helm" if is_index else name
 
 

@@ -107,8 +107,7 @@ def template(chart: Chart, release: Release, *, times: int = 1) -> list[list[Tem
         arguments = ["helm", "template", release.name, str(place / "chart"), "--namespace", release.namespace]
         arguments += ["--values", "-", "--include-crds"]
         arguments += ["--kube-version", f"v{release.kubernetes_version}.0"]
-        for version in release.api_versions:
-            arguments += ["--api-versions", version]
+        arguments += ["--api-versions", ",".join(release.api_versions)] if release.api_versions else []
         values = json.dumps(release.values).encode()  # never a file: there may be a password among them
         try:
             runs = [

@@ -1,0 +1,290 @@
+"""Helm charts as packages: chart repositories (`index.yaml` over https), and charts in OCI registries.
+
+https://HOST/PATH, https://HOST/PATH/index.yaml    a chart repository; each chart of it is a package
+oci://HOST/PATH                                    the charts below a path, of which a registry gives no list
+oci://HOST/PATH/CHART                              one chart
+
+An index is believed for ten minutes; archives are kept by their digest. What is locked is the digest of the
+chart's files, whatever the archive around them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mlstack import disk_cache
+from mlstack.app.app import RegistryRef
+from mlstack.app.index import IndexPackage, IndexPrototype, IndexVersion, RegistryIndex, joined
+from mlstack.app.package import Files, PackageFolder
+from mlstack.errors import NotFoundError, RegistryError, YamlError
+from mlstack.names import names_a_package
+from mlstack.registries import archive
+from mlstack.registries.distribution import Distribution
+from mlstack.registries.registry import CHART_INDEX, guarded, protocol
+from mlstack.web import Web, shown
+from mlstack.web import joined as joined_url
+from mlstack.yaml.read import read_document
+
+_TRUSTED_S = 600.0
+_LAYER_TYPE = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+_DEPRECATED = "its maintainers say so"
+_DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
+
+
+@protocol("helm")
+class HelmRegistry:
+    """A chart repository, or charts of an OCI registry."""
+
+    def __init__(self, ref: RegistryRef, *, root: Path, fresh: bool = False) -> None:
+        self._ref = ref
+        address = ref.address.rstrip("/")
+        self._place: _Repository | _OciCharts
+        if address.startswith("oci://"):
+            self._place = _OciCharts(address)
+        else:
+            self._place = _Repository(address.removesuffix(f"/{CHART_INDEX}"), fresh=fresh)
+
+    @staticmethod
+    def accepts(address: str) -> bool:
+        """Tell whether an address names an index of charts; of others their server is asked."""
+        return re.fullmatch(r"https?://.+/index\.yaml", address) is not None
+
+    @cached_property
+    def _index(self) -> RegistryIndex:
+        return replace(self._place.index(self._ref.name), known_as=self._ref.name)
+
+    def index(self) -> RegistryIndex:
+        """Give the index."""
+        return self._index
+
+    def fetch(self, package: str, version: str = "") -> Files:
+        """Give the files of a chart, its archive's digest checked where one is known.
+
+        Raises:
+            NotFoundError: no such chart or version.
+            RegistryError: it cannot be fetched, is not what the index says, or is none.
+        """
+        exact = self._index.version(package, version).version
+        named = f"{package}@{exact}"
+        files = archive.unpack(self._place.archive(package, exact), named)
+        inside = _without_top(files, named)
+        head = guarded(lambda: PackageFolder(inside, source=named).head, named)
+        if (head.name, head.version) != (package, exact):
+            message = f"the archive of `{named}` holds `{head.name}@{head.version}`"
+            raise RegistryError(message, hint="tell who keeps the repository")
+        return inside
+
+    def at(self, revision: str) -> HelmRegistry:
+        """Refuse: charts have versions alone.
+
+        Raises:
+            RegistryError: always.
+        """
+        hint = f"mlstack registry describe {self._ref.name} lists the versions"
+        raise RegistryError(f"registry `{self._ref.name}` holds charts, which have versions alone", hint=hint)
+
+
+def _without_top(files: Files, named: str) -> Files:
+    """Give a chart's files without the folder that an archive has around them."""
+    tops = {path.parts[0] for path in files}
+    top = next(iter(tops)) if len(tops) == 1 else ""
+    inside = {PurePosixPath(*path.parts[1:]): data for path, data in files.items() if len(path.parts) > 1}
+    if not top or PurePosixPath("Chart.yaml") not in inside:
+        raise RegistryError(f"the archive of `{named}` holds no chart")
+    return inside
+
+
+# --- chart repositories ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Release:
+    """One version of a chart, as an index has it."""
+
+    version: str
+    url: str
+    digest: str  # of the archive, in hexadecimal; empty where the index does not say
+    summary: str
+    deprecated: bool
+
+
+class _Repository:
+    def __init__(self, base: str, *, fresh: bool) -> None:
+        self._base, self._fresh = base, fresh
+        self._web = Web()
+        self._cache = disk_cache.of_user(os.environ)
+
+    @cached_property
+    def _read(self) -> tuple[dict[str, list[_Release]], str]:
+        """Give the releases by chart, and why they are not what the repository says now."""
+        key = f"helm index {self._base}"
+        known = disk_cache.from_json(self._cache.get(key), dict)
+        if known and not self._fresh and time.time() - known["asked_s"] < _TRUSTED_S:
+            return _releases(known["charts"]), ""
+        try:
+            data = self._get(f"{self._base}/{CHART_INDEX}")
+        except RegistryError as error:
+            if not known or self._fresh:
+                raise
+            return _releases(known["charts"]), f"{error}; what it said before is used"
+        charts = _parsed(data, self._base)
+        self._cache.put(key, json.dumps({"asked_s": time.time(), "charts": charts}).encode())
+        return _releases(charts), ""
+
+    def _get(self, url: str) -> bytes:
+        answer = self._web.get(url)
+        if answer.status != 200:
+            hint = "check the address: a chart repository has `index.yaml`"
+            raise RegistryError(f"`{shown(url)}` answers with status {answer.status}", hint=hint)
+        return answer.data
+
+    def index(self, name: str) -> RegistryIndex:
+        charts, note = self._read
+        entries = [
+            IndexPackage(
+                name=chart,
+                summary=release.summary,
+                prototypes=(IndexPrototype(name=chart, summary=release.summary),),
+                versions=(_entry(release.version, deprecated=release.deprecated),),
+            )
+            for chart, releases in charts.items()
+            for release in releases
+        ]
+        return RegistryIndex(name=name, packages=joined(entries), note=note)
+
+    def archive(self, chart: str, version: str) -> bytes:
+        release = next(entry for entry in self._read[0][chart] if entry.version == version)
+        kept = self._cache.get(f"chart {release.digest}") if release.digest else None
+        data = kept or self._get(joined_url(f"{self._base}/{CHART_INDEX}", release.url))
+        seen = hashlib.sha256(data).hexdigest()
+        if release.digest and seen != release.digest:
+            raise RegistryError(
+                f"the archive of `{chart}@{version}` is not what the repository's index says:"
+                f" sha256:{seen}, the index has sha256:{release.digest}",
+                hint="nothing was changed; ask the repository's keeper, whose index may be stale",
+            )
+        if kept is None:
+            self._cache.put(f"chart {seen}", data)
+        return data
+
+
+def _entry(version: str, *, deprecated: bool = False) -> IndexVersion:
+    return IndexVersion(
+        version=version, path=version, digest="", deprecated=_DEPRECATED if deprecated else ""
+    )
+
+
+def _parsed(data: bytes, source: str) -> dict[str, list[list[Any]]]:
+    """Give version, address, digest, summary and deprecation of each release, by chart, as plain data."""
+    try:
+        content = read_document(data.decode("utf-8"), source=CHART_INDEX, with_positions=False).value
+    except (YamlError, UnicodeDecodeError) as error:
+        raise RegistryError(f"the index of `{shown(source)}` cannot be read: {error}") from error
+    entries = content.get("entries") if isinstance(content, Mapping) else None
+    if not isinstance(entries, Mapping):
+        message = f"`{shown(source)}/{CHART_INDEX}` is no index of charts"
+        raise RegistryError(message, hint="check the address: `helm repo add` takes the same")
+    charts: dict[str, list[list[Any]]] = {}
+    for name, listed in entries.items():
+        for entry in listed if isinstance(listed, list) else ():
+            row = _row(str(name), entry)
+            if row is not None:
+                charts.setdefault(str(name), []).append(row)
+    return charts
+
+
+def _row(name: str, entry: Any) -> list[Any] | None:
+    """Read one release; libraries, and what no name or version can be, are left out."""
+    if not isinstance(entry, Mapping) or entry.get("type") == "library":
+        return None
+    version, urls = str(entry.get("version") or ""), entry.get("urls")
+    if not version or not names_a_package("r", name, version) or not isinstance(urls, list) or not urls:
+        return None
+    digest = _DIGEST.fullmatch(str(entry.get("digest") or ""))
+    summary = str(entry.get("description") or "").strip().partition("\n")[0]
+    return [version, str(urls[0]), digest[1] if digest else "", summary, entry.get("deprecated") is True]
+
+
+def _releases(charts: Mapping[str, list[list[Any]]]) -> dict[str, list[_Release]]:
+    names = ("version", "url", "digest", "summary", "deprecated")
+    return {
+        chart: [_Release(**dict(zip(names, row, strict=True))) for row in rows]
+        for chart, rows in charts.items()
+    }
+
+
+# --- charts in OCI registries ---
+
+
+class _OciCharts:
+    def __init__(self, address: str) -> None:
+        host, _, self._path = address.removeprefix("oci://").partition("/")
+        self._api = Distribution(host)
+
+    def index(self, name: str) -> RegistryIndex:
+        """Give an index whose packages are looked for as they are named."""
+        own = self._path.rpartition("/")[2]
+        is_chart = bool(own) and self._versions(self._path) is not None
+        packages = _ByName(self._entry, (own,) if is_chart else ())
+        note = "" if is_chart else "an OCI registry gives no list of its charts: name them"
+        return RegistryIndex(name=name, packages=packages, note=note)
+
+    def _entry(self, chart: str) -> IndexPackage | None:
+        versions = self._versions(self._repository(chart))
+        if not versions:
+            return None
+        entries = [
+            IndexPackage(name=chart, prototypes=(IndexPrototype(name=chart),), versions=(_entry(version),))
+            for version in versions
+        ]
+        return joined(entries)[chart]
+
+    def _versions(self, repository: str) -> list[str] | None:
+        tags = self._api.tags(repository)
+        versions = [tag.replace("_", "+") for tag in tags or () if names_a_package("r", "c", tag)]
+        return [version for version in versions if re.match(r"v?\d+\.\d+", version)] or None
+
+    def _repository(self, chart: str) -> str:
+        is_own = self._path.rpartition("/")[2] == chart
+        return self._path if is_own or not self._path else f"{self._path}/{chart}"
+
+    def archive(self, chart: str, version: str) -> bytes:
+        repository, tag = self._repository(chart), version.replace("+", "_")
+        manifest = self._api.manifest(repository, tag)
+        if manifest is None:
+            raise NotFoundError(f"no chart `{chart}@{version}` in `{self._api.host}/{repository}`")
+        layers = [layer for layer in manifest.layers if layer.get("mediaType") == _LAYER_TYPE]
+        if len(layers) != 1:
+            raise RegistryError(f"`{self._api.host}/{repository}:{tag}` is no chart")
+        return self._api.blob(repository, str(layers[0].get("digest")))
+
+
+class _ByName(Mapping[str, IndexPackage]):
+    """Packages that are looked up one by one; only those of which the names are known are listed."""
+
+    def __init__(self, entry: Callable[[str], IndexPackage | None], known: tuple[str, ...]) -> None:
+        self._entry, self._known = entry, known
+        self._read: dict[str, IndexPackage] = {}
+
+    def __getitem__(self, name: str) -> IndexPackage:
+        if name not in self._read:
+            entry = self._entry(name)
+            if entry is None:
+                raise KeyError(name)
+            self._read[name] = entry
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
