@@ -47,6 +47,7 @@ class Failure:
     reason: str
     where: str = ""  # file:line below the app
     missing: tuple[str, ...] = ()  # imports that led nowhere
+    lacks_ksonnet_lib: bool = False  # it needs more of it than our stub has
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,6 +277,7 @@ class _Composer:
         }
         version = environment.kubernetes_version
         generated = [root / "lib" / "ksonnet-lib" / version, root / "lib" / version] if version else []
+        generated += [vendors[-1] / "ksonnet-lib" / version] if len(vendors) > 1 and version else []
         folder = self._folder(environment).resolve()
         folders = [
             *(self._app.folder(module).resolve() for module in reversed(environment.modules)),
@@ -321,7 +323,8 @@ class _Composer:
 
     def _failed(self, part: _Part, components: Sequence[KsComponent], outcome: Outcome) -> None:
         reason = self._shown("".join(filter(str.isprintable, outcome.error)))
-        if outcome.used_stub and reason.startswith("Field does not exist"):
+        lacks_ksonnet_lib = outcome.used_stub and reason.startswith("Field does not exist")
+        if lacks_ksonnet_lib:
             reason += "; the app has no ksonnet-lib: --jpath names the folder of one"
         if outcome.missing and (library := self._library(part.environment, outcome.missing[-1])):
             reason += f"; package {library} is not in vendor/"
@@ -332,6 +335,7 @@ class _Composer:
                 reason=reason,
                 where=self._shown(outcome.where),
                 missing=outcome.missing,
+                lacks_ksonnet_lib=lacks_ksonnet_lib,
             )
             for component in components
         ]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ from mlstack.names import (
     check_namespace,
     check_new_name,
 )
+from mlstack.registries import git
 from mlstack.render import kustomize as render_kustomize
 from mlstack.render import render
 from mlstack.yaml import write
@@ -204,9 +205,13 @@ def import_ksonnet(
     source = ksonnet.selected(ksonnet.read_app(request.source), request.environments)
     _check_target(target, source)
     composition = compose(source, request.options)
-    told: list[str] = []
+    with TemporaryDirectory(prefix="mlstack-import-") as folder:
+        told = _fetch_missing(source, composition, Path(folder))
+        if any(Path(folder).iterdir()):
+            composition = compose(source, replace(request.options, vendor=Path(folder)))
     if request.convert:
-        composition, told = _converted(composition)
+        composition, rewritten = _converted(composition)
+        told += rewritten
     told += convert.told_unserved(_all_objects(composition), has_converted=request.convert)
     failures = [
         ImportFailure(
@@ -450,6 +455,46 @@ def _summary(proofs: Sequence[EnvironmentProof], failures: Sequence[ImportFailur
     left_out = len({failure.component for failure in failures})
     told = f"; {left_out} component{'s'[: left_out != 1]} could not be imported" if left_out else ""
     return f"{proof.counted(proofs)}{told}"
+
+
+_KSONNET_LIB = "github.com/ksonnet/ksonnet-lib/tree/master"
+
+
+def _fetch_missing(source: KsApp, composition: Composition, vendor: Path) -> list[str]:
+    """Fetch the packages that evaluation lacks, at the commits in app.yaml, and ksonnet-lib; tell which."""
+    notes: dict[str, None] = {}
+    places = {environment.name: environment for environment in source.environments}
+    for failed in composition.failures:
+        place = places[failed.environment]
+        libraries = [place.libraries.get("/".join(path.split("/")[:2])) for path in failed.missing]
+        for library in filter(None, libraries):
+            folder = vendor / library.registry / f"{library.name}@{library.version}"
+            address = source.registries.get(library.registry, "")
+            if library.version and address:
+                notes |= dict.fromkeys(_fetch(address, library.version, library.name, folder))
+        version = place.kubernetes_version
+        if failed.lacks_ksonnet_lib and version:
+            minor = version.split(".")[1] if version.count(".") else ""
+            release = {"7": "ksonnet.beta.2", "8": "ksonnet.beta.3"}.get(minor, "ksonnet.beta.4")
+            notes |= dict.fromkeys(_fetch(_KSONNET_LIB, "", release, vendor / "ksonnet-lib" / version))
+    return list(notes)
+
+
+def _fetch(address: str, commit: str, name: str, folder: Path) -> list[str]:
+    """Fetch a folder of a git repository at a commit, once; tell of it, or why it could not be had."""
+    if folder.exists():
+        return []
+    shown = f"{address.removesuffix('/')}/{name}" + (f" at {commit[:12]}" if commit else "")
+    try:
+        there = git.parse_address(address)
+        checkout = git.fetch_snapshot(there.at(commit) if commit else there, shown=address)
+        contents = checkout.folder(PurePosixPath(name))
+    except MlstackError as error:
+        return [f"{shown} cannot be fetched: {error.message}"]
+    if not contents:
+        return [f"{shown} is not there"]
+    atomic.write_files({folder / path: data for path, data in contents.items()})
+    return [f"fetched {shown}"]
 
 
 def _all_objects(composition: Composition) -> Iterator[Data]:

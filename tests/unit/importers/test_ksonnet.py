@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -297,3 +298,36 @@ def test_old_versions_are_kept_and_named_or_converted(run: Runner, tmp_path: Pat
     assert ran.json["notes"][0] == "converted: extensions/v1beta1 Deployment is apps/v1 now (2)"
     assert ran.json["summary"] == "2 of 2 objects equal"
     assert run("validate default --dir new").code == 0
+
+
+def test_missing_packages_are_fetched_at_their_commit(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = '{ apiVersion: "v1", kind: "ConfigMap", metadata: { name: "%s" } }'
+    place = tmp_path / "parts"
+    commits = []
+    for name in ("first", "second"):
+        (place / "incubator/pkg").mkdir(parents=True, exist_ok=True)
+        (place / "incubator/pkg/web.libsonnet").write_text(code % name)
+        commits.append(commit_all(place))
+    config = tmp_path / "gitconfig"
+    config.write_text(f'[url "file://{place}"]\n\tinsteadOf = https://github.com/acme/parts.git\n')
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    app = write_app(
+        tmp_path / "old",
+        {"components/web.jsonnet": 'import "acme/pkg/web.libsonnet"'},
+        libraries={"acme/pkg": {"registry": "acme", "name": "pkg", "version": commits[0]}},
+        registries={"acme": {"protocol": "github", "uri": "github.com/acme/parts/tree/master/incubator"}},
+    )
+    ran = imported(run, app)
+    assert ran.json["summary"] == "2 of 2 objects equal"
+    assert [*rendered(run, "prod")] == ["ConfigMap/first"]
+    assert ran.json["notes"][0].startswith("fetched github.com/acme/parts/tree/master/incubator/pkg at")
+
+
+def commit_all(folder: Path) -> str:
+    git = ["git", "-C", str(folder), "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    for words in (["init", "-q", "-b", "master"], ["add", "."], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *words], check=True)
+    done = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
