@@ -55,7 +55,7 @@ env set prod --kubernetes-version 1.99 | 2
 env rm prdo | 4 | no environment `prdo` | did you mean `prod`?
 pkg install ours/tols | 4 | registry `ours` has no package `tols` | did you mean `tools`?
 pkg install our/tools | 4 | no registry `our` in app.yaml | did you mean `ours`?
-pkg install tools | 2 | `tools` is not a package | write `registry/package`
+pkg install tools/ | 2 | `tools/` is not a package | write `registry/package`
 pkg install ours/tools@9 | 4 | package `tools` has no version `9` | known versions: 1.2.0
 pkg rm ours/tools | 2 | package `ours/tools` is used by `front` | mlstack component rm front
 registry add x ../nothing | 5 | no folder `../nothing` for registry `x` | check the address
@@ -200,7 +200,7 @@ FILES: dict[str, dict[str, Any]] = {
     "render prod | 4 | no prototype `ours/tools/web`: package `ours/tools` is not installed"
     " (components/front.yaml) | mlstack pkg install ours/tools": {"mlstack.lock": None},
     "render prod | 5 | the content of package `ours/tools@1.2.0` is not what mlstack.lock says"
-    " | mlstack pkg install --force ours/tools@1.2.0": {TEMPLATE: "a: 1\n"},
+    " | mlstack pkg install --force restores": {TEMPLATE: "a: 1\n"},
     "render prod | 3 | a document is no Kubernetes object: it has no `kind` (components/x.yaml:1)"
     " | give it apiVersion, kind": {"components/x.yaml": "apiVersion: v1\nmetadata: {name: a}\n"},
     "render prod | 3 | component `x`: a mapping or a list cannot be a key (components/x.yaml:1)"
