@@ -62,11 +62,9 @@ class AppCatalog:
         if wanted and not is_range(wanted) and wanted in at_hand:
             return [wanted]
         entries = [
-            entry
-            for entry in self._index_versions(package)
-            if not entry.yanked or entry.version == wanted or entry.version in at_hand
+            entry for entry in self._index_versions(package) if not entry.yanked or entry.version == wanted
         ]
-        usable = [entry.version for entry in entries if _runs_here(entry)]
+        usable = [entry.version for entry in entries if _runs_here(entry) or entry.version == wanted]
         return best_first(usable or [entry.version for entry in entries], wanted)
 
     def requires(self, package: str, version: str) -> Mapping[str, str]:

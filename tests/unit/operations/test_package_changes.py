@@ -1,0 +1,216 @@
+"""Newer versions of packages: what they would change, what is said against them, whether they are signed."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mlstack.app.app_dir import AppDir
+from mlstack.errors import ConfigError, NotFoundError, RegistryError, SchemaError
+from mlstack.operations import package_changes, packages, registries
+from tests.support.builders import read_tree, write_tree
+from tests.support.registry import REGISTRY, generate, small_app
+from tests.support.tools import tool
+
+DEPLOYMENT = """\
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ name }}
+spec:
+  selector:
+    matchLabels: {app: {{ name }}}
+  template:
+    metadata:
+      labels: {app: {{ name }}}
+    spec:
+      containers: [{name: web, image: {{ params.image }}}]
+"""
+
+
+def release(folder: Path, version: str, **changes: str) -> None:
+    """Put a version of `tools` into a registry, with words of its prototype and template replaced."""
+    tree = {
+        path.replace("registry/tools", f"registry/tools-{version}"): str(text).replace("1.2.0", version)
+        for path, text in REGISTRY.items()
+        if path.startswith("registry/tools/")
+    }
+    for path, text in tree.items():
+        if path.endswith((".yaml.j2", "prototype.yaml")):
+            for before, after in changes.items():
+                text = text.replace(before, after)
+        tree[path] = text
+    write_tree(folder, tree)
+    registries.index_registry(folder / "registry")
+
+
+def said(folder: Path, version: str, line: str) -> None:
+    """Write something by hand beside a version of `tools` in the index."""
+    index = folder / "registry/registry.yaml"
+    text, mark = index.read_text(), f'  - version: "{version}"\n'
+    place = text.index(mark, text.index("name: tools")) + len(mark)
+    index.write_text(f"{text[:place]}    {line}\n{text[place:]}")
+
+
+def app_with(folder: Path) -> AppDir:
+    """Make an app with `tools` 1.2.0 and a component of it, for one environment."""
+    made = small_app(folder)
+    environment = "apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: gke\nnamespace: ml\n"
+    write_tree(made.root, {"environments/gke/environment.yaml": environment})
+    generate(made, "front", replicas="3")
+    return AppDir(made.root)
+
+
+def test_a_preview_says_what_counts_what_is_hidden_and_what_is_lost(tmp_path: Path) -> None:
+    made = app_with(tmp_path)
+    release(tmp_path, "2.0.0", color="hue")
+    values = "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\ncomponents: {front: {color: red}}\n"
+    write_tree(made.root, {"environments/gke/params.yaml": values})
+    made, before = AppDir(made.root), read_tree(made.root)
+    result = package_changes.update_packages(made, preview=True)
+    assert read_tree(made.root) == before
+    assert [(row.package, row.before, row.after) for row in result.packages] == [
+        ("ours/tools", "1.2.0", "2.0.0")
+    ]
+    effects = {row.parameter: (row.kind, row.origin) for row in result.parameters}
+    assert effects["color"] == ("gone", "environments/gke/params.yaml:3")
+    assert effects["hue"][0] == "new"
+    assert any("`front` would not render for `gke`" in note for note in result.notes)
+
+
+def test_a_preview_names_objects_that_would_be_made_anew(tmp_path: Path) -> None:
+    made = app_with(tmp_path)
+    template = tmp_path / "registry/tools/web/templates/page.yaml.j2"
+    template.write_text(template.read_text() + DEPLOYMENT)
+    shutil.rmtree(made.root / "vendor")
+    registries.index_registry(tmp_path / "registry")
+    packages.remove_package(small_app(tmp_path / "other"), "ours/tools")
+    (made.root / "mlstack.lock").unlink()
+    packages.install_packages(AppDir(made.root))
+    newer = tmp_path / "registry/tools-2"
+    shutil.copytree(tmp_path / "registry/tools", newer)
+    (newer / "package.yaml").write_text((newer / "package.yaml").read_text().replace("1.2.0", "2.0.0"))
+    page = newer / "web/templates/page.yaml.j2"
+    page.write_text(page.read_text().replace("{app: {{ name }}}", "{app: {{ name }}, tier: web}"))
+    registries.index_registry(tmp_path / "registry")
+    result = package_changes.update_packages(AppDir(made.root), ["tools"], preview=True)
+    assert [(row.environment, row.object, row.action) for row in result.objects] == [
+        ("gke", "Deployment ml/front", "recreate")
+    ]
+    assert "`spec.selector` cannot change while it exists" in result.objects[0].reason
+
+
+def test_two_versions_are_compared(tmp_path: Path) -> None:
+    made = app_with(tmp_path)
+    release(tmp_path, "2.0.0", color="hue")
+    diff = package_changes.diff_packages(AppDir(made.root), "tools", "1.2.0", "2.0.0")
+    assert {(row.parameter, row.change) for row in diff.changes if row.kind == "parameter"} == {
+        ("color", "gone"),
+        ("hue", "new"),
+    }
+    assert "`web/prototype.yaml` was changed" in diff.files
+
+
+def test_a_withdrawn_version_is_not_chosen_and_whoever_has_it_is_told(tmp_path: Path) -> None:
+    made = app_with(tmp_path)
+    release(tmp_path, "2.0.0")
+    said(tmp_path, "2.0.0", "yanked: it loses data")
+    result = package_changes.update_packages(AppDir(made.root), ["ours/tools"])
+    assert result.packages == ()
+    installed = packages.install_packages(AppDir(made.root), ["ours/tools@2.0.0"])
+    assert installed.notes == ("`ours/tools@2.0.0` was withdrawn: it loses data",)
+    row = package_changes.list_outdated(AppDir(made.root)).packages[0]
+    assert (row.installed, row.note) == ("2.0.0", "was withdrawn: it loses data")
+    registries.index_registry(tmp_path / "registry")  # what was written by hand stays
+    assert "yanked: it loses data" in (tmp_path / "registry/registry.yaml").read_text()
+
+
+def test_a_deprecated_version_is_installed_with_a_word(tmp_path: Path) -> None:
+    made = small_app(tmp_path, installed=False)
+    registries.index_registry(tmp_path / "registry")
+    said(tmp_path, "1.2.0", "deprecated: use pages")
+    installed = packages.install_packages(made, ["ours/tools"])
+    assert installed.notes == ("`ours/tools@1.2.0` is deprecated: use pages",)
+
+
+def test_a_package_for_another_mlstack_is_passed_over_or_refused(tmp_path: Path) -> None:
+    made = small_app(tmp_path, installed=False)
+    release(tmp_path, "2.0.0")
+    head = tmp_path / "registry/tools-2.0.0/package.yaml"
+    head.write_text(head.read_text() + 'requiresMlstack: ">=99"\n')
+    registries.index_registry(tmp_path / "registry")
+    assert packages.install_packages(made, ["ours/tools"]).packages[-1].version == "1.2.0"
+    with pytest.raises(SchemaError, match=r"package `ours/tools@2.0.0` needs mlstack >=99"):
+        packages.install_packages(AppDir(made.root), ["ours/tools@2.0.0"])
+
+
+def test_an_app_for_another_mlstack_is_refused_before_anything_else(tmp_path: Path) -> None:
+    made = small_app(tmp_path)
+    file = made.root / "app.yaml"
+    file.write_text(file.read_text() + 'requiresMlstack: ">=0.3,<0.4"\n')
+    before = read_tree(made.root)
+    with pytest.raises(SchemaError, match=r"this app needs mlstack >=0\.3,<0\.4, this is"):
+        packages.install_packages(AppDir(made.root))
+    assert read_tree(made.root) == before
+
+
+def test_a_contradiction_changes_nothing(tmp_path: Path) -> None:
+    made = small_app(tmp_path)
+    head = tmp_path / "registry/tools/package.yaml"
+    text = head.read_text().replace("1.2.0", "1.3.0")
+    head.write_text(text.replace("requires: [base]", 'requires: [{name: base, version: ">=2"}]'))
+    registries.index_registry(tmp_path / "registry")
+    file = made.root / "app.yaml"
+    file.write_text(file.read_text() + "- ours/base@^1\n")
+    before = read_tree(made.root)
+    with pytest.raises((ConfigError, NotFoundError)):
+        packages.install_packages(AppDir(made.root), ["ours/tools@1.3.0"])
+    assert read_tree(made.root) == before
+
+
+def test_a_frozen_install_refuses_a_lock_that_does_not_fit(tmp_path: Path) -> None:
+    made = small_app(tmp_path)
+    file = made.root / "app.yaml"
+    file.write_text(file.read_text().replace("- ours/tools\n", "- {name: ours/tools, version: ^2}\n"))
+    before = read_tree(made.root)
+    with pytest.raises(ConfigError, match=r"mlstack\.lock is not up to date"):
+        packages.restore_packages(AppDir(made.root))
+    assert read_tree(made.root) == before
+
+
+@pytest.mark.slow
+def test_only_signed_packages_of_a_registry_come_in_where_that_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlstack import programs
+
+    cosign = tool("cosign")
+    monkeypatch.setenv("PATH", f"{cosign.parent}:/usr/bin:/bin")
+    monkeypatch.setenv("COSIGN_PASSWORD", "")
+    for name in ("ours", "theirs"):
+        (tmp_path / name).mkdir()
+        programs.run([str(cosign), "generate-key-pair"], cwd=tmp_path / name)
+    made = small_app(tmp_path, installed=False)
+    registries.index_registry(tmp_path / "registry")
+    shutil.copy(tmp_path / "ours/cosign.pub", made.root / "ours.pub")
+    file = made.root / "app.yaml"
+    file.write_text(file.read_text() + "verify:\n- {registry: ours, key: ours.pub}\n")
+    made, before = AppDir(made.root), read_tree(made.root)
+    with pytest.raises(RegistryError, match="is not signed, and app"):
+        packages.install_packages(made, ["ours/tools"])
+    index, unsigned = tmp_path / "registry/registry.yaml", (tmp_path / "registry/registry.yaml").read_bytes()
+    registries.index_registry(tmp_path / "registry", key=tmp_path / "theirs/cosign.key")
+    with pytest.raises(RegistryError, match=r"is not by the key `ours\.pub`"):
+        packages.install_packages(made, ["ours/tools"])
+    assert read_tree(made.root) == before
+    index.write_bytes(unsigned)
+    registries.index_registry(tmp_path / "registry", key=tmp_path / "ours/cosign.key")
+    packages.install_packages(made, ["ours/tools"])
+    verified = package_changes.verify_packages(AppDir(made.root))
+    assert (verified.ok, verified.packages, verified.signed) == (True, 2, 2)
+    lock = made.root / "mlstack.lock"
+    shutil.copy(tmp_path / "theirs/cosign.pub", made.root / "ours.pub")
+    faults = package_changes.verify_packages(AppDir(made.root)).faults
+    assert [fault.package for fault in faults] == ["ours/base@1.0.0", "ours/tools@1.2.0"]
+    assert "signature: " in lock.read_text()
