@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 from mlstack.app import atomic, layout
 from mlstack.app.app import (
@@ -296,24 +296,24 @@ class AppDir(AppReader):
         with self.locked():
             personal = self.personal.environment(name)
             if personal is not None and personal.context:
-                self.override_environment(name, {"cluster": to_map(identity)})
+                self.override("environments", name, {"cluster": to_map(identity)})
                 return
             file, _ = self.edit_environment(name, {"cluster": to_map(identity)})
             self.files.note_sound(file, "Environment")
 
-    def override_environment(self, name: str, changes: Mapping[str, Any] | None) -> bool:
-        """Set what one person has otherwise about an environment, or take all of it back (None).
+    def override(
+        self, section: Literal["environments", "registries"], name: str, changes: Mapping[str, Any] | None
+    ) -> bool:
+        """Set what one person has otherwise about a thing, or take all of it back (None).
 
         Shared files stay as they are. Tells whether there was anything before.
         """
-        edited = self._without_override(name) if changes is None else None
-        if edited is not None:
-            return self._save(edited)
-        self.environment_chain(name)
-        edited, names = self.edited(layout.OVERRIDES, "PersonalOverrides"), self._overridden()
+        if changes is None:
+            return self._save(self._without_override(section, name))
+        edited, names = self.edited(layout.OVERRIDES, "PersonalOverrides"), self._overridden(section)
         if name not in names:
-            edited.append(("environments",), {"name": name})
-        place = ("environments", names.index(name) if name in names else len(names))
+            edited.append((section,), {"name": name, **({} if section == "environments" else changes)})
+        place = (section, names.index(name) if name in names else len(names))
         for key, value in (changes or {}).items():
             if value is None:
                 edited.unset((*place, key))
@@ -322,14 +322,14 @@ class AppDir(AppReader):
         self._save(edited)
         return name in names
 
-    def _overridden(self) -> list[str]:
-        return [personal.name for personal in self.personal.environments]
+    def _overridden(self, section: str = "environments") -> list[str]:
+        return [personal.name for personal in getattr(self.personal, section)]
 
-    def _without_override(self, name: str) -> EditedFile:
-        """Give the personal file without what it says of an environment."""
-        edited, names = self.edited(layout.OVERRIDES, "PersonalOverrides"), self._overridden()
+    def _without_override(self, section: str, name: str) -> EditedFile:
+        """Give the personal file without what it says of a thing."""
+        edited, names = self.edited(layout.OVERRIDES, "PersonalOverrides"), self._overridden(section)
         if name in names:
-            edited.remove(("environments",), names.index(name))
+            edited.remove((section,), names.index(name))
         return edited
 
     def copy_environment(self, name: str, new: str, changes: Mapping[str, Any]) -> str:
@@ -388,7 +388,7 @@ class AppDir(AppReader):
             listed = ", ".join(f"`{heir}`" for heir in heirs)
             raise UsageError(f"`{name}` is extended by {listed}", hint="change or remove those first")
         current = [layout.CURRENT_ENVIRONMENT] if self.current_environment() == name else []
-        edited = self._without_override(name)
+        edited = self._without_override("environments", name)
         personal = {edited.file: edited.text} if edited.changed else {}
         self.write(personal, [*self._own_files(name), *current])
         self._drop_empty_folders(name)

@@ -677,11 +677,13 @@ def _enclosing(module: str) -> list[str]:
 
 
 def as_overridden(ref: RegistryRef, *, root: Path) -> RegistryRef:
-    """Give a registry as the person who works in the app's folder `root` reads it."""
+    """Give a registry of the app in the folder `root` as the person who works there reads it."""
+    if not (root / layout.OVERRIDES).is_file():
+        return ref
     reader = AppReader(root)
-    reader.files = AppFiles(root, None)  # whatever `app.yaml` says
     own = next((own.address for own in reader.personal.registries if own.name == ref.name), None)
-    return ref if own is None else RegistryRef(name=ref.name, address=own, protocol="")
+    is_shared = any((known.name, known.address) == (ref.name, ref.address) for known in reader.app.registries)
+    return RegistryRef(name=ref.name, address=own, protocol="") if own and is_shared else ref
 
 
 def read_preset(preset: Path) -> EnvironmentFiles:

@@ -353,6 +353,9 @@ _STYLES: dict[str, Style] = {"added": "add", "removed": "remove", "changed": "ch
 
 @view
 def _registry_removed(result: registries.RegistryRemoved) -> Page:
+    if result.override:
+        text = f"registry `{result.name}` is not read from {result.address} any more"
+        return sentence(text, result.name)
     return sentence(f"removed registry `{result.name}`: {result.address}", result.name)
 
 

@@ -393,7 +393,7 @@ def override_environment(
         values = _checked(app, name, changes)
         own = app.personal.environment(name)
         forget = context is not None and own is not None and own.context != context
-        app.override_environment(name, {**values, **({"cluster": None} if forget else {})})
+        app.override("environments", name, {**values, **({"cluster": None} if forget else {})})
     return EnvironmentChanged(name=name, changes=values, overridden=True)
 
 
@@ -475,7 +475,7 @@ def remove_environment(app: AppDir, name: str, *, override: bool = False) -> Env
     with app.locked():
         if override:
             app.environment_files(name)
-            if not app.override_environment(name, None):
+            if not app.override("environments", name, None):
                 raise NotFoundError(f"nothing is overridden about `{name}`", hint="mlstack env list")
             return EnvironmentRemoved(name=name, override=True)
         was_met = app.environment_files(name).environment.cluster is not None

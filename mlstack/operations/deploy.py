@@ -416,7 +416,10 @@ def plan_approved(file: Path, target: Target, *, opener: Opener, options: ApplyO
     what = f"apply of the plan of {approved['created']}"
     plan = _plan(resolved, approve.options_of(approved, options), what=what)
     approve.refuse_moved_objects(approved, plan.changes, where=str(file))
-    return replace(plan, source=of_folder(target.app.root))
+    plan = replace(plan, source=of_folder(target.app.root))
+    if plan.changes.writes and not options.allow_dirty and not options.dry_run:
+        refuse_changed(plan.place, plan.source)
+    return plan
 
 
 # --- `delete`: take away what an environment has in its cluster, last wave first ---

@@ -123,10 +123,11 @@ class RegistriesUpdated:
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryRemoved:
-    """A registry that the app does not know any more."""
+    """A registry that the app does not know any more, or that is read from where all read it again."""
 
     name: str
     address: str
+    override: bool = False  # only what whoever works here had otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,9 +253,17 @@ def _named(app: AppDir, name: str) -> RegistryRef:
 
 
 def set_registry(
-    app: AppDir, name: str, address: str, *, protocol: str = "", stands: Path | None = None
+    app: AppDir,
+    name: str,
+    address: str,
+    *,
+    protocol: str = "",
+    stands: Path | None = None,
+    override: bool = False,
 ) -> RegistrySet:
     """Lead a registry of the app to another address, once that answers; arguments as of `add_registry`.
+
+    An `override` is for whoever works here alone: shared files stay as they are.
 
     Raises:
         NotFoundError: the app knows no such registry.
@@ -264,8 +273,11 @@ def set_registry(
     ref = _ref(app, name, address, protocol, stands)
     index = _asked(app, ref)
     with app.locked():
-        changed = _named(app, name) != ref
-        if changed:
+        now = as_overridden(_named(app, name), root=app.root) if override else _named(app, name)
+        changed = now.address != ref.address if override else now != ref
+        if changed and override:
+            app.override("registries", name, {"address": ref.address})
+        elif changed:
             app.set_registry(ref)
         installed = [locked for locked in app.lock.packages if locked.registry == name]
     offered = contents(index)
@@ -347,8 +359,8 @@ def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[tupl
             yield version, "changed"
 
 
-def remove_registry(app: AppDir, name: str) -> RegistryRemoved:
-    """Take a registry out of an app that uses no package of it.
+def remove_registry(app: AppDir, name: str, *, override: bool = False) -> RegistryRemoved:
+    """Take a registry out of an app that uses no package of it, or only what is personal about it.
 
     Raises:
         NotFoundError: the app knows no such registry.
@@ -356,6 +368,11 @@ def remove_registry(app: AppDir, name: str) -> RegistryRemoved:
     """
     with app.locked():
         ref = _named(app, name)
+        if override:
+            own = as_overridden(ref, root=app.root)
+            if not app.override("registries", name, None):
+                raise NotFoundError(f"nothing is overridden about `{name}`", hint="mlstack registry list")
+            return RegistryRemoved(name=name, address=own.address, override=True)
         required = {str(package) for package in app.app.packages if package.registry == name}
         locked = {str(package.ref) for package in app.lock.packages if package.registry == name}
         users = [

@@ -17,6 +17,7 @@ from mlstack.app.reader import AppReader
 from mlstack.errors import (
     ConfigError,
     MlstackError,
+    NotFoundError,
     RegistryError,
     TemplateError,
     TemplateRefusedError,
@@ -120,6 +121,7 @@ def load(
     masking.allow(text for obj in stamped for text in (obj.name, obj.namespace, obj.kind, obj.component))
     notes = [note for component in rendered for note in component.notes]
     notes += app.undeclared_globals(used.name, selected)
+    notes += _no_targets(app, used, selected)
     timeouts = {c.full_name: c.timeout_s for c in selected}
     return DesiredState(
         app=app.app.name,
@@ -135,6 +137,25 @@ def load(
         uses_programs=any(component.uses_programs for component in rendered),
         secrets=tuple(dict.fromkeys(text for component in rendered for text in component.secrets)),
     )
+
+
+def _no_targets(
+    app: AppReader, environment: Environment, selected: Sequence[Component | Manifest]
+) -> Iterator[str]:
+    """Say of components that were named which of them the environment does not deploy by itself."""
+    if not environment.targets:
+        return
+    own: set[str] = set()
+    with suppress(NotFoundError):  # a target that is gone is told of where it counts
+        own = {component.full_name for component in app.selected(environment)}
+    strange = [component.full_name for component in selected if component.full_name not in own]
+    if own and strange:
+        names = ", ".join(f"`{name}`" for name in strange)
+        targets = " ".join((*environment.targets, *strange))
+        yield (
+            f"{names} is no target of `{environment.name}`: an apply of all its targets deletes it again;"
+            f" to keep it: mlstack env targets {environment.name} {targets}"
+        )
 
 
 def preview(

@@ -95,6 +95,26 @@ def test_a14_parameters_and_registries_can_be_ones_own(run: Runner, app: Path, t
     assert [row["overridden"] for row in run("registry list -o json").json["registries"]] == [True]
 
 
+def test_a14_the_address_of_a_registry_can_be_ones_own(run: Runner, app: Path, tmp_path: Path) -> None:
+    before = shared(app)
+    (tmp_path / "registry").rename(tmp_path / "mine")
+    assert run("registry set ours --uri ../nowhere --override").code == 5
+    run.ok("registry set ours --uri ../mine --override")
+    run.ok("registry describe ours")
+    assert shared(app) == before
+    run.ok("registry rm ours --override")
+    assert (run("registry describe ours").code, shared(app)) == (5, before)
+    assert run("registry rm ours --override").code == 4
+
+
+def test_e12_a_component_that_is_no_target_is_told_of(run: Runner, app: Path) -> None:
+    run.ok("generate web back --image nginx")
+    run.ok("env add dev --no-preset")
+    run.ok("env targets dev front")
+    assert "`back` is no target of `dev`" in run("apply dev -c back").err
+    assert "no target" not in run("apply dev -c front").err
+
+
 def test_e6_env_list_marks_what_is_current_and_overridden(run: Runner, app: Path) -> None:
     run.ok("env add a --no-preset")
     run.ok("env add b --no-preset")

@@ -47,18 +47,26 @@ def list_registries(session: Session) -> object:
 
 @registry.command(
     "set",
-    examples=["mlstack registry set ours --uri git@example.com:ml/registry.git#v2"],
+    examples=[
+        "mlstack registry set ours --uri git@example.com:ml/registry.git#v2",
+        "mlstack registry set ours --uri ../my-checkout --override",
+    ],
     name=KNOWN,
     uri=option("--uri ADDRESS", "Where it is now: as with `registry add`."),
     type=TYPE,
+    override=option("--override", "For you alone, in a file that git does not see."),
 )
-def set_registry(session: Session, name: str, uri: str | None = None, type: str = "") -> object:
+def set_registry(
+    session: Session, name: str, uri: str | None = None, type: str = "", override: bool = False
+) -> object:
     """Lead a registry to another address, once that is known to answer."""
     from mlstack.operations import registries
 
     if not uri:
         raise UsageError("where is it now?", hint=f"mlstack registry set {name} --uri ADDRESS")
-    return registries.set_registry(session.app, name, uri, protocol=type, stands=Path.cwd())
+    return registries.set_registry(
+        session.app, name, uri, protocol=type, stands=Path.cwd(), override=override
+    )
 
 
 @registry.command(
@@ -73,12 +81,17 @@ def update_registries(session: Session, names: list[str] | None = None) -> objec
     return registries.update_registries(session.app, names or ())
 
 
-@registry.command("rm", examples=["mlstack registry rm ours"], name=KNOWN)
-def remove_registry(session: Session, name: str) -> object:
+@registry.command(
+    "rm",
+    examples=["mlstack registry rm ours", "mlstack registry rm ours --override"],
+    name=KNOWN,
+    override=option("--override", "Only the address that you alone have for it."),
+)
+def remove_registry(session: Session, name: str, override: bool = False) -> object:
     """Take out a registry that no package of the app comes from."""
     from mlstack.operations import registries
 
-    return registries.remove_registry(session.app, name)
+    return registries.remove_registry(session.app, name, override=override)
 
 
 @registry.command("describe", examples=["mlstack registry describe kubeflow"], name=KNOWN)
