@@ -21,6 +21,7 @@ from mlstack.registries.registry import (
     INDEX_FILE,
     asked_protocol,
     is_bundled,
+    open_address,
     open_registry,
     protocol_of,
 )
@@ -187,7 +188,7 @@ def _ref(app: AppDir, name: str, address: str, protocol: str, stands: Path | Non
 
 def _asked(app: AppDir, ref: RegistryRef) -> RegistryIndex:
     """Ask a registry anew, and remember what it says."""
-    index = open_registry(ref, root=app.root, fresh=True).index()
+    index = open_address(ref, root=app.root, fresh=True).index()
     remember(ref, app.root, index)
     return index
 
@@ -306,7 +307,7 @@ def update_registries(app: AppDir, names: Sequence[str] = ()) -> RegistriesUpdat
     """
     refs = [_named(app, name) for name in names] or list(app.app.registries)
     updates, notes = [], []
-    for ref in refs:
+    for ref in (as_overridden(ref, root=app.root) for ref in refs):
         before = remembered(ref, app.root)
         try:
             index = _asked(app, ref)

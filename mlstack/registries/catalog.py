@@ -39,6 +39,7 @@ class AppCatalog:
         self._locked = {(package.full_name, package.version): package for package in locked}
         self._root, self._offline = root, offline
         self._registries: dict[str, Registry] = {}
+        self.notes: dict[str, None] = {}  # why registries are not as they are now
         self._moved: dict[_Key, Registry] = {}  # versions that only another revision has
         self._fetched: dict[_Key, FetchedPackage] = {}
         self._said: dict[_Key, Mapping[str, str]] = {}  # what fetched packages say they require
@@ -118,7 +119,10 @@ class AppCatalog:
 
     def _index_versions(self, package: str) -> tuple[IndexVersion, ...]:
         registry, _, name = package.partition("/")
-        return self.registry(registry).index().package(name).versions
+        index = self.registry(registry).index()
+        if index.note:
+            self.notes[f"registry `{registry}`: {index.note}"] = None
+        return index.package(name).versions
 
     def entry(self, package: str, version: str) -> IndexVersion | None:
         """Give what the index says of a version; nothing when it does not list it."""

@@ -63,6 +63,7 @@ class DirectoryRegistry:
     def __init__(self, ref: RegistryRef, *, root: Path, fresh: bool = False) -> None:
         self._ref = ref
         address = ref.address.removeprefix("file://")
+        self._root = root
         self._folder = (root / Path(address).expanduser()).resolve()
 
     @staticmethod
@@ -83,9 +84,11 @@ class DirectoryRegistry:
     @cached_property
     def _index(self) -> RegistryIndex:
         if not self._folder.is_dir():
-            raise RegistryError(
-                f"no folder `{self._ref.address}` for registry `{self._ref.name}`", hint="check the address"
-            )
+            place, mark, _ = self._ref.address.partition("#")
+            is_git = mark and (self._root / place / ".git").exists()
+            hint = f"a git repository of this disk is file://{(self._root / place).resolve()}{mark}BRANCH"
+            message = f"no folder `{self._ref.address}` for registry `{self._ref.name}`"
+            raise RegistryError(message, hint=hint if is_git else "check the address")
         return read_index(FolderTree(self._folder), source=self._ref.address, name=self._ref.name)
 
     def index(self) -> RegistryIndex:

@@ -50,6 +50,11 @@ _SCP = re.compile(r"[\w.-]+@[\w.-]+:.+")
 _URL = re.compile(r"(https?|ssh|git|git\+ssh|file)://.+")
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _TIMEOUT_S = 300.0
+_SAID_EVER = (
+    "fatal: Could not read from remote repository.",
+    "Please make sure you have the correct access rights",
+    "and the repository exists.",
+)
 # No questions on a terminal, English messages, and no transport that runs a program of the address's choice.
 _SETTINGS = {
     "GIT_TERMINAL_PROMPT": "0",
@@ -440,8 +445,11 @@ def _failed(failures: Sequence[ProgramError], address: GitAddress, shown: str) -
         revision = address.revisions[0][0]
         return RegistryError(f"`{shown}` has no branch, tag or commit `{revision}`", hint="check the address")
     error = failures[-1]
+    text = str(error)
+    for said in _SAID_EVER:  # behind the reason
+        text = text.replace(f"; {said}", "")
     hint = error.hint or "check the address, the network, and that `git ls-remote` of it works"
-    return _NoAnswerError(f"cannot fetch `{shown}`: {error}", hint=hint)
+    return _NoAnswerError(f"cannot fetch `{shown}`: {text}", hint=hint)
 
 
 def _is_about_revision(error: ProgramError) -> bool:

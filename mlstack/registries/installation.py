@@ -119,7 +119,7 @@ def plan(
     return Installation(
         lock=Lock(registries=tuple(registries), packages=tuple(packages)),
         fetched=tuple(fetched.values()),
-        notes=tuple(note for c in choices for note in catalog.warnings(c.package, c.version)),
+        notes=(*catalog.notes, *(note for c in choices for note in catalog.warnings(c.package, c.version))),
     )
 
 

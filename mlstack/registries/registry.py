@@ -270,17 +270,23 @@ def asked_protocol(address: str) -> str:
 
 
 def open_registry(ref: RegistryRef, *, root: Path, fresh: bool = False) -> Registry:
+    """Open a registry where the person who works in the app has it; else as `open_address`."""
+    return open_address(
+        as_overridden(ref, root=root), root=root, fresh=fresh
+    )  # the lock names the shared one
+
+
+def open_address(ref: RegistryRef, *, root: Path, fresh: bool = False) -> Registry:
     """Open a registry; an address that the bundled one stands in for leads there, offline.
 
     Args:
-        ref: as `app.yaml` names it; an empty protocol is found from the address.
+        ref: its name and address; an empty protocol is found from the address.
         root: the app's folder, where relative addresses start.
         fresh: ask it anew, whatever the cache holds of it.
 
     Raises:
         RegistryError: no such protocol, or the address fits none.
     """
-    ref = as_overridden(ref, root=root)  # what is locked names the address that all share
     if is_bundled(ref.address):
         return _bundled(ref.name)
     return _kind(ref.protocol or asked_protocol(ref.address))(ref, root=root, fresh=fresh)

@@ -1,10 +1,12 @@
 """Registries: rows R1 to R18 of the parity list, from the command line."""
 
+import re
 import time
 from pathlib import Path
 
 import pytest
 
+from mlstack.app import layout
 from mlstack.registries.git import parse_address
 from mlstack.registries.registry import is_bundled, protocol_of
 from tests.support.builders import read_tree, write_tree
@@ -299,3 +301,28 @@ def test_a_package_is_published_added_and_installed(demo: Runner, tmp_path: Path
 def test_what_cannot_be_published_is_told(demo: Runner, line: str, code: int, told: str) -> None:
     ran = demo(line)
     assert (ran.code, told in ran.err) == (code, True), ran.err
+
+
+def test_r12_a_new_address_is_asked_even_where_another_is_ones_own(demo: Runner, tmp_path: Path) -> None:
+    write_tree(tmp_path / "demo", {"registries.txt": "x"})
+    (tmp_path / "registry").rename(tmp_path / "mine")
+    overrides = "registries:\n- {name: ours, address: ../mine}\n"
+    kind = "apiVersion: mlstack.dev/v1\nkind: PersonalOverrides\n"
+    write_tree(tmp_path / "demo", {layout.OVERRIDES: kind + overrides})
+    demo.ok("registry update ours")
+    assert demo("registry set ours --uri ../nowhere").code == 5
+
+
+@pytest.mark.slow
+def test_r7_installing_from_a_registry_that_is_away_says_so_in_one_line(
+    demo: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository(tmp_path / "repo", {path[9:]: text for path, text in REGISTRY.items()})
+    demo.ok(f"registry add far file://{tmp_path}/repo#main")
+    (tmp_path / "repo").rename(tmp_path / "gone")
+    monkeypatch.setattr(time, "time", lambda now=time.time: now() + 601)
+    ran = demo("pkg install far/tools")
+    assert ran.code == 0
+    assert [line for line in ran.err.splitlines() if "what it said on" in line] == ran.err.splitlines()[:1]
+    assert "make sure you have" not in ran.err
+    assert re.search(r'revision: "?[0-9a-f]{40}\b', (tmp_path / "demo/mlstack.lock").read_text())

@@ -81,7 +81,7 @@ def test_the_protocol_is_found_from_the_address(address: str, protocol: str) -> 
     assert protocol_of(address) == protocol
 
 
-@pytest.mark.parametrize("address", ["oci://example.org/x", "example.org/x", "https:/x", ""])
+@pytest.mark.parametrize("address", ["s3://example.org/x", "example.org/x", "https:/x", ""])
 def test_an_address_of_no_protocol_is_refused(address: str) -> None:
     with pytest.raises(RegistryError, match="is no address of a registry"):
         protocol_of(address)
