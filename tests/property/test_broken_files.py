@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import shlex
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,6 +39,15 @@ OWN: Tree = {
     "demo/environments/gke/patches/own.yaml": "apiVersion: v1\nkind: ConfigMap\n"
     "metadata: {name: own}\ndata: {a: c}\n",
     "demo/.mlstack/current-environment": "gke\n",
+    "demo/.mlstack/overrides.yaml": HEAD.format("PersonalOverrides")
+    + "environments: [{name: gke, namespace: mine}]\nregistries: [{name: ours, address: ../registry}]\n",
+    "demo/environments/approved-differences.yaml": HEAD.format("ApprovedDifferences")
+    + "approved: [{subject: front *, reason: sizes}]\n",
+    "demo/new.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: new}\nspec: {ports: [{port: 80}]}\n",
+    "old/app.yaml": "apiVersion: 0.2.0\nkind: ksonnet.io/app\nname: old\nenvironments:\n  default:\n"
+    "    destination: {namespace: ml, server: 'https://127.0.0.1'}\n    path: default\n",
+    "old/components/params.libsonnet": "{ global: {}, components: {} }\n",
+    "old/components/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
     "demo/v.yaml": "color: red\ncomponents: {front: {replicas: 1}}\n",
 }
 READS = ("render gke", "param list --env gke", "component list", "env describe gke", "validate gke -o json")
@@ -72,6 +81,12 @@ FILES = {
     ),
     "demo/environments/gke/patches/own.yaml": ("render gke", "component rm own"),
     "demo/.mlstack/current-environment": ("render", "env current", "env list", "env current --set gke"),
+    "demo/.mlstack/overrides.yaml": (*READS, "env list", "env set gke -n other --override"),
+    "demo/environments/approved-differences.yaml": ("env matrix", "env matrix --approve x"),
+    "demo/environments/gke/cluster.json": ("validate gke", "env snapshot gke --check", "env snapshot gke"),
+    "demo/new.yaml": ("import new.yaml", "import new.yaml --force"),
+    "old/app.yaml": ("import ksonnet-app ../old", "render default --dir ../old"),
+    "old/components/a.yaml": ("import ksonnet-app ../old",),
     "demo/v.yaml": ("render gke --values v.yaml", "generate web back --image x --values v.yaml"),
     "demo/plan.json": ("apply plan.json --dry-run", "apply plan.json"),
     "demo/vendor/ours/tools@1.2.0/package.yaml": ("render gke", "pkg list --installed", "pkg rm ours/tools"),
@@ -198,20 +213,17 @@ ODD_VALUES = (
 
 
 def run(words: str, folder: Path) -> tuple[int, str]:
-    """Run a command line on clusters in memory and give its exit code and what it said."""
+    """Run a command line in the app, on clusters in memory, and give its exit code and what it said."""
     ports = Runner(capsys=None).ports()  # type: ignore[arg-type]  # nothing is read back
     out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = main(
-            [*shlex.split(words), "--dir", str(folder)] if "index" not in words else shlex.split(words),
-            ports=ports,
-        )
+    with redirect_stdout(out), redirect_stderr(err), chdir(folder / "demo"):
+        code = main(shlex.split(words), ports=ports)
     return code, err.getvalue()
 
 
 @cache
 def tree() -> dict[str, bytes]:
-    """Give an app of one component, a manifest and an environment, with a plan file, and its registry."""
+    """Give an app of one component, a manifest and an environment, and its registry."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         made = small_app(folder)
@@ -219,9 +231,9 @@ def tree() -> dict[str, bytes]:
         write_tree(folder, OWN)
         app = folder / "demo/app.yaml"
         app.write_text(app.read_text().replace("params: {}\n", "") + RULES)
-        code, said = run(f"plan gke --out {folder}/demo/plan.json", folder / "demo")
-        assert code == 0, said
-        code, said = run(f"registry index {folder}/registry", folder / "demo")
+        for line in ("plan gke --out plan.json", "env snapshot gke", "registry index ../registry"):
+            code, said = run(line, folder)
+            assert code == 0, said
         return read_tree(folder)
 
 
@@ -274,15 +286,13 @@ def test_every_command_works_or_says_what_is_wrong(folder: Path, file: str, data
     for line in FILES[file]:
         before = {**whole, file: content}
         restore_tree(folder, before)
-        if "new/tools" in line and "preview" not in line:
-            run("registry add new ../registry", folder / "demo")
+        if "new/tools" in line:
+            for earlier in ("registry index ../registry", "registry add new ../registry"):
+                run(earlier, folder)
+            if "preview" in line:
+                run("pkg install new/tools", folder)
             before = read_tree(folder)
-        code, said = run(
-            line.replace("../registry", str(folder / "registry"))
-            .replace("v.yaml", f"{folder}/demo/v.yaml")
-            .replace("plan.json", f"{folder}/demo/plan.json"),
-            folder / "demo",
-        )
+        code, said = run(line, folder)
         assert code in (0, 1, 2, 3, 4, 5, 6, 7), (line, said)
         assert "internal fault" not in said
         assert "Traceback" not in said

@@ -158,7 +158,7 @@ KEEP_PROOF = option("--keep-proof DIR", "Write the objects before and after ther
     name=option("--name NAME", "Of release and component. Default: the chart's, the release's."),
     namespace=option("--namespace -n NAME", "Where the release is. Default: the environment's."),
     env=option("--env NAME", "Only for this environment; repeatable. Default: all of the app."),
-    values=option("--values -f [ENV=]FILE", "Values for all environments or one; repeatable."),
+    values=option("--values [ENV=]FILE", "Values for all environments or one; repeatable."),
     sets=option("--set KEY=VALUE", "A value for all environments; repeatable."),
     hooks=option("--hooks", "Keep hooks as objects like any other; tests are left out."),
     adopt=option("--adopt", "Mark the objects: the next apply takes them over from Helm."),
