@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import mlstack
 from mlstack.addresses import Address, Server, address, proxy_of
 from mlstack.errors import RegistryError
-from mlstack.http import About, ConnectionPool, NoAnswerError, Response, tls_context
+from mlstack.http import About, ConnectionPool, NoAnswerError, Response, basic, tls_context
 
 TIMEOUT_S = 60.0
 """How long one answer may take, from its first byte to its last."""
@@ -57,7 +57,7 @@ class Web:
         Raises:
             RegistryError: the address is none, there is no answer, or it is led in a circle or to http.
         """
-        sent = {"User-Agent": _AGENT, "Accept": "*/*", **(headers or {})}
+        sent = {"User-Agent": _AGENT, "Accept": "*/*", **_login(url), **(headers or {})}
         for _ in range(_MOST_REDIRECTS + 1):
             answer = self._answer(method, url, sent, body)
             location = answer.headers.get("Location") if method in ("GET", "HEAD") else None
@@ -116,6 +116,16 @@ def joined(url: str, location: str) -> str:
 def shown(url: str) -> str:
     """Write an address for a message: without a password, and without what a query may hold."""
     return re.sub(r"(?<=//)[^/@]*@", "", url.partition("?")[0])
+
+
+def _login(url: str) -> dict[str, str]:
+    """Give the header of a name and a password that stand in an address."""
+    login = re.match(r"[a-z]+://([^/\s?#]*)@", url)
+    if login is None:
+        return {}
+    octets = re.sub(rb"%([0-9A-Fa-f]{2})", lambda code: bytes.fromhex(code[1].decode()), login[1].encode())
+    name, _, password = octets.decode("utf-8", "replace").partition(":")
+    return {"Authorization": basic(name, password)}
 
 
 def _origin(url: str) -> tuple[str, str, int]:

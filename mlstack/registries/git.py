@@ -298,23 +298,23 @@ class _Store:
     def __init__(self, url: str, cache: Cache | None) -> None:
         folder = cache.subfolder("git") if cache else None
         if folder is None:
-            self._path = mkdtemp(prefix="mlstack-git-")
-            finalize(self, rmtree, self._path, ignore_errors=True)
+            self.path = mkdtemp(prefix="mlstack-git-")
+            finalize(self, rmtree, self.path, ignore_errors=True)
         else:
-            self._path = str(folder / hashlib.sha256(url.encode()).hexdigest()[:32])
+            self.path = str(folder / hashlib.sha256(url.encode()).hexdigest()[:32])
         self._is_ready = False
 
     def git(self, *arguments: str, stdin: bytes = b"") -> bytes:
         """Run git on it."""
         if not self._is_ready:
             self._make()
-        command = ["git", "-c", "gc.auto=0", "-c", "maintenance.auto=false", f"--git-dir={self._path}"]
+        command = ["git", "-c", "gc.auto=0", "-c", "maintenance.auto=false", f"--git-dir={self.path}"]
         return programs.run(
             [*command, *arguments], settings=_SETTINGS, stdin=stdin, timeout_s=_TIMEOUT_S
         ).stdout
 
     def _make(self) -> None:
-        path = Path(self._path)
+        path = Path(self.path)
         if not (path / "HEAD").is_file():
             for other in path.parent.glob("?" * 32):
                 if time.time() - other.stat().st_mtime > _UNUSED_S:
@@ -335,7 +335,7 @@ class _Store:
 
     def has(self, commit: str) -> bool:
         """Tell whether it holds a commit with its files."""
-        if not (Path(self._path) / "HEAD").is_file():
+        if not (Path(self.path) / "HEAD").is_file():
             return False
         try:
             self.git("cat-file", "-e", f"{commit}^{{tree}}")
@@ -392,9 +392,11 @@ def fetch_snapshot(address: GitAddress, *, shown: str, fresh: bool = False) -> G
         try:
             snapshot = _fetched(store, address, shown)
         except _NoAnswerError as error:
-            if ".lock'" not in str(error):
+            if store.path not in str(error):
                 raise
-            snapshot = _fetched(_Store(address.url, None), address, shown)  # another fetch writes to ours
+            if ".lock'" not in str(error):  # else another fetch writes to it
+                rmtree(store.path, ignore_errors=True)  # it is broken, and made anew next time
+            snapshot = _fetched(_Store(address.url, None), address, shown)
     except _NoAnswerError as error:
         if head is None or not is_kept or fresh:
             raise

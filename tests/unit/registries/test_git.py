@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -289,6 +290,17 @@ def test_a_branch_that_is_gone_is_not_taken_from_the_cache(
     moved_clock(monkeypatch)
     with pytest.raises(RegistryError, match="has no branch, tag or commit"):
         opened_at(address, tmp_path).index()
+
+
+@pytest.mark.parametrize("lost", ["HEAD", "objects", "objects/pack", "refs"])
+def test_a_store_that_is_broken_is_made_anew(history: tuple[Path, str], tmp_path: Path, lost: str) -> None:
+    address = f"file://{history[0]}#main:reg"
+    opened_at(address, tmp_path).index()
+    (store,) = (Path.home() / ".cache/mlstack/git").iterdir()
+    shutil.rmtree(store / lost) if (store / lost).is_dir() else (store / lost).write_text("x")
+    for _ in range(2):
+        assert opened_at(address, tmp_path).fetch("jobs") == as_files(next_jobs())
+        assert fresh(address, tmp_path).fetch("jobs") == as_files(next_jobs())
 
 
 def test_a_store_that_another_fetch_writes_to_is_not_waited_for(
