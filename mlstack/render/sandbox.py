@@ -489,15 +489,39 @@ def environment(*, marking: bool) -> _Environment:
 
 def explained(error: Exception, name: str, rendering: Rendering) -> TemplateError:
     """Say what a template raised, and at which line of which file."""
-    renderer = rendering.renderer
+    renderer, reads = rendering.renderer, ""
     if isinstance(error, jinja2.TemplateSyntaxError):
         place = TemplatePlace(renderer.source(error.name or name), error.lineno)
     else:
-        innermost = _template_line(error.__traceback__, renderer.source)
-        place = innermost or TemplatePlace(renderer.source(name), 1)
+        template, line = _template_line(error.__traceback__) or (name, 1)
+        place = TemplatePlace(renderer.source(template), line)
+        reads = _reads(renderer.prototype.templates.get(template, ""), line, rendering.variables)
     message, hint = _wording(error, rendering.variables, renderer.prototype.templates)
+    if not isinstance(error, FailedError | jinja2.TemplateError | RecursionError | MemoryError):
+        message += reads
     kind = TemplateRefusedError if isinstance(error, RefusedError) else TemplateError
     return kind(message, where=f"{place.file}:{place.line}", hint=hint)
+
+
+_PARAMETER = re.compile(r"""\bparams(?:\.get\(\s*["']|\[\s*["']|\.)([A-Za-z_]\w*)""")
+
+
+def _reads(text: str, line: int, variables: Mapping[str, Any]) -> str:
+    """Say which parameters a line of a template reads, and of which type they are."""
+    lines, params = text.splitlines(), variables.get("params", {})
+    names = dict.fromkeys(_PARAMETER.findall(lines[line - 1] if line <= len(lines) else ""))
+    told = [
+        f"`{name}`, which is {'not set' if params[name] is None else _TYPES.get(type(params[name]), 'set')}"
+        for name in names
+        if name in params
+    ]
+    return f"; the line reads {', and '.join(told)}" if told else ""
+
+
+_TYPES: Mapping[type, str] = {
+    **{str: "a string", bool: "true or false", int: "a number", float: "a number"},
+    **{list: "a list", dict: "a map"},
+}
 
 
 def _wording(
@@ -533,15 +557,15 @@ def _wording(
     return message, f"did you mean `{near}`?" if near else None
 
 
-def _template_line(trace: TracebackType | None, source: Callable[[str], str]) -> TemplatePlace | None:
+def _template_line(trace: TracebackType | None) -> tuple[str, int] | None:
     """Find the innermost line of a template in a traceback."""
-    found = None
+    innermost = None
     while trace is not None:
         template = trace.tb_frame.f_globals.get("__jinja_template__")
         if template is not None and trace.tb_lineno is not None:
-            found = TemplatePlace(source(template.name), template.get_corresponding_lineno(trace.tb_lineno))
+            innermost = template.name, template.get_corresponding_lineno(trace.tb_lineno)
         trace = trace.tb_next
-    return found
+    return innermost
 
 
 # --- templates read, without rendering them ---
