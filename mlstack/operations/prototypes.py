@@ -17,7 +17,10 @@ from mlstack.errors import NotFoundError
 from mlstack.names import nearest
 from mlstack.objects.kube_object import DesiredState
 from mlstack.operations import row
-from mlstack.registries.registry import explain_missing, find_prototype, indexes
+from mlstack.registries import installation
+from mlstack.registries.installation import built_in_package, built_in_prototype, find_usable
+from mlstack.registries.registry import explain_missing, indexes
+from mlstack.registries.resolver import APP
 from mlstack.render import render
 from mlstack.render.template import CodeStore
 
@@ -86,8 +89,12 @@ class PrototypeMatches:
 
 
 def list_prototypes(app: AppDir) -> PrototypeList:
-    """List the prototypes of the installed packages."""
-    return PrototypeList(prototypes=tuple(_prototype_row(prototype) for prototype in _sorted(app)))
+    """List the prototypes of the installed packages, and the built-in ones."""
+    rows = [_prototype_row(prototype) for prototype in _sorted(app)]
+    if built_in := built_in_package(app):
+        ref, package = built_in
+        rows += _offered_rows(ref.registry, package, "")
+    return PrototypeList(prototypes=tuple(rows))
 
 
 def _sorted(app: AppDir) -> list[Prototype]:
@@ -117,6 +124,8 @@ def matching_prototypes(app: AppDir, name: str) -> PrototypeMatches:
     matches = matches or [
         prototype for prototype in prototypes if any(name in alias for alias in prototype.aliases)
     ]
+    if not matches and (built_in := built_in_prototype(app, name)):
+        matches = [built_in[0]]
     if not matches:
         explain_missing(app, name)
         names = [prototype.name for prototype in _sorted(app)]
@@ -210,7 +219,7 @@ def describe_prototype(app: AppDir, name: str) -> PrototypeDescription:
     Raises:
         NotFoundError: no such prototype, or several; of a retired name what to do instead.
     """
-    return _prototype_description(find_prototype(app, name))
+    return _prototype_description(find_usable(app, name)[0])
 
 
 def _prototype_description(prototype: Prototype) -> PrototypeDescription:
@@ -257,7 +266,7 @@ def preview_prototype(
         ParamError: a value does not fit its parameter.
         TemplateError: a template does not render.
     """
-    prototype = find_prototype(app, request.prototype)
+    prototype, _ = find_usable(app, request.prototype)
     if request.name is None and "name" not in request.texts:
         request = replace(request, name=prototype.name)
     component = draft(app, request, prototype, passed=store)
@@ -294,7 +303,7 @@ def generate(
         ParamError: a value does not fit its parameter.
     """
     with app.locked():
-        prototype = find_prototype(app, request.prototype)
+        prototype, package = find_usable(app, request.prototype)
         component = draft(app, request, prototype, passed=store)
         notes = (
             prototype.alias_note(request.prototype),
@@ -304,6 +313,8 @@ def generate(
         )
         name = component.component.full_name
         exists = name in app.component_files
+        if package is not None and (replace or not exists):
+            installation.change(app, {APP: (package,)})
         return Generated(
             name=name,
             prototype=component.component.prototype,

@@ -10,13 +10,14 @@ from functools import partial
 from mlstack.app import layout
 from mlstack.app.app import Component, Lock, LockedPackage, PackageRef, newest, parse_package_ref
 from mlstack.app.app_dir import AppDir
+from mlstack.app.index import KSONNET_PREFIX, IndexPackage
 from mlstack.app.package import FetchedPackage, PackageFolder
-from mlstack.app.prototype import Package
+from mlstack.app.prototype import Package, Prototype
 from mlstack.app.versions import fits
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
 from mlstack.registries import signatures
 from mlstack.registries.catalog import AppCatalog
-from mlstack.registries.registry import guarded, indexes
+from mlstack.registries.registry import find_prototype, guarded, indexes, is_bundled, open_registry
 from mlstack.registries.resolver import APP, Choice, Requirements, select
 
 Entered = Mapping[str, tuple[PackageRef, ...]]
@@ -388,3 +389,47 @@ def read_package(app: AppDir, ref: PackageRef) -> tuple[Package, LockedPackage, 
     libraries = {folder.head.name: folder for folder in _libraries(app, by_key, fetched, key)}
     package = guarded(partial(_folder_of(fetched[key]).package, libraries), str(exact))
     return package, fetched[key].locked, tuple(catalog.warnings(*key))
+
+
+# --- the package that every app has at hand ---
+
+BUILT_IN = "starter"
+"""Package of the bundled registry that a component installs which is made from it."""
+
+
+def built_in_package(app: AppDir) -> tuple[PackageRef, IndexPackage] | None:
+    """Give the built-in package while it is not installed, in apps that know the bundled registry."""
+    for ref in app.app.registries:
+        full_name = f"{ref.name}/{BUILT_IN}"
+        if is_bundled(ref.address) and full_name not in {locked.full_name for locked in app.lock.packages}:
+            package = open_registry(ref, root=app.root).index().package(BUILT_IN)
+            return PackageRef(registry=ref.name, name=BUILT_IN), package
+    return None
+
+
+def built_in_prototype(app: AppDir, name: str) -> tuple[Prototype, PackageRef] | None:
+    """Give the built-in prototype of that name or alias, and its package, while that is not installed."""
+    short = name.removeprefix(KSONNET_PREFIX)
+    if built_in := built_in_package(app):
+        ref, package = built_in
+        for prototype in package.prototypes:
+            if short in (*prototype.names, *(f"{ref.full_name}/{known}" for known in prototype.names)):
+                return read_package(app, ref)[0].prototypes[prototype.name], ref
+    return None
+
+
+def find_usable(app: AppDir, name: str) -> tuple[Prototype, PackageRef | None]:
+    """Find a prototype that a component can be made of: an installed one, or a built-in one.
+
+    Returns:
+        The prototype, and its package if that is still to be installed.
+
+    Raises:
+        NotFoundError: as of `find_prototype`.
+    """
+    short = name.removeprefix(KSONNET_PREFIX)
+    with suppress(NotFoundError):
+        installed = app.prototype(name)
+        if "/" in short or short in (installed.name, *installed.aliases):
+            return installed, None
+    return built_in_prototype(app, name) or (find_prototype(app, name), None)

@@ -21,7 +21,7 @@ from mlstack.app.prototype import Prototype
 from mlstack.app.reader import as_overridden
 from mlstack.app.schema import check_file
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
-from mlstack.names import Table
+from mlstack.names import Table, nearest
 
 Files = Mapping[PurePosixPath, bytes]
 
@@ -391,6 +391,7 @@ def explain_missing(app: AppDir, name: str) -> None:
     locked = {entry.name: entry.retired for entry in app.lock.registries}
     installed = {package.full_name for package in app.lock.packages}
     packages: list[str] = []
+    offered: dict[str, str] = {}  # names of prototypes that are not installed, with their packages
     retired = []
     for ref in app.app.registries:
         retired.append((ref.name, locked.get(ref.name, ())))
@@ -399,6 +400,9 @@ def explain_missing(app: AppDir, name: str) -> None:
                 index = open_registry(ref, root=app.root).index()
                 retired[-1] = (ref.name, index.retired)
                 packages += [f"{ref.name}/{package.name}" for package, _ in offers(index, name)]
+                for package in index.packages.values():
+                    if (full_name := f"{ref.name}/{package.name}") not in installed:
+                        offered |= {known: full_name for p in package.prototypes for known in p.names}
         except MlstackError:  # the name was not found: that error is the one to show
             continue
     if missing := [package for package in dict.fromkeys(packages) if package not in installed]:
@@ -410,3 +414,10 @@ def explain_missing(app: AppDir, name: str) -> None:
         )
     for registry, entries in retired:
         refuse_retired(short, entries, registry=registry)
+    names = {spelling for known in app.vendor.prototypes() for spelling in (known.name, *known.aliases)}
+    if (near := nearest(short, [*names, *offered])) in offered and near not in names:
+        package_name = offered[str(near)]
+        raise NotFoundError(
+            f"no installed package has a prototype `{short}`",
+            hint=f"did you mean `{near}` of `{package_name}`? mlstack pkg install {package_name}",
+        )

@@ -174,7 +174,8 @@ def preview(
     Raises:
         TemplateError: a template does not render.
     """
-    rendered = Loader(app, environment, store=store).from_values(component, prototype, resolved)
+    with _naming(component.full_name):
+        rendered = Loader(app, environment, store=store).from_values(component, prototype, resolved)
     stamped = _stamped([rendered], app=app.app, environment=environment)
     hashed = metadata.with_config_hashes(stamped, salt=f"{app.app.name}/{environment.name}")
     return DesiredState(

@@ -9,6 +9,7 @@ from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest
 from mlstack.errors import NotFoundError
 from mlstack.operations import app, packages, prototypes
+from tests.support.builders import read_tree
 from tests.support.cli import Runner
 from tests.support.registry import small_app
 
@@ -170,3 +171,72 @@ def test_c18_pods_of_an_image_without_root_pass_pod_security_restricted(bare: Ru
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
     }
+
+
+def test_c1_built_in_prototypes_are_listed_and_need_no_installation(bare: Runner) -> None:
+    rows = {row["name"]: row for row in bare("prototype list -o json").json["prototypes"]}
+    assert {"deployment", "service", "config-map", "namespace"} <= set(rows)
+    assert not rows["deployment"]["installed"]
+    assert bare("prototype describe deployed-service").code == 0
+    assert "image" in bare("prototype list io.ksonnet.pkg.deployed-service").out
+    assert not Path("vendor").exists()
+    ran = bare("generate deployed-service ui --image nginx")
+    assert ran.code == 0, ran.err
+    assert (
+        Path("components/ui.yaml").read_text().splitlines()[2]
+        == "prototype: kubeflow/starter/deployed-service"
+    )
+    assert [row["package"] for row in bare("pkg list --installed -o json").json["packages"]] == [
+        "kubeflow/common",
+        "kubeflow/starter",
+    ]
+    bare("env add minikube")
+    assert bare("render minikube").code == 0
+
+
+def test_c18_a_built_in_component_that_cannot_be_made_installs_nothing(bare: Runner) -> None:
+    before = read_tree(Path())
+    assert bare("generate deployed-service ui").code == 2
+    assert bare("generate deployed-service ui --image x --replicas=-1").code != 0
+    assert read_tree(Path()) == before
+
+
+def test_c18_a_built_in_name_comes_before_the_end_of_another(bare: Runner) -> None:
+    bare("pkg install kubeflow/tf-serving")
+    bare("generate service front")
+    assert "kubeflow/starter/service" in Path("components/front.yaml").read_text()
+
+
+def test_c2_a_near_name_names_its_package(bare: Runner) -> None:
+    ran = bare("generate tf-cn x")
+    assert (ran.code, "did you mean `tf-cnn` of `kubeflow/tf-job`? mlstack pkg install" in ran.err) == (
+        4,
+        True,
+    )
+
+
+def test_c30_an_error_in_a_template_names_line_and_parameter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Runner
+) -> None:
+    small_app(tmp_path)
+    monkeypatch.chdir(tmp_path / "demo")
+    Path("nothing.yaml").write_text("args: null\n")
+    ran = run("prototype preview web front --image nginx --values nothing.yaml")
+    assert ran.code == 3
+    assert "component `front`" in ran.err
+    assert "the line reads `args`, which is not set" in ran.err
+    assert "templates/page.yaml.j2:9" in ran.err
+
+
+def test_r17_a_registry_is_looked_through_before_it_is_published(tmp_path: Path, run: Runner) -> None:
+    small_app(tmp_path, installed=False)
+    prototype = tmp_path / "registry/tools/web/prototype.yaml"
+    prototype.write_text(prototype.read_text().replace("type: integer", "type: integr"))
+    template = tmp_path / "registry/tools/web/templates/page.yaml.j2"
+    template.write_text(template.read_text().replace("{% if params.token %}", "{% if %}"))
+    ran = run("registry lint registry -o json")
+    assert (ran.code, ran.json["ok"]) == (1, False)
+    places = [fault["where"] for fault in ran.json["faults"]]
+    assert "registry/tools/web/prototype.yaml:14" in places
+    assert "registry/tools/web/templates/page.yaml.j2:10" in places
+    assert "registry/registry.yaml" in places
