@@ -36,10 +36,14 @@ class Vendor:
     ) -> None:
         self._root = root
         self._locked = sorted(packages, key=lambda p: (p.full_name, version_key(p.version)))
+        self._by_version = {(locked.full_name, locked.version): locked for locked in self._locked}
         self._passed = passed
         self._folders: dict[str, PackageFolder] = {  # of packages that are not written yet, at first
             package.locked.folder: PackageFolder(
-                package.files, source=package.locked.folder, registry=package.locked.registry, passed=passed
+                package.files,
+                source=package.locked.full_name,
+                registry=package.locked.registry,
+                passed=passed,
             )
             for package in fetched
         }
@@ -145,10 +149,7 @@ class Vendor:
             (name for name in owner.requires if name.endswith(f"/{short}")), f"{owner.registry}/{short}"
         )
         exact = owner.requires.get(full_name)
-        for locked in self._locked:
-            if (locked.full_name, locked.version) == (full_name, exact):
-                return locked
-        return self.plain(environment).get(full_name)
+        return self._by_version.get((full_name, exact or "")) or self.plain(environment).get(full_name)
 
     def plain(self, environment: str | None = None) -> dict[str, LockedPackage]:
         """Give by full name what names without a version mean in an environment; for None in the app.

@@ -78,7 +78,7 @@ def list_outdated(app: AppDir) -> OutdatedList:
                     note=note,
                 )
             )
-    return OutdatedList(packages=tuple(rows), notes=tuple(notes))
+    return OutdatedList(packages=tuple(rows), notes=(*notes, *catalog.notes))
 
 
 def _wanted(app: AppDir, catalog: AppCatalog, locked: LockedPackage) -> str:

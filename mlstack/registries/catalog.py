@@ -62,9 +62,15 @@ class AppCatalog:
             return best_first(at_hand, wanted)
         if wanted and not is_range(wanted) and wanted in at_hand:
             return [wanted]
-        entries = [
-            entry for entry in self._index_versions(package) if not entry.yanked or entry.version == wanted
-        ]
+        try:
+            index = self._index_versions(package)
+        except RegistryError:
+            if not best_first(at_hand, wanted):
+                raise
+            name = package.partition("/")[0]
+            self.notes[f"registry `{name}` cannot be read; what is locked is kept"] = None
+            return best_first(at_hand, wanted)
+        entries = [entry for entry in index if not entry.yanked or entry.version == wanted]
         usable = [entry.version for entry in entries if _runs_here(entry) or entry.version == wanted]
         return best_first(usable or [entry.version for entry in entries], wanted)
 
@@ -172,7 +178,10 @@ class AppCatalog:
             if name in self._registries and name in self._refs:
                 ref = self._refs[name]
                 # Retired names of a registry on this machine are asked of it: what it says is never stale.
-                retired = () if is_local(ref) else self._registries[name].index().retired
+                try:
+                    retired = () if is_local(ref) else self._registries[name].index().retired
+                except RegistryError:  # it does not answer, and what is locked is kept
+                    retired = known[name].retired if name in known else ()
                 locked.append(LockedRegistry(name=name, address=ref.address, retired=retired))
             elif name in known:
                 locked.append(known[name])

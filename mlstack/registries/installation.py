@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,8 +11,9 @@ from mlstack.app import layout
 from mlstack.app.app import Component, Lock, LockedPackage, PackageRef, newest, parse_package_ref
 from mlstack.app.app_dir import AppDir
 from mlstack.app.index import KSONNET_PREFIX, IndexPackage
-from mlstack.app.package import FetchedPackage, PackageFolder
+from mlstack.app.package import FetchedPackage
 from mlstack.app.prototype import Package, Prototype
+from mlstack.app.vendor import Vendor
 from mlstack.app.versions import fits
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
 from mlstack.registries import signatures
@@ -95,9 +96,14 @@ def plan(
         RegistryError: a registry does not answer, or what it has is wrong.
     """
     preferred, named = preferences(app.lock.packages, free), {package for _, package in free}
+    known = {(package.full_name, package.version): package for package in app.lock.packages}
     for _ in range(_MOST_ROUNDS):
         choices = select(requirements, catalog, preferred=preferred)
-        missing = [choice for choice in choices if choice.package in force or _is_missing(app, choice, named)]
+        missing = [
+            choice
+            for choice in choices
+            if choice.package in force or _is_missing(app, known.get((choice.package, choice.version)), named)
+        ]
         fetched = {(c.package, c.version): catalog.fetch(c.package, c.version) for c in missing}
         before = {key: catalog.requires(*key) for key in fetched}
         if all(catalog.says(package) == before[key] for key, package in fetched.items()):
@@ -109,16 +115,12 @@ def plan(
     for choice in choices:
         if choice.package in named:
             catalog.check_unchanged(choice.package, choice.version)
-    _check(app, choices, fetched)
-    known = {(package.full_name, package.version): package for package in app.lock.packages}
     known |= {key: package.locked for key, package in fetched.items() if key not in known}
-    packages = [
-        replace(known[c.package, c.version], requires=c.requires, environments=c.environments)
-        for c in choices
-    ]
+    packages = _as_chosen(known, choices)
+    _check(app, packages, tuple(fetched.values()))
     registries = catalog.locked_registries(app.lock.registries, {package.registry for package in packages})
     return Installation(
-        lock=Lock(registries=tuple(registries), packages=tuple(packages)),
+        lock=Lock(registries=tuple(registries), packages=packages),
         fetched=tuple(fetched.values()),
         notes=(*catalog.notes, *(note for c in choices for note in catalog.warnings(c.package, c.version))),
     )
@@ -209,77 +211,45 @@ def _locked_choices(
     for choice in choices:
         if (choice.package, choice.version) not in known:
             raise NotFoundError(f"`{choice.package}@{choice.version}` is not locked")
-    return tuple(
-        replace(known[c.package, c.version], requires=c.requires, environments=c.environments)
-        for c in choices
-    )
+    return _as_chosen(known, choices)
 
 
-def _is_missing(app: AppDir, choice: Choice, free: Collection[str]) -> bool:
+def _is_missing(app: AppDir, locked: LockedPackage | None, free: Collection[str]) -> bool:
     """Tell whether `vendor/` lacks a version; one that may be looked at closely is also read.
 
     Raises:
         RegistryError: somebody has changed it.
     """
-    ref = parse_package_ref(f"{choice.package}@{choice.version}")
-    locked = next((package for package in app.lock.packages if package.ref == ref), None)
     if locked is None or not (app.root / locked.folder).is_dir():
         return True
-    if not free or choice.package in free:
+    if not free or locked.full_name in free:
         app.vendor.folder(locked)
     return False
 
 
-def _check(app: AppDir, choices: Iterable[Choice], fetched: Mapping[tuple[str, str], FetchedPackage]) -> None:
+def _check(app: AppDir, packages: Sequence[LockedPackage], fetched: Sequence[FetchedPackage]) -> None:
     """Read packages whole, so that what cannot be used or removed again is never written into an app."""
-    by_key = {(choice.package, choice.version): choice for choice in choices}
-    for key, package in fetched.items():
-        folder = _folder_of(package)
-        libraries = {other.head.name: other for other in _libraries(app, by_key, fetched, key)}
-        read = guarded(partial(folder.package, libraries), str(package.locked.ref))
-        if (read.name, read.version) != (package.locked.name, package.locked.version):
-            locked = package.locked
+    vendor = Vendor(app.root, packages, app.store, fetched=fetched)
+    by_ref = {locked.ref: locked for locked in packages}
+    for package in fetched:
+        locked = by_ref[package.locked.ref]
+        read = guarded(partial(vendor.package, locked), str(locked.ref))
+        if (read.name, read.version) != (locked.name, locked.version):
             raise RegistryError(
                 f"package `{locked.name}@{locked.version}` calls itself `{read.name}@{read.version}`",
-                where=f"{folder.source}/package.yaml",
+                where=f"{locked.full_name}/package.yaml",
                 hint="tell who keeps the registry: `mlstack registry index` writes what its packages say",
             )
 
 
-def _folder_of(package: FetchedPackage) -> PackageFolder:
-    locked = package.locked
-    return PackageFolder(package.files, source=locked.full_name, registry=locked.registry)
-
-
-def _libraries(
-    app: AppDir,
-    choices: Mapping[tuple[str, str], Choice],
-    fetched: Mapping[tuple[str, str], FetchedPackage],
-    key: tuple[str, str],
-) -> list[PackageFolder]:
-    """Give the packages that one requires, directly or through others."""
-    installed = {(locked.full_name, locked.version): locked for locked in app.lock.packages}
-    libraries: dict[tuple[str, str], PackageFolder] = {}
-    rest = list(_needed(choices, key))
-    while rest:
-        needed = rest.pop()
-        if needed in libraries or needed == key:
-            continue
-        package = fetched.get(needed)
-        libraries[needed] = _folder_of(package) if package else app.vendor.folder(installed[needed])
-        rest += _needed(choices, needed)
-    return list(libraries.values())
-
-
-def _needed(choices: Mapping[tuple[str, str], Choice], key: tuple[str, str]) -> Iterable[tuple[str, str]]:
-    """Give what a chosen version requires directly: the very version, or the one of its scope."""
-    scopes = {*choices[key].environments} or {APP}
-    for package, wanted in choices[key].requires.items():
-        candidates = [other for other in choices if other[0] == package]
-        exact = [other for other in candidates if other[1] == wanted]
-        own = [other for other in candidates if scopes & {*choices[other].environments}]
-        usual = [other for other in candidates if APP in choices[other].environments]
-        yield from (exact or own or usual or candidates)[:1]
+def _as_chosen(
+    known: Mapping[tuple[str, str], LockedPackage], choices: Iterable[Choice]
+) -> tuple[LockedPackage, ...]:
+    """Give what is locked of each choice."""
+    return tuple(
+        replace(known[c.package, c.version], requires=c.requires, environments=c.environments)
+        for c in choices
+    )
 
 
 def refuse_stale(app: AppDir) -> None:
@@ -383,12 +353,13 @@ def read_package(app: AppDir, ref: PackageRef) -> tuple[Package, LockedPackage, 
             raise NotFoundError(message, hint=f"known versions: {known or 'none'}")
         exact = replace(exact, version=version)
     choices = select(Requirements(app=(exact,)), catalog, preferred={})
-    by_key = {(choice.package, choice.version): choice for choice in choices}
-    fetched = {key: catalog.fetch(*key) for key in by_key}
+    fetched = {(c.package, c.version): catalog.fetch(c.package, c.version) for c in choices}
+    packages = _as_chosen({key: package.locked for key, package in fetched.items()}, choices)
+    vendor = Vendor(app.root, packages, app.store, fetched=tuple(fetched.values()))
     key = (exact.full_name, exact.version)
-    libraries = {folder.head.name: folder for folder in _libraries(app, by_key, fetched, key)}
-    package = guarded(partial(_folder_of(fetched[key]).package, libraries), str(exact))
-    return package, fetched[key].locked, tuple(catalog.warnings(*key))
+    locked = next(package for package in packages if package.ref == exact)
+    package = guarded(partial(vendor.package, locked), str(exact))
+    return package, locked, tuple(catalog.warnings(*key))
 
 
 # --- the package that every app has at hand ---
