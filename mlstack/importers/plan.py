@@ -35,6 +35,15 @@ class PlannedComponent:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlannedPackage:
+    """A package of the app's own, in a registry that is a folder of the app."""
+
+    name: str
+    registry: str
+    files: Mapping[str, str]  # by path in the package's folder
+
+
+@dataclass(frozen=True, kw_only=True)
 class ImportPlan:
     """Components, patches and environments that an import adds to an app."""
 
@@ -42,4 +51,7 @@ class ImportPlan:
     # environment -> component -> partial objects
     patches: Mapping[str, Mapping[str, Sequence[Data]]] = field(default_factory=dict)
     environments: tuple[Environment, ...] = ()
+    # environment -> component -> values of its parameters
+    params: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    package: PlannedPackage | None = None  # with the prototypes of the components
     notes: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ from mlstack.app.app import (
     Environment,
     Kustomization,
     LockedKustomization,
+    PackageRef,
     RegistryRef,
 )
 from mlstack.app.app_dir import AppDir
@@ -26,11 +27,11 @@ from mlstack.app.edit import EditedFile, app_lock
 from mlstack.app.package import digest
 from mlstack.deploy.diff import ADOPT
 from mlstack.errors import ConfigError, MlstackError, RegistryError, UsageError
-from mlstack.importers import convert, helm, ksonnet, kustomize, manifests, proof, variants
+from mlstack.importers import convert, helm, ksonnet, kustomize, manifests, proof, templated, variants
 from mlstack.importers.compose import Composition, Options, compose
 from mlstack.importers.helm import ChartSource
 from mlstack.importers.ksonnet import KsApp
-from mlstack.importers.plan import Data, ImportPlan, PlannedComponent
+from mlstack.importers.plan import Data, ImportPlan, PlannedComponent, PlannedPackage
 from mlstack.importers.proof import EnvironmentProof
 from mlstack.names import (
     check_component_name,
@@ -39,7 +40,10 @@ from mlstack.names import (
     check_namespace,
     check_new_name,
 )
-from mlstack.registries import git
+from mlstack.registries import git, installation
+from mlstack.registries.directory import build_index
+from mlstack.registries.registry import INDEX_FILE
+from mlstack.registries.resolver import APP
 from mlstack.render import kustomize as render_kustomize
 from mlstack.render import render
 from mlstack.yaml import write
@@ -81,6 +85,7 @@ class ManifestsRequest:
     module: str = ""
     name: str | None = None  # of the only component
     split: bool = False
+    as_prototype: bool = False  # with parameters for what varies, and what people set
     replace: bool = False
 
 
@@ -97,6 +102,9 @@ def import_manifests(app: AppDir, request: ManifestsRequest) -> Imported:
     plan = ImportPlan(components=tuple(planned), notes=tuple(notes))
     if request.environments:
         plan = _with_environments(app, request, plan)
+    if request.as_prototype:
+        name = request.name or planned[0].name
+        plan = templated.as_prototypes(plan, manifests.component_name(name.replace(".", "-")).lower())
     with app.locked():
         return write_plan(app, plan, replace=request.replace)
 
@@ -184,6 +192,7 @@ class KsonnetRequest:
     environments: tuple[str, ...] = ()  # all if none is named
     options: Options = field(default_factory=Options)
     convert: bool = False  # to API versions that are served today
+    as_prototype: bool = False  # with the values that vary as parameters, under ksonnet's names
     keep_proof: Path | None = None  # a folder for both sides of the proof
     replace: bool = False
 
@@ -229,6 +238,9 @@ def import_ksonnet(
         sources=_sources(source),
         all_targets=isinstance(target, Path),
     )
+    if request.as_prototype:
+        package = manifests.component_name(source.name).lower()
+        plan = templated.as_prototypes(plan, package, known=composition.params)
     failures += [
         ImportFailure(component=component, environment=environment, reason=reason)
         for component, environment, reason in refused
@@ -619,6 +631,8 @@ def write_plan(app: AppDir, plan: ImportPlan, *, replace: bool = False) -> Impor
         UsageError: a component is there already, and is not to be replaced.
     """
     rows = [_row(app, component, replace=replace) for component in plan.components]
+    if plan.package is not None:
+        _install(app, plan.package)
     files: dict[str, bytes | str] = {component.file: component.text for component in plan.components}
     stale = [app.component_files[row.name][0] for row in rows if row.replaced]
     patches = {
@@ -637,6 +651,11 @@ def write_plan(app: AppDir, plan: ImportPlan, *, replace: bool = False) -> Impor
         if place not in added:
             edited = _with_targets(app, place, {component.name for component in plan.components})
             files |= {edited.file: edited.text} if edited.changed else {}
+    for environment, values in plan.params.items():
+        edited = app.edited(layout.environment_params_file(environment), "EnvironmentParams")
+        for component, own in values.items():
+            edited.set(("components", component), dict(own))
+        files[edited.file] = edited.text
     app.write({**files, **patches}, [file for file in stale if file not in files])
     return Imported(
         components=tuple(rows),
@@ -644,6 +663,26 @@ def write_plan(app: AppDir, plan: ImportPlan, *, replace: bool = False) -> Impor
         patches=tuple(patches),
         notes=plan.notes,
     )
+
+
+_PACKAGES = "packages"
+
+
+def _install(app: AppDir, package: PlannedPackage) -> None:
+    """Write a package into the folder `packages/` of the app, its own registry, and install it from there."""
+    ref = RegistryRef(name=package.registry, address=f"./{_PACKAGES}", protocol="directory")
+    known = {known.name: known.address for known in app.app.registries}
+    folder = app.root / _PACKAGES / package.name
+    if known.get(ref.name, ref.address) != ref.address or folder.exists():
+        message = f"there is a package `{package.name}`, or a registry `{ref.name}` elsewhere, already"
+        raise UsageError(message, hint=f"remove {_PACKAGES}/{package.name}, or import without --as-prototype")
+    atomic.write_files({folder / path: text for path, text in package.files.items()})
+    index = build_index(folder.parent, name=ref.name)
+    app.write({f"{_PACKAGES}/{INDEX_FILE}": index})
+    if ref.name not in known:
+        app.add_registry(ref)
+    wanted = PackageRef(registry=package.registry, name=package.name)
+    installation.change(app, {APP: (wanted,)}, free=((APP, wanted.full_name),))
 
 
 def _with_targets(app: AppDir, place: Environment, imported: Set[str]) -> EditedFile:

@@ -43,6 +43,9 @@ def upgrade(session: Session, dry_run: bool = False) -> object:
 
 
 MODULE = option("--module NAME", "The module the components go to.")
+AS_PROTOTYPE = option(
+    "--as-prototype", "Make prototypes in packages/ with parameters: what varies, images, replicas."
+)
 FORCE = option("--force", "Replace components of the same name.")
 
 
@@ -60,6 +63,7 @@ FORCE = option("--force", "Replace components of the same name.")
     module=MODULE,
     name=option("--name NAME", "What the only component is called. Default: its file's name."),
     split=option("--split", "One component an object, not one a file."),
+    as_prototype=AS_PROTOTYPE,
     force=FORCE,
 )
 def files(
@@ -69,6 +73,7 @@ def files(
     module: str = "",
     name: str | None = None,
     split: bool = False,
+    as_prototype: bool = False,
     force: bool = False,
 ) -> object:
     """Make components of manifests; their text and comments stay as they are."""
@@ -80,6 +85,7 @@ def files(
         module=module,
         name=name,
         split=split,
+        as_prototype=as_prototype,
         replace=force,
     )
     return imports.import_manifests(session.app, request)
@@ -101,6 +107,7 @@ def files(
     jpath=option("--jpath -J DIR", "A further folder that Jsonnet may import from; repeatable."),
     sets=option("--set COMPONENT.KEY=VALUE", "A parameter that the app leaves unset; repeatable."),
     convert=option("--convert", "Rewrite objects of API versions that no server serves any more."),
+    as_prototype=AS_PROTOTYPE,
     keep_proof=option("--keep-proof DIR", "Write the objects before and after there."),
     force=FORCE,
 )
@@ -113,6 +120,7 @@ def ksonnet_app(
     jpath: list[Path] | None = None,
     sets: list[str] | None = None,
     convert: bool = False,
+    as_prototype: bool = False,
     keep_proof: Path | None = None,
     force: bool = False,
 ) -> object:
@@ -128,6 +136,7 @@ def ksonnet_app(
         environments=tuple(env or ()),
         options=options,
         convert=convert,
+        as_prototype=as_prototype,
         keep_proof=keep_proof,
         replace=force,
     )

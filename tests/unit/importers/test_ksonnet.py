@@ -331,3 +331,13 @@ def commit_all(folder: Path) -> str:
         subprocess.run([*git, *words], check=True)
     done = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
     return done.stdout.strip()
+
+
+def test_prototypes_have_parameters_under_the_names_of_ksonnet(run: Runner, tmp_path: Path) -> None:
+    values = {"prod": {"web": {"text": "for all"}}}
+    ran = imported(run, write_app(tmp_path / "old", FILES, params=WEB, values=values), "--as-prototype")
+    assert ran.json["summary"] == "2 of 2 objects equal"
+    assert ran.json["patches"] == []
+    rows = run("param list web --env prod --dir new -o json").json["rows"]
+    assert {row["name"]: row["value"] for row in rows} == {"text": "for all"}
+    assert rendered(run, "default")["ConfigMap/web"]["data"] == {"text": "plain"}

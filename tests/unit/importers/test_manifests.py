@@ -193,3 +193,25 @@ def test_a_url_is_fetched(run: Runner, app: Path, status: int, body: str, code: 
         server.shutdown()
     assert (ran.code, said in ran.err) == (code, True)
     assert [path.name for path in (app / "components").iterdir()] == ([] if code else ["web.yaml"])
+
+
+def test_as_prototype_what_varies_becomes_parameters(run: Runner, app: Path) -> None:
+    run("env add gke -n ml")
+    odd = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: odd}\n"
+    odd += "data: {a: '{{x}} {% y %}', b: \"{# #}\\n{{\"}\n"
+    for folder, image in (("base", "nginx:1"), ("gke", "nginx:2")):
+        Path(folder).mkdir()
+        Path(folder, "web.yaml").write_text(f"{DEPLOYMENT.replace('nginx:1', image)}---\n{odd}")
+    plain = run("import base --env gke=gke --module plain")
+    assert plain.code == 0, plain.err
+    before = run("render gke").out
+    run("component rm plain.web")
+    ran = run("import base --env gke=gke --module plain --as-prototype")
+    assert ran.code == 0, ran.err
+    assert run("render gke").out == before
+    rows = {row["name"]: row["value"] for row in run("param list plain.web --env gke -o json").json["rows"]}
+    assert rows == {"image": "nginx:2", "replicas": 1}
+    assert not [*app.glob("environments/gke/patches/*")]
+    assert run("param set plain.web replicas 3 --env gke").code == 0
+    assert "replicas: 3" in run("render gke").out
+    assert run("pkg test packages/plain-web").code == 0

@@ -1,0 +1,285 @@
+"""Manifests made into prototypes: what varies becomes parameters, the rest of the text a template.
+
+A value becomes a parameter where it differs between environments, where it is an image or a number of
+replicas, and where ksonnet's parameters had it under a name. Values that are equal everywhere share one.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlstack.app.app import API_VERSION
+from mlstack.app.params import KeyPath
+from mlstack.importers.manifests import component_name
+from mlstack.importers.plan import Data, ImportPlan, PlannedComponent, PlannedPackage
+from mlstack.importers.variants import difference, same
+from mlstack.names import is_parameter_name
+from mlstack.objects import masking
+from mlstack.render.patches import patched, read_patch
+from mlstack.yaml import write
+
+REGISTRY = "local"
+VERSION = "0.1.0"
+Named = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""Environment -> component -> parameters that ksonnet had."""
+
+_DELIMITERS = ("{{", "{%", "{#")
+_TOKEN = "mlstack-value-{}-"
+_Place = tuple[int, KeyPath]  # of which object, and where in it
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A value that becomes a parameter: in the base, and in each other environment."""
+
+    base: Any
+    others: tuple[Any, ...]
+    places: tuple[_Place, ...]
+
+
+def as_prototypes(plan: ImportPlan, package: str, *, known: Named | None = None) -> ImportPlan:
+    """Give the same plan with a prototype for each component, in a package of the app's own.
+
+    Patches stay for what cannot be a parameter: what only some environments have. A component whose text
+    would not survive a template stays a manifest.
+    """
+    files: dict[str, str] = {"package.yaml": _package_file(package)}
+    components: list[PlannedComponent] = []
+    patches = {environment: dict(inner) for environment, inner in plan.patches.items()}
+    params: dict[str, dict[str, Mapping[str, Any]]] = {}
+    names: set[str] = set()
+    for component in plan.components:
+        environments = [name for name, inner in patches.items() if component.name in inner]
+        versions = {name: _patched(component.objects, patches[name][component.name]) for name in environments}
+        prototype = component_name(component.name.replace(".", "-")).lower()
+        while prototype in names:
+            prototype += "-2"
+        names.add(prototype)
+        named = _named_values(component, versions, known or {})
+        text = _template(component.objects, named)
+        if text is None:
+            components.append(component)
+            continue
+        files |= _prototype_files(prototype, component, text, named, versions)
+        content = {"apiVersion": API_VERSION, "kind": "Component"}
+        content["prototype"] = f"{REGISTRY}/{package}/{prototype}"
+        components.append(replace(component, text=write.to_yaml(content), suffix=".yaml"))
+        for index, (name, objects) in enumerate(versions.items()):
+            values = {key: value.others[index] for key, value in named.items()}
+            own = {key: value for key, value in values.items() if not same(named[key].base, value)}
+            if own:
+                params.setdefault(name, {})[component.name] = own
+            rest = _left(component.objects, objects, named, index)
+            del patches[name][component.name]
+            if rest:
+                patches[name][component.name] = rest
+    return replace(
+        plan,
+        components=tuple(components),
+        patches={name: inner for name, inner in patches.items() if inner},
+        params=params,
+        package=PlannedPackage(name=package, registry=REGISTRY, files=files),
+    )
+
+
+def _patched(objects: Sequence[Data], patches: Sequence[Data]) -> list[Data]:
+    return [*patched(objects, [read_patch(patch, where="import") for patch in patches])]
+
+
+# --- values ---
+
+
+def _leaves(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _leaves(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _leaves(item, (*path, index))
+    else:
+        yield path, value
+
+
+def _at(value: Any, path: KeyPath) -> Any:
+    for part in path:
+        if isinstance(value, list):
+            if not isinstance(part, int) or part >= len(value):
+                return _ABSENT
+            value = value[part]
+        elif isinstance(value, Mapping) and part in value:
+            value = value[part]
+        else:
+            return _ABSENT
+    return value
+
+
+_ABSENT = object()
+_FIXED = ("apiVersion", "kind")
+
+
+def _named_values(
+    component: PlannedComponent, versions: Mapping[str, Sequence[Data]], known: Named
+) -> dict[str, _Value]:
+    """Give the values that become parameters, by name."""
+    places: dict[str, list[_Place]] = {}
+    values: dict[str, tuple[Any, tuple[Any, ...]]] = {}
+    for number, data in enumerate(component.objects):
+        if masking.is_secret(data):
+            continue  # a parameter's default would stand in a package
+        for path, base in _leaves(data):
+            others = tuple(_at(objects[number], path) for objects in versions.values())
+            scalars = (base, *others)
+            if path[0] in _FIXED or path == ("metadata", "name") or any(map(_is_none, scalars)):
+                continue
+            varies = not all(same(base, other) for other in others)
+            if not (varies or _is_offered(path) or _names_of(component.name, base, path, known)):
+                continue
+            key = json.dumps(scalars, sort_keys=True)
+            places.setdefault(key, []).append((number, path))
+            values[key] = (base, others)
+    named: dict[str, _Value] = {}
+    for key, listed in places.items():
+        base, others = values[key]
+        name = _name(component, listed[0], base, known, named)
+        named[name] = _Value(base, others, tuple(listed))
+    return named
+
+
+def _is_none(value: Any) -> bool:
+    return value is _ABSENT or value is None or isinstance(value, Mapping | list)
+
+
+def _is_offered(path: KeyPath) -> bool:
+    """Tell whether people usually want to set what stands at a path: images and numbers of replicas."""
+    return path[-1] == "image" or path == ("spec", "replicas")
+
+
+def _names_of(component: str, value: Any, path: KeyPath, known: Named) -> list[str]:
+    """Give the names under which ksonnet's parameters had a value: one that is long enough to be meant."""
+    names = []
+    for inner in known.values():
+        for name, own in inner.get(component, {}).items():
+            is_meant = (isinstance(value, str) and len(value) > 3) or name == path[-1]
+            if is_meant and same(own, value) and is_parameter_name(name) and name != "name":
+                names.append(name)
+    return list(dict.fromkeys(names))
+
+
+def _name(
+    component: PlannedComponent, place: _Place, base: Any, known: Named, taken: Mapping[str, _Value]
+) -> str:
+    number, path = place
+    keys = [re.sub(r"[^a-zA-Z0-9_]+", "_", key).strip("_") for key in path if isinstance(key, str)]
+    data = component.objects[number]
+    container = _at(data, (*path[:-1], "name")) if path[-1] == "image" else _ABSENT
+    wanted = [*_names_of(component.name, base, path, known)]
+    wanted += [keys[-1]] if keys[-1:] and keys[-1] else []
+    wanted += [f"{container}_image".replace("-", "_")] if isinstance(container, str) else []
+    wanted += ["_".join(keys[-2:]), f"{str(data['kind']).lower()}_{'_'.join(keys[-2:])}"]
+    for name in wanted:
+        if name not in taken and is_parameter_name(name) and name not in ("name", "namespace"):
+            return name
+    numbered = (f"{wanted[-1]}_{index}" for index in range(2, 10_000))
+    return next(name for name in numbered if name not in taken)
+
+
+def _left(
+    base: Sequence[Data], objects: Sequence[Data], named: Mapping[str, _Value], index: int
+) -> list[Data]:
+    """Give the patches for what parameters do not say."""
+    filled = [copy.deepcopy(dict(data)) for data in base]
+    for value in named.values():
+        for number, path in value.places:
+            inner: Any = filled[number]
+            for part in path[:-1]:
+                inner = inner[part]
+            inner[path[-1]] = value.others[index]
+    patches: list[Data] = []
+    for before, after in zip(filled, objects, strict=True):
+        change = difference(before, after)
+        if change:
+            head = {key: after[key] for key in _FIXED}
+            own = {key: before["metadata"][key] for key in ("name", "namespace") if key in before["metadata"]}
+            metadata = own | dict(change.get("metadata", {}))
+            patches.append({**head, "metadata": own} | change | {"metadata": metadata})
+    return patches
+
+
+# --- files ---
+
+
+def _template(objects: Sequence[Data], named: Mapping[str, _Value]) -> str | None:
+    """Write the objects with the parameters in the places of their values; None where no template can."""
+    tokens: dict[str, str] = {}
+    filled = [copy.deepcopy(dict(data)) for data in objects]
+    for name, value in named.items():
+        token = _TOKEN.format(len(tokens))
+        tokens[token] = f"params[{json.dumps(name)}]"
+        for number, path in value.places:
+            inner: Any = filled[number]
+            for part in path[:-1]:
+                inner = inner[part]
+            inner[path[-1]] = token
+    for data in filled:
+        for path, text in [*_leaves(data)]:
+            if isinstance(text, str) and any(mark in text for mark in _DELIMITERS):
+                token = _TOKEN.format(len(tokens))
+                tokens[token] = json.dumps(text)
+                inner = data
+                for part in path[:-1]:
+                    inner = inner[part]
+                inner[path[-1]] = token
+    text = write.to_yaml_documents(filled)
+    if any(mark in text for mark in _DELIMITERS):
+        return None  # in a key
+    for token, expression in tokens.items():
+        text = text.replace(token, f"{{{{ {expression} }}}}")
+    return text
+
+
+_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
+
+
+def _prototype_files(
+    name: str,
+    component: PlannedComponent,
+    template: str,
+    named: Mapping[str, _Value],
+    versions: Mapping[str, object],
+) -> dict[str, str]:
+    properties = {}
+    for param, value in named.items():
+        types = sorted({_TYPES[type(item)] for item in (value.base, *value.others)})
+        number, path = value.places[0]
+        data = component.objects[number]
+        where = ".".join(map(str, path))
+        description = f"`{where}` of {data['kind']} {data['metadata']['name']}."
+        properties[param] = {"type": types[0] if len(types) == 1 else types, "default": value.base}
+        if types == ["string"] and value.base and all(value.others):
+            properties[param]["minLength"] = 1
+        if path == ("spec", "replicas"):
+            properties[param]["minimum"] = 0
+        properties[param]["description"] = description
+    # All have defaults; as they are required, null cannot remove them.
+    required = {"required": [*properties]} if properties else {}
+    parameters: dict[str, Any] = {"type": "object", **required, "properties": properties}
+    head = {"apiVersion": API_VERSION, "kind": "Prototype", "name": name}
+    summary = f"{', '.join(component.kinds[:4])} as imported"
+    prototype = {**head, "summary": summary, "parameters": parameters}
+    example = {**head, "kind": "Example", "summary": "As it was imported", "params": {}}
+    del example["name"]
+    return {
+        f"{name}/prototype.yaml": write.to_yaml(prototype),
+        f"{name}/templates/objects.yaml.j2": template,
+        f"{name}/examples/default.yaml": write.to_yaml(example),
+    }
+
+
+def _package_file(name: str) -> str:
+    head = {"apiVersion": API_VERSION, "kind": "Package", "name": name, "version": VERSION}
+    return write.to_yaml({**head, "summary": "Prototypes made from what was imported"})
