@@ -96,18 +96,31 @@ class ParamDiff:
 
 
 def set_param(
-    app: AppDir, place: ParamScope, key: str, text: str, *, as_string: bool = False
+    app: AppDir,
+    place: ParamScope,
+    key: str,
+    text: str,
+    *,
+    as_string: bool = False,
+    resolve_image: bool = False,
 ) -> ParamChanged:
     """Set a value, typed by what the prototype declares; nothing else in the file changes.
 
     In `key` dots lead to places inside the parameter, `[0]` to an item of a list: where the level has no
-    list of its own, it gets the one that counts there, with that item changed. `as_string` keeps the text.
+    list of its own, it gets the one that counts there, with that item changed. `as_string` keeps the text;
+    with `resolve_image` it is an image that gets the digest its registry has for it now.
 
     Raises:
         UsageError: a plain manifest has no parameters, or the place does not exist on its own.
         NotFoundError: no such component, module, environment or parameter.
         ParamError: the value does not fit the parameter.
+        RegistryError: the registry of an image does not answer.
     """
+    if resolve_image:
+        from mlstack.registries.distribution import pinned
+
+        _declared(app, place, key)  # what is misspelt is told before anybody is asked
+        text = pinned(text)
     with app.locked():
         path, param, prototype = _declared(app, place, key)
         value = parse_text(inner_param(param, path[1:]), text, as_string=as_string)

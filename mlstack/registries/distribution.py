@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mlstack.addresses import Address, address
-from mlstack.errors import RegistryError
+from mlstack.errors import NotFoundError, RegistryError
 from mlstack.objects import masking
 from mlstack.registries.docker import Credentials, credentials
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from mlstack.web import Answer
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_DOCKER = "application/vnd.docker.distribution.manifest"
+_INDEX = "application/vnd.oci.image.index.v1+json"
+_IMAGES = f"{_INDEX}, {_DOCKER}.list.v2+json, {MANIFEST}, {_DOCKER}.v2+json"
 _MOST_PAGES = 100
 MOST_MANIFEST_BYTES = 4 << 20
 """What a manifest may have: the limit that the specification names."""
@@ -78,14 +81,14 @@ class Distribution:
 
     # --- reading ---
 
-    def manifest(self, name: str, reference: str) -> Manifest | None:
-        """Give a manifest by tag or digest; None when it is not there.
+    def manifest(self, name: str, reference: str, *, accept: str = MANIFEST) -> Manifest | None:
+        """Give a manifest by tag or digest, of a type that `accept` names; None when it is not there.
 
         Raises:
             RegistryError: no answer, refused, or other bytes than the digest says.
         """
         _check(name, reference)
-        answer = self._send("GET", f"{name}/manifests/{reference}", name, headers={"Accept": MANIFEST})
+        answer = self._send("GET", f"{name}/manifests/{reference}", name, headers={"Accept": accept})
         if answer.status == 404:
             return None
         self._refuse(answer, 200)
@@ -263,6 +266,32 @@ class Distribution:
         return self._fault(
             text, hint="nothing was changed; something between you and it changes what it says"
         )
+
+
+# --- images ---
+
+
+def pinned(image: str) -> str:
+    """Give an image with the digest that its tag has now: `nginx:1` as `nginx:1@sha256:…`.
+
+    What is read is the list of an image's platforms where there is one; an image with a digest stays.
+
+    Raises:
+        NotFoundError: its registry has no such image.
+        RegistryError: no answer, or refused.
+    """
+    if "@" in image:
+        return image
+    place, colon, tag = image.rpartition(":")
+    if not colon or "/" in tag:  # the port of a host
+        place, tag = image, "latest"
+    host, slash, name = place.partition("/")
+    if not slash or not (host == "localhost" or "." in host or ":" in host):
+        host, name = "docker.io", place if slash else f"library/{place}"
+    manifest = Distribution(host).manifest(name, tag, accept=_IMAGES)
+    if manifest is None:
+        raise NotFoundError(f"{host} has no image `{name}:{tag}`", hint="check its name and tag")
+    return f"{place}:{tag}@{manifest.digest}"
 
 
 def _code(data: bytes) -> str:

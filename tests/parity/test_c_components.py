@@ -138,3 +138,31 @@ def test_c26_templates_know_the_environment(demo: Path, tmp_path: Path, run: Run
     changed_package(run, tmp_path, "templates/page.yaml.j2", "{{ params.image }}", text)
     run.ok("generate mine/tools/web back --image nginx")
     assert "image: gke default gke demo" in run.ok("render gke -c back")
+
+
+def test_c11_values_are_checked_by_the_type_of_their_parameter(demo: Path, run: Runner) -> None:
+    before = read_tree(demo)
+    for words, said in {
+        "--replicas many": '`replicas` must be an integer, got "many"',
+        "--replicas 99": "`replicas` must be 0 to 9 pods, got 99",
+        "--color blue": '`color` must be one of `red`, `green`, got "blue"',
+        "--debug maybe": "`debug` must be true or false",
+        "--tags [a]": "`tags` must be ",
+    }.items():
+        refused = run(f"generate web back --image x {words}")
+        assert (refused.code, said in refused.err) == (2, True), refused.err
+    assert read_tree(demo) == before
+    run.ok("generate web back --image 5 --replicas 3 --debug false --args a,b --tags k=v")
+    row = {each["name"]: each["value"] for each in run("param list back -o json").json["rows"]}
+    assert (row["image"], row["replicas"], row["debug"]) == ("5", 3, False)
+    assert (row["args"], row["tags"]) == (["a", "b"], {"k": "v"})
+
+
+@pytest.mark.parametrize(
+    "text", ["null", "yes", "012", "1e3", "", "'", '"', "{{ x }}", "a: b", "# c", "%d", "é\u2028", "x\ny\n"]
+)
+def test_c12_any_text_is_stored_safely(demo: Path, run: Runner, text: str) -> None:
+    run.ok("param", "set", "--as-string", "front", "size", text)
+    rows = {row["name"]: row["value"] for row in run("param list front -o json").json["rows"]}
+    assert rows["size"] == text
+    assert run("param", "set", "front", "size", "a\x07").code == 2

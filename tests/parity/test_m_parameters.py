@@ -1,11 +1,13 @@
 """Rows M: parameters at every level, in files and for one run."""
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from tests.support.builders import read_tree, write_tree
 from tests.support.cli import Runner
+from tests.support.oci import FakeRegistry
 
 FRONT = "components/front.yaml"
 
@@ -191,3 +193,26 @@ def test_m20_values_for_one_run(demo: Path, run: Runner) -> None:
     assert "image: caddy" in run("diff gke --set image=caddy").out
     after = {path: data for path, data in read_tree(demo).items() if not path.startswith(".mlstack")}
     assert after == {path: data for path, data in before.items() if not path.startswith(".mlstack")}
+
+
+@pytest.mark.parametrize("image", ["{host}/ml/shop:1", "{host}/ml/shop"])
+def test_m13_an_image_is_pinned_to_its_digest(demo: Path, run: Runner, image: str) -> None:
+    with FakeRegistry().running() as registry:
+        content = b'{"schemaVersion": 2}'
+        registry.manifests |= {("ml/shop", tag): content for tag in ("1", "latest")}
+        name = image.format(host=registry.host)
+        run.ok(f"param set front image {name} --resolve-image")
+        tagged = name if name.endswith(":1") else f"{name}:latest"
+        pinned = f"{tagged}@sha256:{sha256(content).hexdigest()}"
+        assert values(run)["image"] == pinned
+        run.ok(f"param set front image {pinned} --resolve-image")
+        before = read_tree(demo)
+        gone = run(f"param set front image {registry.host}/ml/gone:1 --resolve-image")
+    away = run(f"param set front image {name} --resolve-image")
+    assert (gone.code, away.code, read_tree(demo)) == (4, 5, before)
+
+
+def test_m17_what_an_environment_itself_sets_can_be_listed(demo: Path, run: Runner) -> None:
+    run.ok("param set --env gke front replicas 3")
+    run.ok("param set front color green")
+    assert values(run, "param list --env gke --without-modules") == {"replicas": 3}

@@ -65,3 +65,18 @@ def test_r18_the_place_that_the_index_names_counts(demo: Path, tmp_path: Path, r
     index.write_text(INDEX.format(place="../../../etc", digest=content))
     refused = run("pkg install far/base --force")
     assert (refused.code, "leads out of the" in refused.err) == (5, True)
+
+
+def test_r10_registries_are_listed_with_what_is_overridden(demo: Path, tmp_path: Path, run: Runner) -> None:
+    (tmp_path / "registry").rename(tmp_path / "elsewhere")
+    write_tree(
+        demo,
+        {
+            ".mlstack/overrides.yaml": "apiVersion: mlstack.dev/v1\nkind: PersonalOverrides\n"
+            "registries: [{name: ours, address: ../elsewhere}]\n"
+        },
+    )
+    (row,) = run("registry list -o json").json["registries"]
+    assert (row["name"], row["protocol"], row["overridden"]) == ("ours", "directory", True)
+    assert "../elsewhere" in run.ok("registry list")
+    assert run.ok("registry list -o name") == "ours\n"

@@ -37,6 +37,7 @@ MODULE = option("--module NAME", "For all components of this module.")
     module=MODULE,
     as_string=option("--as-string", "Store the text as it is, without reading a type."),
     file=option("--file -f FILE", "Read the value from a file; `-` is stdin."),
+    resolve_image=option("--resolve-image", "Pin an image to the digest that its tag has now."),
 )
 def set_(
     session: Session,
@@ -45,6 +46,7 @@ def set_(
     module: str | None = None,
     as_string: bool = False,
     file: Path | None = None,
+    resolve_image: bool = False,
 ) -> object:
     """Set a parameter; only the value changes in the file."""
     from mlstack.app.params import ParamScope
@@ -54,7 +56,7 @@ def set_(
     _check_count(words, 2, "set", "KEY VALUE", "num_gpus 1")
     *component, key, value = words
     place = ParamScope(component=next(iter(component), None), environment=env, module=module)
-    return params.set_param(session.app, place, key, value, as_string=as_string)
+    return params.set_param(session.app, place, key, value, as_string=as_string, resolve_image=resolve_image)
 
 
 _UNSET = {
