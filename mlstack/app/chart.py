@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -31,6 +32,34 @@ _LONGEST_HELP = 300
 def is_chart(files: Files) -> bool:
     """Tell whether a folder is a chart, and no package that holds one."""
     return CHART_FILE in files and PurePosixPath("package.yaml") not in files
+
+
+def without_ignored(files: Files, rules: bytes | None) -> Files:
+    """Give a chart's files without those that its `.helmignore` names, as helm leaves them out of an archive.
+
+    A pattern with `/` is about a path, one without about any name on it; `!` takes a file back.
+    """
+    if rules is None:
+        return files
+    lines = [line.strip() for line in rules.decode("utf-8", "replace").splitlines()]
+    patterns = [line for line in lines if line and not line.startswith("#")]
+    return {path: data for path, data in files.items() if not _is_ignored(path, patterns)}
+
+
+def _is_ignored(path: PurePosixPath, patterns: Sequence[str]) -> bool:
+    ignored = False
+    for pattern in patterns:
+        plain = pattern.removeprefix("!")
+        is_folder, plain = plain.endswith("/"), plain.rstrip("/")
+        places = [path, *path.parents][1 if is_folder else 0 : -1]
+        if "/" in plain:
+            root = PurePosixPath("/")
+            is_meant = any((root / place).match(f"/{plain.removeprefix('/')}") for place in places)
+        else:
+            is_meant = any(fnmatchcase(place.name, plain) for place in places)
+        if is_meant:
+            ignored = not pattern.startswith("!")
+    return ignored
 
 
 def read_head(files: Files, *, source: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mlstack import programs
 from mlstack.app import files as folders
 from mlstack.app.app import Environment
-from mlstack.app.chart import is_chart
+from mlstack.app.chart import is_chart, without_ignored
 from mlstack.app.prototype import Chart
 from mlstack.errors import ClusterError, NotFoundError, RegistryError, UsageError
 from mlstack.importers.plan import Data
@@ -84,7 +84,9 @@ def _unpack(source: ChartSource, place: Path) -> None:
 
 
 def _read(folder: Path, named: str) -> Chart:
-    files = folders.read_folder(folder, source=named)
+    ignored = folder / ".helmignore"
+    rules = folders.read_file(ignored) if ignored.is_file() else None
+    files = without_ignored(folders.read_folder(folder, source=named), rules)
     if not is_chart(files):
         raise UsageError(
             f"`{named}` holds no chart: there is no Chart.yaml", hint="mlstack import DIR takes manifests"

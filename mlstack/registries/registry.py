@@ -14,6 +14,7 @@ from mlstack.app import document as documents
 from mlstack.app import files
 from mlstack.app.app import RegistryRef
 from mlstack.app.app_dir import AppDir
+from mlstack.app.chart import is_chart, without_ignored
 from mlstack.app.document import fields_of
 from mlstack.app.index import KSONNET_PREFIX, RegistryIndex, joined, offers, refuse_retired
 from mlstack.app.package import PackageFolder, digest
@@ -130,7 +131,7 @@ def _derived(tree: Tree, source: str, name: str, revision: str) -> RegistryIndex
     entries = []
     for folder in sorted(tree.names()):
         if any(tree.read(PurePosixPath(folder, file)) is not None for file in ("package.yaml", "Chart.yaml")):
-            files = tree.folder(PurePosixPath(folder))
+            files = _package_files(tree, PurePosixPath(folder))
             entries.append(PackageFolder(files, source=f"{source}/{folder}").entry(folder, strict=False))
     if not entries:
         raise RegistryError(
@@ -185,7 +186,7 @@ def fetch_package(tree: Tree, index: RegistryIndex, package: str, version: str) 
     """
     wanted = index.version(package, version)
     named = f"{package}@{wanted.version}"
-    files = guarded(lambda: tree.folder(PurePosixPath(wanted.path)), named)
+    files = guarded(lambda: _package_files(tree, PurePosixPath(wanted.path)), named)
     if not files:
         raise RegistryError(f"the folder of package `{named}` is missing: `{wanted.path}`")
     if digest(files) != wanted.digest:
@@ -195,6 +196,12 @@ def fetch_package(tree: Tree, index: RegistryIndex, package: str, version: str) 
             hint="nothing was changed; ask the registry's keeper, whose index may be stale",
         )
     return files
+
+
+def _package_files(tree: Tree, folder: PurePosixPath) -> Files:
+    """Give the files of a package; of a chart those that helm would pack."""
+    files = tree.folder(folder)
+    return without_ignored(files, tree.read(folder / ".helmignore")) if is_chart(files) else files
 
 
 def guarded(read: Callable[[], _Read], named: str) -> _Read:

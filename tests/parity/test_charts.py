@@ -166,6 +166,24 @@ def test_r5_without_helm_it_is_said_where_to_get_it(
     assert "the helm on the PATH is v3.19.0, and charts need helm 4" in ran.err
 
 
+def test_r5_what_helm_would_not_pack_is_left_out(run: Runner, app: Path, tmp_path: Path) -> None:
+    ignored = "# ours\n*.md\ncrds/kustomization.yaml\nci/\n/values-*.yaml\n!keep.md\n"
+    more = {
+        ".helmignore": ignored,
+        "templates/README.md": "a: [",
+        "crds/kustomization.yaml": "resources: []\n",
+    }
+    more |= {"ci/values.yaml": "", "values-prod.yaml": "", "files/keep.md": "", "files/ci": ""}
+    write_tree(tmp_path / "charts/strict", more)
+    run.ok("pkg rm charts/strict")
+    run.ok("pkg install charts/strict")
+    names = {path.name for path in (app / "vendor/charts/strict@0.1.0").rglob("*") if path.is_file()}
+    expected_names = {"Chart.yaml", "values.yaml", "values.schema.json", "map.yaml", "keep.md", "ci"}
+    assert names == expected_names
+    run.ok("generate strict s --owner ada")
+    run.ok("render dev")
+
+
 def test_r5_one_changed_byte_of_a_chart_is_found(run: Runner, app: Path) -> None:
     run.ok("generate platform web")
     file = app / "vendor/charts/platform@1.2.0/files/motd.txt"

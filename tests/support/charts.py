@@ -8,8 +8,7 @@ from pathlib import Path
 from subprocess import run
 from typing import Any
 
-from mlstack.objects.kinds import Kinds
-from mlstack.objects.kube_object import COMPONENT_LABEL, marks, normalised
+from mlstack.importers import proof
 from mlstack.render.render import unpacked
 from mlstack.yaml.read import read_documents
 from tests.support.builders import Tree
@@ -198,19 +197,11 @@ def helm_objects(chart: Path, release: str, *, values: Any = None, more: Sequenc
 
 def comparable(objects: Iterable[Mapping[str, Any]], *, namespace: str = "ml") -> dict[str, Any]:
     """Give objects by identity, without the marks of who deploys them and in the form that a server keeps."""
-    kinds = Kinds.builtin()
-    own = marks(app="", environment="", component="")
     result = {}
     for data in objects:
-        built_in = kinds.lookup(data["apiVersion"], data["kind"]) is not None
-        plain = normalised(data, built_in=built_in)
-        metadata = dict(plain["metadata"])
-        labels = {key: value for key, value in (metadata.pop("labels", None) or {}).items() if key not in own}
-        metadata |= {"labels": labels} if labels else {}
-        if metadata.get("namespace") == namespace:
-            del metadata["namespace"]
-        key = f"{data['apiVersion']} {data['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
+        plain = proof.comparable(data, namespace)
+        metadata = plain["metadata"]
+        key = f"{data['apiVersion']} {data['kind']} {metadata['namespace']}/{metadata['name']}"
         assert key not in result, key
-        result[key] = {**plain, "metadata": metadata}
-    assert COMPONENT_LABEL in own
+        result[key] = plain
     return result
