@@ -417,7 +417,7 @@ class Declared:
             name: (Setting("default", param.default, origin),) if param.has_default else ()
             for name, param in params.items()
         }
-        self._values = {name: _folded(params[name], chain) for name, chain in self._chains.items()}
+        self._values = {name: folded(params[name], chain) for name, chain in self._chains.items()}
 
     def resolve(self, layers: Sequence[Layer]) -> Resolved:
         """Resolve the parameters of one component, as the function `resolve` says."""
@@ -430,7 +430,7 @@ class Declared:
                 chains[name] = (*chains.get(name, self._chains[name]), setting)
         if faults:
             raise param_error(faults)
-        values = {name: _folded(self._params[name], chain) for name, chain in chains.items()}
+        values = {name: folded(self._params[name], chain) for name, chain in chains.items()}
         return Resolved({**self._values, **values}, {**self._chains, **chains}, tuple(notes))
 
     def _settings(self, layer: Layer, faults: list[ParamFault], notes: dict[str, None]) -> dict[str, Setting]:
@@ -500,7 +500,12 @@ def spelling_table(params: Mapping[str, Param]) -> dict[str, str]:
     return table | {name: name for name in params}
 
 
-def _folded(param: Param, chain: Sequence[Setting]) -> Any:
+def folded(param: Param, chain: Sequence[Setting]) -> Any:
+    """Give what the settings of a parameter come to, lowest first.
+
+    Raises:
+        ParamError: one of them sets an item behind the end of a list.
+    """
     value: Any = None
     for setting in chain:
         try:

@@ -428,7 +428,7 @@ class AppReader:
         """Give the patches of an environment, and of those it extends, for a component; ancestors first."""
         patches: list[AppDocument] = []
         for name in self.lineage(environment):
-            if file := self._patch_files(name).get(component):
+            if file := self.own_patches(name).get(component):
                 data = self.files.bytes(file)
                 patches += documents.read_all(data, file=file) if data is not None else ()
         for patch in patches:
@@ -459,11 +459,11 @@ class AppReader:
         """Refuse patches of an environment, or of those it extends, that belong to no component."""
         usual = f"remove it, or name it as the component: {layout.patch_file('ENV', 'NAME')}"
         for name in self.lineage(environment):
-            for component, file in self._patch_files(name).items():
+            for component, file in self.own_patches(name).items():
                 if component not in self.component_files:
                     self._refuse_component(component, file, usual, " to patch")
 
-    def _patch_files(self, environment: str) -> Mapping[str, str]:
+    def own_patches(self, environment: str) -> Mapping[str, str]:
         """Give component → file of an environment's own patches, which are looked for once."""
         if environment not in self._patches:
             files = layout.patch_files(self.root, environment)
@@ -517,6 +517,10 @@ class AppReader:
             given = overrides.layers(name, prototype.params, components=self.component_files)
             layers += [layer for layer in given if not (is_chart and layer.speaks_to_many)]
         return layers
+
+    def all_shared_layers(self) -> list[Layer]:
+        """Give what the app and each of its modules set for all components."""
+        return self._shared_layers(self.modules)
 
     def shared_layers(self, module: str) -> list[Layer]:
         """Give the layers for all components of a module: of the app, and of the modules around them."""

@@ -6,11 +6,14 @@ and nothing that any shell would read as more than a word leaves `answer`. The s
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +21,9 @@ from mlstack import clock, names
 from mlstack.cli.output import FORMATS, OBJECT_FORMATS
 from mlstack.errors import UsageError
 from mlstack.names import nearest
+
+if TYPE_CHECKING:
+    from mlstack.disk_cache import Cache
 
 # The completion scripts of shells; that of PowerShell is typer's.
 SCRIPTS = {
@@ -136,8 +142,7 @@ def _completer(kind: str) -> Callable[[typer.Context, str], list[str]]:
     """Offer the names of a kind that the app directory has, as far as the rules of names allow them."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
-        here = Path.cwd()
-        root = next((folder for folder in (here, *here.parents) if (folder / "app.yaml").is_file()), None)
+        root = _root()
         if root is None:
             return []
         paths, check = _names(kind, root)
@@ -149,6 +154,12 @@ def _completer(kind: str) -> Callable[[typer.Context, str], list[str]]:
         return _matching(allowed, incomplete)
 
     return complete
+
+
+def _root() -> Path | None:
+    """Give the app directory that the words are typed in."""
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if (folder / "app.yaml").is_file()), None)
 
 
 def _names(kind: str, root: Path) -> tuple[Iterable[str], Callable[[str], object]]:
@@ -211,25 +222,90 @@ def component_lists(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def component_and_parameter(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Give components for the first word, and for the second the parameters of that component."""
+    """Give components for the first word, and for the second the parameters of that component.
+
+    A first word that begins no component's name may be a parameter for all.
+    """
     words = [word for word in ctx.params.get("words") or () if not word.startswith("-")]
-    return _parameters(words[0], incomplete) if words else components(ctx, incomplete)
+    if not words:
+        return components(ctx, incomplete) or _keys(_declared(None), incomplete)
+    return _keys(_declared(words[0]), incomplete) if len(words) == 1 else []
+
+
+def parameter_and_value(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Give what `component_and_parameter` does, and then the values that a parameter may have."""
+    words = [word for word in ctx.params.get("words") or () if not word.startswith("-")]
+    keys = component_and_parameter(ctx, incomplete) if len(words) < 2 else []
+    if keys or not words:
+        return keys
+    component, key = (words[0], words[1]) if len(words) > 1 else (None, words[0])
+    return _choices(_declared(component), key, incomplete)
 
 
 def parameters(ctx: typer.Context, incomplete: str) -> list[str]:
     """Give the parameters of the component that was named before."""
-    return _parameters(ctx.params.get("component") or "", incomplete)
+    return _keys(_declared(ctx.params.get("component") or ""), incomplete)
 
 
-def _parameters(component: str, incomplete: str) -> list[str]:
+def _declared(component: str | None) -> Mapping[str, Any]:
+    """Give the schemas of a component's parameters, of None those that any installed prototype declares.
+
+    They are remembered for the files that decide them: to read prototypes takes longer than anybody waits.
+    """
+    from mlstack import disk_cache
+
+    root = _root()
+    if root is None:
+        return {}
+    files = [root / "app.yaml", root / "mlstack.lock"]
+    files += [root / f"components/{component.replace('.', '/')}.yaml"] if component else []
+    content = b"\0".join(file.read_bytes() if file.is_file() else b"" for file in files)
+    identity = f"{component}\0{disk_cache.program_identity()}\0".encode()
+    key = f"completion:{hashlib.blake2b(identity + content).hexdigest()}"
+    store = disk_cache.of_user(os.environ)
+    known = store.get(key)
+    if known is None:
+        known = json.dumps(_schemas(root, component, store)).encode()
+        store.put(key, known)
+    schemas: dict[str, Any] = json.loads(known)
+    return schemas
+
+
+def _schemas(root: Path, component: str | None, store: Cache) -> dict[str, Any]:
     from mlstack.app.app import Component
     from mlstack.app.app_dir import AppDir
 
-    app = AppDir.find(Path.cwd())
-    chosen = app.component(component)
-    if not isinstance(chosen, Component):
-        return []
-    return _matching(app.prototype(chosen.prototype).params, incomplete)
+    app = AppDir(root, store=store)
+    params = app.vendor.declared_params() if component is None else {}
+    if component is not None:
+        chosen = app.component(component) if component in app.component_files else None
+        params = {**app.prototype(chosen.prototype).params} if isinstance(chosen, Component) else {}
+    return {name: {} if param.secret else dict(param.schema) for name, param in params.items()}
+
+
+def _keys(schemas: Mapping[str, Any], incomplete: str) -> list[str]:
+    """Give names of parameters, and behind a dot those of the keys in one."""
+    owner, dot, _ = incomplete.rpartition(".")
+    if not dot:
+        return _matching(schemas, incomplete)
+    return _matching((f"{owner}.{key}" for key in _inner(schemas, owner).get("properties", ())), incomplete)
+
+
+def _choices(schemas: Mapping[str, Any], key: str, incomplete: str) -> list[str]:
+    """Give the values that a parameter, or a key in one, may have."""
+    schema = _inner(schemas, key)
+    types = schema.get("type") or ()
+    values = [*schema.get("enum", ()), *([True, False] if "boolean" in types else [])]
+    words = (str(value).lower() if isinstance(value, bool) else value for value in values)
+    return _matching((str(word) for word in words if isinstance(word, str | int)), incomplete)
+
+
+def _inner(schemas: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    schema: Any = {"properties": schemas}
+    for part in key.split("."):
+        inner = schema.get("properties", {}).get(part) or schema.get("additionalProperties")
+        schema = inner if isinstance(inner, dict) else {}
+    return schema  # type: ignore[no-any-return]  # a map, whatever the file held
 
 
 # --- how options are declared ---

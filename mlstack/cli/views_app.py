@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         components,
         doctor,
         explain,
+        lint,
         matrix,
         new_prototype,
         package_changes,
@@ -765,3 +766,23 @@ def _promotion(result: promote.PromotionPlan) -> Page:
     blocks = (table(result.changes, columns, cut="WHAT"), TextLine(f"{verb} {', '.join(result.files)}"))
     following = (f"next: mlstack diff {result.target}",) if result.done else ()
     return Page(blocks, names, (*result.notes, *following))
+
+
+@view
+def _linted_params(result: lint.LintResult) -> Page:
+    """Show what could go."""
+    if result.ok:
+        tried = (
+            f"in {count(len(result.environments), 'environment')}"
+            if result.environments
+            else "as all share it"
+        )
+        return Page((TextLine(f"every value and patch has an effect {tried}"),), ())
+    columns: Columns = {
+        "WHERE": "where",
+        "COMPONENT": lambda row: row.component or "all",
+        "WHAT": "name",
+        "FINDING": "message",
+    }
+    names = tuple(row.where for row in result.findings)
+    return Page((table(result.findings, columns, cut="FINDING"),), names)

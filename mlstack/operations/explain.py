@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from mlstack.app import layout, params, schema
-from mlstack.app.app import Component, Environment
+from mlstack.app import layout
+from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
-from mlstack.app.params import Origin, Overrides, Resolved, Setting, spelling_table
+from mlstack.app.params import Overrides, Resolved, spelling_table
 from mlstack.app.prototype import Param, mask_value
-from mlstack.errors import ConfigError, NotFoundError, RegistryError
+from mlstack.errors import NotFoundError
 from mlstack.names import nearest
 from mlstack.objects.kinds import plural_of
 from mlstack.objects.kube_object import KubeObject
-from mlstack.objects.managed_fields import MISSING
 from mlstack.objects.masking import mask_object, mask_values
 from mlstack.operations import row
 from mlstack.render import metadata, render
-from mlstack.render.render import Loader, Rendered
+from mlstack.render.reach import Path, Reach, Trials, at, path_text
 from mlstack.render.template import CodeStore
-
-Path = tuple[str | int, ...]
 
 _NONE = Overrides()
 
@@ -36,15 +33,6 @@ class ExplainedSetting:
     value: Any
     where: str
     wins: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reach:
-    """A field of a rendered object that a parameter decides."""
-
-    object: str  # as people name it
-    path: str  # `spec.template.spec.containers[0].image`
-    value: Any  # None if the field is absent; of a text with many lines those that the parameter decides
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,10 +109,8 @@ def explain_param(
         ConfigError: a file is wrong; of values that render nothing a remark tells.
     """
     explained = app.component_with_params(component)
-    prototype = app.prototype(explained.prototype, environment=environment)
-    unread = app.resolve(explained, environment, overrides)
-    resolved = app.filled(prototype, unread, stand_ins=True)
-    chains = resolved.chains
+    trials = Trials(app, explained, environment=environment, overrides=overrides, store=store)
+    prototype, chains = trials.prototype, trials.resolved.chains
     if parameter is None and every:
         names = list({**prototype.params, **chains})
     elif parameter is None:
@@ -135,29 +121,10 @@ def explain_param(
         if not names[0]:
             message = f"prototype `{prototype.full_name}` has no parameter `{parameter}`"
             raise NotFoundError(message, near=nearest(parameter, prototype.params))
-    place = app.environment(environment) if environment is not None else Environment(name="default")
-    loader = Loader(app, place, overrides=overrides, store=store)
-
-    def rendered(values: Mapping[str, Any]) -> Rendered:
-        trials = {name: value for name, value in values.items() if value != resolved.values.get(name)}
-        tried = {
-            name: (*chains.get(name, ()), Setting("command line", value, Origin("a trial")))
-            for name, value in trials.items()
-        }
-        return loader.from_values(
-            explained, prototype, replace(resolved, values=values, chains={**chains, **tried})
-        )
-
-    before, fault = None, ""
-    try:
-        before = rendered(resolved.values)
-    except (ConfigError, RegistryError) as error:  # who set what is most wanted when nothing renders
-        fault = f"nothing is rendered as it is now: {error.message}"
     parameters = []
     for name in names:
-        param = prototype.param(name)
-        reaches, note = ((), fault) if before is None else _reaches(param, resolved, before, rendered)
-        parameters.append(_explained(param, resolved, reaches, note))
+        reaches, note = trials.reaches(name)
+        parameters.append(_explained(prototype.param(name), trials.resolved, reaches, note))
     return ExplainResult(
         component=explained.full_name,
         environment=environment or "",
@@ -189,131 +156,6 @@ def _explained(param: Param, resolved: Resolved, reaches: tuple[Reach, ...], not
         reaches=reaches,
         notes=(note,) if note else (),
     )
-
-
-def _reaches(
-    param: Param, resolved: Resolved, before: Rendered, rendered: Callable[[Mapping[str, Any]], Rendered]
-) -> tuple[tuple[Reach, ...], str]:
-    """Find the fields a parameter decides by rendering with other values; a remark says why none is."""
-    current = resolved.values.get(param.name)
-    note = "no other value could be tried with the other parameters as they are"
-    for value in params.values(param, current):
-        if value == current or schema.check_value(param, value):
-            continue
-        try:
-            after = rendered({**resolved.values, param.name: value})
-        except (ConfigError, NotFoundError):  # other parameters may forbid this value, or a patch its name
-            continue
-        reaches = tuple(
-            replace(own, value=mask_value(own.value, param))
-            for reach in _differences(before, after)
-            for own in _own_keys(reach, current)
-            if params.INVENTED_KEY not in reach.object.casefold()
-        )
-        if reaches:
-            return reaches, ""
-        note = "it changes no field with the other parameters as they are"
-    return (), note
-
-
-def _own_keys(reach: Reach, current: Any) -> Iterator[Reach]:
-    """Give of a map that a parameter adds keys to those keys alone: others come from elsewhere."""
-    if not (isinstance(current, Mapping) and isinstance(reach.value, Mapping)):
-        yield reach
-        return
-    own = [key for key in current if key in reach.value]
-    for key in own:
-        yield replace(reach, path=f"{reach.path}{_path_text(('', key))}", value=reach.value[key])
-    if not own:
-        yield reach if current else replace(reach, value={})
-
-
-def _differences(before: Rendered, after: Rendered) -> Iterator[Reach]:
-    """Compare two renders of one component, object by object."""
-    for old, new in _pairs(before.objects, after.objects):
-        if old is None or new is None:
-            only = old or new
-            if only is not None:
-                yield Reach(object=str(only.identity), path="", value=None)
-            continue
-        masked = mask_object(old.data)
-        for path in dict.fromkeys(
-            _known_part(path, old.data, new.data) for path in _different(old.data, new.data)
-        ):
-            value = _decided(_at(masked, path), _at(new.data, path))
-            yield Reach(object=str(old.identity), path=_path_text(path), value=value)
-    if before.namespace != after.namespace:
-        for manifest in before.objects:
-            if not manifest.namespace:
-                yield Reach(object=str(manifest.identity), path="metadata.namespace", value=before.namespace)
-
-
-def _known_part(path: Path, now: Any, then: Any) -> Path:
-    """Leave the map or list that takes a key which was only tried: nobody has a field of that name."""
-    tried = [place for place, step in enumerate(path) if params.INVENTED_KEY in str(step).casefold()]
-    if tried:
-        return path[: tried[0]]
-    is_new_item = isinstance(path[-1], int) and _at(now, path) is None
-    return path[:-1] if is_new_item and params.INVENTED_KEY in str(_at(then, path)).casefold() else path
-
-
-def _decided(now: Any, then: Any) -> Any:
-    """Leave only the lines that differ of a text with many, such as a program's configuration."""
-    if not (isinstance(now, str) and isinstance(then, str) and "\n" in now.rstrip()):
-        return now
-    kept = set(then.splitlines())
-    return "\n".join(line.strip() for line in now.splitlines() if line not in kept) or now
-
-
-def _pairs(
-    before: Sequence[KubeObject], after: Sequence[KubeObject]
-) -> list[tuple[KubeObject | None, KubeObject | None]]:
-    """Match objects by place where the kinds are the same (names may change), else by identity."""
-    if [manifest.kind for manifest in before] == [manifest.kind for manifest in after]:
-        return list(zip(before, after, strict=True))
-    old = {manifest.identity: manifest for manifest in before}
-    new = {manifest.identity: manifest for manifest in after}
-    return [(old.get(identity), new.get(identity)) for identity in {**old, **new}]
-
-
-def _different(old: Any, new: Any, path: Path = ()) -> Iterator[Path]:
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for key in {**old, **new}:
-            yield from _different(old.get(key, MISSING), new.get(key, MISSING), (*path, key))
-    elif isinstance(old, list) and isinstance(new, list) and (pairs := _items(old, new)):
-        for place, item, changed in pairs:
-            yield from _different(item, changed, (*path, place))
-    elif old != new:
-        yield path
-
-
-def _items(old: list[Any], new: list[Any]) -> list[tuple[int, Any, Any]]:
-    """Match the items of two lists: by place where they are as long, by name where all have one."""
-    if len(old) == len(new):
-        return [(place, *pair) for place, pair in enumerate(zip(old, new, strict=True))]
-    if not all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in (*old, *new)):
-        return []
-    by_name = {item["name"]: item for item in new}
-    names = {item["name"] for item in old}
-    kept = [(place, item, by_name.get(item["name"], MISSING)) for place, item in enumerate(old)]
-    return kept + [(len(old), MISSING, item) for name, item in by_name.items() if name not in names][:1]
-
-
-def _at(data: Any, path: Sequence[str | int]) -> Any:
-    for step in path:
-        try:
-            data = data[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return data
-
-
-def _path_text(path: Sequence[str | int]) -> str:
-    steps = (
-        f"[{step}]" if isinstance(step, int) else f'["{step}"]' if "." in step or "/" in step else f".{step}"
-        for step in path
-    )
-    return "".join(steps).removeprefix(".")
 
 
 # --- the other way round: from a field to what decides it ----------------------------------------------
@@ -354,12 +196,12 @@ def explain_field(
         result = explain_param(
             app, obj.component, None, environment=environment, overrides=overrides, store=store, every=True
         )
-        settings = tuple(_deciding(result.parameters, obj, _path_text(path)))
+        settings = tuple(_deciding(result.parameters, obj, path_text(path)))
         notes = ("a patch has the last word over its parameters",) if origin == "patch" and settings else ()
-    masked = mask_values(_at(mask_object(obj.data), path), state.secrets)
+    masked = mask_values(at(mask_object(obj.data), path), state.secrets)
     return ExplainedField(
         object=str(obj.identity),
-        path=_path_text(path),
+        path=path_text(path),
         value=masked,
         environment=environment,
         component=obj.component,
@@ -389,17 +231,17 @@ def _path(data: Any, field: str) -> Path:
     """Read the path of a field of an object, and make sure that it is there."""
     path: Path = ()
     for quoted, bracket, plain in _STEP.findall(field):
-        value, key = _at(data, path), quoted or bracket or plain.replace("\\.", ".")
+        value, key = at(data, path), quoted or bracket or plain.replace("\\.", ".")
         step: str | int = key
         if isinstance(value, list):
             named = [
                 at for at, item in enumerate(value) if isinstance(item, Mapping) and item.get("name") == key
             ]
             step = int(key) if key.isdigit() else named[0] if named else key
-        is_there = step in value if isinstance(value, Mapping) else _at(value, (step,)) is not None
+        is_there = step in value if isinstance(value, Mapping) else at(value, (step,)) is not None
         if not is_there:
             known = [str(inner) for inner in value] if isinstance(value, Mapping) else []
-            place = f"`{_path_text(path)}`" if path else "the object"
+            place = f"`{path_text(path)}`" if path else "the object"
             near = nearest(key, known)
             hint = None if near else f"it has {', '.join(known[:8])}" if known else None
             raise NotFoundError(f"{place} has no `{key}`", near=near, hint=hint)
@@ -415,10 +257,10 @@ def _origin(app: AppDir, environment: str, obj: KubeObject, path: Path) -> tuple
     if (is_added or is_hash) and len(path) > 1 and path not in places:
         for name in reversed(app.lineage(environment)):
             document = app.files.document(layout.environment_file(name), "Environment")
-            if document is not None and path[2:] and _at(document.value, path[1:]) is not None:
+            if document is not None and path[2:] and at(document.value, path[1:]) is not None:
                 return "environment", str(document.origin(path[1:]))
         document = app.files.app_document
-        if path[2:] and _at(document.value, path[1:]) is not None:
+        if path[2:] and at(document.value, path[1:]) is not None:
             return "app", str(document.origin(path[1:]))
         return "mlstack", ""
     where = obj.source.at(path) if obj.source is not None else ""

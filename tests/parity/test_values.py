@@ -32,6 +32,8 @@ ANYTHING: Tree = {
             rules: {type: array, items: {type: object}}
             nodes: {type: object, default: {}}
             password: {type: string, x-secret: true}
+            level: {enum: [low, high]}
+            shape: {type: object, properties: {size: {enum: [big, small]}}}
         """,
     "anything/templates/page.yaml.j2": """\
         apiVersion: v1
@@ -77,19 +79,35 @@ def test_m6_and_c11_a_union_takes_the_number_first(app: Path, run: Runner) -> No
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(
-    ("key", "text"), [("text", "null"), ("port", "5"), ("flag", "true"), ("nodes.x", "1")]
-)
-def test_m7_and_c12_as_string_stores_the_very_text(
-    app: Path, run: Runner, level: str, key: str, text: str
-) -> None:
-    assert run(f"param set --as-string {level} {key} {text}").code == 0
-    path = key.split(".")
-    shown = value(run, path[0], "shop.b", "--env", "gke")
-    assert shown == ({path[1]: text} if path[1:] else text)
+def test_m7_as_string_stores_the_very_text(app: Path, run: Runner, level: str) -> None:
+    for words in ("text null", "port 5", "flag true", "nodes.x 1"):
+        assert run(f"param set --as-string {level} {words}").code == 0
     rendered = read_document(run("render gke -c shop.b").out, source="it").value
     taken = json.loads(rendered["data"]["all"])
-    assert (taken[path[0]][path[1]] if path[1:] else taken[path[0]]) == text
+    assert (taken["text"], taken["port"], taken["flag"], taken["nodes"]) == ("null", "5", "true", {"x": "1"})
+
+
+def test_c11_a_union_that_is_typed_is_a_number_first(app: Path, run: Runner) -> None:
+    run("generate anything new --port=80 --cpu 2 --flag true")
+    assert [value(run, key, "new") for key in ("port", "cpu", "flag")] == [80, 2, True]
+    run("generate anything other --port=http --cpu 2m --flag maybe")
+    assert [value(run, key, "other") for key in ("port", "cpu", "flag")] == ["http", "2m", "maybe"]
+
+
+def test_c12_the_text_null_is_stored(app: Path, run: Runner) -> None:
+    run("param set --as-string a text null")
+    file = app / "components/shop/b.yaml"
+    file.write_text(file.read_text() + 'params: {text: "null", password: "null"}\n')
+    assert value(run, "text") == value(run, "text", "shop.b") == "null"
+    taken = json.loads(read_document(run("render gke -c shop.b").out, source="it").value["data"]["all"])
+    assert (taken["text"], taken["password"]) == ("null", "null")
+
+
+def test_m17_what_the_environment_sets_alone(app: Path, run: Runner) -> None:
+    run("param set shop.b port 3")
+    run("param set --env gke a port 5")
+    rows = run("param list --env gke --without-modules -o json").json["rows"]
+    assert [(row["component"], row["name"], row["value"]) for row in rows] == [("a", "port", 5)]
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -109,7 +127,7 @@ def test_m5_an_item_of_a_list_is_set_and_taken_back_at_every_level(
     assert read_tree(app) == before
 
 
-def test_m5_an_item_of_an_inherited_list_brings_the_list_along(app: Path, run: Runner) -> None:
+def test_m5_item_of_an_inherited_list_brings_the_list_along(app: Path, run: Runner) -> None:
     assert run("param set a args[1] three").out.startswith('set args = ["one", "three"] (a, ')
     wrong = run("param set --env gke a args[4] x")
     assert (wrong.code, "there is no item 4: the list has 2" in wrong.err) == (2, True)
@@ -150,7 +168,7 @@ def test_c14_every_values_file_counts(app: Path, run: Runner, tmp_path: Path) ->
     assert (app / "components/c.yaml").read_text().endswith("params:\n  port: 1\n  text: two\n  cpu: 9\n")
 
 
-def test_m15_and_m17_one_level_lists_what_it_sets_itself(app: Path, run: Runner) -> None:
+def test_m15_one_level_lists_what_it_sets_itself(app: Path, run: Runner) -> None:
     for words in (
         "port 1",
         "--module shop port 2",
@@ -223,3 +241,34 @@ def test_set_then_unset_gives_every_file_back(app: Path, run: Runner, level: str
         assert read_tree(app) != before
         assert run(f"param unset {level} {key}").code == 0
         assert read_tree(app) == before
+
+
+def offered(run: Runner, monkeypatch: pytest.MonkeyPatch, line: str) -> list[str]:
+    words = line.split(" ")
+    asked = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
+    for name, text in {"_MLSTACK_COMPLETE": "complete_bash", **asked}.items():
+        monkeypatch.setenv(name, text)
+    ran = run("param")
+    monkeypatch.delenv("_MLSTACK_COMPLETE")
+    return ran.out.split()
+
+
+def test_tab_offers_parameters_and_their_values(
+    app: Path, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for line, words in {
+        "mlstack param set ": ["a", "shop.b"],
+        "mlstack param set a p": ["password", "port"],
+        "mlstack param set a flag ": ["false", "true"],
+        "mlstack param set a flag t": ["true"],
+        "mlstack param set --env gke flag f": ["false"],
+        "mlstack param set --env gke fl": ["flag"],
+        "mlstack param set a level ": ["high", "low"],
+        "mlstack param set a password ": [],
+        "mlstack param set a shape.": ["shape.size"],
+        "mlstack param set a shape.size ": ["big", "small"],
+        "mlstack param set nowhere ": [],
+        "mlstack param unset a flag ": [],
+        "mlstack param explain a po": ["port"],
+    }.items():
+        assert offered(run, monkeypatch, line) == words, line

@@ -13,7 +13,7 @@ from tests.support.cli import Runner
 
 README = Path(__file__).parents[2] / "README.md"
 # A truthful no: a `diff` finds changes, and nothing runs on a cluster in memory.
-MAY_SAY_NO = ("mlstack diff", "mlstack history diff", "mlstack status")
+MAY_SAY_NO = ("mlstack diff", "mlstack param lint", "mlstack history diff", "mlstack status")
 
 
 def shell_lines() -> list[str]:

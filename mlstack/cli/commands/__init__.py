@@ -13,7 +13,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("imports.imports", "Take over manifests, charts and apps of ksonnet"),
     "component": ("components.component", "What the app deploys: list, rename, rm"),
     "module": ("components.module", "Folders of components: create, list, rm"),
-    "param": ("param.param", "Parameters: set, unset, list, diff, explain"),
+    "param": ("param.param", "Parameters: set, unset, list, diff, explain, lint"),
     "explain": ("param.top.explain", "Show where a field of an object comes from"),
     "env": ("app.env", "Environments: add, list, describe, set, copy, rename, rm …"),
     "render": ("deploy.top.render", "Print the Kubernetes objects of an environment"),

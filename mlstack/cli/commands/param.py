@@ -31,7 +31,7 @@ MODULE = option("--module NAME", "For all components of this module.")
     words=word(
         "[COMPONENT] KEY VALUE",
         "Dots reach into maps, [0] into lists. Without a component, a value for all.",
-        options.component_and_parameter,
+        options.parameter_and_value,
     ),
     env=IN_ENV,
     module=MODULE,
@@ -151,6 +151,16 @@ def diff(session: Session, first: str, second: str, exit_code: bool = False) -> 
     result = params.diff_params(session.app, first, second, components=session.options["components"])
     emit(result, session.options["output"])
     return 1 if exit_code and result.rows else 0
+
+
+@param.command(
+    takes="components folder output", examples=["mlstack param lint", "mlstack param lint -c cnn -o json"]
+)
+def lint(session: Session) -> object:
+    """Find values and patches that change no object in any environment; exits with 1 when there are some."""
+    from mlstack.operations.lint import lint_params
+
+    return lint_params(session.app, components=session.options["components"], store=code_store())
 
 
 @param.command(

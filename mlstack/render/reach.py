@@ -1,0 +1,194 @@
+"""Which fields of the objects a parameter decides, found by rendering with other values and comparing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlstack.app import params, schema
+from mlstack.app.app import Component, Environment
+from mlstack.app.params import Origin, Overrides, Setting
+from mlstack.app.prototype import mask_value
+from mlstack.app.reader import AppReader
+from mlstack.errors import ConfigError, NotFoundError, RegistryError
+from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.managed_fields import MISSING
+from mlstack.objects.masking import mask_object
+from mlstack.render.render import Loader, Rendered
+from mlstack.render.template import CodeStore
+
+Path = tuple[str | int, ...]
+
+_NONE = Overrides()
+NO_FIELD = "it changes no field with the other parameters as they are"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """A field of a rendered object that a parameter decides."""
+
+    object: str  # as people name it
+    path: str  # `spec.template.spec.containers[0].image`
+    value: Any  # None if the field is absent; of a text with many lines those that the parameter decides
+
+
+class Trials:
+    """One component of an environment, rendered as it is and with other values."""
+
+    def __init__(
+        self,
+        app: AppReader,
+        component: Component,
+        *,
+        environment: str | None,
+        overrides: Overrides = _NONE,
+        store: CodeStore | None = None,
+    ) -> None:
+        self.prototype = app.prototype(component.prototype, environment=environment)
+        resolved = app.resolve(component, environment, overrides)
+        self.resolved = app.filled(self.prototype, resolved, stand_ins=True)
+        place = app.environment(environment) if environment is not None else Environment(name="default")
+        self._loader, self._component = Loader(app, place, overrides=overrides, store=store), component
+        self._before, self._fault = None, ""
+        try:
+            self._before = self._rendered({})
+        except (ConfigError, RegistryError) as error:  # who set what is most wanted when nothing renders
+            self._fault = f"nothing is rendered as it is now: {error.message}"
+
+    def _rendered(self, trials: Mapping[str, Any]) -> Rendered:
+        chains = dict(self.resolved.chains)
+        for name, value in trials.items():
+            setting = Setting("command line", value, Origin("a trial"))
+            chains[name] = (*chains.get(name, ()), setting)
+        resolved = replace(self.resolved, values={**self.resolved.values, **trials}, chains=chains)
+        return self._loader.from_values(self._component, self.prototype, resolved)
+
+    def reaches(self, name: str) -> tuple[tuple[Reach, ...], str]:
+        """Find the fields a parameter decides by rendering with other values; a remark says why none is."""
+        if self._before is None:
+            return (), self._fault
+        param, current = self.prototype.param(name), self.resolved.values.get(name)
+        note = "no other value could be tried with the other parameters as they are"
+        for value in params.values(param, current):
+            if value == current or schema.check_value(param, value):
+                continue
+            try:
+                after = self._rendered({name: value})
+            except (
+                ConfigError,
+                NotFoundError,
+            ):  # other parameters may forbid this value, or a patch its name
+                continue
+            reaches = tuple(
+                replace(own, value=mask_value(own.value, param))
+                for reach in _differences(self._before, after)
+                for own in _own_keys(reach, current)
+                if params.INVENTED_KEY not in reach.object.casefold()
+            )
+            if reaches:
+                return reaches, ""
+            note = NO_FIELD
+        return (), note
+
+
+def _own_keys(reach: Reach, current: Any) -> Iterator[Reach]:
+    """Give of a map that a parameter adds keys to those keys alone: others come from elsewhere."""
+    if not (isinstance(current, Mapping) and isinstance(reach.value, Mapping)):
+        yield reach
+        return
+    own = [key for key in current if key in reach.value]
+    for key in own:
+        yield replace(reach, path=f"{reach.path}{path_text(('', key))}", value=reach.value[key])
+    if not own:
+        yield reach if current else replace(reach, value={})
+
+
+def _differences(before: Rendered, after: Rendered) -> Iterator[Reach]:
+    """Compare two renders of one component, object by object."""
+    for old, new in _pairs(before.objects, after.objects):
+        if old is None or new is None:
+            only = old or new
+            if only is not None:
+                yield Reach(object=str(only.identity), path="", value=None)
+            continue
+        masked = mask_object(old.data)
+        for path in dict.fromkeys(
+            _known_part(path, old.data, new.data) for path in _different(old.data, new.data)
+        ):
+            value = _decided(at(masked, path), at(new.data, path))
+            yield Reach(object=str(old.identity), path=path_text(path), value=value)
+    if before.namespace != after.namespace:
+        for manifest in before.objects:
+            if not manifest.namespace:
+                yield Reach(object=str(manifest.identity), path="metadata.namespace", value=before.namespace)
+
+
+def _known_part(path: Path, now: Any, then: Any) -> Path:
+    """Leave the map or list that takes a key which was only tried: nobody has a field of that name."""
+    tried = [place for place, step in enumerate(path) if params.INVENTED_KEY in str(step).casefold()]
+    if tried:
+        return path[: tried[0]]
+    is_new_item = isinstance(path[-1], int) and at(now, path) is None
+    return path[:-1] if is_new_item and params.INVENTED_KEY in str(at(then, path)).casefold() else path
+
+
+def _decided(now: Any, then: Any) -> Any:
+    """Leave only the lines that differ of a text with many, such as a program's configuration."""
+    if not (isinstance(now, str) and isinstance(then, str) and "\n" in now.rstrip()):
+        return now
+    kept = set(then.splitlines())
+    return "\n".join(line.strip() for line in now.splitlines() if line not in kept) or now
+
+
+def _pairs(
+    before: Sequence[KubeObject], after: Sequence[KubeObject]
+) -> list[tuple[KubeObject | None, KubeObject | None]]:
+    """Match objects by place where the kinds are the same (names may change), else by identity."""
+    if [manifest.kind for manifest in before] == [manifest.kind for manifest in after]:
+        return list(zip(before, after, strict=True))
+    old = {manifest.identity: manifest for manifest in before}
+    new = {manifest.identity: manifest for manifest in after}
+    return [(old.get(identity), new.get(identity)) for identity in {**old, **new}]
+
+
+def _different(old: Any, new: Any, path: Path = ()) -> Iterator[Path]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in {**old, **new}:
+            yield from _different(old.get(key, MISSING), new.get(key, MISSING), (*path, key))
+    elif isinstance(old, list) and isinstance(new, list) and (pairs := _items(old, new)):
+        for place, item, changed in pairs:
+            yield from _different(item, changed, (*path, place))
+    elif old != new:
+        yield path
+
+
+def _items(old: list[Any], new: list[Any]) -> list[tuple[int, Any, Any]]:
+    """Match the items of two lists: by place where they are as long, by name where all have one."""
+    if len(old) == len(new):
+        return [(place, *pair) for place, pair in enumerate(zip(old, new, strict=True))]
+    if not all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in (*old, *new)):
+        return []
+    by_name = {item["name"]: item for item in new}
+    names = {item["name"] for item in old}
+    kept = [(place, item, by_name.get(item["name"], MISSING)) for place, item in enumerate(old)]
+    return kept + [(len(old), MISSING, item) for name, item in by_name.items() if name not in names][:1]
+
+
+def at(data: Any, path: Sequence[str | int]) -> Any:
+    """Give what stands at a path of an object, None where nothing does."""
+    for step in path:
+        try:
+            data = data[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data
+
+
+def path_text(path: Sequence[str | int]) -> str:
+    """Write a path as a diff does: `spec.containers[0].image`."""
+    steps = (
+        f"[{step}]" if isinstance(step, int) else f'["{step}"]' if "." in step or "/" in step else f".{step}"
+        for step in path
+    )
+    return "".join(steps).removeprefix(".")
