@@ -140,13 +140,19 @@ class EnvironmentDescription:
     environment: Environment
     globals: Mapping[str, Any]
     components: Mapping[str, Mapping[str, Any]]
+    overridden: bool = False  # whoever works here has something of it otherwise
 
     def to_dict(self) -> dict[str, Any]:
         """Give the keys of its file, then the parameters."""
         settings = {key.name: getattr(self.environment, key.field) for key in keys_of(Environment)}
         settings["packages"] = [ref.entry for ref in self.environment.packages]
         about = {"name": self.environment.name, "file": self.environment.file, **settings}
-        return {**about, "globals": self.globals, "components": self.components}
+        return {
+            **about,
+            "overridden": self.overridden,
+            "globals": self.globals,
+            "components": self.components,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,6 +292,7 @@ def describe_environment(app: AppDir, name: str) -> EnvironmentDescription:
     sections = {name for layer in chain for name in (*layer.components, *layer.encrypted_components)}
     return EnvironmentDescription(
         environment=environment,
+        overridden=app.personal.environment(name) is not None,
         globals=_masked(_merged(layer for files in chain for layer in files.for_all), _secret_names(app)),
         components={
             component: _masked(

@@ -27,7 +27,7 @@ class PrototypeBegun:
     name: str
     package: str  # the folder of its package
     new_package: bool  # the package was made with it
-    files: tuple[str, ...]
+    files: tuple[str, ...]  # those that were written, by path
     parameters: tuple[str, ...]
     objects: tuple[str, ...]  # what its example renders to, equal to the manifests it was made from
 

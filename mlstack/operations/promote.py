@@ -35,12 +35,13 @@ class Promotion:
 class PromotionPlan:
     """What a promotion would change, and with `done` what it has changed."""
 
-    source: str
-    target: str
-    changes: tuple[Promotion, ...]
+    source: str  # the environment that is followed
+    target: str  # the one whose files change
+    changes: tuple[Promotion, ...]  # each value and version that becomes another one
     files: tuple[str, ...]  # of the target, below the app directory
-    done: bool = False
-    notes: tuple[str, ...] = ()
+    done: bool = False  # whether the files were written
+    notes: tuple[str, ...] = ()  # what was left out, and why
+    # what the files would hold, by name; never printed
     contents: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def to_dict(self) -> dict[str, Any]:

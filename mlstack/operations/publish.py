@@ -21,7 +21,7 @@ class PackagePublished:
     package: str
     version: str
     address: str  # `HOST/PATH/NAME`
-    tag: str
+    tag: str  # what the registry calls that version
     digest: str  # of its content
     revision: str  # digest of the artifact
     is_new: bool  # it was not there before in just this form

@@ -10,6 +10,7 @@ from tests.support.registry import small_app
 
 HEAD = "apiVersion: mlstack.dev/v1\nkind: {}\n"
 DAY_S = 86400.0
+CLAIM = "spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}"
 
 
 @pytest.fixture
@@ -141,6 +142,30 @@ def test_e10_env_set_leaks_nothing_personal(run: Runner, app: Path) -> None:
     run.ok("env add own --no-preset")
     assert run("env describe own -o json").json["namespace"] == "default"
     assert run("env set own --override --protected").code == 2
+
+
+# --- what a namespace would take along ---
+
+
+@pytest.mark.parametrize(
+    ("kind", "head", "rest", "option"),
+    [
+        ("PersistentVolumeClaim", "", CLAIM, "--claims"),
+        ("ConfigMap", "annotations: {mlstack.dev/prune: 'false'}", "data: {a: b}", "--foreign"),
+    ],
+)
+def test_x7_a_namespace_never_takes_along_what_is_kept(
+    run: Runner, app: Path, kind: str, head: str, rest: str, option: str
+) -> None:
+    kept = f"apiVersion: v1\nkind: {kind}\nmetadata:\n  name: kept\n  {head}\n{rest}\n"
+    write_tree(app, {"components/kept.yaml": kept})
+    run.ok("env add dev --no-preset -n own")
+    run.ok("apply dev --no-wait")
+    for words in ("delete dev --namespaces --yes", "delete dev --namespaces --dry-run"):
+        ran = run(words)
+        assert (ran.code, option in ran.err) == (2, True)
+    assert run("status dev -o json").json["components"][1]["objects"][0]["state"] != "missing"
+    run.ok(f"delete dev --namespaces {option} --yes")
 
 
 # --- more environments ---

@@ -241,6 +241,15 @@ def account(folder: Path) -> Path:
 POD = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443", "KUBECONFIG": "/none"}
 
 
+def test_an_environment_of_the_pod_uses_its_account_beside_a_kubeconfig(tmp_path: Path) -> None:
+    place, kubeconfig = account(tmp_path), tmp_path / "kubeconfig"
+    kubeconfig.write_text("apiVersion: v1\nkind: Config\n")
+    environ = {**POD, "KUBECONFIG": str(kubeconfig)}
+    assert login.find("in-cluster", None, environ, account=place).login.label == "this pod's service account"
+    with pytest.raises(NotFoundError, match="no pod"):
+        login.find("in-cluster", None, environ, account=tmp_path / "none")
+
+
 def test_in_a_pod_its_service_account_logs_in(tmp_path: Path) -> None:
     one = login.find("", None, POD, account=account(tmp_path))
     assert (one.login.server, one.login.ca_pem) == ("https://[fd00::1]:443", "ca.crt")
