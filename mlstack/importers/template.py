@@ -80,7 +80,11 @@ def _edits(source: SourceFile, offer: Offer, names: set[str]) -> Iterator[_Edit]
         for path, scalar in scalars:
             if scalar.tagged or scalar.style in ("|", ">") or not isinstance(data, Mapping):
                 continue
-            if expression := _expression(path, scalar, data, offer, names):
+            if str(data.get("kind", "")).endswith("List") and path[:1] == ("items",):
+                expression = _expression(path[2:], scalar, _at(data, path[:2]), offer, names)
+            else:
+                expression = _expression(path, scalar, data, offer, names)
+            if expression:
                 yield scalar.start, scalar.end, f"{{{{ {expression} }}}}"
 
 

@@ -47,7 +47,7 @@ class _Faults(list[PackageFault]):
 
     def add(self, check: str, message: str, where: str | None = None, *, severity: str = "error") -> None:
         fault = PackageFault(check=check, message=message, where=where, severity=severity)
-        if fault not in self:
+        if all((known.message, known.where) != (message, where) for known in self):
             self.append(fault)
 
     @contextmanager
@@ -85,12 +85,18 @@ def lint_registry(folder: Path) -> Linted:
     """Look through a registry's folder, or a package's: files, templates, examples, index and digests.
 
     Raises:
+        NotFoundError: there is no such folder.
         RegistryError: there is no package in it.
     """
     faults = _Faults()
+    if not folder.is_dir():
+        raise NotFoundError(f"no folder `{folder}`", hint="relative paths start at the working directory")
     is_package = (folder / "package.yaml").is_file()
     places = [folder] if is_package else package_folders(folder)
-    packages = [_read(place) for place in places]
+    packages: list[PackageFolder] = []
+    for place in places:
+        with faults.collecting("package"):
+            packages.append(_read(place))
     names: dict[tuple[str, str], str] = {}
     for package in packages:
         with faults.collecting("package"):
@@ -107,14 +113,14 @@ def lint_registry(folder: Path) -> Linted:
             if not package.head.summary:
                 faults.add("package", "the package has no `summary`", f"{package.source}/package.yaml")
     prototypes = 0
-    for package, place in zip(packages, places, strict=True):
-        libraries = _libraries(package, place, faults)
+    for package in packages:
+        libraries = _libraries(package, folder if is_package else Path(package.source), faults)
         prototypes += len(package.prototype_names)
         _lint_package(package, libraries, faults)
     if not is_package:
         _lint_index(folder, faults)
     return Linted(
-        ok=faults.ok, folder=str(folder), packages=len(packages), prototypes=prototypes, faults=tuple(faults)
+        ok=faults.ok, folder=str(folder), packages=len(places), prototypes=prototypes, faults=tuple(faults)
     )
 
 
@@ -267,13 +273,17 @@ def test_package(
 
     Raises:
         NotFoundError: there is no package in the folder, or no such version.
+        UsageError: mlstack has no schemas of that Kubernetes, or the earlier version is another package.
         ConfigError: a file of the package is wrong, or the output cannot be written.
     """
     if not (folder / "package.yaml").is_file():
         raise NotFoundError(
             f"no package in `{folder}`: it has no package.yaml", hint="mlstack prototype new NAME"
         )
-    schemas, faults = load_schemas(kubernetes), _Faults()
+    try:
+        schemas, faults = load_schemas(kubernetes), _Faults()
+    except ConfigError as error:
+        raise UsageError(error.message.replace("kubernetesVersion", "--kubernetes-version")) from error
     read_folder = _read(folder)
     package = read_folder.package(_needed(read_folder, folder))
     checker = _Checker(package, schemas, faults)

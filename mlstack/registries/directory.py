@@ -155,9 +155,9 @@ def package_folders(folder: Path, packages: Path | None = None) -> list[Path]:
     """
     source = packages or (folder if _has_packages(folder) else folder.parent / "prototypes")
     if not _has_packages(source):
-        raise RegistryError(
-            f"no package folder in `{source}`", hint="a package is a folder with package.yaml"
-        )
+        beside = "" if packages else ", nor in `prototypes` beside it"
+        message = f"no package folder in `{packages or folder}`{beside}"
+        raise RegistryError(message, hint="a package is a folder with package.yaml")
     return sorted(file.parent for file in source.glob("*/package.yaml"))
 
 

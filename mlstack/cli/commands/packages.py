@@ -272,7 +272,7 @@ def preview(
     examples=[
         "mlstack prototype new web",
         "mlstack prototype new web --from deployment.yaml",
-        "kubectl get deploy,svc web -o yaml | mlstack prototype new web --from -",
+        "mlstack prototype new web --from manifests/ --package our-registry/web",
     ],
     name=word("NAME", "The prototype's name, and that of its package if that is new."),
     source=option("--from FILE|DIR|-", "Manifests: their images, replicas and names become parameters."),

@@ -105,3 +105,18 @@ def test_an_index_needs_a_name_that_a_registry_can_have(tmp_path: Path) -> None:
     registries.index_registry(folder, name="shelf")
     assert "\nname: shelf\n" in (folder / "registry.yaml").read_text()
     assert not registries.index_registry(folder).stale
+
+
+@pytest.mark.parametrize(("line", "code"), [("registry lint nowhere", 4), ("registry lint empty", 5)])
+def test_a_lint_of_nothing_is_refused(registry: Path, run: Runner, line: str, code: int) -> None:
+    (registry.parent / "empty").mkdir()
+    ran = run(line)
+    assert (ran.code, line.split()[-1] in ran.err) == (code, True)
+
+
+def test_r17_a_package_that_cannot_be_read_is_a_fault_beside_the_others(registry: Path) -> None:
+    (registry / "base/link").symlink_to("/etc/passwd")
+    edited(registry / TEMPLATE, "{% if params.token %}", "{% if %}")
+    said = " ".join(message for _, message in lint())
+    assert "`link` is a link" in said
+    assert "does not parse" in said

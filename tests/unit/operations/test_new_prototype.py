@@ -138,3 +138,14 @@ def test_the_command_names_files_and_the_next_step(here: Path, run: Runner) -> N
     assert "wrote shop/shop/templates/shop.yaml.j2" in ran.out
     assert "next: mlstack pkg test shop" in ran.err
     assert run("pkg test shop").code == 0
+
+
+def test_the_items_of_a_list_are_offered_too(here: Path) -> None:
+    manifest, _, _ = MANIFEST.partition("---")
+    items = "".join(f"  {line}" for line in manifest.splitlines(keepends=True)[1:]).replace(
+        "  apiV", "- apiV", 1
+    )
+    (here / "list.yaml").write_text(f"apiVersion: v1\nkind: List\nitems:\n{items}")
+    result = new_prototype("shop", source="list.yaml")
+    assert result.parameters == ("name", "replicas", "image", "logSidecarImage")
+    assert result.objects == ("Deployment shop",)
