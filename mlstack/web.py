@@ -47,7 +47,13 @@ class Web:
         return self.send("GET", url, headers=headers)
 
     def send(
-        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes | None = None
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> Answer:
         """Send a request and read the whole answer, whatever its status.
 
@@ -59,7 +65,7 @@ class Web:
         """
         sent = {"User-Agent": _AGENT, "Accept": "*/*", **_login(url), **(headers or {})}
         for _ in range(_MOST_REDIRECTS + 1):
-            answer = self._answer(method, url, sent, body)
+            answer = self._answer(method, url, sent, body, timeout_s)
             location = answer.headers.get("Location") if method in ("GET", "HEAD") else None
             if not (300 <= answer.status < 400 and location):
                 return Answer(url=url, status=answer.status, headers=answer.headers, data=answer.data)
@@ -69,7 +75,9 @@ class Web:
             url = there
         raise RegistryError(f"`{shown(url)}` leads elsewhere again and again", hint="check the address")
 
-    def _answer(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Response:
+    def _answer(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float
+    ) -> Response:
         place, mark, query = url.partition("#")[0].partition("?")
         there = _address(url)
         path = f"{there.path}{'/' if place.endswith('/') or not there.path else ''}{mark}{query}"
@@ -77,7 +85,7 @@ class Web:
         while True:
             try:
                 pool = self._pool(there, place)
-                return pool.send(method, path, body=body, headers=headers, timeout_s=TIMEOUT_S, whole=True)
+                return pool.send(method, path, body=body, headers=headers, timeout_s=timeout_s, whole=True)
             except NoAnswerError as error:
                 if error.broken and not is_repeated:  # a kept connection that the server has closed
                     is_repeated = True

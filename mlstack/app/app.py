@@ -241,12 +241,13 @@ class ConflictRule:
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryRef:
-    """A registry as `app.yaml` names it; protocols are `directory` and `git`."""
+    """A registry as `app.yaml` names it; protocols are `directory`, `git`, `helm` and `oci`."""
 
     name: str = key(SHORT_NAME, required=True)
     address: str = key(
         WORD,
-        "A folder (relative to the app), a git URL, a GitHub tree address, or `bundled`.",
+        "A folder (relative to the app), a git URL, a GitHub or GitLab tree, `oci://HOST/PATH`, the address"
+        " of a chart repository, or `bundled`.",
         required=True,
     )
     protocol: str = key(WORD, "How the address is read; found from the address when left out.")

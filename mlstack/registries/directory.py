@@ -74,10 +74,8 @@ class DirectoryRegistry:
         """
         if address.startswith("file://"):
             folder = Path(address.removeprefix("file://"))
-            is_bare = folder.suffix == ".git" or (
-                (folder / "HEAD").is_file() and (folder / "objects").is_dir()
-            )
-            return "#" not in address and not is_bare and not (folder / ".git").exists()
+            is_git = folder.suffix == ".git" or (folder / ".git").exists() or (folder / "objects").is_dir()
+            return address.startswith("file:///") and "#" not in address and not is_git
         first = address.split("/")[0]
         return address.startswith((".", "/", "~")) or bool(first and not set(first) & set(".:"))
 

@@ -28,6 +28,8 @@ _IMAGES = f"{_INDEX}, {_DOCKER}.list.v2+json, {MANIFEST}, {_DOCKER}.v2+json"
 _MOST_PAGES = 100
 MOST_MANIFEST_BYTES = 4 << 20
 """What a manifest may have: the limit that the specification names."""
+TIMEOUT_S = 300.0
+"""How long one answer may take: an archive over a slow line."""
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _NAME = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
@@ -192,7 +194,8 @@ class Distribution:
         is_ours = url.startswith(self._base.removesuffix("v2"))
         for is_again in (False, True):
             proof = {"Authorization": self._proofs[scope]} if is_ours and scope in self._proofs else {}
-            answer = self._web.send(method, url, headers={**(headers or {}), **proof}, body=body)
+            sent = {**(headers or {}), **proof}
+            answer = self._web.send(method, url, headers=sent, body=body, timeout_s=TIMEOUT_S)
             if answer.status != 401 or is_again or not is_ours:
                 break
             asked = answer.headers.get("WWW-Authenticate") or ""
