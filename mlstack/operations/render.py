@@ -17,6 +17,7 @@ from mlstack.render.template import CodeStore
 from mlstack.yaml import read
 
 if TYPE_CHECKING:
+    from mlstack.deploy.target import Opener, Target
     from mlstack.validate.formats import Fault
 
 _NO_OVERRIDES = Overrides()
@@ -105,10 +106,12 @@ def validate_environment(
     components: Sequence[str] = (),
     overrides: Overrides = _NO_OVERRIDES,
     store: CodeStore | None = None,
+    definitions: Sequence[Mapping[str, Any]] = (),
 ) -> ValidateResult:
     """Check every object of an environment offline; arguments as of `render.load`.
 
-    Custom resources are checked against definitions of the same render, else of the installed packages.
+    Custom resources are checked against definitions of the same render, else of the installed packages, of a
+    snapshot, or against those that are given.
 
     Raises:
         ConfigError: a file, parameter or template is so wrong that there are no objects to check.
@@ -121,7 +124,11 @@ def validate_environment(
         app, environment, components=components, overrides=overrides, store=store, stand_ins=True
     )
     snapshot = read_snapshot(app, environment)
-    crds = [*_definitions(app, state.objects), *(snapshot.definitions if snapshot is not None else ())]
+    crds = [
+        *_definitions(app, state.objects),
+        *(snapshot.definitions if snapshot is not None else ()),
+        *definitions,
+    ]
     faults, unchecked = validate_objects(state.objects, load_schemas(version), crds=crds)
     left = [f"{kind}: rules in CEL that only the API server checks: {n}" for kind, n in unchecked.items()]
     if faults:
@@ -147,6 +154,42 @@ def validate_environment(
         faults=tuple(faults),
         notes=(*state.notes, *left),
     )
+
+
+def validate_on_server(target: Target, *, opener: Opener) -> ValidateResult:
+    """Check every object offline, with the definitions that the cluster has; then by a dry run of the server.
+
+    Raises:
+        ConfigError: as `validate_environment`.
+        ClusterError: the cluster cannot be asked, is another one, or serves no such kind.
+    """
+    from mlstack.deploy import permissions
+    from mlstack.deploy.changes import ApplyOptions
+    from mlstack.deploy.plan import diff_environment
+    from mlstack.deploy.target import resolve
+    from mlstack.validate.formats import Fault
+
+    resolved = resolve(target, opener)
+    definitions = resolved.cluster.list("apiextensions.k8s.io/v1", "CustomResourceDefinition").items
+    result = validate_environment(
+        target.app,
+        target.environment,
+        components=target.components,
+        overrides=target.overrides,
+        store=target.store,
+        definitions=definitions,
+    )
+    if not result.ok:
+        return result
+    with permissions.explaining(resolved, writing=False):
+        changes = diff_environment(resolved, ApplyOptions(dry_run=True)).changes.changes
+    refused = [
+        Fault(component=change.component, object=str(change.identity), path="", message=reason)
+        for change in changes
+        if change.refusal is not None and change.refusal.kind == "invalid"
+        for reason in (change.refusal.reasons or (str(change.refusal.error),))
+    ]
+    return replace(result, ok=not refused, faults=(*result.faults, *refused))
 
 
 def _against(snapshot: ClusterSnapshot, state: DesiredState) -> Iterator[Fault]:

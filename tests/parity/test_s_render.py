@@ -1,13 +1,18 @@
 """Rows S: `render` and `validate`, which need no cluster."""
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from tests.support.builders import write_tree
+from mlstack.errors import InvalidError
+from mlstack.yaml.write import to_yaml
+from tests.support.builders import read_tree, write_tree
 from tests.support.cli import Runner
+from tests.support.deploying import crd
 
 DEPLOYMENT = """\
 apiVersion: apps/v1
@@ -91,3 +96,28 @@ def test_s11_a_word_too_many_is_an_error(demo: Path, run: Runner, verb: str) -> 
     refused = run(f"{verb} gke more")
     several = verb in ("validate", "apply", "delete", "diff", "status") and "`more`" in refused.err
     assert (refused.code, refused.out, run.clusters) == (4 if several else 2, "", {})
+
+
+def test_s8_validate_asks_the_server_and_its_definitions_on_request(
+    demo: Path, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a real cluster: tests/cluster/test_validation_agrees.py."""
+    widget = {"apiVersion": "a.example.org/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {}}
+    write_tree(demo, {"components/widget.yaml": to_yaml(widget)})
+    offline = run("validate gke")
+    assert (offline.code, "Widget" in offline.out, run.clusters) == (1, True, {})
+    run.cluster("gke").create(crd(group="a.example.org"))
+    before = read_tree(demo)
+    run.ok("validate gke --server")
+    apply = run.cluster("gke").apply
+
+    def refusing(obj: Mapping[str, Any], **options: Any) -> object:
+        if obj["kind"] == "Widget":
+            raise InvalidError("`Widget default/w` is refused: too odd")
+        return apply(obj, **options)
+
+    monkeypatch.setattr(run.cluster("gke"), "apply", refusing)
+    refused = run("validate gke --server -o json")
+    assert (refused.code, [fault["component"] for fault in refused.json["faults"]]) == (1, ["widget"])
+    assert "too odd" in refused.json["faults"][0]["message"]
+    assert {path for path, text in read_tree(demo).items() if before.get(path) != text} <= {".mlstack/lock"}

@@ -88,17 +88,20 @@ def render(session: Session, out: Path | None = None, show_secrets: bool = False
 
 
 @top.command(
-    takes=f"envs every keep_going components {GIVEN} folder output",
-    examples=["mlstack validate gke", "mlstack validate --all --keep-going"],
+    takes=f"envs every keep_going components {GIVEN} server kubeconfig folder output",
+    examples=["mlstack validate gke", "mlstack validate --all --keep-going", "mlstack validate gke --server"],
+    server=option("--server", "Ask the cluster too: with its own CRDs, by a dry run; nothing is written."),
 )
-def validate(session: Session) -> object:
+def validate(session: Session, server: bool = False) -> object:
     """Check every object against the schemas of Kubernetes and its CRDs; needs no cluster."""
-    return several.each(session, partial(_validated, session))
+    return several.each(session, partial(_validated, session, server=server))
 
 
-def _validated(session: Session, env: str | None) -> object:
+def _validated(session: Session, env: str | None, *, server: bool) -> object:
     from mlstack.operations import render
 
+    if server:
+        return _from_cluster(session, render.validate_on_server, doing="asking the cluster", env=env)
     return render.validate_environment(
         session.app,
         session.environment(env),
