@@ -17,7 +17,8 @@ from mlstack.render.template import CodeStore
 from mlstack.yaml import read
 
 if TYPE_CHECKING:
-    from mlstack.deploy.target import Opener, Target
+    from mlstack.deploy.target import Target
+    from mlstack.kube.client import Opener
     from mlstack.validate.formats import Fault
 
 _NO_OVERRIDES = Overrides()
