@@ -378,7 +378,10 @@ def delete(
     )
     names = _expired(session) if expired else several.environments(session)
     if names is not None:
-        return _run_several(session, names, lambda name: plan_one(env=name), "delete", always=True)
+        code = _run_several(session, names, lambda name: plan_one(env=name), "delete", always=True)
+        if expired and names and code == 0 and not options["dry_run"]:
+            say(*(f"next: mlstack env rm {name}" for name in names))
+        return code
     plan = plan_one(env=several.only(session))
     if not options["dry_run"] and not run_reporter.confirmed(plan, "delete", session, always=True):
         return 1

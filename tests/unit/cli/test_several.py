@@ -132,8 +132,9 @@ def test_expired_environments_are_deleted_from_their_clusters(run: Runner, app: 
     run.ok("apply --all")
     assert "no environment is over" in run("delete --expired --yes").err
     run.clock.sleep(7200)
-    items = run("delete --expired --yes -o json").json["items"]
-    assert [(item["environment"], item["counts"]) for item in items] == [("us", {"deleted": 1})]
+    ran = run("delete --expired --yes -o json")
+    counts = [(item["environment"], item["counts"]) for item in ran.json["items"]]
+    assert (counts, ran.err) == ([("us", {"deleted": 1})], "next: mlstack env rm us\n")
     assert run("status eu/a").code == 0
 
 
