@@ -320,6 +320,19 @@ class LockedRegistry:
     )
 
 
+def _read_ranges(fields: FieldReader, name: str) -> dict[str, str]:
+    ranges: dict[str, str] = {}
+    for package, wanted in fields.map(name).items():
+        try:
+            ranges[package] = check_range(wanted)
+        except ValueError as error:
+            fields.refuse((name, package), str(error))
+    return ranges
+
+
+SIGNATURE = {"type": "string", "pattern": "^[A-Za-z0-9+/]+=*$"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class LockedPackage:
     """One installed package: exact version and `sha256:…` of its content."""
@@ -331,10 +344,11 @@ class LockedPackage:
     digest: str = key(DIGEST, "Over the package folder's paths and bytes.", required=True)
     source: str = key(TEXT, "Address the package was fetched from.", default="")
     revision: str = key(TEXT, "Commit, or digest of an artifact, that it was read at.", default="")
-    signature: str = key(TEXT, "What cosign made of its name, version and digest.", default="")
+    signature: str = key(SIGNATURE, "What cosign made of its name, version and digest.", default="")
     requires: Mapping[str, str] = key(
         {"type": "object", "additionalProperties": TEXT},
         "Packages that it requires, with the versions that fit.",
+        reader=_read_ranges,
         default_factory=dict,
         hash=False,
     )

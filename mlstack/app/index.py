@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from mlstack.app.app import DIGEST, Retired
+from mlstack.app.app import DIGEST, SIGNATURE, Retired
 from mlstack.app.declare import NAME, SHORT_NAME, TEXT, VERSION, WORD, key, list_of, records
-from mlstack.app.versions import best_first
+from mlstack.app.document import FieldReader
+from mlstack.app.versions import best_first, check_range
 from mlstack.errors import NotFoundError
 from mlstack.names import nearest, version_key
 
 KSONNET_PREFIX = "io.ksonnet.pkg."
 """What ksonnet wrote before the names of prototypes."""
+
+
+def _read_needs(fields: FieldReader, name: str) -> dict[str, Mapping[str, str]]:
+    needs: dict[str, Mapping[str, str]] = dict(fields.map(name))
+    for package, need in needs.items():
+        try:
+            check_range(need.get("version", ""))
+        except ValueError as error:
+            fields.refuse((name, package), str(error))
+    return needs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,10 +36,11 @@ class IndexVersion:
     requires: Mapping[str, Mapping[str, str]] = key(
         {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": TEXT}},
         "Packages that it requires by name, each with `version` and `registry`.",
+        reader=_read_needs,
         default_factory=dict,
     )
     requires_mlstack: str = key(TEXT, "Versions of mlstack that it works with.", default="")
-    signature: str = key(TEXT, "What cosign made of its name, version and digest.", default="")
+    signature: str = key(SIGNATURE, "What cosign made of its name, version and digest.", default="")
     yanked: str = key(
         TEXT, "Why nobody should install it any more; written by hand, and who has it keeps it.", default=""
     )

@@ -68,7 +68,8 @@ class AppCatalog:
             if not best_first(at_hand, wanted):
                 raise
             name = package.partition("/")[0]
-            self.notes[f"registry `{name}` cannot be read; what is locked is kept"] = None
+            why = f"mlstack registry describe {name} says why"
+            self.notes[f"registry `{name}` cannot be read, and what is locked is kept: {why}"] = None
             return best_first(at_hand, wanted)
         entries = [entry for entry in index if not entry.yanked or entry.version == wanted]
         usable = [entry.version for entry in entries if _runs_here(entry) or entry.version == wanted]

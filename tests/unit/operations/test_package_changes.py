@@ -214,3 +214,32 @@ def test_only_signed_packages_of_a_registry_come_in_where_that_is_asked(
     faults = package_changes.verify_packages(AppDir(made.root)).faults
     assert [fault.package for fault in faults] == ["ours/base@1.0.0", "ours/tools@1.2.0"]
     assert "signature: " in lock.read_text()
+
+
+@pytest.mark.parametrize("where", ["index", "lock", "package"])
+def test_a_range_that_cannot_be_read_is_told_with_its_place(tmp_path: Path, where: str) -> None:
+    made = small_app(tmp_path, installed=where == "lock")
+    registries.index_registry(tmp_path / "registry")
+    file, old, new = {
+        "index": (tmp_path / "registry/registry.yaml", "base: {}", 'base: {version: "^^"}'),
+        "lock": (made.root / "mlstack.lock", 'ours/base: ""', 'ours/base: "^^"'),
+        "package": (tmp_path / "registry/tools/package.yaml", "[base]", '["base@^^"]'),
+    }[where]
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+    if where == "package":
+        (tmp_path / "registry/registry.yaml").unlink()
+    with pytest.raises((SchemaError, RegistryError), match=r"`\^\^` is no range of versions"):
+        packages.install_packages(AppDir(made.root), ["ours/tools"])
+
+
+def test_what_is_locked_is_kept_while_its_registry_is_away(tmp_path: Path) -> None:
+    made = small_app(tmp_path)
+    (tmp_path / "registry").rename(tmp_path / "away")
+    before = read_tree(made.root)
+    assert {row.state for row in packages.install_packages(made).packages} == {"kept"}
+    result = packages.install_packages(AppDir(made.root), ["ours/tools"])
+    assert {row.state for row in result.packages} == {"kept"}
+    assert "registry `ours` cannot be read" in result.notes[0]
+    assert read_tree(made.root) == before
