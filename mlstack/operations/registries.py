@@ -24,6 +24,7 @@ from mlstack.registries.registry import (
     open_address,
     open_registry,
     protocol_of,
+    protocols,
 )
 
 
@@ -178,6 +179,10 @@ def add_registry(
 
 def _ref(app: AppDir, name: str, address: str, protocol: str, stands: Path | None) -> RegistryRef:
     """Give a registry as `app.yaml` shall name it: a folder by its path from the app."""
+    if protocol and protocol not in protocols():
+        near, known = nearest(protocol, protocols()), ", ".join(protocols())
+        hint = f"did you mean `{near}`?" if near else f"known types: {known}"
+        raise UsageError(f"no type `{protocol}` of registries", hint=hint)
     protocol = protocol or asked_protocol(address)
     is_relative = protocol == "directory" and not address.startswith(("/", "~", "file://"))
     if is_relative and stands and not is_bundled(address):

@@ -64,7 +64,7 @@ def test_r1_a_file_address_of_a_folder_is_a_folder(demo: Runner, tmp_path: Path)
 def test_r1_the_type_overrules_the_address(demo: Runner) -> None:
     assert demo("registry add near ../registry --type git").code == 5
     ran = demo("registry add near ../registry --type directry")
-    assert ran.code == 5
+    assert ran.code == 2
     assert "did you mean `directory`?" in ran.err
 
 
