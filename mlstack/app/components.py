@@ -45,6 +45,8 @@ def remove(app: AppDir, names: Collection[str], *, modules: Sequence[str] = ()) 
         settings = app.edited(layout.environment_file(environment), "Environment")
         _remove_targets(settings, environment, gone)
         changed |= {edited.file: edited.text for edited in (params, settings) if edited.changed}
+    entered = _without_moved(app, names)
+    changed |= {entered.file: entered.text} if entered.changed else {}
     personal = app.edited(layout.OVERRIDES, "PersonalOverrides")
     for number in range(len(app.personal.environments)):
         for name in names:
@@ -52,6 +54,18 @@ def remove(app: AppDir, names: Collection[str], *, modules: Sequence[str] = ()) 
     changed |= {personal.file: personal.text} if personal.changed else {}
     app.write(changed, deleted)
     return tuple(sorted([*deleted, *changed]))
+
+
+def _without_moved(app: AppDir, names: Collection[str]) -> EditedFile:
+    """Give `app.yaml` without what components that go were called before."""
+    edited, entries = app.edited(layout.APP_FILE, "App"), app.app.moved
+    gone = {*names, *app.formerly(names)}
+    for number in reversed(range(len(entries))):
+        if entries[number].new in gone:
+            edited.remove(("moved",), number)
+    if entries and not edited.at(("moved",)):
+        edited.unset(("moved",))
+    return edited
 
 
 def _refuse_needed(app: AppDir, gone: Collection[str], components: Collection[str]) -> None:

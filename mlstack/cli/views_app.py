@@ -221,7 +221,15 @@ def _matrix(result: matrix.MatrixResult) -> Page:
 
 
 def _cell(name: str) -> Any:
-    return lambda row: one_line_value(row.values[name]) if row.values[name] is not None else "-"
+    def text(row: matrix.MatrixRow) -> str:
+        value = one_line_value(row.values[name]) if row.values[name] is not None else "-"
+        # Of images the end tells more than the beginning.
+        return value if len(value) <= _LONGEST_CELL else f"…{value[1 - _LONGEST_CELL :]}"
+
+    return text
+
+
+_LONGEST_CELL = 20
 
 
 @view

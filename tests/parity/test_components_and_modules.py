@@ -150,3 +150,11 @@ def test_c29_renaming_there_and_back_leaves_one_entry(run: Runner, app: Path) ->
     assert run("component rename front front").code == 2
     assert run("component rename nope other").code == 4
     assert run("component rename front ../x").code == 2
+
+
+def test_c20_what_a_component_was_called_goes_with_it(run: Runner, app: Path) -> None:
+    before = (app / "app.yaml").read_bytes()
+    run.ok("component rename front page")
+    run.ok("component rename page shop.page")
+    run.ok("component rm shop.page")
+    assert (app / "app.yaml").read_bytes() == before
