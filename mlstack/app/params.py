@@ -103,11 +103,18 @@ def parse_text(param: Param | None, text: str, *, as_string: bool = False) -> An
     """
     if as_string:
         return text
-    if param is not None and param.secret and secret_values.FROM_ENV in text:
+    if (
+        param is not None
+        and param.secret
+        and text.lstrip().startswith("{")
+        and secret_values.FROM_ENV in text
+    ):
         with suppress(ConfigError, IndexError):
             value: Any = read_documents(text, source="the value")[0].value
-            if isinstance(secret_values.referenced(value), secret_values.SecretRef):
+            if any(True for _ in secret_values.references(secret_values.referenced(value))):
                 return value
+        message = f"`{param.name}` names no environment variable"
+        raise TypedValueError(message, hint="write {fromEnv: NAME}, or --as-string for the text itself")
     is_union = param is not None and param.format is None and "string" in param.types
     if param is not None and is_union and (scalars := param.types & {"integer", "number", "boolean"}):
         scalar = coerce(replace(param, schema={"type": sorted(scalars)}), text)

@@ -144,6 +144,9 @@ class Target:
     store: CodeStore | None = None  # keeps compiled templates and passed parameter sets
     context: str | None = None  # another kubectl context for this run; the cluster must be the same
     namespace: str | None = None  # another one, for this run
+    stand_ins: bool = (
+        False  # secret values that cannot be read may be made up: nothing is compared or written
+    )
     who: str = ""  # asks, as `user@host`; stands in the records of the cluster
     holder: Holder = field(default_factory=Holder)
 
@@ -169,6 +172,7 @@ class Target:
             overrides=self.overrides,
             store=self.store,
             namespace=self.namespace,
+            stand_ins=self.stand_ins,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from mlstack import programs
@@ -270,7 +270,7 @@ def _version(target: Target, cluster: Cluster) -> Check:
 
 def _rights(target: Target, around: Surroundings) -> str:
     """Say that an apply may do all it would do now; nothing is written."""
-    resolved = resolve(target, around.opener)
+    resolved = resolve(replace(target, stand_ins=True), around.opener)
     with permissions.explaining(resolved, writing=True):
         plan = diff_environment(resolved, ApplyOptions(dry_run=True))
     permissions.check(resolved, plan.changes.changes, plan.inventory, may_all=plan.may_all)

@@ -75,7 +75,7 @@ def compare_all(
         raise UsageError("one environment has nothing to be compared with", hint="mlstack env matrix A B")
     cells: dict[tuple[Section, str], dict[str, Any]] = defaultdict(dict)
     for name in environments:
-        state = render.load(app, name, components=components, store=store)
+        state = render.load(app, name, components=components, store=store, stand_ins=True)
         for section, subject, value in (*_params(app, name, components), *_objects(state)):
             cells[section, subject][name] = value
     rows = [

@@ -1,6 +1,7 @@
 """`status`: whether what was applied works, and why not: component, object, pods."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from mlstack.app.app import Component
@@ -46,7 +47,7 @@ def status(target: Target, *, opener: Opener, clock: Clock) -> StatusResult:
         ConfigError: a file, parameter or template is wrong.
         ClusterError: the cluster cannot be asked or is another one.
     """
-    resolved = resolve(target, opener, confined=False)
+    resolved = resolve(replace(target, stand_ins=True), opener, confined=False)
     cluster, state = resolved.cluster, resolved.state
     wanted = placed(state.objects, cluster)
     statuses, notes = inspect(
@@ -78,7 +79,7 @@ def watch(
         ConfigError: a file, parameter or template is wrong.
         ClusterError: the cluster cannot be asked or is another one.
     """
-    resolved = resolve(target, opener, confined=False)
+    resolved = resolve(replace(target, stand_ins=True), opener, confined=False)
     cluster, state = resolved.cluster, resolved.state
     wanted = placed(state.objects, cluster)
     watcher = ReadinessWatcher(

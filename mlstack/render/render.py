@@ -310,6 +310,7 @@ class Loader:
             TemplateError: a template does not render.
             YamlError: what it renders is no YAML.
         """
+        resolved = self._app.filled(prototype, resolved, stand_ins=True)  # whoever needs them has filled them
         if prototype.chart is not None:
             try:
                 return self._charted(component, prototype, prototype.chart, resolved)

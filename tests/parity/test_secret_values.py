@@ -80,6 +80,30 @@ def test_what_a_variable_brings_is_checked(
     assert "the environment variable `NOBODY` is not set (components/two.yaml:" in run("render gke").err
 
 
+def test_who_needs_no_secret_does_without(app: Path, run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("param set web token '{fromEnv: WEB_TOKEN}'")
+    monkeypatch.setenv("WEB_TOKEN", SECRET)
+    assert run("apply gke").code == 0
+    monkeypatch.delenv("WEB_TOKEN")
+    for line in (
+        "status gke",
+        "component list --kinds",
+        "prototype preview web b --image c --token '{fromEnv: X}'",
+        "explain secret/web data --env gke",
+        "delete gke --yes",
+    ):
+        ran = run(line)
+        assert ran.code == 0, (line, ran)
+        assert SECRET not in ran.out + ran.err
+    assert run("apply gke").code == 3
+
+
+@pytest.mark.parametrize("text", ["{fromEnv: }", "{fromEnv: [A]}", "{fromEnvv: A}", "{fromEnv: A"])
+def test_a_reference_to_nothing_is_refused(app: Path, run: Runner, text: str) -> None:
+    refused = run("param", "set", "web", "token", text)
+    assert (refused.code, "`token` names no environment variable" in refused.err) == (2, True)
+
+
 @pytest.fixture(scope="session")
 def program() -> Path:
     """The real program: where it is cached is told by the user's own home."""
