@@ -17,8 +17,8 @@ from mlstack.app.document import decode
 from mlstack.app.files import read_file
 from mlstack.errors import ConfigError, MlstackError
 from mlstack.importers import tokens
-from mlstack.importers.jsonnet import Job, Outcome, evaluate
-from mlstack.importers.ksonnet import KsApp, KsComponent, KsEnvironment
+from mlstack.importers.jsonnet import Evaluation, Outcome, evaluate
+from mlstack.importers.ksonnet import KsApp, KsComponent, KsEnvironment, mapping
 from mlstack.importers.plan import Data
 from mlstack.render.render import unpacked
 from mlstack.yaml import read
@@ -118,7 +118,7 @@ class _Composer:
     def _module_params(self, parts: Sequence[_Part]) -> dict[_Part, Mapping[str, Any]]:
         """Give what `params.libsonnet` of each module says: `components`, and `global` over them."""
         values: dict[_Part, Mapping[str, Any]] = {}
-        jobs: dict[_Part, Job] = {}
+        jobs: dict[_Part, Evaluation] = {}
         for part in parts:
             file = self._app.folder(part.module) / "params.libsonnet"
             text = self._text(file) if file.is_file() else "{components: {}}"
@@ -137,15 +137,15 @@ class _Composer:
     def _environment_params(self, raw: Mapping[_Part, Mapping[str, Any]]) -> dict[_Part, dict[str, Any]]:
         """Give the parameters of the components of each module in each environment, by their own names."""
         values: dict[_Part, dict[str, Any]] = {}
-        jobs: dict[_Part, Job] = {}
+        jobs: dict[_Part, Evaluation] = {}
         for part, module in raw.items():
-            common = module.get("global") or {}
+            common = mapping(module.get("global"))
             prefix = f"{part.module}." if part.module else ""
             own = {
                 f"{prefix}{name}": merge_patch(
                     merge_patch(value, common), self._options.params.get(f"{prefix}{name}", {})
                 )
-                for name, value in (module.get("components") or {}).items()
+                for name, value in mapping(module.get("components")).items()
             }
             file = self._folder(part.environment) / "params.libsonnet"
             if not file.is_file():
@@ -164,7 +164,7 @@ class _Composer:
             if outcome.error or not isinstance(outcome.value, Mapping):
                 self._failed(part, self._app.components(part.module), outcome)
             else:
-                known = _localised(outcome.value.get("components") or {}, part.module)
+                known = _localised(mapping(outcome.value.get("components")), part.module)
                 for full_name, more in self._options.params.items():
                     module_name, _, stem = full_name.rpartition(".")
                     if module_name == part.module:
@@ -177,7 +177,7 @@ class _Composer:
     def _objects(
         self, raw: Mapping[_Part, Mapping[str, Any]], params: Mapping[_Part, Mapping[str, Any]]
     ) -> dict[str, dict[str, tuple[Data, ...]]]:
-        jobs: list[tuple[_Part, KsComponent | None, Job]] = []
+        jobs: list[tuple[_Part, KsComponent | None, Evaluation]] = []
         for part, values in params.items():
             file = self._folder(part.environment) / "main.jsonnet"
             text = self._main(file)
@@ -221,7 +221,7 @@ class _Composer:
                 f"{self._shown(component.file)}: ks deployed the first of {len(documents)} documents alone,"
                 " and so does the import; the others: mlstack import FILE"
             )
-        own = (raw.get("components") or {}).get(component.name)
+        own = mapping(raw.get("components")).get(component.name)
         value = merge_patch(documents[0].value, own) if own is not None else documents[0].value
         return f"{{ {name}: {json.dumps(value)} }}"
 
@@ -266,7 +266,7 @@ class _Composer:
 
     # --- one evaluation ---
 
-    def _job(self, part: _Part, file: Path, text: str, codes: Mapping[str, str]) -> Job:
+    def _job(self, part: _Part, file: Path, text: str, codes: Mapping[str, str]) -> Evaluation:
         environment, root = part.environment, self._root
         vendors = [root / "vendor", *([self._options.vendor] if self._options.vendor else [])]
         packages = {
@@ -292,7 +292,7 @@ class _Composer:
             *self._options.jpath,
         ]
         roots = [root, *self._options.jpath, *vendors[1:]]
-        return Job(
+        return Evaluation(
             file=str(file.resolve()),
             text=text,
             folders=tuple(map(str, folders)),

@@ -28,7 +28,10 @@ def converted(data: Data) -> tuple[Data, str]:
     after, change = rule
     result = deepcopy(dict(data)) | {"apiVersion": after}
     if change is not None:
-        change(result)
+        try:
+            change(result)
+        except (AttributeError, KeyError, TypeError, ValueError):  # no object of that kind: validation says
+            return data, ""
     return result, f"{before} {kind} is {after} now"
 
 

@@ -2,7 +2,7 @@
 
     python -m mlstack.importers.evaluate < request.json > outcomes
 
-The request has `jobs` (`importers.jsonnet.Job` as JSON) and limits; a line of the answer is one outcome:
+The request has `jobs` (`importers.jsonnet.Evaluation`) and limits; a line of the answer is one outcome:
 `{"value": …}` or `{"error": "…"}`, with `stub: true` if our own `k.libsonnet` took the place of one that
 is not there. Jsonnet can read files by `import` alone, and that is answered here: from the folders that a job
 names, nowhere else. It loops and eats memory at will, so each job has a process with limits of both.

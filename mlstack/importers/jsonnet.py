@@ -20,7 +20,7 @@ OUTPUT_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class Evaluation:
     """One evaluation."""
 
     file: str  # what imports are relative to, and what messages call the text
@@ -55,7 +55,9 @@ def check_evaluator() -> None:
         raise RegistryError(message, hint="pip install 'mlstack[ksonnet]'")
 
 
-def evaluate(jobs: Sequence[Job], *, cpu_s: int = CPU_S, memory_bytes: int = MEMORY_BYTES) -> list[Outcome]:
+def evaluate(
+    jobs: Sequence[Evaluation], *, cpu_s: int = CPU_S, memory_bytes: int = MEMORY_BYTES
+) -> list[Outcome]:
     """Evaluate jobs one after the other; each has `cpu_s` seconds and `memory_bytes`.
 
     Raises:

@@ -188,8 +188,10 @@ def selected(app: KsApp, names: tuple[str, ...]) -> KsApp:
 def _environment(
     name: str, values: Mapping[str, Any], libraries: Mapping[str, Library], version: str
 ) -> KsEnvironment:
-    place = values.get("destination") or next(iter(values.get("destinations") or ()), None) or {}
-    targets = tuple(str(target) for target in values.get("targets") or ())
+    several, listed = values.get("destinations"), values.get("targets")
+    first = several[0] if isinstance(several, list) and several else None
+    place = mapping(values.get("destination") or first)
+    targets = tuple(map(str, listed)) if isinstance(listed, list) else ()
     if version in FORMATS[:2]:
         targets = tuple(target if target == "/" else target.replace("/", ".") for target in targets)
     return KsEnvironment(
@@ -215,7 +217,7 @@ def _found_environments(root: Path, libraries: Mapping[str, Library]) -> Iterato
 def _libraries(values: Mapping[str, Any]) -> dict[str, Library]:
     libraries = {}
     for key, library in _maps(values, "libraries").items():
-        git = library.get("gitVersion") or {}
+        git = mapping(library.get("gitVersion"))
         version = str(library.get("version") or git.get("commitSha") or "")
         name = str(library.get("name") or key.rpartition("/")[2])
         entry = Library(registry=str(library.get("registry") or ""), name=name, version=version)
@@ -231,7 +233,10 @@ def _map(file: Path) -> dict[str, Any]:
 
 
 def _maps(values: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:
-    inner = values.get(key)
-    return (
-        {str(name): dict(value or {}) for name, value in inner.items()} if isinstance(inner, Mapping) else {}
-    )
+    """Give a map of maps, empty where it is something else: these files were written by hand."""
+    return {str(name): dict(mapping(value)) for name, value in mapping(values.get(key)).items()}
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Give a value if it is a map, else an empty one."""
+    return value if isinstance(value, Mapping) else {}

@@ -19,7 +19,7 @@ from mlstack.app.document import decode
 from mlstack.app.files import read_file, read_folder
 from mlstack.errors import ConfigError, NotFoundError, RegistryError, UsageError
 from mlstack.importers.plan import Data, PlannedComponent
-from mlstack.names import MAX_NAME
+from mlstack.names import MAX_NAME, nearest
 from mlstack.objects import masking
 from mlstack.objects.kube_object import group_of
 from mlstack.render.render import check_object, unpacked
@@ -55,9 +55,9 @@ def read_sources(place: str) -> list[SourceFile]:
         return [_fetched(place)]
     path = Path(place)
     if not path.exists():
-        raise NotFoundError(
-            f"no file or folder `{place}`", hint="relative paths start at the working directory"
-        )
+        near = nearest(place, ("helm", "kustomize", "ksonnet-app"))
+        hint = f"did you mean `mlstack import {near}`?" if near else "relative paths start where you are"
+        raise NotFoundError(f"no file or folder `{place}`", hint=hint)
     if not path.is_dir():
         _lead_elsewhere(path.parent, path.name)
         return [_source(place, PurePosixPath(path.name), _bytes(path))]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlstack.app.params import join_path
+from mlstack.importers.ksonnet import mapping
 from mlstack.importers.plan import Data
 from mlstack.importers.variants import is_cluster_wide, same, without_nulls
 from mlstack.objects import kube_object
@@ -80,7 +81,7 @@ def _by_identity(objects: Iterable[Data], namespace: str) -> dict[Identity, list
     for data in objects:
         plain = comparable(data, namespace)
         metadata = plain["metadata"]
-        group, kind = group_of(plain["apiVersion"]), plain["kind"]
+        group, kind = group_of(str(plain["apiVersion"])), str(plain["kind"])
         identity = Identity(group, kind, metadata["namespace"], str(metadata.get("name")))
         by_identity.setdefault(identity, []).append(plain)
     return by_identity
@@ -91,14 +92,14 @@ def comparable(data: Data, namespace: str) -> dict[str, Any]:
     is_built_in = Kinds.builtin().lookup(str(data.get("apiVersion")), str(data.get("kind"))) is not None
     plain = _unmarked(without_nulls(kube_object.normalised(data, built_in=is_built_in)))
     plain.pop("status", None)
-    metadata = dict(plain.get("metadata") or {})
-    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key not in _OUR_LABELS}
+    metadata = dict(mapping(plain.get("metadata")))
+    labels = {key: value for key, value in mapping(metadata.get("labels")).items() if key not in _OUR_LABELS}
     metadata.pop("labels", None)
     if prefix := metadata.pop("generateName", None):  # it was given a name
         metadata.setdefault("name", str(prefix).rstrip("-."))
     if labels:
         metadata["labels"] = labels
-    metadata["namespace"] = "" if is_cluster_wide(data) else metadata.get("namespace") or namespace
+    metadata["namespace"] = "" if is_cluster_wide(data) else str(metadata.get("namespace") or namespace)
     return {**plain, "metadata": metadata}
 
 

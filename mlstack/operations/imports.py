@@ -213,6 +213,9 @@ def import_ksonnet(
     """
     source = ksonnet.selected(ksonnet.read_app(request.source), request.environments)
     _check_target(target, source)
+    if request.keep_proof is not None and request.keep_proof.resolve().is_relative_to(source.root.resolve()):
+        message = f"`{request.keep_proof}` lies in the app of ksonnet, which stays as it is"
+        raise UsageError(message, hint="name another folder: --keep-proof DIR")
     composition = compose(source, request.options)
     with TemporaryDirectory(prefix="mlstack-import-") as folder:
         told = _fetch_missing(source, composition, Path(folder))
@@ -597,7 +600,7 @@ def _keep(folder: Path, place: Environment, before: Sequence[Data], after: Seque
     for side, objects in (("before", before), ("after", after)):
         plain = [proof.comparable(data, place.namespace) for data in objects]
         plain.sort(
-            key=lambda data: (data["kind"], data["metadata"]["namespace"], data["metadata"].get("name", ""))
+            key=lambda data: [str(data["kind"]), *map(str, map(data["metadata"].get, ("namespace", "name")))]
         )
         file = folder / side / f"{place.name}.yaml"
         file.parent.mkdir(parents=True, exist_ok=True)

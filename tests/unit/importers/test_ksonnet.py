@@ -341,3 +341,33 @@ def test_prototypes_have_parameters_under_the_names_of_ksonnet(run: Runner, tmp_
     rows = run("param list web --env prod --dir new -o json").json["rows"]
     assert {row["name"]: row["value"] for row in rows} == {"text": "for all"}
     assert rendered(run, "default")["ConfigMap/web"]["data"] == {"text": "plain"}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        '{"environments": [1], "registries": "x", "libraries": {"a": 1}}',
+        '{"environments": {"a": 1, "b": {"path": [1], "destination": "x", "targets": 5, "libraries": [2]}}}',
+        '{"environments": {"b c": {}}}',
+    ],
+)
+def test_app_files_of_odd_shape_are_read_or_refused(run: Runner, tmp_path: Path, spec: str) -> None:
+    head = '{"apiVersion": "0.3.0", "kind": "ksonnet.io/app", '
+    app = write_app(tmp_path / "old", {**FILES, "app.yaml": head + spec[1:]}, params=WEB)
+    assert imported(run, app).code in (0, 1, 2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    "metadata", ["true", '{"name": "x", "labels": 1}', '{"name": 1}', '{"namespace": {}}']
+)
+def test_objects_of_odd_shape_are_named(run: Runner, tmp_path: Path, metadata: str) -> None:
+    code = f'{{ apiVersion: "v1", kind: "ConfigMap", metadata: {metadata} }}'
+    files = FILES | {"components/odd.jsonnet": code}
+    ran = imported(run, write_app(tmp_path / "old", files, params=WEB), "--convert", "--keep-proof", "proof")
+    assert ran.code == 1
+    assert {row["component"] for row in ran.json["failures"]} == {"odd"}
+
+
+def test_the_proof_is_not_kept_in_the_app_of_ksonnet(run: Runner, tmp_path: Path) -> None:
+    ran = imported(run, write_app(tmp_path / "old", FILES, params=WEB), "--keep-proof", "old/proof")
+    assert (ran.code, "stays as it is" in ran.err) == (2, True)
