@@ -78,7 +78,7 @@ def test_a_job_has_its_priority_by_number_or_by_class() -> None:
     assert by_class.trainer.priority_class != "gold"
     by_number = job(priority=7)
     assert (by_number.priority_class, by_number.priority) == ("", 7)
-    with pytest.raises(training_job.SpecError, match="give one of them"):
+    with pytest.raises(TemplateError, match="give one of them"):
         job(jobPriorityClassName="gold", priority=7)
 
 
