@@ -595,6 +595,17 @@ class PatchTarget:
     namespace: str = key(TEXT, "Their namespace; any when left out.", default="")
 
 
+_OPERATION = {
+    "type": "object",
+    "required": ["op", "path"],
+    "properties": {
+        "op": {"enum": ["add", "remove", "replace", "move", "copy", "test"]},
+        "path": TEXT,
+        "from": TEXT,
+    },
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class PatchFile:
     """A patch that says what it is, in `environments/ENV/patches/COMPONENT.yaml`."""
@@ -607,7 +618,9 @@ class PatchFile:
         " operations (RFC 6902).",
         default="merge",
     )
-    patch: Any = key({"type": ["object", "array"]}, "Part of an object, or operations.", required=True)
+    patch: Any = key(
+        {"type": ["object", "array"], "items": _OPERATION}, "Part of an object, or operations.", required=True
+    )
     merge_keys: Mapping[str, str] = key(
         {"type": "object", "additionalProperties": WORD},
         "For a strategic patch: keys of lists whose schema names none, by the path of the list.",

@@ -180,7 +180,10 @@ class _Strategic:
         for key, value in content.items():
             if key.startswith(_FROM_LIST):
                 name = key.removeprefix(_FROM_LIST)
-                result[name] = [item for item in result.get(name) or [] if item not in value]
+                if not isinstance(value, list):
+                    self._refuse((*path, key), "must be a list of values")
+                if isinstance(result.get(name), list):
+                    result[name] = [item for item in result[name] if item not in value]
                 continue
             if key.startswith("$"):
                 self._refuse(path, f"the directive `{key}` is not understood")
