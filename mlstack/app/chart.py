@@ -15,7 +15,7 @@ from typing import Any
 from mlstack.app import document
 from mlstack.app.prototype import Package, json_type
 from mlstack.app.schema import is_checkable
-from mlstack.errors import MlstackError, SchemaError, YamlError
+from mlstack.errors import SchemaError, YamlError
 from mlstack.names import is_parameter_name, names_a_package
 from mlstack.yaml.read import read_document, read_documents
 
@@ -98,15 +98,6 @@ def _described(head: Mapping[str, Any]) -> str:
     lines += [f"It holds the charts {', '.join(names)}."] if names else []
     lines += [str(head["home"])] if head.get("home") else []
     return "\n".join(lines)
-
-
-def is_deprecated(files: Files) -> bool:
-    """Tell whether a chart's maintainers call it deprecated."""
-    try:
-        read = read_document(files[CHART_FILE].decode(), source=str(CHART_FILE))
-    except (MlstackError, UnicodeDecodeError):
-        return False
-    return isinstance(read.value, Mapping) and read.value.get("deprecated") is True
 
 
 def read_prototype(files: Files, head: Package, *, source: str) -> dict[str, Any]:
