@@ -52,6 +52,7 @@ USUAL = {
     "fault": "What is wrong, empty if nothing is.",
     "faults": "What is wrong.",
     "file": "Its file, below the app directory.",
+    "findings": "What was found.",
     "first": "The first of the two environments, or its value.",
     "full_name": "Its name with what it is in.",
     "globals": "Values for all components that declare them.",
