@@ -103,6 +103,8 @@ def _sequence(value: Iterable[Any], head: str, indent: str, out: _Out) -> None:
     for item in value:
         if item.__class__ is dict and item:
             _mapping(item, f"{head}- ", deeper, out)
+        elif item.__class__ is str:  # its lines stand below it, as those of a map's value do
+            out(f"{head}- {_text(item, deeper)}")
         else:
             _node(item, f"{head}- ", deeper, out)
         head = indent

@@ -85,6 +85,10 @@ def test_documents_of_every_shape(value: Any, text: str) -> None:
     assert write.to_yaml(value) == text
 
 
+def test_the_lines_of_a_text_in_a_list_stand_below_it() -> None:
+    assert write.to_yaml({"args": ["run", "a\nb\n"]}) == "args:\n- run\n- |\n  a\n  b\n"
+
+
 def test_a_key_that_readers_would_not_find_is_announced() -> None:
     key = "x" * 2000
     assert write.to_yaml({key: {"a": [1]}, "b": 2}) == f"? {key}\n:\n  a:\n  - 1\nb: 2\n"
