@@ -66,6 +66,10 @@ def test_it_is_refused_until_the_source_is_ready_and_confirmed(app: Path, run: R
     assert (refused.code, "`gke` is not ready" in refused.err) == (7, True)
     assert read_tree(app) == before
     assert run("apply gke").code == 0
+    run("param set --env gke web replicas 6")
+    untried = run("promote gke minikube --yes")
+    assert (untried.code, "has not been applied as its files are" in untried.err) == (7, True)
+    run("param set --env gke web replicas 5")
     before = read_tree(app)
     unasked = run("promote gke minikube")
     assert (unasked.code, "--dry-run, then --yes" in unasked.err) == (2, True)

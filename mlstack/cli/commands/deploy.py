@@ -20,7 +20,7 @@ from mlstack.errors import MlstackError, NotReadyError, UsageError
 
 if TYPE_CHECKING:
     from mlstack.deploy.plan import ApplyPlan
-    from mlstack.deploy.result import StatusResult
+    from mlstack.deploy.result import ChangeReport, StatusResult
     from mlstack.operations.history import UnlockPlan
 
 Result = TypeVar("Result")
@@ -490,7 +490,7 @@ def promote(
     allow_not_ready: bool = False,
 ) -> object:
     """Bring what an environment sets for components, images and package versions to another one's files."""
-    from mlstack.operations import promote, status
+    from mlstack.operations import deploy, promote, status
 
     options = session.options
     kinds = [kind.strip() for words in only or () for kind in words.split(",")]
@@ -498,6 +498,7 @@ def promote(
     if not allow_not_ready and plan.changes and not dry_run:
         look = partial(status.status, clock=session.ports.clock)
         refuse_unready(source, _from_cluster(session, look, env=source, doing="looking at the cluster"))
+        refuse_unapplied(source, _from_cluster(session, deploy.diff, env=source))
     if dry_run or not plan.changes:
         return plan
     if not options["yes"]:
@@ -520,6 +521,19 @@ def refuse_unready(environment: str, result: StatusResult) -> None:
         raise NotReadyError(
             f"`{environment}` is not ready, so nothing of it is promoted",
             hint=f"mlstack status {environment} says why; --allow-not-ready promotes all the same",
+        )
+
+
+def refuse_unapplied(environment: str, report: ChangeReport) -> None:
+    """Refuse to follow an environment whose files say what its cluster has not tried.
+
+    Raises:
+        NotReadyError: an apply would change something.
+    """
+    if not report.ok:
+        raise NotReadyError(
+            f"`{environment}` has not been applied as its files are, so nothing of it is promoted",
+            hint=f"mlstack diff {environment}; --allow-not-ready promotes all the same",
         )
 
 
