@@ -23,11 +23,24 @@ from mlstack.app.app import (
 from mlstack.app.app_dir import AppDir
 from mlstack.app.chart import read_head
 from mlstack.app.declare import to_map
+from mlstack.app.document import decode
 from mlstack.app.edit import EditedFile, app_lock
+from mlstack.app.files import read_file
+from mlstack.app.index import offers
 from mlstack.app.package import digest
 from mlstack.deploy.diff import ADOPT
 from mlstack.errors import ConfigError, MlstackError, RegistryError, UsageError
-from mlstack.importers import convert, helm, ksonnet, kustomize, manifests, proof, templated, variants
+from mlstack.importers import (
+    convert,
+    helm,
+    ksonnet,
+    kustomize,
+    manifests,
+    modernise,
+    proof,
+    templated,
+    variants,
+)
 from mlstack.importers.compose import Composition, Options, compose
 from mlstack.importers.helm import ChartSource
 from mlstack.importers.ksonnet import KsApp
@@ -42,7 +55,7 @@ from mlstack.names import (
 )
 from mlstack.registries import git, installation
 from mlstack.registries.directory import build_index
-from mlstack.registries.registry import INDEX_FILE
+from mlstack.registries.registry import INDEX_FILE, indexes
 from mlstack.registries.resolver import APP
 from mlstack.render import kustomize as render_kustomize
 from mlstack.render import render
@@ -193,6 +206,7 @@ class KsonnetRequest:
     options: Options = field(default_factory=Options)
     convert: bool = False  # to API versions that are served today
     as_prototype: bool = False  # with the values that vary as parameters, under ksonnet's names
+    modernise: bool = False  # components of known prototypes become those of today
     keep_proof: Path | None = None  # a folder for both sides of the proof
     replace: bool = False
 
@@ -253,6 +267,10 @@ def import_ksonnet(
         notes.append(f"left out, as no environment targets them: {', '.join(source.unrendered)}")
     proofs = _proofs(composition.objects, plan, environments, request.keep_proof)
     written = _write_app(target, source.name, plan, replace=request.replace)
+    if request.modernise:
+        app = target if isinstance(target, AppDir) else AppDir(target.absolute())
+        with app.locked():
+            notes += _modernised(app, source, composition)
     return KsonnetImported(
         folder=str(target.root if isinstance(target, AppDir) else target),
         components=written.components,
@@ -510,6 +528,79 @@ def _fetch(address: str, commit: str, name: str, folder: Path) -> list[str]:
         return [f"{shown} is not there"]
     atomic.write_files({folder / path: data for path, data in contents.items()})
     return [f"fetched {shown}"]
+
+
+def _modernised(app: AppDir, source: KsApp, composition: Composition) -> list[str]:
+    """Make components of known prototypes of those that only called one; tell what that changes."""
+    notes: list[str] = []
+    registries = [*indexes(app.app.registries, root=app.root, notes=notes)]
+    modules = {module for environment in source.environments for module in environment.modules}
+    members = [component for module in sorted(modules) for component in source.components(module)]
+    for member in members:
+        if not member.is_jsonnet or member.full_name not in app.component_files:
+            continue
+        code = decode(read_file(member.file), file=str(member.file))
+        offered = (
+            (registry, package.name, prototype.name)
+            for name in modernise.old_names(code)
+            for registry, index in registries
+            for package, prototype in offers(index, name)
+        )
+        if (known := next(offered, None)) is not None:
+            notes.append(_replaced(app, member.full_name, known, composition))
+    return notes
+
+
+def _replaced(app: AppDir, name: str, known: tuple[str, str, str], composition: Composition) -> str:
+    """Put a component of a prototype in the place of a manifest, if it renders; tell what that changes."""
+    registry, package, prototype_name = known
+    file = app.component_files[name][0]
+    environments = [env for env, values in composition.params.items() if env in app.environment_names]
+    patches = [layout.patch_file(env, name) for env in environments]
+    touched = [file, *patches, *map(layout.environment_params_file, environments)]
+    before = {path: data for path in touched if (data := app.files.bytes(path)) is not None}
+    wanted = PackageRef(registry=registry, name=package)
+    stem = name.rpartition(".")[2]
+    try:
+        old = _kinds_of(app, name, environments)
+        installation.change(app, {APP: (wanted,)}, free=((APP, wanted.full_name),))
+        prototype = app.prototype(f"{registry}/{package}/{prototype_name}")
+        values = {env: composition.params[env].get(name, {}) for env in environments}
+        fits = {env: modernise.fitting(prototype, stem, own) for env, own in values.items()}
+        base = fits[environments[0]][0] if environments else {}
+        content = {"apiVersion": API_VERSION, "kind": "Component", "prototype": prototype.full_name}
+        files = {file: write.to_yaml({**content, **({"params": base} if base else {})})}
+        for env in environments[1:]:
+            own = {key: value for key, value in fits[env][0].items() if base.get(key) != value}
+            own |= {key: None for key in base if key not in fits[env][0]}
+            if own:
+                edited = app.edited(layout.environment_params_file(env), "EnvironmentParams")
+                edited.set(("components", name), own)
+                files[edited.file] = edited.text
+        app.write(files, [path for path in patches if path in before])
+        new = _kinds_of(app, name, environments)
+        for env in environments:  # beside the others too
+            render.load(app, env)
+    except MlstackError as error:
+        app.write(before, [path for path in touched if path not in before and (app.root / path).is_file()])
+        return f"{name}: stays a manifest, as `{prototype_name}` does not take it over: {error.message}"
+    dropped = sorted({key for _, others in fits.values() for key in others})
+    told = f"{name}: component of `{prototype.full_name}` now, whose objects differ"
+    changes = [f"gone: {', '.join(sorted(old - new))}"] if old - new else []
+    changes += [f"new: {', '.join(sorted(new - old))}"] if new - old else []
+    changes += [f"parameters without effect now: {', '.join(dropped)}"] if dropped else []
+    return "; ".join([told, *changes])
+
+
+def _kinds_of(app: AppDir, name: str, environments: Sequence[str]) -> set[str]:
+    """Give kind and name of the objects that a component brings, in any environment that deploys it."""
+    found = set()
+    for environment in environments:
+        targets = app.environment(environment).targets
+        if not targets or name in targets:
+            state = render.load(app, environment, components=[name])
+            found |= {f"{obj.kind} {obj.name}" for obj in state.objects}
+    return found
 
 
 def _all_objects(composition: Composition) -> Iterator[Data]:

@@ -108,6 +108,9 @@ def files(
     sets=option("--set COMPONENT.KEY=VALUE", "A parameter that the app leaves unset; repeatable."),
     convert=option("--convert", "Rewrite objects of API versions that no server serves any more."),
     as_prototype=AS_PROTOTYPE,
+    modernise=option(
+        "--modernise", "After the proof, use today's prototypes where a component only called an old one."
+    ),
     keep_proof=option("--keep-proof DIR", "Write the objects before and after there."),
     force=FORCE,
 )
@@ -121,6 +124,7 @@ def ksonnet_app(
     sets: list[str] | None = None,
     convert: bool = False,
     as_prototype: bool = False,
+    modernise: bool = False,
     keep_proof: Path | None = None,
     force: bool = False,
 ) -> object:
@@ -137,6 +141,7 @@ def ksonnet_app(
         options=options,
         convert=convert,
         as_prototype=as_prototype,
+        modernise=modernise,
         keep_proof=keep_proof,
         replace=force,
     )

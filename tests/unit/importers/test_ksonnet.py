@@ -371,3 +371,34 @@ def test_objects_of_odd_shape_are_named(run: Runner, tmp_path: Path, metadata: s
 def test_the_proof_is_not_kept_in_the_app_of_ksonnet(run: Runner, tmp_path: Path) -> None:
     ran = imported(run, write_app(tmp_path / "old", FILES, params=WEB), "--keep-proof", "old/proof")
     assert (ran.code, "stays as it is" in ran.err) == (2, True)
+
+
+def test_known_prototypes_become_those_of_today(run: Runner, tmp_path: Path) -> None:
+    parts = '{ all(params):: [{ apiVersion: "v1", kind: "ConfigMap", metadata: { name: params.name } }] }'
+    code = """\
+local params = std.extVar("__ksonnet/params").components["%s"];
+local k = import "k.libsonnet";
+local all = import "kubeflow/core/%s.libsonnet";
+std.prune(k.core.v1.list.new(all.all(params)))
+"""
+    files = FILES | {
+        "components/core.jsonnet": code % ("core", "all"),
+        "components/other.jsonnet": code % ("other", "nobody-knows"),
+        "vendor/kubeflow/core/all.libsonnet": parts,
+        "vendor/kubeflow/core/nobody-knows.libsonnet": parts,
+    }
+    params = WEB | {
+        "core": {"name": "core", "jupyterHubImage": "example.org/hub:1", "noSuch": 1},
+        "other": {"name": "other"},
+    }
+    values = {"prod": {"core": {"jupyterHubImage": "example.org/hub:2"}}}
+    ran = imported(run, write_app(tmp_path / "old", files, params=params, values=values), "--modernise")
+    assert ran.json["summary"] == "6 of 6 objects equal"
+    [told] = [note for note in ran.json["notes"] if "component of" in note]
+    assert told.startswith("core: component of `kubeflow/core/kubeflow-core` now")
+    assert "gone: ConfigMap core; new: " in told
+    assert told.endswith("parameters without effect now: noSuch")
+    types = {row["name"]: row["type"] for row in run("component list --dir new -o json").json["components"]}
+    assert types == {"core": "prototype", "other": "manifest", "web": "manifest"}
+    for environment, image in (("default", "hub:1"), ("prod", "hub:2")):
+        assert f"example.org/{image}" in str(rendered(run, environment)["StatefulSet/tf-hub"])
