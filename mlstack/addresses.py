@@ -86,7 +86,7 @@ def ip_number(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Server:
+class Endpoint:
     """Where a server is, by whom it is trusted and how it is reached."""
 
     label: str  # how people call it: "context `minikube`"

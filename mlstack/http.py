@@ -21,7 +21,7 @@ from urllib3 import HTTPHeaderDict, PoolManager, ProxyManager, Timeout, disable_
 from urllib3 import exceptions as urllib3_errors
 from urllib3.util import parse_url
 
-from mlstack.addresses import Address, Server, address, host_name
+from mlstack.addresses import Address, Endpoint, address, host_name
 from mlstack.objects import masking
 
 CONNECT_TIMEOUT_S = 10.0
@@ -167,7 +167,7 @@ class ConnectionPool:
         NoAnswerError: the proxy is one that we cannot speak to.
     """
 
-    def __init__(self, login: Server) -> None:
+    def __init__(self, login: Endpoint) -> None:
         self.address = address(login.server)
         # Who we are stands in the headers: what the address says of it is nothing for a proxy.
         self._origin = replace(self.address, path="").url
@@ -275,7 +275,7 @@ def redirect_of(answer: Response, server: Address) -> str:
     return url.request_uri if is_same else ""
 
 
-def _manager_of(login: Server) -> Callable[..., PoolManager]:
+def _manager_of(login: Endpoint) -> Callable[..., PoolManager]:
     """Give what makes the connections of a login."""
     if not login.proxy:
         return PoolManager

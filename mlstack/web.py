@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import mlstack
-from mlstack.addresses import Address, Server, address, proxy_of
+from mlstack.addresses import Address, Endpoint, address, proxy_of
 from mlstack.errors import RegistryError
 from mlstack.http import About, ConnectionPool, NoAnswerError, Response, basic, tls_context
 
@@ -97,7 +97,7 @@ class Web:
         origin = f"{there.scheme}://{there.host}:{there.port}"
         if origin not in self._pools:
             proxy = proxy_of(place, os.environ)
-            server = Server(label=f"`{there.host}`", server=place, proxy=proxy, packed=False)
+            server = Endpoint(label=f"`{there.host}`", server=place, proxy=proxy, packed=False)
             pool = ConnectionPool(server)
             pool.use(tls_context(ca_pem=None, cert_file=None, key_file=None, verify=True))
             self._pools[origin] = pool

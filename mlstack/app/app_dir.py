@@ -28,12 +28,7 @@ from mlstack.app.package import FetchedPackage
 from mlstack.app.params import KeyPath, Layer, ParamScope, join_path, refused_characters, spelling_table
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import PassedStore
-from mlstack.errors import (
-    ConfigError,
-    NotFoundError,
-    TypedValueError,
-    UsageError,
-)
+from mlstack.errors import ConfigError, NotFoundError, TypedValueError, UsageError
 from mlstack.names import (
     check_app_name,
     check_component_name,

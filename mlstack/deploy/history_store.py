@@ -10,13 +10,7 @@ from mlstack.app.app import Environment
 from mlstack.clock import Clock
 from mlstack.deploy import history
 from mlstack.deploy import target as guard
-from mlstack.deploy.history import (
-    REVISION_LABEL,
-    DamagedHistoryError,
-    Items,
-    Revision,
-    Secret,
-)
+from mlstack.deploy.history import REVISION_LABEL, DamagedHistoryError, Items, Revision, Secret
 from mlstack.deploy.inventory import name_of
 from mlstack.deploy.target import Target
 from mlstack.errors import (

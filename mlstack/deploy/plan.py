@@ -19,7 +19,7 @@ from mlstack.deploy.live import fetch
 from mlstack.deploy.lock import LastingLock
 from mlstack.deploy.prune import KeepOptions, PruneSet, candidates, everything, members_to_delete
 from mlstack.deploy.result import ChangeReport, RunKind, RunResult
-from mlstack.deploy.source import NOWHERE, Source
+from mlstack.deploy.source import NOWHERE, GitState
 from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.errors import (
     ClusterError,
@@ -62,7 +62,7 @@ class ApplyPlan:
     kind: RunKind = "ApplyResult"
     pin: ClusterIdentity | None = None  # what the environment is bound to before the first write
     grace_period_s: int | None = None  # time that deleted pods get to end, None for their own
-    source: Source = NOWHERE  # what git says of the files that are applied
+    source: GitState = NOWHERE  # what git says of the files that are applied
     lock: LastingLock | None = None  # holds the lock over this run and others; None for this run alone
 
     @property

@@ -14,17 +14,17 @@ _TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class GitState:
     """What git says of an app directory."""
 
     commit: str = ""  # the whole hash; empty where there is none
     changed: tuple[str, ...] = ()  # files that are not as the commit has them, from the top of the repository
 
 
-NOWHERE = Source()
+NOWHERE = GitState()
 
 
-def of_folder(root: Path) -> Source:
+def of_folder(root: Path) -> GitState:
     """Ask git about an app directory; nothing where there is no git or no repository."""
     question = ["git", "-C", str(root), "status", "--porcelain=v2", "--branch", "-z", "--", "."]
     try:
@@ -40,10 +40,10 @@ def of_folder(root: Path) -> Source:
             changed.append(entry.split(" ", {"1": 8, "2": 9, "u": 10, "?": 1}[entry[0]])[-1])
             if entry[0] == "2":  # behind a renamed file stands what it was called
                 del entries[:1]
-    return Source(commit=commit, changed=tuple(changed))
+    return GitState(commit=commit, changed=tuple(changed))
 
 
-def refuse_changed(place: Environment, source: Source) -> None:
+def refuse_changed(place: Environment, source: GitState) -> None:
     """Raise for a protected environment if what would be applied is in no commit."""
     if place.protected and source.changed:
         raise UsageError(

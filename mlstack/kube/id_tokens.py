@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mlstack.addresses import Server, address, proxy_of
+from mlstack.addresses import Endpoint, address, proxy_of
 from mlstack.errors import ConfigError
 from mlstack.http import ConnectionPool, NoAnswerError, Sent, basic, tls_context
 from mlstack.kube import login
@@ -186,7 +186,7 @@ def _send(
     proxy = proxy_of(place, os.environ)
     if not there.is_secure and (proxy or not there.is_here):
         raise ValueError("nothing secret is sent to its provider over http://")
-    pool = ConnectionPool(Server(label="its provider", server=place, proxy=proxy))
+    pool = ConnectionPool(Endpoint(label="its provider", server=place, proxy=proxy))
     try:
         pool.use(tls_context(ca_pem=ca_pem, cert_file=None, key_file=None, verify=True))
     except (OSError, ValueError):

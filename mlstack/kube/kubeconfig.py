@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mlstack.addresses import Server
+from mlstack.addresses import Endpoint
 from mlstack.app import document
 from mlstack.errors import ClusterError, NotFoundError, UsageError, YamlError
 from mlstack.names import nearest
@@ -335,7 +335,7 @@ def read_bounded(file: Path, most_bytes: int = 1 << 20) -> bytes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Login(Server):
+class Login(Endpoint):
     """Where an API server is, by whom it is trusted and how it is reached, and as whom we act there."""
 
     # Headers that say as whom the server shall take us.

@@ -23,7 +23,7 @@ from mlstack.registries.directory import build_index, package_folders
 from mlstack.registries.installation import full_ref, read_package
 from mlstack.registries.registry import INDEX_FILE
 from mlstack.render.sandbox import template_faults
-from mlstack.render.trial import REFUSALS, Trial, matrix, try_hostile
+from mlstack.render.trial import REFUSALS, PrototypeTrial, matrix, try_hostile
 from mlstack.testing.kinds import update_faults
 from mlstack.validate.formats import Fault
 from mlstack.validate.validate import load_schemas, validate_objects
@@ -197,7 +197,7 @@ def _lint_prototype(package: PackageFolder, prototype: Prototype, faults: _Fault
         faults.add(
             "example", f"prototype `{prototype.name}` has no example", f"{package.source}/{prototype.name}"
         )
-    trial = Trial(prototype)
+    trial = PrototypeTrial(prototype)
     for example in prototype.examples.values() if renders else ():
         where = f"{package.source}/{prototype.name}/examples/{example.name}.yaml"
         with faults.collecting("example", f"{where}: "):
@@ -290,7 +290,7 @@ def test_package(
     rows: list[PrototypeTested] = []
     golden: dict[str, str] = {}
     for prototype in package.prototypes.values():
-        trial = Trial(prototype)
+        trial = PrototypeTrial(prototype)
         golden |= checker.examples(trial, read_folder.source)
         combinations = checker.combinations(trial)
         hostility = try_hostile(trial) if checker.renders(prototype) else None
@@ -345,7 +345,7 @@ class _Checker:
         """Tell whether every example renders, without which nothing can be compared."""
         return prototype.name not in self._broken
 
-    def examples(self, trial: Trial, source: str) -> dict[str, str]:
+    def examples(self, trial: PrototypeTrial, source: str) -> dict[str, str]:
         """Render and check the examples; gives the text of each by its golden file's name."""
         texts = {}
         name = trial.prototype.name
@@ -363,7 +363,7 @@ class _Checker:
                     self._faults.add("schema", f"{title}{message}", where, severity=severity)
         return texts
 
-    def combinations(self, trial: Trial) -> int:
+    def combinations(self, trial: PrototypeTrial) -> int:
         """Render the first example with combinations of other parameters; gives how many there were."""
         count = 0
         example = next(iter(trial.prototype.examples.values()), None)
@@ -381,7 +381,9 @@ class _Checker:
                 self._faults.add("matrix", message, row.error.where if row.error else None)
         return count
 
-    def _blamed(self, trial: Trial, example: Example, row: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    def _blamed(
+        self, trial: PrototypeTrial, example: Example, row: Mapping[str, Any], key: str
+    ) -> Mapping[str, Any]:
         """Give those parameters of a row that it takes for the fault."""
         for name in list(row):
             fewer = {other: value for other, value in row.items() if other != name}
@@ -497,11 +499,11 @@ class _Upgrade:
     def _example(self, old: Prototype, new: Prototype, example: Example) -> None:
         title = f"{old.name}, example {example.name}"
         try:
-            before = {_key(obj): obj for obj in Trial(old).objects(example.params, example=example)}
+            before = {_key(obj): obj for obj in PrototypeTrial(old).objects(example.params, example=example)}
         except ConfigError:  # it never worked
             return
         try:
-            after = {_key(obj): obj for obj in Trial(new).objects(example.params, example=example)}
+            after = {_key(obj): obj for obj in PrototypeTrial(new).objects(example.params, example=example)}
         except ConfigError as error:
             self._add(title, f"its parameters do not render any more: {error.message.replace(chr(10), ' ')}")
             return

@@ -19,7 +19,7 @@ from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.masking import mask_object, mask_values
 from mlstack.operations import row
 from mlstack.render import metadata, render
-from mlstack.render.reach import Path, Reach, Trials, at, path_text
+from mlstack.render.reach import ComponentTrials, Path, Reach, at, path_text
 from mlstack.render.template import CodeStore
 
 _NONE = Overrides()
@@ -109,7 +109,7 @@ def explain_param(
         ConfigError: a file is wrong; of values that render nothing a remark tells.
     """
     explained = app.component_with_params(component)
-    trials = Trials(app, explained, environment=environment, overrides=overrides, store=store)
+    trials = ComponentTrials(app, explained, environment=environment, overrides=overrides, store=store)
     prototype, chains = trials.prototype, trials.resolved.chains
     if parameter is None and every:
         names = list({**prototype.params, **chains})

@@ -13,7 +13,7 @@ from mlstack.app.params import GLOBAL_LAYERS, Layer, Setting, folded
 from mlstack.app.prototype import Param
 from mlstack.app.reader import read_preset
 from mlstack.render.patches import patched, read_patch
-from mlstack.render.reach import NO_FIELD, Trials
+from mlstack.render.reach import NO_FIELD, ComponentTrials
 from mlstack.render.render import Loader
 from mlstack.render.template import CodeStore
 
@@ -114,7 +114,8 @@ def _judged(app: AppDir, use: _Use, *, store: CodeStore | None) -> Iterator[Lint
     elif not use.counts_in:
         yield LintFinding(kind="hidden", message="other values count wherever it applies", **facts)
     elif all(
-        Trials(app, component, environment=environment, store=store).reaches(use.name) == ((), NO_FIELD)
+        ComponentTrials(app, component, environment=environment, store=store).reaches(use.name)
+        == ((), NO_FIELD)
         for component, environment in use.counts_in
     ):
         yield LintFinding(kind="no effect", message="no object in any environment depends on it", **facts)

@@ -16,7 +16,7 @@ from mlstack.errors import ConfigError, UsageError
 from mlstack.importers.manifests import SourceFile, read_sources
 from mlstack.importers.template import Offer, offered
 from mlstack.names import check_package_name
-from mlstack.render.trial import Trial
+from mlstack.render.trial import PrototypeTrial
 from mlstack.yaml import write
 
 
@@ -149,7 +149,7 @@ def _proven(folder: Path, name: str, files: Mapping[str, str], offer: Offer) -> 
     content = {**known, **{PurePosixPath(path): text.encode() for path, text in files.items()}}
     prototype = PackageFolder(content, source=str(folder)).prototype(name, {})
     example = prototype.examples["default"]
-    objects = Trial(prototype).objects(example.params, example=example)
+    objects = PrototypeTrial(prototype).objects(example.params, example=example)
     for data in offer.objects:
         if data not in [obj.data for obj in objects]:
             what = f"{data['kind']} `{data['metadata']['name']}`"

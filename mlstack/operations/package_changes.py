@@ -471,7 +471,7 @@ def _requirement_changes(old: Package, new: Package) -> Iterator[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackageFault:
+class VerifyFault:
     """What is wrong with an installed package."""
 
     package: str  # `registry/name@version`
@@ -485,12 +485,12 @@ class Verified:
     ok: bool
     packages: int  # how many were looked at
     signed: int  # how many of them by a key that `app.yaml` names
-    faults: tuple[PackageFault, ...]
+    faults: tuple[VerifyFault, ...]
 
 
 def verify_packages(app: AppDir) -> Verified:
     """Check every byte of `vendor/` against `mlstack.lock`, and signatures where `app.yaml` asks for them."""
-    faults: list[PackageFault] = []
+    faults: list[VerifyFault] = []
     signed = 0
     for locked in app.lock.packages:
         reasons = list(_faults(app, locked))
@@ -500,7 +500,7 @@ def verify_packages(app: AppDir) -> Verified:
                 signed += 1
             except RegistryError as error:
                 reasons.append(error.message)
-        faults += [PackageFault(package=str(locked.ref), fault=reason) for reason in reasons]
+        faults += [VerifyFault(package=str(locked.ref), fault=reason) for reason in reasons]
     count = len(app.lock.packages)
     return Verified(ok=not faults, packages=count, signed=signed, faults=tuple(faults))
 

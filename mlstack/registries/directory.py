@@ -15,13 +15,7 @@ from mlstack.app.index import IndexPackage, RegistryIndex, joined
 from mlstack.app.package import PackageFolder
 from mlstack.errors import RegistryError, UsageError
 from mlstack.names import check_registry_name
-from mlstack.registries.registry import (
-    INDEX_FILE,
-    Files,
-    fetch_package,
-    protocol,
-    read_index,
-)
+from mlstack.registries.registry import INDEX_FILE, Files, fetch_package, protocol, read_index
 from mlstack.registries.signatures import sign
 from mlstack.yaml import write
 

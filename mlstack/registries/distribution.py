@@ -42,7 +42,7 @@ def digest_of(data: bytes) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manifest:
+class ArtifactManifest:
     """A manifest whose bytes have the digest."""
 
     digest: str
@@ -83,7 +83,7 @@ class Distribution:
 
     # --- reading ---
 
-    def manifest(self, name: str, reference: str, *, accept: str = MANIFEST) -> Manifest | None:
+    def manifest(self, name: str, reference: str, *, accept: str = MANIFEST) -> ArtifactManifest | None:
         """Give a manifest by tag or digest, of a type that `accept` names; None when it is not there.
 
         Raises:
@@ -105,7 +105,7 @@ class Distribution:
             value = None
         if not isinstance(value, Mapping) or value.get("schemaVersion") != 2:
             raise self._fault(f"its answer for `{name}:{reference}` is no manifest")
-        return Manifest(digest=digest, data=answer.data, value=value)
+        return ArtifactManifest(digest=digest, data=answer.data, value=value)
 
     def tags(self, name: str) -> list[str] | None:
         """Give all tags of a repository, None where there is no such.

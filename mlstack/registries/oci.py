@@ -25,7 +25,7 @@ from mlstack.app.index import IndexPackage, RegistryIndex, joined
 from mlstack.app.package import Files, PackageFolder, digest
 from mlstack.errors import RegistryError
 from mlstack.registries import archive
-from mlstack.registries.distribution import DIGEST, Distribution, Manifest, digest_of
+from mlstack.registries.distribution import DIGEST, ArtifactManifest, Distribution, digest_of
 from mlstack.registries.registry import INDEX_FILE, guarded, protocol, read_index
 from mlstack.yaml import write
 
@@ -179,7 +179,7 @@ def _parsed(data: bytes, source: str, name: str) -> RegistryIndex:
 # --- a path of an OCI registry ---
 
 
-def place_of(address: str) -> Place:
+def place_of(address: str) -> Repository:
     """Read `oci://HOST[:PORT]/PATH`.
 
     Raises:
@@ -188,7 +188,7 @@ def place_of(address: str) -> Place:
     host, _, path = address.removeprefix(SCHEME).rstrip("/").partition("/")
     if not address.startswith(SCHEME) or "@" in host:
         raise RegistryError(f"`{address}` is no OCI address", hint="write oci://HOST/PATH; docker login HOST")
-    return Place(host=host, path=path)
+    return Repository(host=host, path=path)
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class Published:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class Repository:
     """Where packages lie: a host, and the path that stands before their names."""
 
     host: str
@@ -217,23 +217,23 @@ class Place:
     def _repository(self, name: str) -> str:
         return f"{self.path}/{name}" if self.path else name
 
-    def manifest(self, name: str, reference: str) -> Manifest | None:
+    def manifest(self, name: str, reference: str) -> ArtifactManifest | None:
         """Give the manifest of a tag or digest; one of a digest is kept, and no network asked again."""
         cache = disk_cache.of_user(os.environ)
         key = f"oci manifest {self.shown(name)}@"
         kept = cache.get(key + reference) if DIGEST.fullmatch(reference) else None
         if kept is not None and digest_of(kept) == reference:
-            return Manifest(digest=reference, data=kept, value=json.loads(kept))
+            return ArtifactManifest(digest=reference, data=kept, value=json.loads(kept))
         manifest = self._api.manifest(self._repository(name), reference)
         if manifest is not None:
             cache.put(key + manifest.digest, manifest.data)
         return manifest
 
-    def files(self, name: str, manifest: Manifest) -> Files:
+    def files(self, name: str, manifest: ArtifactManifest) -> Files:
         """Give the files of a package's artifact."""
         return archive.unpack(self._layer(name, manifest, _PACKAGE_TYPE), f"{name}@{manifest.digest[:19]}")
 
-    def _layer(self, name: str, manifest: Manifest, kind: str) -> bytes:
+    def _layer(self, name: str, manifest: ArtifactManifest, kind: str) -> bytes:
         """Give the one layer of an artifact of ours; its bytes are kept by their digest."""
         layers = [layer for layer in manifest.layers if str(layer.get("mediaType")).startswith(kind)]
         if len(layers) != 1 or not DIGEST.fullmatch(str(layers[0].get("digest"))):

@@ -19,7 +19,7 @@ APP = "*"
 """The scope of all environments that have no requirements of their own."""
 
 
-class Catalog(Protocol):
+class Offers(Protocol):
     """What packages there are."""
 
     def versions(self, package: str, wanted: str) -> Iterable[str]:
@@ -58,7 +58,7 @@ class Choice:
 
 
 def select(
-    requirements: Requirements, catalog: Catalog, *, preferred: Mapping[tuple[str, str], str]
+    requirements: Requirements, catalog: Offers, *, preferred: Mapping[tuple[str, str], str]
 ) -> tuple[Choice, ...]:
     """Choose a version of every package that an app needs.
 
@@ -97,7 +97,7 @@ def select(
 
 
 def _add_beside(
-    ref: PackageRef, catalog: Catalog, usual: Mapping[str, str], choices: dict[tuple[str, str], Choice]
+    ref: PackageRef, catalog: Offers, usual: Mapping[str, str], choices: dict[tuple[str, str], Choice]
 ) -> None:
     """Choose a version that stands beside others, with what it requires."""
     version = next(iter(catalog.versions(ref.full_name, ref.version)), ref.version)
@@ -128,7 +128,7 @@ class _Wish:
 
 
 def resolve(
-    roots: Mapping[str, PackageRef], catalog: Catalog, preferred: Mapping[str, str], *, file: str
+    roots: Mapping[str, PackageRef], catalog: Offers, preferred: Mapping[str, str], *, file: str
 ) -> dict[str, str]:
     """Give one version by full name for what is asked for and all it requires; see `select`."""
     from resolvelib import BaseReporter, ResolutionImpossible, Resolver
@@ -144,7 +144,7 @@ def resolve(
     return {package: candidate.version for package, candidate in sorted(result.mapping.items())}
 
 
-def _provider(catalog: Catalog, preferred: Mapping[str, str]) -> Any:
+def _provider(catalog: Offers, preferred: Mapping[str, str]) -> Any:
     """Give what resolvelib asks about packages; the library is imported with it."""
     from resolvelib import AbstractProvider
 
@@ -217,7 +217,7 @@ def _chained(first: Sequence[str], rest: Callable[[], Iterable[str]]) -> Iterato
 
 def _contradiction(
     causes: Collection[RequirementInformation[Any, Any]],
-    catalog: Catalog,
+    catalog: Offers,
     reasons: Mapping[_Candidate, _Wish],
     file: str,
 ) -> ConfigError | NotFoundError:

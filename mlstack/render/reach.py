@@ -33,7 +33,7 @@ class Reach:
     value: Any  # None if the field is absent; of a text with many lines those that the parameter decides
 
 
-class Trials:
+class ComponentTrials:
     """One component of an environment, rendered as it is and with other values."""
 
     def __init__(

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, islice
 from typing import Any, NamedTuple
 
-from mlstack.app import document as documents
-from mlstack.app import files, schema
+from mlstack.app import document, files, schema
 from mlstack.app.params import Declared, KeyPath, Layer, Resolved, join_path, values
 from mlstack.app.prototype import Example, Param, Prototype, schema_types
 from mlstack.errors import ConfigError, MlstackError, ParamError, TemplateRefusedError
@@ -31,7 +30,7 @@ class _Memory(dict[str, bytes]):
         self[key] = data
 
 
-class Trial:
+class PrototypeTrial:
     """Renders one prototype for one set of parameters after the other."""
 
     def __init__(self, prototype: Prototype) -> None:
@@ -96,14 +95,14 @@ def _preset_values(prototype: Prototype, example: Example | None) -> Values:
     if folder is None:
         return {}
     file = folder / "params.yaml"
-    shared = documents.read(file.read_bytes(), file=file.name).value.get("globals") or {}
+    shared = document.read(file.read_bytes(), file=file.name).value.get("globals") or {}
     return {name: value for name, value in shared.items() if name in prototype.params}
 
 
 # --- many parameters at once: every two values of two parameters stand together in some row ---
 
 
-class Row(NamedTuple):
+class TrialRow(NamedTuple):
     """Parameters that differ from an example's, and what became of them."""
 
     params: Values
@@ -111,7 +110,7 @@ class Row(NamedTuple):
     error: MlstackError | None = None
 
 
-def matrix(trial: Trial, example: Example) -> Iterator[Row]:
+def matrix(trial: PrototypeTrial, example: Example) -> Iterator[TrialRow]:
     """Render an example with other values: enumerations, booleans, bounds, set and unset, pairwise.
 
     What the prototype refuses is no fault: a value that it refuses by itself is left out, and a row is tried
@@ -125,7 +124,7 @@ def matrix(trial: Trial, example: Example) -> Iterator[Row]:
         yield from _tried(trial, example, row)
 
 
-def _is_taken(trial: Trial, example: Example, row: Values) -> bool:
+def _is_taken(trial: PrototypeTrial, example: Example, row: Values) -> bool:
     try:
         trial.objects(example.params, row, example=example)
     except REFUSALS:
@@ -135,16 +134,16 @@ def _is_taken(trial: Trial, example: Example, row: Values) -> bool:
     return True
 
 
-def _tried(trial: Trial, example: Example, row: Values) -> Iterator[Row]:
+def _tried(trial: PrototypeTrial, example: Example, row: Values) -> Iterator[TrialRow]:
     try:
-        yield Row(row, trial.objects(example.params, row, example=example))
+        yield TrialRow(row, trial.objects(example.params, row, example=example))
     except REFUSALS:
         names = list(row)
         middle = len(names) // 2
         for half in (names[:middle], names[middle:]) if middle else ():
             yield from _tried(trial, example, {name: row[name] for name in half})
     except ConfigError as error:
-        yield Row(row, [], error)
+        yield TrialRow(row, [], error)
 
 
 _UNCHANGED = object()
@@ -279,7 +278,7 @@ class Hostility(NamedTuple):
     faults: list[HostileText]  # the first of each parameter
 
 
-def try_hostile(trial: Trial) -> Hostility:
+def try_hostile(trial: PrototypeTrial) -> Hostility:
     """Give every string parameter hostile texts, as far as its schema admits them.
 
     They are compared with harmless tokens in their place: in values, in keys, in JSON inside of values.
@@ -327,7 +326,7 @@ def _strings(declared: Mapping[str, Any]) -> Iterator[KeyPath]:
 
 
 def _tolerated(
-    trial: Trial, example: Example, waiting: Sequence[KeyPath], shown: list[KeyPath]
+    trial: PrototypeTrial, example: Example, waiting: Sequence[KeyPath], shown: list[KeyPath]
 ) -> list[KeyPath]:
     """Give the places that take a token together, and note those whose token is seen in the objects."""
     places: list[KeyPath] = []
@@ -346,7 +345,7 @@ def _tolerated(
     return places
 
 
-def _tokens(trial: Trial, example: Example, paths: Sequence[KeyPath]) -> list[Values]:
+def _tokens(trial: PrototypeTrial, example: Example, paths: Sequence[KeyPath]) -> list[Values]:
     return [_nested(path, f"{_prefix(example, path)}t0ken{n}x") for n, path in enumerate(paths)]
 
 
@@ -386,7 +385,9 @@ def _admitted(prototype: Prototype, example: Example, path: KeyPath) -> list[str
     return admitted
 
 
-def _swapped_faults(trial: Trial, example: Example, row: Mapping[KeyPath, str]) -> Iterator[HostileText]:
+def _swapped_faults(
+    trial: PrototypeTrial, example: Example, row: Mapping[KeyPath, str]
+) -> Iterator[HostileText]:
     """Compare what is rendered with texts and with tokens; halves tell which parameter is to blame."""
     if not row:
         return
@@ -467,8 +468,8 @@ def _swapped(text: str, swaps: Mapping[str, str]) -> str:
 
 
 def _kind(value: Any) -> str:
-    return documents.described(value) if isinstance(value, dict | list) else _shown(value)
+    return document.described(value) if isinstance(value, dict | list) else _shown(value)
 
 
 def _shown(value: Any) -> str:
-    return documents.shown(value)
+    return document.shown(value)

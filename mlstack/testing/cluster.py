@@ -19,16 +19,7 @@ from typing import Any
 from mlstack.app.app import ClusterIdentity
 from mlstack.errors import InvalidError, ObjectNotFoundError, WatchExpiredError
 from mlstack.kube.api_errors import error_of
-from mlstack.kube.client import (
-    Applied,
-    Listing,
-    ObjectRef,
-    PatchKind,
-    Propagation,
-    Right,
-    Rights,
-    WatchEvent,
-)
+from mlstack.kube.client import Applied, Listing, ObjectRef, PatchKind, Propagation, Right, Rights, WatchEvent
 from mlstack.objects.kinds import Kinds, Schemas
 from mlstack.objects.kube_object import MANAGER
 from mlstack.testing import garbage, store

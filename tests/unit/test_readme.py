@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from mlstack.cli.main import COMMANDS, program
+from mlstack.cli.commands import COMMANDS
+from mlstack.cli.main import program
 from tests.bench.elastic.table import table
 from tests.support.cli import Runner
 

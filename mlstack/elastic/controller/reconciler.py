@@ -23,32 +23,14 @@ from mlstack.elastic.controller.actions import (
 )
 from mlstack.elastic.controller.cache import ClusterCache, JobFacts
 from mlstack.elastic.controller.events import JobEvent
-from mlstack.elastic.controller.job_reconciler import (
-    ASKED_MS,
-    MOST_CREATIONS,
-    JobReconciler,
-    free_capacity,
-)
-from mlstack.elastic.controller.lifecycle import (
-    JobContext,
-    Lifecycle,
-    claims,
-    judge,
-    lacks,
-    missing_pods,
-)
+from mlstack.elastic.controller.job_reconciler import ASKED_MS, MOST_CREATIONS, JobReconciler, free_capacity
+from mlstack.elastic.controller.lifecycle import JobContext, Lifecycle, claims, judge, lacks, missing_pods
 from mlstack.elastic.controller.snapshot_builder import MOVES_KEPT_MS, JobLimits, build_snapshot
 from mlstack.elastic.controller.state import JobRecord, job_limits, restore, restore_moves
 from mlstack.elastic.policy.plan import plan as decide
 from mlstack.elastic.snapshot import Decision, PolicyConfig, ScalePlan, Snapshot
 from mlstack.elastic.status import LONGEST
-from mlstack.errors import (
-    ClusterError,
-    ConflictError,
-    ObjectNotFoundError,
-    TransientError,
-    UnreachableError,
-)
+from mlstack.errors import ClusterError, ConflictError, ObjectNotFoundError, TransientError, UnreachableError
 from mlstack.kube.client import Cluster, ObjectRef
 
 RESENT_MS = 60_000

@@ -8,14 +8,7 @@ import pytest
 
 from mlstack.deploy.changes import Refusal
 from mlstack.deploy.inventory import MEMBER_LABEL
-from mlstack.deploy.replacement import (
-    RECREATE,
-    judge,
-    other_owner,
-    says_fixed,
-    sentence,
-    unless_refused,
-)
+from mlstack.deploy.replacement import RECREATE, judge, other_owner, says_fixed, sentence, unless_refused
 from mlstack.errors import Cause, ConfigError, ForbiddenError, InvalidError, MlstackError
 from mlstack.kube.client import ObjectRef
 from mlstack.objects.kube_object import KubeObject, marks

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
+from mlstack import http
 from mlstack.cli import ports
 from mlstack.errors import ClusterError, InvalidError, UnreachableError
-from mlstack.kube import connect, http
+from mlstack.kube import connect
 from mlstack.kube.api_errors import error_of
 from mlstack.kube.api_server import ApiServerClient
 from mlstack.kube.client import ObjectRef

@@ -10,12 +10,7 @@ from mlstack.app.app import Lock, LockedRegistry, PackageRef, RegistryRef, Retir
 from mlstack.app.app_dir import AppDir, write_lock
 from mlstack.errors import NotFoundError, RegistryError
 from mlstack.registries.directory import build_index
-from mlstack.registries.registry import (
-    find_prototype,
-    is_bundled,
-    open_registry,
-    protocol_of,
-)
+from mlstack.registries.registry import find_prototype, is_bundled, open_registry, protocol_of
 from tests.support import examples
 from tests.support.builders import Tree, write_tree
 from tests.support.packages import JOBS, registry_folder, vendored
