@@ -515,7 +515,7 @@ def _faults(app: AppDir, locked: LockedPackage) -> Iterator[str]:
     except MlstackError as error:
         yield f"is refused: {error}"
         return
-    changed = changed_files(files, locked.files)
+    changed = changed_files(files, locked.files) if locked.files else []
     yield from changed
     if not changed and PackageFolder(files, source=locked.folder).digest != locked.digest:
         yield "is not what mlstack.lock says, whose digests contradict each other"
