@@ -11,7 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mlstack.app import document, files, layout, secret_values
+from mlstack.app import document as documents
+from mlstack.app import files, layout, secret_values
 from mlstack.app.app import (
     App,
     ApprovedDifferences,
@@ -261,7 +262,7 @@ class AppReader:
                 members |= dict.fromkeys(full for full in named if full != name or full == target)
             direct[name] = tuple(members)
             rest += map(self.component, members)
-        from mlstack.objects.order import closure
+        from mlstack.objects.order import closure  # editing commands need none of it
 
         return closure(direct, {name: self.component_files[name][0] for name in direct})
 
@@ -275,7 +276,7 @@ class AppReader:
         data = self.files.bytes(component.file)
         if data is None:
             raise ConfigError("the file is gone", where=component.file)
-        return document.read_all(data, file=component.file)
+        return documents.read_all(data, file=component.file)
 
     def formerly(self, components: Iterable[str]) -> tuple[str, ...]:
         """Give the names that these components had before, as `moved` of `app.yaml` says it.
@@ -429,12 +430,12 @@ class AppReader:
         for name in self.lineage(environment):
             if file := self.own_patches(name).get(component):
                 data = self.files.bytes(file)
-                patches += document.read_all(data, file=file) if data is not None else ()
+                patches += documents.read_all(data, file=file) if data is not None else ()
         for patch in patches:
             if not isinstance(patch.value, Mapping):
                 message = "a patch is a part of an object: apiVersion, kind, metadata.name and fields"
                 raise ConfigError(message, where=str(patch.origin()))
-            if document.kind_of(patch.value) == "Patch":
+            if documents.kind_of(patch.value) == "Patch":
                 check_file("Patch", patch.value, source=patch.file, document=patch, passed=self.store)
                 self._check_patch(patch)
         return tuple(patches)

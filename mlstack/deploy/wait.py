@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mlstack import clock
+from mlstack import clock as durations
 from mlstack.app.app import ReadyRules
 from mlstack.clock import Clock
 from mlstack.deploy.changes import ApplyOptions, Change
@@ -17,7 +17,7 @@ from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.kube.retrying import backoff
 from mlstack.objects import kube_object
 from mlstack.objects.kube_object import Identity, KubeObject, group_of
-from mlstack.readiness import terms
+from mlstack.readiness import terms as readiness_terms
 from mlstack.readiness.assess import assess
 from mlstack.readiness.evaluate import SERVICE_LABEL, Logs, ResourceStatus, has_endpoint
 from mlstack.readiness.rule import Facts, Readiness, time_s
@@ -47,7 +47,7 @@ def terms_of(
         ConfigError: an annotation says something else than a policy or a duration.
     """
     return {
-        obj.identity: terms.terms_of(
+        obj.identity: readiness_terms.terms_of(
             obj,
             timeout_s=options.timeout_s,
             component_s=resolved.state.timeouts,
@@ -224,10 +224,10 @@ class _Wait:
             return
         now_s, away = self.clock.now_s(), ""
         if self.outage is not None:
-            away = f"; the API server has not answered for {clock.words(now_s - self.outage[1])}"
+            away = f"; the API server has not answered for {durations.words(now_s - self.outage[1])}"
         rows = {**failed, **self.of("late"), **self.of("wait")}
         reasons = [f"{key}: {readiness.reason or readiness.state}" for key, readiness in rows.items()]
-        waited = clock.words(now_s - self.begun_s)
+        waited = durations.words(now_s - self.begun_s)
         if len(reasons) == 1:
             key, readiness = next(iter(bad.items()))
             what = "failed" if failed else f"is not ready after {waited}"
@@ -257,7 +257,9 @@ class Barriers:
     secrets: Sequence[str] = ()
 
     def _terms(self, obj: KubeObject) -> Terms:
-        return terms.terms_of(obj, timeout_s=self.timeout_s, component_s=self.component_s, wait_for_jobs=True)
+        return readiness_terms.terms_of(
+            obj, timeout_s=self.timeout_s, component_s=self.component_s, wait_for_jobs=True
+        )
 
     def ready(self, name: str, objects: Sequence[KubeObject]) -> None:
         """Return when all these objects work, and Jobs among them have ended well.

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from mlstack.app import components, layout
+from mlstack.app import components as edits
+from mlstack.app import layout
 from mlstack.app.app import Component, Environment, Kustomization, Manifest
 from mlstack.app.app_dir import AppDir
 from mlstack.app.params import Resolved
@@ -145,7 +146,7 @@ def remove_component(app: AppDir, name: str, *, opener: Opener | None = None) ->
     with app.locked():
         full_name = app.component(name).full_name
         known = [full_name, *app.formerly([full_name])]
-        files = components.remove(app, [full_name])
+        files = edits.remove(app, [full_name])
     deployed, notes = _deployed(app, known, opener)
     return ComponentRemoved(name=full_name, files=files, deployed=deployed, notes=notes)
 
@@ -195,7 +196,7 @@ def rename_component(app: AppDir, old: str, new: str, *, store: CodeStore | None
         if isinstance(component, Component):
             named = _name_to_keep(app, component, new, store)
             notes += _lost_values(app, component, new)
-        file, files = components.rename(app, component.full_name, new, named=named)
+        file, files = edits.rename(app, component.full_name, new, named=named)
     if named is not None:
         notes.append(f"its objects keep the name `{named}`, by the parameter `name`")
     return ComponentRenamed(name=new, before=component.full_name, file=file, files=files, notes=tuple(notes))
@@ -280,7 +281,7 @@ def create_module(app: AppDir, name: str) -> ModuleCreated:
     """
     name = name.replace("/", ".")
     with app.locked():
-        return ModuleCreated(name=name, file=components.create_module(app, name))
+        return ModuleCreated(name=name, file=edits.create_module(app, name))
 
 
 def list_modules(app: AppDir) -> ModuleList:
@@ -322,7 +323,7 @@ def remove_module(
             )
         modules = [name, *(other for other in app.modules if other.startswith(f"{name}."))]
         known = [*names, *app.formerly(names)]
-        files = components.remove(app, names, modules=modules)
+        files = edits.remove(app, names, modules=modules)
     deployed, notes = _deployed(app, known, opener) if names else ((), ())
     return ComponentRemoved(name=name, files=files, deployed=deployed, notes=notes)
 

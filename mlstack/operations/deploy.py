@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Literal
 
 from mlstack.app.app import API_VERSION, ClusterIdentity
 from mlstack.clock import Clock
-from mlstack.deploy import history_store, inventory_store, permissions, target, wait
+from mlstack.deploy import history_store, inventory_store, permissions, wait
 from mlstack.deploy import lock as locking
+from mlstack.deploy import target as guard
 from mlstack.deploy.changes import ApplyOptions, refusal_error
 from mlstack.deploy.history_store import History
 from mlstack.deploy.inventory import Inventory
@@ -81,7 +82,7 @@ def _plan(
     """
     place, identity = resolved.place, resolved.identity
     if not may_be_empty:
-        target.refuse_empty(resolved.state)
+        guard.refuse_empty(resolved.state)
     wait.terms_of(resolved.state.objects, resolved, options)  # a wrong annotation ends the run here
     with permissions.explaining(resolved, writing=not options.dry_run):
         # fetch what is live, diff each object, find what to prune
@@ -95,8 +96,8 @@ def _plan(
             hint="see `mlstack diff`; if this is meant, --allow-large-prune; to leave them, --no-prune",
         )
     # What lies in no namespace is known for sure only now: the server tells it of custom resources.
-    target.refuse_outside(place, (change.subject for change in changes if change.component))
-    is_new = place.cluster is None and resolved.target.context is None and target.is_known(identity)
+    guard.refuse_outside(place, (change.subject for change in changes if change.component))
+    is_new = place.cluster is None and resolved.target.context is None and guard.is_known(identity)
     what = what or history_store.run_summary(resolved.target, "apply")
     plan = replace(plan, what=what, pin=identity if is_new else None)
     if plan.writes and not options.dry_run:
@@ -179,7 +180,7 @@ def _begin(plan: ApplyPlan, clock: Clock, on_event: OnEvent) -> Run:
     """Bind an environment that is new to its cluster, tell what is to be told, and begin a run."""
     if plan.pin is not None:
         plan.resolved.target.app.pin_identity(plan.place.name, plan.pin)
-        who = target.describe(plan.pin)
+        who = guard.describe(plan.pin)
         on_event(
             RunEvent("note", None, f"environment `{plan.place.name}` is now bound to this cluster ({who})")
         )

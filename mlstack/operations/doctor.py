@@ -10,7 +10,8 @@ from mlstack import programs
 from mlstack.app.app_dir import AppDir
 from mlstack.app.layout import SNAPSHOT, environment_file
 from mlstack.clock import Clock
-from mlstack.deploy import lock, permissions
+from mlstack.deploy import lock as locking
+from mlstack.deploy import permissions
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import ApplyOptions
 from mlstack.deploy.plan import diff_environment
@@ -279,6 +280,6 @@ def _rights(target: Target, around: Surroundings) -> str:
 
 def _lock(target: Target, cluster: Cluster, clock: Clock) -> str:
     place, name = target.place(), target.app.app.name
-    lease = lock.lease_of(cluster, place, name, holder=target.holder, clock=clock)
+    lease = locking.lease_of(cluster, place, name, holder=target.holder, clock=clock)
     term = lease.read()
-    return "free" if term is None else f"held by {lock.describe(term)}"
+    return "free" if term is None else f"held by {locking.describe(term)}"

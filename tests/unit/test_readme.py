@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from mlstack.cli.commands import COMMANDS
-from mlstack.cli.main import program
+from mlstack.cli.main import COMMANDS, program
 from tests.bench.elastic.table import table
 from tests.support.cli import Runner
 

@@ -276,7 +276,7 @@ def test_the_time_of_the_plan_is_not_that_of_the_pass(monkeypatch: pytest.Monkey
         time.seconds += 0.25
         return ScalePlan(decisions={}, steps=3)
 
-    monkeypatch.setattr(reconciler, "plan", decide)
+    monkeypatch.setattr(reconciler, "decide", decide)
     stage.restart(monotonic_s=time)
     metrics = Metrics(time)
     metrics.observe_pass(stage.step(), seconds=4)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mlstack.errors import ClusterError, NotFoundError, UsageError
-from mlstack.kube import login
+from mlstack.kube import login as logins
 from mlstack.kube.kubeconfig import load
 from tests.support.builders import kubeconfig, write_tree
 
@@ -98,7 +98,7 @@ def test_what_kubectl_does_not_read_is_told_by_whoever_reads_it(tmp_path: Path, 
     else:
         file.write_text(content)
     told = []
-    for reads in (lambda: load(str(file), {}), lambda: login.find("a", str(file), {})):
+    for reads in (lambda: load(str(file), {}), lambda: logins.find("a", str(file), {})):
         with pytest.raises(ClusterError, match="the kubeconfig cannot be read") as caught:
             reads()
         assert str(file) in (caught.value.where or "")
@@ -120,7 +120,7 @@ def test_the_option_names_one_file_whatever_its_name(
     monkeypatch.chdir(tmp_path)
     write_tree(tmp_path, {name: kubeconfig("a", server="https://127.0.0.1:1")})
     assert load(name, {}).current().name == "a"
-    assert login.find("", name, {}).context == "a"
+    assert logins.find("", name, {}).context == "a"
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,9 @@ def test_the_readers_agree_on_lists(tmp_path: Path, variable: str, monkeypatch: 
     known = load(None, environ)
     if not known.contexts:
         with pytest.raises(NotFoundError) as caught:
-            login.find("", None, environ)
+            logins.find("", None, environ)
         with pytest.raises(NotFoundError, match=re.escape(caught.value.message)):
             known.current()
     for name, context in known.contexts.items():
-        assert login.find(name, None, environ).login.server == context.server
-    assert known.current_context == (login.find("", None, environ).context if known.current_context else "")
+        assert logins.find(name, None, environ).login.server == context.server
+    assert known.current_context == (logins.find("", None, environ).context if known.current_context else "")

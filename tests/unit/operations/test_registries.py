@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from mlstack.app.app_dir import AppDir
-from mlstack.operations import app, registries
+from mlstack.operations import app
+from mlstack.operations import registries as registry
 from tests.support.builders import read_tree, write_tree
 from tests.support.registry import REGISTRY, small_app
 
@@ -18,7 +19,7 @@ def made(tmp_path: Path) -> AppDir:
 
 
 def test_address_of_the_launch_leads_to_the_bundled_registry(made: AppDir) -> None:
-    result = registries.add_registry(made, "kubeflow", LAUNCH)
+    result = registry.add_registry(made, "kubeflow", LAUNCH)
     assert (result.bundled, result.known, result.address) == (True, False, LAUNCH)
     assert result.packages >= 4
 
@@ -27,7 +28,7 @@ def test_default_registry_of_a_new_app_is_the_same_one(tmp_path: Path) -> None:
     app.init(tmp_path / "new", "new")
     made = AppDir(tmp_path / "new")
     before = read_tree(made.root)
-    assert registries.add_registry(made, "kubeflow", LAUNCH).known
+    assert registry.add_registry(made, "kubeflow", LAUNCH).known
     assert read_tree(made.root) == before
 
 
@@ -37,14 +38,14 @@ def test_index_of_a_registry_bears_the_name_of_its_folder(
 ) -> None:
     folder = write_tree(tmp_path / "shelf", {key.partition("/")[2]: text for key, text in REGISTRY.items()})
     monkeypatch.chdir(folder)
-    registries.index_registry(Path(name))
+    registry.index_registry(Path(name))
     assert "\nname: shelf\n" in (folder / "registry.yaml").read_text()
 
 
 def test_list_and_describe(made: AppDir) -> None:
-    (row,) = registries.list_registries(made).registries
+    (row,) = registry.list_registries(made).registries
     assert (row.name, row.protocol, row.address, row.bundled) == ("ours", "directory", "../registry", False)
-    packages = registries.describe_registry(made, "ours").packages
+    packages = registry.describe_registry(made, "ours").packages
     assert [(each.name, each.version, each.installed) for each in packages] == [
         ("base", "1.0.0", "1.0.0"),
         ("tools", "1.2.0", "1.2.0"),
@@ -53,27 +54,27 @@ def test_list_and_describe(made: AppDir) -> None:
 
 def test_index_is_written_once_and_kept_fresh(tmp_path: Path) -> None:
     folder = write_tree(tmp_path, REGISTRY) / "registry"
-    assert not registries.index_registry(folder, check=True).ok
-    first = registries.index_registry(folder)
+    assert not registry.index_registry(folder, check=True).ok
+    first = registry.index_registry(folder)
     assert (first.stale, first.written, first.packages, first.ok) == (True, True, 2, True)
-    assert registries.index_registry(folder, check=True).ok
+    assert registry.index_registry(folder, check=True).ok
     (folder / "tools/web/files").mkdir()
     (folder / "tools/web/files/new.txt").write_text("new")
-    assert registries.index_registry(folder, check=True).stale
+    assert registry.index_registry(folder, check=True).stale
 
 
 def test_retired_names_survive_the_rewriting_of_the_index(tmp_path: Path) -> None:
     folder = write_tree(tmp_path, REGISTRY) / "registry"
-    registries.index_registry(folder)
+    registry.index_registry(folder)
     file = folder / "registry.yaml"
     entry = "retired:\n- names:\n  - cgi\n  reason: nobody writes it\n  instead: use `web`\npackages:\n"
     file.write_text(file.read_text().replace("packages:\n", entry))
-    assert registries.index_registry(folder, check=True).ok
+    assert registry.index_registry(folder, check=True).ok
     (folder / "tools/web/files").mkdir()
     (folder / "tools/web/files/new.txt").write_text("new")
-    assert registries.index_registry(folder).written
+    assert registry.index_registry(folder).written
     assert entry in file.read_text()
 
 
 def test_shipped_index_is_up_to_date() -> None:
-    assert registries.index_registry(Path(__file__).parents[3] / "registry", check=True).ok
+    assert registry.index_registry(Path(__file__).parents[3] / "registry", check=True).ok

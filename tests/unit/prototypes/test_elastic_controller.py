@@ -13,8 +13,7 @@ import typer
 
 from mlstack.cli.ports import SystemClock
 from mlstack.cli.main import program
-from mlstack.kube.client import ObjectRef
-from mlstack.kube.client import WatchEvent
+from mlstack.kube.client import ObjectRef, WatchEvent
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.kube.client import ClientWrapper
 from mlstack.elastic import training_job as spec

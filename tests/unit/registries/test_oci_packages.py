@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from mlstack.app.app_dir import AppDir
-from mlstack.operations import app, packages, registries
+from mlstack.operations import app as apps
+from mlstack.operations import packages, registries
 from mlstack.registries.oci import place_of
 from tests.support.builders import read_tree
 from tests.support.oci import FakeRegistry
@@ -22,7 +23,7 @@ def fake() -> Iterator[FakeRegistry]:
 
 
 def new_app(tmp_path: Path, host: str) -> AppDir:
-    app.init(tmp_path / "demo", "demo", default_registry=False)
+    apps.init(tmp_path / "demo", "demo", default_registry=False)
     made = AppDir(tmp_path / "demo")
     registries.add_registry(made, "own", f"oci://{host}/ml")
     return made
