@@ -84,7 +84,9 @@ def _child(job: Mapping[str, Any], writing: int, cpu_s: int, memory_bytes: int) 
         with Path(os.devnull).open("w") as nothing:  # Go says a lot when it runs out of memory
             os.dup2(nothing.fileno(), 2)
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
-        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+        # Go's runtime and the arenas of its threads reserve much more than they use.
+        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+        resource.setrlimit(resource.RLIMIT_AS, (4 * memory_bytes, 4 * memory_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         answer = memoryview(json.dumps(_evaluated(job)).encode())
         while answer:

@@ -455,7 +455,7 @@ def test_a_changed_or_missing_vendored_package_is_refused(app: Build) -> None:
     write_tree(read.root, {"vendor/kubeflow/jobs@0.1.0/tf-cnn/files/launcher.py": "evil"})
     message = refused(lambda: read.prototype("tf-cnn"), RegistryError)
     assert "the content of package `kubeflow/jobs@0.1.0` is not what mlstack.lock says" in message
-    assert "mlstack pkg install --force kubeflow/jobs@0.1.0" in message
+    assert "mlstack pkg install --force" in message
     read = built(app)
     rmtree(read.root / "vendor/kubeflow/common@0.1.0")
     message = refused(lambda: read.prototype("tf-cnn"), RegistryError)

@@ -110,7 +110,7 @@ def test_a_schema_that_leads_elsewhere_is_refused_and_nothing_is_fetched(
     address, asked = server
     ran = app.install(evil(schema.replace("SERVER", address)))
     assert ran.code == 5
-    assert "package `evil` is refused" in ran.err
+    assert "package `r/evil@0.1.0` is refused" in ran.err
     assert "(r/evil/web/prototype.yaml:5)" in ran.err
     assert asked == []
     assert not (app.app / "vendor").exists()

@@ -208,7 +208,7 @@ def made(tmp_path: Path) -> AppDir:
         ("mlstack param set --env u", ["us/east"]),
         ("mlstack param list f", ["front"]),
         ("mlstack generate w", ["web"]),
-        ("mlstack env r", ["rm"]),
+        ("mlstack env r", ["rename", "rm"]),
         ("mlstack param s", ["set"]),
         ("mlstack param set fr", ["front"]),
         ("mlstack param set front re", ["replicas"]),
