@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mlstack.app.document import decode
@@ -194,9 +194,13 @@ def _environment(
     targets = tuple(map(str, listed)) if isinstance(listed, list) else ()
     if version in FORMATS[:2]:
         targets = tuple(target if target == "/" else target.replace("/", ".") for target in targets)
+    path = PurePosixPath(str(values.get("path") or name))
+    if path.is_absolute() or ".." in path.parts:
+        message = f"the folder `{path}` of environment `{name}` leads out of the app"
+        raise SchemaError(message, where="app.yaml", hint="name a folder below environments/")
     return KsEnvironment(
         name=name,
-        path=str(values.get("path") or name),
+        path=str(path),
         server=str(place.get("server") or ""),
         namespace=str(place.get("namespace") or "default"),
         kubernetes_version=str(values.get("k8sVersion") or ""),

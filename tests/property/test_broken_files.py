@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlstack.cli.main import main
@@ -279,6 +279,7 @@ def _places(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("file", FILES)
+@settings(max_examples=settings.default.max_examples // 12)  # an example is several commands
 @given(data=st.data())
 def test_every_command_works_or_says_what_is_wrong(folder: Path, file: str, data: st.DataObject) -> None:
     whole = {**tree()}

@@ -402,3 +402,11 @@ std.prune(k.core.v1.list.new(all.all(params)))
     assert types == {"core": "prototype", "other": "manifest", "web": "manifest"}
     for environment, image in (("default", "hub:1"), ("prod", "hub:2")):
         assert f"example.org/{image}" in str(rendered(run, environment)["StatefulSet/tf-hub"])
+
+
+@pytest.mark.parametrize("path", ["/etc", "../../elsewhere"])
+def test_the_folder_of_an_environment_is_one_of_the_app(run: Runner, tmp_path: Path, path: str) -> None:
+    own = f"apiVersion: 0.3.0\nkind: ksonnet.io/app\nname: old\nenvironments: {{default: {{path: {path}}}}}\n"
+    app = write_app(tmp_path / "old", {**FILES, "app.yaml": own}, params=WEB)
+    ran = imported(run, app)
+    assert (ran.code, "leads out of the app" in ran.err) == (3, True), ran.err
