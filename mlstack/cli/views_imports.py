@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from mlstack.cli.page import Block, Columns, Page, TextLine, count, notes, one_line_value, table, view
 
 if TYPE_CHECKING:
-    from mlstack.operations import imports, upgrade
+    from mlstack.importers import write
+    from mlstack.operations import import_tools, upgrade
 
 
 @view
-def _imported(result: imports.Imported) -> Page:
+def _imported(result: write.Imported) -> Page:
     columns: Columns = {"COMPONENT": "name", "OBJECTS": "objects", "KINDS": "kinds", "FILE": "file"}
     names = tuple(row.name for row in result.components)
     return Page((table(result.components, columns, cut="KINDS"),), names, (*notes(result), _NEXT))
@@ -21,7 +22,7 @@ _NEXT = "next: mlstack render ENV"
 
 
 @view
-def _referred(result: imports.Referred) -> Page:
+def _referred(result: import_tools.Referred) -> Page:
     text = f"component `{result.name}` is built by kustomize from {result.source}: {result.file}"
     blocks: list[Block] = [TextLine(text, "add")]
     if result.folder:
@@ -30,7 +31,7 @@ def _referred(result: imports.Referred) -> Page:
 
 
 @view
-def _ksonnet_imported(result: imports.KsonnetImported) -> Page:
+def _ksonnet_imported(result: write.KsonnetImported) -> Page:
     blocks: list[Block] = [
         TextLine(f"imported {count(len(result.components), 'component')} into {result.folder}", "head"),
         TextLine(""),

@@ -109,8 +109,12 @@ def _evaluated(job: Mapping[str, Any]) -> dict[str, Any]:
             import_callback=imports.load,
             native_callbacks=NATIVE,
         )
-    except RuntimeError as error:
-        return {"error": str(error), "stub": imports.stub, "missing": imports.missing}
+    except (RuntimeError, UnicodeDecodeError) as error:
+        raw = error.object if isinstance(error, UnicodeDecodeError) else str(error).encode()
+        said = raw.decode("utf-8", "replace")
+        if imports.refusal:  # gojsonnet hands on what happens to stand behind our message in memory
+            said = re.sub(re.escape(imports.refusal) + "[^\n]*", lambda _: imports.refusal, said)
+        return {"error": said, "stub": imports.stub, "missing": imports.missing}
     return {"value": json.loads(text), "stub": imports.stub}
 
 
@@ -123,9 +127,17 @@ class _Imports:
         self._printed = frozenset(job["printed"])
         self.stub = False
         self.missing: list[str] = []
+        self.refusal = ""  # what was said of the last import that was refused
 
     def load(self, base: str, name: str) -> tuple[str, bytes]:
-        """Give the place and text of a file."""
+        """Give the place and text of a file, or raise RuntimeError with the reason."""
+        try:
+            return self._loaded(base, name)
+        except RuntimeError as error:
+            self.refusal = str(error)
+            raise
+
+    def _loaded(self, base: str, name: str) -> tuple[str, bytes]:
         for place in self._places(base, name):
             real = place.resolve()
             if not place.is_symlink() and not place.is_file():

@@ -2,91 +2,42 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mlstack.app import atomic, files, layout, params
-from mlstack.app.app import (
-    API_VERSION,
-    Component,
-    Environment,
-    Kustomization,
-    LockedKustomization,
-    PackageRef,
-    RegistryRef,
-)
+from mlstack.app import atomic, layout
+from mlstack.app.app import API_VERSION, Environment, PackageRef
 from mlstack.app.app_dir import AppDir
-from mlstack.app.chart import read_head
-from mlstack.app.declare import to_map
 from mlstack.app.document import decode
-from mlstack.app.edit import EditedFile, app_lock
 from mlstack.app.files import read_file
 from mlstack.app.index import offers
-from mlstack.app.package import digest
-from mlstack.deploy.diff import ADOPT
-from mlstack.errors import ConfigError, MlstackError, RegistryError, UsageError
-from mlstack.importers import (
-    convert,
-    helm,
-    ksonnet,
-    kustomize,
-    manifests,
-    modernise,
-    proof,
-    templated,
-    variants,
-)
+from mlstack.errors import ConfigError, MlstackError, UsageError
+from mlstack.importers import convert, ksonnet, manifests, modernise, templated, variants
 from mlstack.importers.compose import Composition, Options, compose
-from mlstack.importers.helm import ChartSource
 from mlstack.importers.ksonnet import KsApp
-from mlstack.importers.plan import Data, ImportPlan, PlannedComponent, PlannedPackage
-from mlstack.importers.proof import EnvironmentProof
-from mlstack.names import (
-    check_component_name,
-    check_environment_name,
-    check_module_name,
-    check_namespace,
-    check_new_name,
+from mlstack.importers.plan import Data, ImportPlan, PlannedComponent
+from mlstack.importers.write import (
+    Imported,
+    ImportFailure,
+    KsonnetImported,
+    prove,
+    summary,
+    write_app,
+    write_plan,
 )
+from mlstack.names import check_environment_name, check_namespace
 from mlstack.registries import git, installation
-from mlstack.registries.directory import build_index
-from mlstack.registries.registry import INDEX_FILE, indexes
+from mlstack.registries.registry import indexes
 from mlstack.registries.resolver import APP
-from mlstack.render import kustomize as render_kustomize
 from mlstack.render import render
 from mlstack.yaml import write
 
 if TYPE_CHECKING:
-    from mlstack.kube.client import Opener
     from mlstack.kube.kubeconfig import Kubeconfig
-
-DEFAULT_REGISTRY = RegistryRef(name="kubeflow", address="bundled", protocol="directory")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImportedRow:
-    """One component that was made."""
-
-    name: str
-    file: str  # below the app directory
-    objects: int
-    kinds: tuple[str, ...]
-    replaced: bool = False  # there was one of that name before
-
-
-@dataclass(frozen=True, kw_only=True)
-class Imported:
-    """What an import added to an app."""
-
-    components: tuple[ImportedRow, ...]
-    environments: tuple[str, ...] = ()  # those that were added
-    patches: tuple[str, ...] = ()  # files with what differs between environments
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,34 +121,6 @@ def _as_written(component: PlannedComponent, texts: Mapping[str, PlannedComponen
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImportFailure:
-    """A component that could not be imported for an environment."""
-
-    component: str
-    environment: str
-    reason: str
-    where: str = ""  # file:line below the app of ksonnet
-
-
-@dataclass(frozen=True, kw_only=True)
-class KsonnetImported:
-    """What became of an app of ksonnet, and whether its objects stayed equal."""
-
-    folder: str  # the app they were written to
-    components: tuple[ImportedRow, ...]
-    environments: tuple[EnvironmentProof, ...]  # the proof of each
-    failures: tuple[ImportFailure, ...] = ()
-    patches: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    summary: str = ""  # `207 of 207 objects equal`
-
-    @property
-    def ok(self) -> bool:
-        """Tell whether everything was imported, and is equal."""
-        return not self.failures and not any(proof.differences for proof in self.environments)
-
-
-@dataclass(frozen=True, kw_only=True)
 class KsonnetRequest:
     """What is to be imported, and how."""
 
@@ -265,8 +188,8 @@ def import_ksonnet(
     notes = [*composition.notes, *told, *plan.notes, *notes]
     if source.unrendered:
         notes.append(f"left out, as no environment targets them: {', '.join(source.unrendered)}")
-    proofs = _proofs(composition.objects, plan, environments, request.keep_proof)
-    written = _write_app(target, source.name, plan, replace=request.replace)
+    proofs = prove(composition.objects, plan, environments, request.keep_proof)
+    written = write_app(target, source.name, plan, replace=request.replace)
     if request.modernise:
         app = target if isinstance(target, AppDir) else AppDir(target.absolute())
         with app.locked():
@@ -278,216 +201,8 @@ def import_ksonnet(
         failures=tuple(failures),
         patches=written.patches,
         notes=tuple(notes),
-        summary=_summary(proofs, failures),
+        summary=summary(proofs, failures),
     )
-
-
-# --- charts, releases and kustomizations ---
-
-
-@dataclass(frozen=True, kw_only=True)
-class HelmRequest:
-    """A chart or a release to be imported, and how."""
-
-    chart: ChartSource | None = None
-    live: str = ""  # name of a release in the cluster of the environment
-    name: str = ""  # of release and component; the chart's without it
-    namespace: str = ""  # where objects go without an environment, where the release is
-    environments: tuple[str, ...] = ()  # all of the app if none is named
-    values: tuple[tuple[str, Path], ...] = ()  # files with the environment they are for; empty for all
-    sets: tuple[str, ...] = ()  # `key.inner=value`, for all
-    hooks: bool = False  # keep what helm runs by itself
-    adopt: bool = False  # the next apply takes the objects over from Helm
-    module: str = ""
-    keep_proof: Path | None = None
-    replace: bool = False
-
-
-def import_helm(app: AppDir, request: HelmRequest, *, opener: Opener | None = None) -> KsonnetImported:
-    """Import what a chart renders, or what a release has applied, as a plain manifest with patches.
-
-    Raises:
-        NotFoundError: no such chart, release, environment or values file.
-        RegistryError: there is no helm, or it cannot bring the chart.
-        TemplateError: the chart does not render, or something else each time.
-        ClusterError: the release cannot be read.
-        UsageError: a component of that name is there.
-    """
-    places = [app.environment(name) for name in request.environments or app.environment_names]
-    if request.live:
-        return _import_release(app, request, places, opener)
-    if request.chart is None:
-        raise UsageError("which chart?", hint="mlstack import helm CHART, or --live RELEASE")
-    chart = helm.fetch(request.chart)
-    name = request.name or manifests.component_name(str(read_head(chart.files, source=chart.folder)["name"]))
-    pseudo = Environment(name="default", namespace=request.namespace or "default")
-    objects: dict[str, Sequence[Data]] = {}
-    notes: dict[str, None] = {}
-    for place in places or [pseudo]:
-        listed, told = helm.rendered(
-            chart, name, place, _helm_values(request, place.name), hooks=request.hooks
-        )
-        objects[place.name] = [_marked(data) if request.adopt else data for data in listed]
-        notes |= dict.fromkeys(told)
-    source = f"the chart {request.chart.place}"
-    return _import_objects(app, request, name, objects, places, source=source, notes=notes, pseudo=pseudo)
-
-
-def _import_release(
-    app: AppDir, request: HelmRequest, places: Sequence[Environment], opener: Opener | None
-) -> KsonnetImported:
-    if len(places) != 1 or opener is None:
-        raise UsageError("of which environment is the cluster?", hint="name one: --env ENV")
-    place = places[0]
-    live = helm.read_release(opener(place.context), request.live, request.namespace or place.namespace)
-    notes = dict.fromkeys(f"helm ran {hook} by itself; it is left out" for hook in live.hooks)
-    objects = [_marked(data) if request.adopt else data for data in live.objects]
-    how = "" if request.adopt else " --adopt"
-    notes[f"mlstack apply {place.name}{how} takes the objects over without making them anew"] = None
-    notes[
-        f"once that is done, Helm forgets the release by: kubectl delete secret -n {live.namespace}"
-        f" -l owner=helm,name={live.name}"
-    ] = None
-    source = f"the release {live.name} of {live.chart}"
-    name = request.name or manifests.component_name(live.name)
-    return _import_objects(app, request, name, {place.name: objects}, places, source=source, notes=notes)
-
-
-def _helm_values(request: HelmRequest, environment: str) -> dict[str, Any]:
-    """Lay files and `--set` over each other as helm does."""
-    values: Any = {}
-    for owner, file in request.values:
-        if owner in ("", environment):
-            layer = files.read_values(file).globals
-            values = params.overlaid(values, layer.values)
-    for text in request.sets:
-        option = params.parse_set(text)
-        value: Any = params.parse_text(None, option.text)
-        for part in reversed(option.path):
-            value = {part: value}
-        values = params.overlaid(values, value)
-    return dict(values)
-
-
-def _marked(data: Data) -> Data:
-    """Give an object that the next apply takes over."""
-    metadata = dict(data.get("metadata") or {})
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), ADOPT: "true"}
-    return {**data, "metadata": metadata}
-
-
-def _import_objects(
-    app: AppDir,
-    request: HelmRequest,
-    name: str,
-    objects: Mapping[str, Sequence[Data]],
-    places: Sequence[Environment],
-    *,
-    source: str,
-    notes: Mapping[str, None],
-    pseudo: Environment | None = None,
-) -> KsonnetImported:
-    """Plan, prove and write one component; without environments its objects are `pseudo`'s."""
-    full_name = f"{request.module}.{name}" if request.module else name
-    named = {full_name: objects}
-    compared = list(places) or ([pseudo] if pseudo else [])
-    is_all = not set(app.component_files) - {full_name}
-    plan, refused = variants.plan(named, compared, sources={full_name: source}, all_targets=is_all)
-    proofs = _proofs(named, plan, compared, request.keep_proof)
-    failures = [ImportFailure(component=c, environment=e, reason=reason) for c, e, reason in refused]
-    if not places:
-        plan = replace(plan, environments=(), patches={})
-    with app.locked():
-        written = write_plan(app, plan, replace=request.replace)
-    return KsonnetImported(
-        folder=str(app.root),
-        components=written.components,
-        environments=tuple(proofs),
-        failures=tuple(failures),
-        patches=written.patches,
-        notes=(*notes, *plan.notes),
-        summary=_summary(proofs, failures),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Referred:
-    """A component that kustomize builds from now on."""
-
-    name: str
-    file: str  # below the app directory
-    source: str
-    folder: str = ""  # the copy in vendor/, where it is somebody else's
-    digest: str = ""  # of the copy, as mlstack.lock has it
-
-
-def import_kustomization(app: AppDir, folder: Path, request: HelmRequest) -> KsonnetImported:
-    """Import a folder's kustomization: a manifest of its base, and what overlays change as patches.
-
-    Raises:
-        NotFoundError: there is no kustomization.
-        ConfigError: one does not build.
-        RegistryError: there is neither kustomize nor kubectl.
-        UsageError: a component of that name is there.
-    """
-    overlays = kustomize.overlays(folder)
-    name = request.name or kustomize.name_of(folder)
-    known = {place: app.environment(place) for place in app.environment_names}
-    objects, places = {}, []
-    for overlay in overlays:
-        own = known.get(overlay.environment)
-        namespace = overlay.namespace or (own.namespace if own else "default")
-        place = own or Environment(name=overlay.environment or "default", namespace=namespace)
-        if overlay.environment:
-            check_environment_name(place.name)
-            places.append(place)
-        objects[place.name] = overlay.objects
-    pseudo = None if places else Environment(name="default", namespace=overlays[0].namespace or "default")
-    notes = {
-        f"environment `{place.name}` has no context: mlstack env set {place.name} --context NAME": None
-        for place in places
-        if place.name not in known
-    }
-    source = f"the kustomization {folder}"
-    return _import_objects(app, request, name, objects, places, source=source, notes=notes, pseudo=pseudo)
-
-
-def refer_to_kustomization(
-    app: AppDir, source: str, *, name: str = "", module: str = "", replace: bool = False, update: bool = False
-) -> Referred:
-    """Make a component of somebody else's kustomization, whose copy goes into `vendor/`, or of a folder.
-
-    Raises:
-        RegistryError: it cannot be fetched, or is not what mlstack.lock says (unless `update`).
-        UsageError: there is a component of that name (unless `replace`).
-    """
-    own = manifests.component_name(
-        name or re.split("[/@?]+", source.partition("?")[0].rpartition("@")[0] or source)[-1]
-    )
-    component = Component(name=own, module=module, kustomize=source, file=layout.component_file(module, own))
-    kustomization = Kustomization(name=own, module=module, source=source, file=component.file)
-    if not kustomization.is_remote:
-        render_kustomize.build(app, kustomization)
-        with app.locked():
-            file = app.add_component(component, replace=replace)
-        return Referred(name=component.full_name, file=file, source=source)
-    copied, root = render_kustomize.localized(source)
-    folder, locked = render_kustomize.folder_of(source), digest(copied)
-    with app.locked():
-        known = next((entry for entry in app.lock.kustomizations if entry.source == source), None)
-        if known and known.digest != locked and not update:
-            message = f"`{source}` is not what mlstack.lock holds: {locked[:19]}, locked {known.digest[:19]}"
-            raise RegistryError(message, hint="--update takes it as it is now")
-        entry = LockedKustomization(source=source, folder=folder, root=root, digest=locked)
-        app.vendor_kustomization(entry, copied)
-        file = app.add_component(component, replace=replace)
-    return Referred(name=component.full_name, file=file, source=source, folder=folder, digest=locked)
-
-
-def _summary(proofs: Sequence[EnvironmentProof], failures: Sequence[ImportFailure]) -> str:
-    left_out = len({failure.component for failure in failures})
-    told = f"; {left_out} component{'s'[: left_out != 1]} could not be imported" if left_out else ""
-    return f"{proof.counted(proofs)}{told}"
 
 
 _KSONNET_LIB = "github.com/ksonnet/ksonnet-lib/tree/master"
@@ -660,156 +375,3 @@ def _environments(source: KsApp, kubeconfig: Kubeconfig | None) -> tuple[list[En
         check_environment_name(environment.name)
         environments.append(Environment(name=environment.name, context=context, namespace=namespace))
     return environments, notes
-
-
-def _proofs(
-    objects: variants.Objects,
-    plan: ImportPlan,
-    environments: Sequence[Environment],
-    keep: Path | None,
-) -> list[EnvironmentProof]:
-    """Render the new app in a folder of its own, and compare it with what there was."""
-    proofs = []
-    with TemporaryDirectory(prefix="mlstack-import-") as folder:
-        app = AppDir.create(Path(folder) / "app", "proof")
-        with app.locked():
-            write_plan(app, plan)
-        placed = {environment.name for environment in plan.environments}
-        for place in environments:
-            before = [data for by in objects.values() for data in by.get(place.name, ())]
-            after: list[Data] = []
-            if place.name in placed:
-                after = [obj.data for obj in render.load(app, place.name).objects]
-            proofs.append(proof.compare(place.name, place.namespace, before, after))
-            if keep is not None:
-                _keep(keep, place, before, after)
-    return proofs
-
-
-def _keep(folder: Path, place: Environment, before: Sequence[Data], after: Sequence[Data]) -> None:
-    """Write both sides of a proof, each in the same order and without what does not count."""
-    for side, objects in (("before", before), ("after", after)):
-        plain = [proof.comparable(data, place.namespace) for data in objects]
-        plain.sort(
-            key=lambda data: [str(data["kind"]), *map(str, map(data["metadata"].get, ("namespace", "name")))]
-        )
-        file = folder / side / f"{place.name}.yaml"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        atomic.write_files({file: write.to_yaml_documents(_sorted(data) for data in plain)})
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
-
-
-def _write_app(target: AppDir | Path, name: str, plan: ImportPlan, *, replace: bool) -> Imported:
-    if isinstance(target, AppDir):
-        with target.locked():
-            return write_plan(target, plan, replace=replace)
-    app_name = manifests.component_name(name)
-    with app_lock(target):
-        app = AppDir.create(target, app_name, registries=(DEFAULT_REGISTRY,))
-    with app.locked():
-        return write_plan(app, plan)
-
-
-# --- writing ---
-
-
-def write_plan(app: AppDir, plan: ImportPlan, *, replace: bool = False) -> Imported:
-    """Write what an import has worked out, all of it or nothing; the app is locked.
-
-    Raises:
-        UsageError: a component is there already, and is not to be replaced.
-    """
-    rows = [_row(app, component, replace=replace) for component in plan.components]
-    if plan.package is not None:
-        _install(app, plan.package)
-    files: dict[str, bytes | str] = {component.file: component.text for component in plan.components}
-    stale = [app.component_files[row.name][0] for row in rows if row.replaced]
-    patches = {
-        layout.patch_file(environment, component): write.to_yaml_documents(objects)
-        for environment, components in plan.patches.items()
-        for component, objects in components.items()
-    }
-    added = [place for place in plan.environments if place.name not in app.environment_names]
-    files |= {
-        layout.environment_file(place.name): write.to_yaml(
-            {"apiVersion": API_VERSION, "kind": "Environment", **to_map(place, ("namespace",))}
-        )
-        for place in added
-    }
-    for place in plan.environments:
-        if place not in added:
-            edited = _with_targets(app, place, {component.name for component in plan.components})
-            files |= {edited.file: edited.text} if edited.changed else {}
-    for environment, values in plan.params.items():
-        edited = app.edited(layout.environment_params_file(environment), "EnvironmentParams")
-        for component, own in values.items():
-            edited.set(("components", component), dict(own))
-        files[edited.file] = edited.text
-    app.write({**files, **patches}, [file for file in stale if file not in files])
-    return Imported(
-        components=tuple(rows),
-        environments=tuple(place.name for place in added),
-        patches=tuple(patches),
-        notes=plan.notes,
-    )
-
-
-_PACKAGES = "packages"
-
-
-def _install(app: AppDir, package: PlannedPackage) -> None:
-    """Write a package into the folder `packages/` of the app, its own registry, and install it from there."""
-    ref = RegistryRef(name=package.registry, address=f"./{_PACKAGES}", protocol="directory")
-    known = {known.name: known.address for known in app.app.registries}
-    folder = app.root / _PACKAGES / package.name
-    if known.get(ref.name, ref.address) != ref.address or folder.exists():
-        message = f"there is a package `{package.name}`, or a registry `{ref.name}` elsewhere, already"
-        raise UsageError(message, hint=f"remove {_PACKAGES}/{package.name}, or import without --as-prototype")
-    atomic.write_files({folder / path: text for path, text in package.files.items()})
-    index = build_index(folder.parent, name=ref.name)
-    app.write({f"{_PACKAGES}/{INDEX_FILE}": index})
-    if ref.name not in known:
-        app.add_registry(ref)
-    wanted = PackageRef(registry=package.registry, name=package.name)
-    installation.change(app, {APP: (wanted,)}, free=((APP, wanted.full_name),))
-
-
-def _with_targets(app: AppDir, place: Environment, imported: Set[str]) -> EditedFile:
-    """Give the file of an environment that is there already, with the imported components as targets.
-
-    One that deploys everything says so by name, where a component is for others alone.
-    """
-    edited = app.edited(layout.environment_file(place.name), "Environment")
-    if not app.environment(place.name).targets and not imported <= {*place.targets} and place.targets:
-        edited.set(
-            ("targets",), sorted({*app.component_files, *place.targets} - (imported - {*place.targets}))
-        )
-    for target in place.targets:
-        if (edited.at(("targets",)) or ()) and target not in edited.at(("targets",)):
-            edited.append(("targets",), target)
-    return edited
-
-
-def _row(app: AppDir, component: PlannedComponent, *, replace: bool) -> ImportedRow:
-    module, _, name = component.name.rpartition(".")
-    check_component_name(name)
-    if module:
-        check_module_name(module)
-        check_new_name(module, app.modules, "a module")
-    known = app.component_files.get(component.name)
-    if known and not replace:
-        message = f"there is a component `{component.name}` already"
-        raise UsageError(message, where=known[0], hint="--force replaces it, --module puts it elsewhere")
-    check_new_name(component.name, app.component_files, "a component")
-    return ImportedRow(
-        name=component.name,
-        file=component.file,
-        objects=len(component.objects),
-        kinds=component.kinds,
-        replaced=known is not None,
-    )

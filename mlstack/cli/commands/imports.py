@@ -199,14 +199,14 @@ def helm(
 ) -> object:
     """Import what a chart renders, or a live release: a plain manifest, patches, and the proof."""
     from mlstack.importers.helm import ChartSource
-    from mlstack.operations import imports
+    from mlstack.operations import import_tools
 
     if bool(chart) == bool(live):
         raise UsageError("which chart?", hint="mlstack import helm CHART, or --live RELEASE")
     environments = tuple(env or ())
     if live and not environments:
         environments = (session.environment(None),)
-    request = imports.HelmRequest(
+    request = import_tools.HelmRequest(
         chart=ChartSource(place=chart, repository=repo, version=version) if chart else None,
         live=live,
         name=name,
@@ -220,7 +220,7 @@ def helm(
         keep_proof=keep_proof,
         replace=force,
     )
-    return imports.import_helm(session.app, request, opener=session.opener() if live else None)
+    return import_tools.import_helm(session.app, request, opener=session.opener() if live else None)
 
 
 def _owned(session: Session, text: str) -> tuple[str, Path]:
@@ -257,17 +257,17 @@ def kustomize(
     force: bool = False,
 ) -> object:
     """Import a kustomization: a folder as a manifest with patches, another's as a copy in vendor/."""
-    from mlstack.operations import imports
+    from mlstack.operations import import_tools
 
     is_remote = "://" in source or source.startswith(("git@", "github.com/"))
     if keep and not is_remote:  # typed where we stand, written as seen from the app
         source = os.path.relpath(Path(source).resolve(), session.app.root.resolve())
     if keep or is_remote:
-        return imports.refer_to_kustomization(
+        return import_tools.refer_to_kustomization(
             session.app, source, name=name, module=module, replace=force, update=update
         )
-    request = imports.HelmRequest(name=name, module=module, keep_proof=keep_proof, replace=force)
-    return imports.import_kustomization(session.app, Path(source), request)
+    request = import_tools.HelmRequest(name=name, module=module, keep_proof=keep_proof, replace=force)
+    return import_tools.import_kustomization(session.app, Path(source), request)
 
 
 def _target(session: Session, source: Path, out: Path | None) -> AppDir | Path:

@@ -1,0 +1,235 @@
+"""From the plan of an import to an app: written all or nothing, and proved by rendering it beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from mlstack.app import atomic, layout
+from mlstack.app.app import API_VERSION, Environment, PackageRef, RegistryRef
+from mlstack.app.app_dir import AppDir
+from mlstack.app.declare import to_map
+from mlstack.app.edit import EditedFile, app_lock
+from mlstack.errors import UsageError
+from mlstack.importers import manifests, proof, variants
+from mlstack.importers.plan import Data, ImportPlan, PlannedComponent, PlannedPackage
+from mlstack.importers.proof import EnvironmentProof
+from mlstack.names import check_component_name, check_module_name, check_new_name
+from mlstack.registries import installation
+from mlstack.registries.directory import build_index
+from mlstack.registries.registry import INDEX_FILE
+from mlstack.registries.resolver import APP
+from mlstack.render import render
+from mlstack.yaml import write
+
+DEFAULT_REGISTRY = RegistryRef(name="kubeflow", address="bundled", protocol="directory")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedRow:
+    """One component that was made."""
+
+    name: str
+    file: str  # below the app directory
+    objects: int
+    kinds: tuple[str, ...]
+    replaced: bool = False  # there was one of that name before
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """What an import added to an app."""
+
+    components: tuple[ImportedRow, ...]
+    environments: tuple[str, ...] = ()  # those that were added
+    patches: tuple[str, ...] = ()  # files with what differs between environments
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportFailure:
+    """A component that could not be imported for an environment."""
+
+    component: str
+    environment: str
+    reason: str
+    where: str = ""  # file:line below the app of ksonnet
+
+
+@dataclass(frozen=True, kw_only=True)
+class KsonnetImported:
+    """What became of an app of ksonnet, and whether its objects stayed equal."""
+
+    folder: str  # the app they were written to
+    components: tuple[ImportedRow, ...]
+    environments: tuple[EnvironmentProof, ...]  # the proof of each
+    failures: tuple[ImportFailure, ...] = ()
+    patches: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    summary: str = ""  # `207 of 207 objects equal`
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether everything was imported, and is equal."""
+        return not self.failures and not any(proof.differences for proof in self.environments)
+
+
+def summary(proofs: Sequence[EnvironmentProof], failures: Sequence[ImportFailure]) -> str:
+    """Say in a line how many objects are equal, and what was left out."""
+    left_out = len({failure.component for failure in failures})
+    told = f"; {left_out} component{'s'[: left_out != 1]} could not be imported" if left_out else ""
+    return f"{proof.counted(proofs)}{told}"
+
+
+def prove(
+    objects: variants.Objects,
+    plan: ImportPlan,
+    environments: Sequence[Environment],
+    keep: Path | None,
+) -> list[EnvironmentProof]:
+    """Render the new app in a folder of its own, and compare it with what there was."""
+    proofs = []
+    with TemporaryDirectory(prefix="mlstack-import-") as folder:
+        app = AppDir.create(Path(folder) / "app", "proof")
+        with app.locked():
+            write_plan(app, plan)
+        placed = {environment.name for environment in plan.environments}
+        for place in environments:
+            before = [data for by in objects.values() for data in by.get(place.name, ())]
+            after: list[Data] = []
+            if place.name in placed:
+                after = [obj.data for obj in render.load(app, place.name).objects]
+            proofs.append(proof.compare(place.name, place.namespace, before, after))
+            if keep is not None:
+                _keep(keep, place, before, after)
+    return proofs
+
+
+def _keep(folder: Path, place: Environment, before: Sequence[Data], after: Sequence[Data]) -> None:
+    """Write both sides of a proof, each in the same order and without what does not count."""
+    for side, objects in (("before", before), ("after", after)):
+        plain = [proof.comparable(data, place.namespace) for data in objects]
+        plain.sort(
+            key=lambda data: [str(data["kind"]), *map(str, map(data["metadata"].get, ("namespace", "name")))]
+        )
+        file = folder / side / f"{place.name}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write_files({file: write.to_yaml_documents(_sorted(data) for data in plain)})
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
+
+
+def write_app(target: AppDir | Path, name: str, plan: ImportPlan, *, replace: bool) -> Imported:
+    """Write an import into an app, or into a new one in a folder; raises as `write_plan`."""
+    if isinstance(target, AppDir):
+        with target.locked():
+            return write_plan(target, plan, replace=replace)
+    app_name = manifests.component_name(name)
+    with app_lock(target):
+        app = AppDir.create(target, app_name, registries=(DEFAULT_REGISTRY,))
+    with app.locked():
+        return write_plan(app, plan)
+
+
+def write_plan(app: AppDir, plan: ImportPlan, *, replace: bool = False) -> Imported:
+    """Write what an import has worked out, all of it or nothing; the app is locked.
+
+    Raises:
+        UsageError: a component is there already, and is not to be replaced.
+    """
+    rows = [_row(app, component, replace=replace) for component in plan.components]
+    if plan.package is not None:
+        _install(app, plan.package)
+    files: dict[str, bytes | str] = {component.file: component.text for component in plan.components}
+    stale = [app.component_files[row.name][0] for row in rows if row.replaced]
+    patches = {
+        layout.patch_file(environment, component): write.to_yaml_documents(objects)
+        for environment, components in plan.patches.items()
+        for component, objects in components.items()
+    }
+    added = [place for place in plan.environments if place.name not in app.environment_names]
+    files |= {
+        layout.environment_file(place.name): write.to_yaml(
+            {"apiVersion": API_VERSION, "kind": "Environment", **to_map(place, ("namespace",))}
+        )
+        for place in added
+    }
+    for place in plan.environments:
+        if place not in added:
+            edited = _with_targets(app, place, {component.name for component in plan.components})
+            files |= {edited.file: edited.text} if edited.changed else {}
+    for environment, values in plan.params.items():
+        edited = app.edited(layout.environment_params_file(environment), "EnvironmentParams")
+        for component, own in values.items():
+            edited.set(("components", component), dict(own))
+        files[edited.file] = edited.text
+    app.write({**files, **patches}, [file for file in stale if file not in files])
+    return Imported(
+        components=tuple(rows),
+        environments=tuple(place.name for place in added),
+        patches=tuple(patches),
+        notes=plan.notes,
+    )
+
+
+_PACKAGES = "packages"
+
+
+def _install(app: AppDir, package: PlannedPackage) -> None:
+    """Write a package into the folder `packages/` of the app, its own registry, and install it from there."""
+    ref = RegistryRef(name=package.registry, address=f"./{_PACKAGES}", protocol="directory")
+    known = {known.name: known.address for known in app.app.registries}
+    folder = app.root / _PACKAGES / package.name
+    if known.get(ref.name, ref.address) != ref.address or folder.exists():
+        message = f"there is a package `{package.name}`, or a registry `{ref.name}` elsewhere, already"
+        raise UsageError(message, hint=f"remove {_PACKAGES}/{package.name}, or import without --as-prototype")
+    atomic.write_files({folder / path: text for path, text in package.files.items()})
+    index = build_index(folder.parent, name=ref.name)
+    app.write({f"{_PACKAGES}/{INDEX_FILE}": index})
+    if ref.name not in known:
+        app.add_registry(ref)
+    wanted = PackageRef(registry=package.registry, name=package.name)
+    installation.change(app, {APP: (wanted,)}, free=((APP, wanted.full_name),))
+
+
+def _with_targets(app: AppDir, place: Environment, imported: Set[str]) -> EditedFile:
+    """Give the file of an environment that is there already, with the imported components as targets.
+
+    One that deploys everything says so by name, where a component is for others alone.
+    """
+    edited = app.edited(layout.environment_file(place.name), "Environment")
+    if not app.environment(place.name).targets and not imported <= {*place.targets} and place.targets:
+        edited.set(
+            ("targets",), sorted({*app.component_files, *place.targets} - (imported - {*place.targets}))
+        )
+    for target in place.targets:
+        if (edited.at(("targets",)) or ()) and target not in edited.at(("targets",)):
+            edited.append(("targets",), target)
+    return edited
+
+
+def _row(app: AppDir, component: PlannedComponent, *, replace: bool) -> ImportedRow:
+    module, _, name = component.name.rpartition(".")
+    check_component_name(name)
+    if module:
+        check_module_name(module)
+        check_new_name(module, app.modules, "a module")
+    known = app.component_files.get(component.name)
+    if known and not replace:
+        message = f"there is a component `{component.name}` already"
+        raise UsageError(message, where=known[0], hint="--force replaces it, --module puts it elsewhere")
+    check_new_name(component.name, app.component_files, "a component")
+    return ImportedRow(
+        name=component.name,
+        file=component.file,
+        objects=len(component.objects),
+        kinds=component.kinds,
+        replaced=known is not None,
+    )
