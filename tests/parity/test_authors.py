@@ -100,6 +100,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> AppDir:
     return AppDir(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KUBEFLOW.split())
 def test_c2_every_prototype_of_kubeflow_is_found(fresh: AppDir, name: str) -> None:
     rows = prototypes.search_prototypes(fresh, f"io.ksonnet.pkg.{name}").prototypes
@@ -150,6 +151,7 @@ KSONNET = {  # ksonnet's own prototypes, with the parameters they took, and the 
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KSONNET)
 def test_c18_ksonnets_own_prototypes_work_under_their_names(bare: Runner, name: str) -> None:
     options, kinds = KSONNET[name]

@@ -158,6 +158,7 @@ def test_c11_values_are_checked_by_the_type_of_their_parameter(demo: Path, run: 
     assert (row["args"], row["tags"]) == (["a", "b"], {"k": "v"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["null", "yes", "012", "1e3", "", "'", '"', "{{ x }}", "a: b", "# c", "%d", "é\u2028", "x\ny\n"]
 )

@@ -142,6 +142,7 @@ def test_m12_a_value_comes_from_a_file_or_from_stdin(
     assert (values(run)["args"], values(run)["size"]) == (["a", "b"], "typed\n  twice\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["unset", "delete"])
 @pytest.mark.parametrize("place", ["front", "", "--env gke", "--env gke front"])
 def test_m14_unset_takes_a_value_back_at_every_level(demo: Path, run: Runner, verb: str, place: str) -> None:

@@ -269,6 +269,7 @@ def test_r7_a_registry_that_is_away_answers_from_the_cache_with_a_warning(
 # --- OCI registries ---
 
 
+@pytest.mark.slow
 def test_a_package_is_published_added_and_installed(demo: Runner, tmp_path: Path) -> None:
     with FakeRegistry().running() as server:
         address = f"oci://{server.host}/ml"

@@ -39,6 +39,7 @@ def assert_on_no_disk(secrets: tuple[str, ...], *folders: Path) -> None:
         assert not any(form in data for form in forms), file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["", "web", "--env gke", "--env gke web"])
 def test_a_variable_of_the_environment_is_taken_when_rendering(
     app: Path, run: Runner, home: Path, monkeypatch: pytest.MonkeyPatch, level: str

@@ -78,6 +78,7 @@ def test_m6_and_c11_a_union_takes_the_number_first(app: Path, run: Runner) -> No
         assert value(run, key, "shop.b", "--env", "gke") == read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 def test_m7_as_string_stores_the_very_text(app: Path, run: Runner, level: str) -> None:
     for words in ("text null", "port 5", "flag true", "nodes.x 1"):
@@ -110,6 +111,7 @@ def test_m17_what_the_environment_sets_alone(app: Path, run: Runner) -> None:
     assert [(row["component"], row["name"], row["value"]) for row in rows] == [("a", "port", 5)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 def test_m5_an_item_of_a_list_is_set_and_taken_back_at_every_level(
     app: Path, run: Runner, level: str
@@ -233,6 +235,7 @@ def test_a_thousand_values_change_a_file_by_these_values_alone(app: Path, run: R
     assert file.read_text().split("\n") == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 def test_set_then_unset_gives_every_file_back(app: Path, run: Runner, level: str) -> None:
     before = read_tree(app)

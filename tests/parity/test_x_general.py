@@ -154,6 +154,7 @@ LISTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", LISTS)
 def test_x8_data_goes_to_stdout_and_talk_to_stderr(live: Path, run: Runner, line: str) -> None:
     for form in ("json", "yaml", "table"):
@@ -163,6 +164,7 @@ def test_x8_data_goes_to_stdout_and_talk_to_stderr(live: Path, run: Runner, line
         assert form != "json" or isinstance(json.loads(ran.out), dict)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", LISTS)
 def test_x9_every_list_has_four_formats(live: Path, run: Runner, line: str) -> None:
     as_json, as_yaml = run(f"{line} -o json"), run(f"{line} -o yaml")
@@ -177,6 +179,7 @@ def closed(content: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", LISTS)
 def test_x10_json_keeps_types_and_has_a_published_schema(live: Path, run: Runner, line: str) -> None:
     told = run(f"{line} -o json").json

@@ -53,6 +53,7 @@ def test_credentials_of_an_address_do_not_reach_the_message() -> None:
     assert "https://example.org/x" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_program_out_of_time_is_ended_with_its_children() -> None:
     child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
     with pytest.raises(ProgramError, match=r"took more than 0\.5 seconds"):

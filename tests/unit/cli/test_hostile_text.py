@@ -147,6 +147,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output", ["table", "json", "yaml"])
 def test_no_command_prints_what_a_terminal_obeys(evil: Runner, output: str) -> None:
     for words in COMMANDS:

@@ -164,6 +164,7 @@ def test_closed_pipe_is_quiet() -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["version"], ["render", "dev"]], ids=" ".join)
 def test_full_disk_behind_stdout_is_reported(tmp_path: Path, words: list[str]) -> None:
     made = small_app(tmp_path)
@@ -181,6 +182,7 @@ def test_full_disk_behind_stdout_is_reported(tmp_path: Path, words: list[str]) -
     assert done.stderr.startswith(b"error: cannot write the output: no space left on device\nhint: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "code"),
     [

@@ -336,6 +336,7 @@ def test_a_wrong_answer_to_a_failure_is_refused(run: Runner) -> None:
     assert (refused.code, "use stop or rollback" in refused.err) == (2, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [

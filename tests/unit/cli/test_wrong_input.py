@@ -237,6 +237,7 @@ LINES = (NAMES + VALUES).replace("\n    |", " |").splitlines()
 CASES = {**{case: {} for case in (*LINES, *FOLDERS) if case}, **FILES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[:90])
 def test_one_message_with_place_and_next_step_and_nothing_is_written(
     app: Path, run: Runner, tmp_path: Path, case: str

@@ -357,6 +357,7 @@ def test_jain_index(counts: list[int], index: float) -> None:
     assert jain(counts) == index
 
 
+@pytest.mark.slow
 def test_probes_follow_the_loop() -> None:
     time = Time()
     metrics = Metrics(time)

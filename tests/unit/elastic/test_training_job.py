@@ -269,6 +269,7 @@ AMOUNTS = st.sampled_from(DEVICES).flatmap(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=4 * settings().max_examples)
 @given(AMOUNTS, st.sampled_from(["trainer", "pserver"]))
 @example({"requests": {"nvidia.com/gpu": 0}, "limits": {"nvidia.com/gpu": 1}}, "trainer")

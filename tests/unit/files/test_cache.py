@@ -133,6 +133,7 @@ def test_an_entry_in_the_place_of_another_is_a_miss(tmp_path: Path) -> None:
     assert (cache.get("a"), cache.get("b")) == (b"1", None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"[]", b"{}", b"null", b"\xff\xfe", b"[" * 100_000, b'{"objects": [[1, 2]]}']
 )

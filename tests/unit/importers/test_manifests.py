@@ -166,6 +166,7 @@ def test_what_differs_between_environments_becomes_patches(run: Runner, app: Pat
     assert (run("import base --env nope=gke --force").code, run("import base --env gke").code) == (4, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "body", "code", "said"),
     [

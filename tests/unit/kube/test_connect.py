@@ -221,6 +221,7 @@ USERS: dict[str, Callable[[Path], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize(
     "server",

@@ -115,6 +115,7 @@ def test_it_runs_once_for_all_who_are_refused(tmp_path: Path) -> None:
     assert len(plugin.asked) == 2
 
 
+@pytest.mark.slow
 def test_its_failure_counts_for_all_who_wait_for_it(tmp_path: Path) -> None:
     together = Barrier(8)
 

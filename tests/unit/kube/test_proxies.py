@@ -32,6 +32,7 @@ def certified(folder: Path) -> tuple[ssl.SSLContext, str]:
     return context, str(certificate)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("over_tls", [False, True], ids=["http", "https"])
 def test_a_proxy_connects_us_to_a_server_behind_tls(tmp_path: Path, over_tls: bool) -> None:
     context, ca = certified(tmp_path)

@@ -388,6 +388,7 @@ HINTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("who", "hint"), HINTS.items(), ids=HINTS)
 def test_an_unknown_kind_names_who_serves_it(stack: Stack, who: str, hint: str) -> None:
     stack.write("a", custom(*who.split()))

@@ -36,6 +36,7 @@ def test_matching_finds_names_aliases_and_packages(made: AppDir, name: str) -> N
     assert [found.name for found in prototypes.matching_prototypes(made, name).prototypes] == ["web"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "described", "others"),
     [

@@ -262,6 +262,7 @@ def test_a_history_that_cannot_be_written_is_a_note_and_no_failure(
     assert stack.notes == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answered", [True, False], ids=["answered", "unanswered"])
 def test_wherever_a_run_is_cut_off_the_next_one_leaves_its_set_as_the_newest_revision(
     stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch, answered: bool
@@ -323,6 +324,7 @@ def planted(clusters: Clusters, number: int = 3, content: bytes | None = None, *
 BOMB = gzip.compress(b"0" * 60_000_000, mtime=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "facts",
     [

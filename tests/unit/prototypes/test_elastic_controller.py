@@ -52,6 +52,7 @@ def rules(objects: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
             yield from each["rules"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_program_takes_the_arguments_that_it_is_given(app: AppDir, case: Case) -> None:
     [deployment] = [each for each in rendered(app, case) if each["kind"] == "Deployment"]
@@ -189,6 +190,7 @@ def use(stage: Stage) -> set[Use]:
     return noted.used
 
 
+@pytest.mark.slow
 def test_every_right_that_it_has_is_used_and_every_one_that_it_uses_it_has(app: AppDir) -> None:
     stage = Stage("n1", "n2")
     stage.clock.now_ms = round(time.time() * 1000)

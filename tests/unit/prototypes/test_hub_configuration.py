@@ -128,6 +128,7 @@ def test_the_default_image_is_always_among_the_choices(configure: Configure) -> 
     assert [each["kubespawner_override"]["image"] for each in choices] == ["b:1", "a:1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("login", "everyone"),
     [

@@ -17,6 +17,7 @@ SERVING = "kubeflow/tf-serving/tf-serving"
 HUB = {"installCrds": False, "installOperator": False}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prototype", "params", "told"),
     [
@@ -50,6 +51,7 @@ def test_an_ordinary_choice_is_not(tmp_path: Path, prototype: str, params: dict[
     assert examples.render_one(tmp_path / "app", prototype, params).notes == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prototype", "params", "message"),
     [

@@ -55,6 +55,7 @@ def test_no_name_leads_to_two_prototypes() -> None:
     assert len(names) == len(set(names))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("alias", "brings", "lacks"),
     [

@@ -27,6 +27,7 @@ def test_what_is_removed_leaves_no_hole(case: Case) -> None:
             assert list(holes(render(case, removed))) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", examples.cases(), ids=str)
 def test_an_example_leaves_no_hole(case: Case) -> None:
     assert list(holes(render(case, without(case)))) == []

@@ -76,6 +76,7 @@ def test_a_hundred_thousand_files_are_refused_long_before_their_end() -> None:
         unpack(one * 100_000, "jobs")
 
 
+@pytest.mark.slow
 def test_a_bomb_is_refused_before_it_goes_off() -> None:
     bomb = gzip.compress(bytes(3 * MAX_BYTES))
     assert len(bomb) < 200_000

@@ -64,6 +64,7 @@ def history(tmp_path: Path) -> tuple[Path, str]:
     return repo, first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("revision", "version"),
     [("main", "0.10.0"), ("v1", "0.1.0"), ("feature/x", "0.1.0"), ("COMMIT", "0.1.0")],
@@ -84,6 +85,7 @@ def test_a_short_commit_is_found_even_where_the_server_gives_out_no_single_ones(
     assert index.revision == first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("revision", ["v1", "feature/x", "COMMIT"])
 def test_a_registry_may_be_asked_for_another_revision(
     history: tuple[Path, str], tmp_path: Path, revision: str
@@ -292,6 +294,7 @@ def test_a_branch_that_is_gone_is_not_taken_from_the_cache(
         opened_at(address, tmp_path).index()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["HEAD", "objects", "objects/pack", "refs"])
 def test_a_store_that_is_broken_is_made_anew(history: tuple[Path, str], tmp_path: Path, lost: str) -> None:
     address = f"file://{history[0]}#main:reg"

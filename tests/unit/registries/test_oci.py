@@ -62,6 +62,7 @@ def round_trip(host: str) -> None:
         assert own.at(reference).fetch("jobs") == as_files(JOBS)
 
 
+@pytest.mark.slow
 def test_what_was_published_is_had_again(fake: FakeRegistry) -> None:
     round_trip(fake.host)
     assert {path for _, path, _ in fake.requests if "mlstack-registry/manifests" in path} == {
@@ -200,6 +201,7 @@ def empty_cache() -> None:
     shutil.rmtree(Path.home() / ".cache", ignore_errors=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["manifests/sha256", "blobs"])
 def test_a_registry_that_lies_about_a_digest_is_found_out(fake: FakeRegistry, kind: str) -> None:
     publish(fake.host, as_files(JOBS))
@@ -275,6 +277,7 @@ def tokens(fake: FakeRegistry, *, basic: str = "") -> None:
     fake.fault = want
 
 
+@pytest.mark.slow
 def test_a_token_is_had_without_a_login(fake: FakeRegistry) -> None:
     tokens(fake)
     round_trip(fake.host)
@@ -283,6 +286,7 @@ def test_a_token_is_had_without_a_login(fake: FakeRegistry) -> None:
     assert not [headers for headers in asked if "Authorization" in headers]
 
 
+@pytest.mark.slow
 def test_a_token_is_had_with_the_login_and_only_for_it(fake: FakeRegistry) -> None:
     tokens(fake, basic=base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode())
     with pytest.raises(RegistryError, match="does not let us in"):

@@ -29,6 +29,7 @@ def new_app(tmp_path: Path, host: str) -> AppDir:
     return made
 
 
+@pytest.mark.slow
 def test_what_is_locked_comes_again_after_newer_versions(fake: FakeRegistry, tmp_path: Path) -> None:
     place = place_of(f"oci://{fake.host}/ml")
     place.publish(as_files(COMMON))
@@ -45,6 +46,7 @@ def test_what_is_locked_comes_again_after_newer_versions(fake: FakeRegistry, tmp
     assert read_tree(made.root) == before
 
 
+@pytest.mark.slow
 def test_a_package_is_named_by_its_digest(fake: FakeRegistry, tmp_path: Path) -> None:
     place = place_of(f"oci://{fake.host}/ml")
     place.publish(as_files(COMMON))

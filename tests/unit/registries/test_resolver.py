@@ -108,6 +108,7 @@ def test_a_version_that_nobody_has_is_not_found() -> None:
     assert caught.value.hint == "known versions: 2.0.0, 1.5.0, 1.0.0"
 
 
+@pytest.mark.slow
 def test_hundreds_of_packages_are_chosen_without_going_back() -> None:
     count = 500
     packages = {

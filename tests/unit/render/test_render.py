@@ -301,6 +301,7 @@ def test_compiled_templates_are_kept_between_runs(app: Build) -> None:
     assert any(key.startswith("templates:") for key in kept)
 
 
+@pytest.mark.slow
 def test_every_shipped_example_comes_out_of_the_store_as_it_was_rendered(tmp_path: Path) -> None:
     app, store = examples.shipped_app(tmp_path / "app"), Store()
     for case in examples.cases():

@@ -199,6 +199,7 @@ def growing(start: str, step: str) -> str:
     return GROWING.replace("START", start).replace("STEP", step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -263,6 +264,7 @@ def test_what_grows_without_end_is_ended(text: str, message: str) -> None:
     assert caught.value.where == "vendor/p/templates/a.yaml.j2:1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -55,6 +55,7 @@ def test_case_2_meets_its_goals_where_the_controller_alone_makes_room() -> None:
     check("case2", figures(simulate(alone, seed=5)))
 
 
+@pytest.mark.slow
 def test_the_goals_are_missed_without_a_controller() -> None:
     table = experiments.judge("case1", (0,), PolicyConfig(mode="off"))
     assert not table.ok
@@ -219,6 +220,7 @@ def test_goals_compare_percent_at_each_load() -> None:
     assert [row.is_met for row in rows] == [True] * 6 + [False, True]
 
 
+@pytest.mark.slow
 def test_elastic_jobs_end_sooner_than_rigid_ones_and_with_curves_sooner_still() -> None:
     trace = draw(0, LOADS[0])[:50]
     fair, best = (run_policy(trace, PolicyConfig(mode=mode)).mean_jct_s for mode in ("fair", "throughput"))

@@ -145,6 +145,7 @@ def test_a_field_of_a_scenario_is_not_said_to_be_one_of_a_job() -> None:
     assert "mlstack elastic simulate --example" in str(caught.value.hint)
 
 
+@pytest.mark.slow
 def test_the_example_runs_and_breaks_no_law() -> None:
     outcome = simulate(scenario.load(EXAMPLE, where="example.yaml"))
     assert outcome.violations == ()
