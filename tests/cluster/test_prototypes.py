@@ -7,8 +7,9 @@ pods of the Pod Security level `restricted`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,18 +26,21 @@ pytestmark = pytest.mark.cluster
 
 ELASTIC = files.folder("prototypes") / "elastic" / "crds" / "trainingjobs.yaml"  # upstream has none
 OURS = files.folder("prototypes") / "core" / "kubeflow-core" / "files" / "crds"
-KINDS = ("tfjobs", "pytorchjobs", "xgboostjobs", "jaxjobs", "paddlejobs")
 DRY_RUN = ("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f", "-")
 RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
 OTHER_NAMESPACE = "research"  # an example names it beside its own
 
 
 @pytest.fixture(scope="module", autouse=True)
-def definitions(control_plane: ControlPlane) -> Iterator[None]:
-    """Upstream's definitions in one cluster, ours in the other."""
+def definitions(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Upstream's definitions in one cluster, ours in the other as far as we have them."""
+    app = examples.shipped_app(tmp_path_factory.mktemp("examples") / "app")
+    objects = [each for case in examples.cases() for each in examples.render(app, case).objects]
+    theirs, ours = upstream.crds_of(objects), sorted(OURS.glob("*.yaml"))
+    known = {file.name for file in ours}
     files = {
-        "minikube": [*(upstream.crd(f"kubeflow.org/{kind}.yaml") for kind in KINDS), ELASTIC],
-        "gke": [*(OURS / f"{kind}.yaml" for kind in KINDS), ELASTIC],
+        "minikube": [*theirs, ELASTIC],
+        "gke": [*ours, *(file for file in theirs if file.name not in known), ELASTIC],
     }
     arguments = {name: [word for file in each for word in ("-f", str(file))] for name, each in files.items()}
     for name, cluster in control_plane.clusters.items():
@@ -62,6 +66,35 @@ def test_an_example_passes_a_strict_dry_run(
         said = cluster.kubectl(*DRY_RUN, input=write.to_yaml_documents(each.data for each in sent))
         assert len(said.stdout.splitlines()) == len(sent)
         assert said.stderr == ""
+
+
+@pytest.mark.parametrize("case", examples.cases(), ids=str)
+def test_the_pods_of_an_example_pass_pod_security(
+    case: Case, tmp_path: Path, namespace: str, minikube: TestCluster
+) -> None:
+    """What a controller makes of a template is refused where only `kubectl get events` tells it."""
+    restrict(minikube, namespace)
+    objects = rendered(tmp_path / "app", case, namespace).objects
+    templates = [template for each in objects for template in pod_templates(each.data)]
+    for number, template in enumerate(templates):
+        spec = {"restartPolicy": "Never", **template["spec"]}
+        for field in ("serviceAccountName", "priorityClassName", "runtimeClassName"):
+            spec.pop(field, None)  # objects that are not there
+        metadata = {**template.get("metadata", {}), "name": f"pod-{number}", "namespace": namespace}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        said = minikube.kubectl("create", *DRY_RUN[3:], input=json.dumps(pod), check=False)
+        assert said.stderr == ""
+
+
+def pod_templates(data: Any) -> Iterator[Mapping[str, Any]]:
+    """Give every pod template at any depth of an object, its definition's schema apart."""
+    if isinstance(data, Mapping) and data.get("kind") != "CustomResourceDefinition":
+        if isinstance(data.get("spec"), Mapping) and isinstance(data["spec"].get("containers"), list):
+            yield data
+        else:
+            yield from (template for value in data.values() for template in pod_templates(value))
+    elif isinstance(data, list):
+        yield from (template for value in data for template in pod_templates(value))
 
 
 def test_an_unknown_field_would_be_refused(namespace: str, gke: TestCluster) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from mlstack.app import files
 from mlstack.app.app_dir import AppDir
 from mlstack.objects.kube_object import KubeObject
 from mlstack.validate.formats import Fault
@@ -28,7 +30,6 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 OLDEST, NEWEST = "1.30", "1.37"
-UPSTREAM = ("tfjobs", "pytorchjobs", "xgboostjobs", "jaxjobs", "paddlejobs")
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +53,10 @@ def crds(app: AppDir) -> Sequence[Mapping[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def upstream_crds() -> Sequence[Mapping[str, Any]]:
+def upstream_crds(rendered: Rendered) -> Sequence[Mapping[str, Any]]:
     # TrainingJobs of EDL's time had no schema: ours is the only one there is.
-    files = [*(upstream.crd(f"kubeflow.org/{name}.yaml") for name in UPSTREAM), trainingjobs.FILES[0]]
+    objects = [each for case in examples.cases() for each in rendered(case)]
+    files = [*upstream.crds_of(objects), trainingjobs.FILES[0]]
     return [yaml.load(file.read_text(), yaml.CSafeLoader) for file in files]
 
 
@@ -97,6 +99,28 @@ def test_an_example_passes_upstreams_definitions(
 def errors(faults: Sequence[Fault]) -> list[Fault]:
     """Leave the warnings out: one example shows settings that are warned of."""
     return [fault for fault in faults if fault.severity == "error"]
+
+
+IMAGE = re.compile(r"(?<![\w./:$-])[a-z0-9][\w.-]*(?:/[\w.-]+)*(?::[A-Za-z0-9][\w.-]*|@sha256:[0-9a-f]+)")
+IN_ITS_PLACE = re.compile(r"definitions\.yaml$|/(examples?|files|crds)/|README\.md$")
+
+
+def test_default_images_stand_in_the_definitions_of_their_package_alone() -> None:
+    """A tag that one place alone says can be renewed there."""
+    folder = files.folder("prototypes")
+    texts = {
+        file.relative_to(folder).as_posix(): file.read_text("utf-8")
+        for file in folder.rglob("*")
+        if file.suffix in (".yaml", ".j2") and not IN_ITS_PLACE.search(file.as_posix())
+    }
+    images = {
+        f"{name}: {image}"
+        for name, text in texts.items()
+        for line in text.splitlines()
+        if re.search(r"\b(image|default)\b", line, re.IGNORECASE) and "examples:" not in line
+        for image in IMAGE.findall(line)
+    }
+    assert images == set()
 
 
 def test_every_prototype_has_two_examples_at_least() -> None:

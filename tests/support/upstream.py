@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from mlstack.objects.kube_object import KubeObject, group_of
+
 CRDS = Path(__file__).parents[2].parent / "shared" / "crds"
+# The kind has two definitions of one name; ours is of the MPI operator.
+_OTHERS = frozenset({"mpijobs.v1.yaml"})
 
 
 def crd(name: str) -> Path:
@@ -15,3 +22,18 @@ def crd(name: str) -> Path:
     if not path.is_file():
         pytest.skip(f"the upstream schema {name} is not in ../shared/crds")
     return path
+
+
+def crds_of(objects: Iterable[KubeObject]) -> list[Path]:
+    """Give the files of the upstream CRDs of the objects' kinds, as far as there are any."""
+    if not CRDS.is_dir():
+        pytest.skip("the upstream schemas are not in ../shared/crds")
+    kinds = {(group_of(obj.api_version), obj.kind) for obj in objects}
+    return sorted({_files()[kind] for kind in kinds if kind in _files()})
+
+
+@cache
+def _files() -> Mapping[tuple[str, str], Path]:
+    files = [file for file in CRDS.glob("*/*.yaml") if file.name not in _OTHERS]
+    heads = {file: re.search(r"kind: (\w+), listKind", file.read_text("utf-8")) for file in files}
+    return {(file.parent.name, head.group(1)): file for file, head in heads.items() if head}
