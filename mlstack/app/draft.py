@@ -11,7 +11,7 @@ from mlstack.app import files, params
 from mlstack.app.app import Component
 from mlstack.app.layout import component_file
 from mlstack.app.params import KeyPath, Layer, Origin, Resolved, merge
-from mlstack.app.prototype import Prototype
+from mlstack.app.prototype import NO_EFFECT, Prototype
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import PassedStore, check_params
 from mlstack.errors import NotFoundError, ParamError, UsageError
@@ -87,31 +87,27 @@ def _values(
     prototype: Prototype, request: ComponentRequest
 ) -> tuple[dict[str, Any], dict[KeyPath, Origin], tuple[str, ...]]:
     """Give the values by canonical name, where each was given, and notes of those that have no effect."""
-    alias = prototype.alias(request.prototype) or ""
-    renames = prototype.alias_renames.get(alias, {})
+    called, alias = prototype.called(request.prototype), prototype.alias(request.prototype) or ""
     values: dict[str, Any] = dict(prototype.alias_params.get(alias, {}))
     origins: dict[KeyPath, Origin] = {(name,): Origin(f"prototype {alias}") for name in values}
-    given = []
     for file, layer in _file_layers(request):
         for key, value in layer.values.items():
-            given.append(key)
-            current = renames.get(key, key)
-            if current is None:
-                continue
             origin = layer.origins.get((key,), Origin(str(file)))
             try:
-                name = params.canonical_name(prototype, current)
+                name = params.canonical_name(called, key)
             except NotFoundError as error:
                 error.where = str(origin)
                 raise
             known = values.get(name)
             values[name] = merge(known, value) if isinstance(known, Mapping) else value
             origins[(name,)] = origin
-    texts = {current: text for key, text in request.texts.items() if (current := renames.get(key, key))}
-    for name, value in params.typed(prototype, texts).items():
+    # Under an old name, `null` is what ksonnet wrote where nothing was set.
+    texts = {key: text for key, text in request.texts.items() if not (alias and text == "null")}
+    for name, value in params.typed(called, texts).items():
         values[name], origins[(name,)] = value, Origin(f"--{name}")
-    idle = [key for key in dict.fromkeys((*given, *request.texts)) if key in renames and renames[key] is None]
-    return values, origins, tuple(f"`{key}` has no effect any more" for key in idle)
+    idle = [name for name in values if called.param(name).deprecated == NO_EFFECT]
+    values = {name: value for name, value in values.items() if name not in idle}
+    return values, origins, tuple(f"`{name}` has no effect any more" for name in idle)
 
 
 def _file_layers(request: ComponentRequest) -> Iterator[tuple[Path, Layer]]:

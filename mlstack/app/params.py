@@ -502,9 +502,12 @@ _OF_CHARTS = frozenset(("global",))  # a value that helm hands to the charts ins
 
 
 def spelling_table(params: Mapping[str, Param]) -> dict[str, str]:
-    """Map every spelling of every parameter to its canonical name."""
-    table = {alias: name for name, param in params.items() for alias in param.aliases}
-    return table | {name: name for name in params}
+    """Map every spelling of every parameter to its canonical name.
+
+    Under an old name of a prototype, a parameter may have been called what is another one's name today.
+    """
+    table = {name: name for name in params}
+    return table | {alias: name for name, param in params.items() for alias in param.aliases}
 
 
 def folded(param: Param, chain: Sequence[Setting]) -> Any:
@@ -658,7 +661,8 @@ def canonical_name(prototype: Prototype, name: str) -> str:
             return table[spelling]
     if prototype.is_open:
         return name
-    near = nearest(name, table)
+    near = next((own for old in prototype.alias_renames.values() if (own := old.get(name))), None)
+    near = near or nearest(name, table)
     hint = f"did you mean `{near}`?" if near else f"mlstack prototype describe {prototype.name}"
     raise UnknownParamError(f"prototype `{prototype.name}` has no parameter `{name}`", hint=hint)
 

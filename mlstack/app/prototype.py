@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
@@ -227,6 +227,28 @@ class Prototype:
         short = name.rpartition("/")[2].removeprefix("io.ksonnet.pkg.")
         return short if short in self.aliases and short != self.name else None
 
+    def called(self, name: str) -> Prototype:
+        """Give it as it is under a name: under an alias, what parameters were called there means them.
+
+        What has no effect any more is taken too, and deprecated.
+        """
+        alias = self.alias(name) or ""
+        renames = self.alias_renames.get(alias)
+        if not renames:
+            return self
+        params = {}
+        for own, param in self.params.items():
+            others = (alias for alias in param.aliases if alias not in renames)
+            params[own] = replace(param, aliases=(*others, *_old_names(renames, own)))
+        idle = {old: Param(name=old, schema={}, deprecated=NO_EFFECT) for old in _old_names(renames, None)}
+        properties = {**self.schema.get("properties", {}), **{old: {} for old in idle}}
+        return replace(
+            self,
+            params={**idle, **params},
+            schema={**self.schema, "properties": properties},
+            digest=self.digest and f"{self.digest} as {alias}",
+        )
+
     def alias_note(self, name: str) -> str:
         """Tell which prototype an alias leads to, and what it is under that name; empty for other names."""
         alias = self.alias(name)
@@ -235,6 +257,14 @@ class Prototype:
         params = self.alias_params.get(alias, {})
         settings = " and ".join(f"`{param}: {write.to_flow(value)}`" for param, value in params.items())
         return f"`{alias}` is prototype `{self.name}`" + (f" with {settings}" if settings else "")
+
+
+NO_EFFECT = "it has no effect any more"
+
+
+def _old_names(renames: Mapping[str, str | None], name: str | None) -> tuple[str, ...]:
+    """Give what a parameter was called; for None, what has no effect any more."""
+    return tuple(old for old, current in renames.items() if current == name and old != name)
 
 
 REQUIRES = list_of(

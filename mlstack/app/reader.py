@@ -478,14 +478,14 @@ class AppReader:
         return Vendor(self.root, self.lock.packages, self.store)
 
     def prototype(self, name: str, *, where: str | None = None, environment: str | None = None) -> Prototype:
-        """Find a prototype by full name, exact name, alias, or an end that only one has.
+        """Find a prototype by full name, exact name, alias, or an end that only one has; as it is under that.
 
         An environment may have other versions of packages than the app.
 
         Raises:
             NotFoundError: none, or several, with their full names; at `where` the name is written.
         """
-        return self.vendor.prototype(name, where=where, environment=environment)
+        return self.vendor.prototype(name, where=where, environment=environment).called(name)
 
     # --- parameters ---
 

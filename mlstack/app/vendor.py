@@ -240,13 +240,13 @@ class Vendor:
             for own in folder.prototype_names
         }
         yield [key for key, others in aliases.items() if name in others]
-        # Whole words; an alias that sets parameters goes by its whole name: an end must not lose them.
+        # Whole words; an alias with parameters of its own goes by its whole name: an end must not lose them.
         endings = tuple(f"{separator}{name}" for separator in "-._") if name else ()
         yield [
             (locked, own)
             for (locked, own), others in aliases.items()
             if any(
                 spelling.endswith(endings)
-                for spelling in (own, *(alias for alias in others if not others[alias].params))
+                for spelling in (own, *(name for name, it in others.items() if not (it.params or it.renames)))
             )
         ]

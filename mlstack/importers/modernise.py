@@ -29,23 +29,27 @@ def old_names(code: str) -> tuple[str, ...]:
 
 
 def fitting(
-    prototype: Prototype, component: str, values: Mapping[str, Any]
+    prototype: Prototype, old_name: str, component: str, values: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Give the parameters that the prototype of today takes as they were set, and the names of the others."""
-    taken: dict[str, Any] = {}
+    """Give the parameters that the prototype of today takes as they were set, and the names of the others.
+
+    They are spelled as its `old_name` had them; what that sets is among those taken.
+    """
+    called, own_values = prototype.called(old_name), prototype.alias_params.get(old_name, {})
+    taken = dict(own_values)
     others = []
     for name, value in values.items():
         if value in (None, "null", "") or (name == "name" and value == component):
             continue
         try:
-            own = params.typed(prototype, {name: value if isinstance(value, str) else json.dumps(value)})
+            own = params.typed(called, {name: value if isinstance(value, str) else json.dumps(value)})
         except MlstackError:
             others.append(name)
             continue
-        others += [name for key in own if prototype.param(key).deprecated]
+        others += [name for key in own if called.param(key).deprecated]
         taken |= {
             key: item
             for key, item in own.items()
-            if item != prototype.param(key).default and not prototype.param(key).deprecated
+            if not called.param(key).deprecated and (item != called.param(key).default or key in own_values)
         }
     return taken, others

@@ -256,7 +256,7 @@ def _modernised(app: AppDir, source: KsApp, composition: Composition) -> list[st
             continue
         code = decode(read_file(member.file), file=str(member.file))
         offered = (
-            (registry, package.name, prototype.name)
+            (registry, package.name, prototype.name, name)
             for name in modernise.old_names(code)
             for registry, index in registries
             for package, prototype in offers(index, name)
@@ -266,9 +266,9 @@ def _modernised(app: AppDir, source: KsApp, composition: Composition) -> list[st
     return notes
 
 
-def _replaced(app: AppDir, name: str, known: tuple[str, str, str], composition: Composition) -> str:
+def _replaced(app: AppDir, name: str, known: tuple[str, str, str, str], composition: Composition) -> str:
     """Put a component of a prototype in the place of a manifest, if it renders; tell what that changes."""
-    registry, package, prototype_name = known
+    registry, package, prototype_name, old_name = known
     file = app.component_files[name][0]
     environments = [env for env, values in composition.params.items() if env in app.environment_names]
     patches = [layout.patch_file(env, name) for env in environments]
@@ -281,7 +281,7 @@ def _replaced(app: AppDir, name: str, known: tuple[str, str, str], composition: 
         installation.change(app, {APP: (wanted,)}, free=((APP, wanted.full_name),))
         prototype = app.prototype(f"{registry}/{package}/{prototype_name}")
         values = {env: composition.params[env].get(name, {}) for env in environments}
-        fits = {env: modernise.fitting(prototype, stem, own) for env, own in values.items()}
+        fits = {env: modernise.fitting(prototype, old_name, stem, own) for env, own in values.items()}
         base = fits[environments[0]][0] if environments else {}
         content = {"apiVersion": API_VERSION, "kind": "Component", "prototype": prototype.full_name}
         files = {file: write.to_yaml({**content, **({"params": base} if base else {})})}

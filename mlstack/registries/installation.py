@@ -400,7 +400,7 @@ def find_usable(app: AppDir, name: str) -> tuple[Prototype, PackageRef | None]:
     """
     short = name.removeprefix(KSONNET_PREFIX)
     with suppress(NotFoundError):
-        installed = app.prototype(name)
+        installed = app.vendor.prototype(name)
         if "/" in short or short in (installed.name, *installed.aliases):
             return installed, None
     return built_in_prototype(app, name) or (find_prototype(app, name), None)

@@ -382,7 +382,7 @@ def find_prototype(app: AppDir, name: str) -> Prototype:
         NotFoundError: none, or several; says which package brings it, or what to do instead.
     """
     try:
-        return app.prototype(name)
+        return app.vendor.prototype(name)
     except NotFoundError:
         explain_missing(app, name)
         raise

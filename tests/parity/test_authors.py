@@ -136,6 +136,32 @@ def test_c7_old_names_take_their_old_parameters(bare: Runner, options: str, para
     assert params in ran.err + Path("components", f"{options.split()[1]}.yaml").read_text()
 
 
+def test_c7_a_component_file_may_name_an_old_prototype_and_its_parameters(bare: Runner) -> None:
+    bare("pkg install kubeflow/core")
+    hub = Path("components/hub.yaml")
+    hub.write_text(
+        "apiVersion: mlstack.dev/v1\nkind: Component\nprototype: kubeflow/core/jupyterhub\n"
+        "params:\n  image: example.org/hub:1\n  accessLocalFs: 'true'\n"
+    )
+    assert bare("param set hub serviceType NodePort").code == 0
+    assert "jupyterHubServiceType: NodePort" in hub.read_text()
+    rows = bare("param list hub -o json").json["rows"]
+    values = {row["name"]: row["value"] for row in rows}
+    assert (values["jupyterHubImage"], values["installOperator"]) == ("example.org/hub:1", False)
+    bare("env add test --offline")
+    ran = bare("render test")
+    assert "`accessLocalFs` is deprecated: it has no effect any more (components/hub.yaml:6)" in ran.err
+    assert "example.org/hub:1" in ran.out
+
+
+def test_m9_an_old_parameter_belongs_to_its_old_prototype_alone(bare: Runner) -> None:
+    bare("pkg install kubeflow/core")
+    assert bare("generate jupyterhub hub --serviceType=NodePort --disks=null").code == 0
+    ran = bare("param set hub serviceType ClusterIP")
+    assert (ran.code, "did you mean `jupyterHubServiceType`?" in ran.err) == (4, True)
+    assert "disks" not in Path("components/hub.yaml").read_text()
+
+
 KSONNET = {  # ksonnet's own prototypes, with the parameters they took, and the kinds they brought
     "single-port-deployment": ("--image=nginx --replicas=2 --containerPort=8080", ["Deployment"]),
     "single-port-service": (

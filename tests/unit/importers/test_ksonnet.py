@@ -404,6 +404,22 @@ std.prune(k.core.v1.list.new(all.all(params)))
         assert f"example.org/{image}" in str(rendered(run, environment)["StatefulSet/tf-hub"])
 
 
+def test_a_component_of_an_old_prototype_keeps_what_that_was(run: Runner, tmp_path: Path) -> None:
+    parts = '{ all(params):: [{ apiVersion: "v1", kind: "ConfigMap", metadata: { name: params.name } }] }'
+    code = """\
+local params = std.extVar("__ksonnet/params").components["hub"];
+local jupyterhub = import "kubeflow/core/jupyterhub.libsonnet";
+std.prune(jupyterhub.all(params))
+"""
+    files = {"components/hub.jsonnet": code, "vendor/kubeflow/core/jupyterhub.libsonnet": parts}
+    params = {"hub": {"name": "hub", "image": "example.org/hub:1", "serviceType": "NodePort"}}
+    app = write_app(tmp_path / "old", files, params=params)
+    imported(run, app, "--modernise")
+    text = (tmp_path / "new/components/hub.yaml").read_text()
+    assert "jupyterHubImage: example.org/hub:1" in text and "jupyterHubServiceType: NodePort" in text
+    assert "installOperator: false" in text
+
+
 @pytest.mark.parametrize("path", ["/etc", "../../elsewhere"])
 def test_the_folder_of_an_environment_is_one_of_the_app(run: Runner, tmp_path: Path, path: str) -> None:
     own = f"apiVersion: 0.3.0\nkind: ksonnet.io/app\nname: old\nenvironments: {{default: {{path: {path}}}}}\n"
