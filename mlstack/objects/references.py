@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,8 +14,9 @@ ADMISSION = "admissionregistration.k8s.io"
 _WRITES = {"*", "CREATE", "UPDATE"}
 
 Data = Mapping[str, Any]
-# Field (`[]` stands for every item of a list), and group, kind and scope of what it names.
-_Row = tuple[str, str, str, bool]
+# Group, kind and scope of what a field (`[]` stands for every item of a list) names.
+_Named = tuple[str, str, bool]
+_Row = tuple[str, *_Named]
 _STORAGE_CLASS = ("storage.k8s.io", "StorageClass", False)
 _SECRET = ("", "Secret", True)
 _CONFIG_MAP = ("", "ConfigMap", True)
@@ -74,10 +76,18 @@ def references(manifest: KubeObject) -> Iterator[Identity]:
 
 
 def _named(data: Data, rows: tuple[_Row, ...], namespace: str) -> Iterator[Identity]:
-    for field, group, kind, is_namespaced in rows:
-        for name in _values(data, field.split(".")):
-            if name:
-                yield Identity(group, kind, namespace if is_namespaced else "", str(name))
+    for name, (group, kind, is_namespaced) in _values(data, _by_step(rows)):
+        yield Identity(group, kind, namespace if is_namespaced else "", name)
+
+
+@functools.cache
+def _by_step(rows: tuple[_Row, ...]) -> dict[str, Any]:
+    """Give rows as a tree of the steps of their fields, so that each part of an object is looked at once."""
+    tree: dict[str, Any] = {}
+    for field, *named in rows:
+        *steps, last = field.split(".")
+        functools.reduce(lambda inner, step: inner.setdefault(step, {}), steps, tree)[last] = tuple(named)
+    return tree
 
 
 def _named_otherwise(manifest: KubeObject, namespace: str) -> Iterator[Identity]:
@@ -192,17 +202,21 @@ def _covers(rule: Data, kind: Kind) -> bool:
     )
 
 
-def _values(data: Any, steps: list[str]) -> Iterator[Any]:
-    """Give the values at a field; of every item where a step ends with `[]`."""
-    if not steps:
-        yield data
-    elif isinstance(data, Mapping):
-        inner = data.get(steps[0].removesuffix("[]"))
-        if not steps[0].endswith("[]"):
-            yield from _values(inner, steps[1:])
+def _values(data: Any, tree: Mapping[str, Any]) -> Iterator[tuple[str, _Named]]:
+    """Give the names at the fields of a tree of steps, of every item where a step ends with `[]`."""
+    if not isinstance(data, Mapping):
+        return
+    for step, below in tree.items():
+        inner = data.get(step.removesuffix("[]"))
+        if not inner:
+            continue
+        if isinstance(below, tuple):
+            yield str(inner), below
+        elif not step.endswith("[]"):
+            yield from _values(inner, below)
         elif isinstance(inner, list):
             for item in inner:
-                yield from _values(item, steps[1:])
+                yield from _values(item, below)
 
 
 def _map(data: Data, key: str) -> Data:
