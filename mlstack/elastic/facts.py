@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Literal
 
-from mlstack.elastic.resources import Amounts, amounts, is_device, requests
+from mlstack.objects.resources import Amounts, amounts, is_device, requests
 
 JOB_LABEL = "mlstack.dev/training-job"
 ROLE_LABEL = "mlstack.dev/role"

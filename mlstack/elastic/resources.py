@@ -1,106 +1,21 @@
-"""What pods request and nodes have, as integers (thousandths of a core, bytes, pieces); what quotas leave."""
+"""What nodes have as vectors, in a stated order; what ResourceQuotas leave a gang."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from math import ceil
 from typing import Any, NamedTuple
 
-from mlstack.elastic import snapshot
 from mlstack.elastic.snapshot import Vector
-from mlstack.validate.formats import quantity
-
-Amounts = Mapping[str, int]
+from mlstack.objects.resources import Amounts, amount, limits, requests, written
 
 BASIC = ("cpu", "memory", "pods")
 """Resources that every vector has, in this order; others follow by name."""
 
 
-@lru_cache(maxsize=8192)
-def amount(resource: str, text: str) -> int:
-    """Read a quantity of a resource, rounded up; what is no quantity counts as nothing."""
-    number = quantity(text) or 0
-    return ceil(number * 1000) if resource == "cpu" else ceil(number)
-
-
-def amounts(quantities: Mapping[str, Any] | None) -> dict[str, int]:
-    """Read quantities by resource."""
-    return {name: amount(name, str(value)) for name, value in (quantities or {}).items()}
-
-
-def requests(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Give what the scheduler reserves for a pod, itself (`pods`) included.
-
-    Containers and sidecars (init containers that are always restarted) add up; each other init container runs
-    alone beside the sidecars that were started before it, so that the most of these counts; overhead comes on
-    top. Requests of the pod as a whole replace the sum. See Kubernetes' pages on init containers, sidecars
-    and pod overhead. A port of the node is a thing that each node has one of.
-    """
-    total = _sum(_of_pod(spec, "limits", "requests"), amounts(spec.get("overhead")))
-    return {**{name: value for name, value in total.items() if value}, **_host_ports(spec), "pods": 1}
-
-
-def limits(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Give the most that a pod may take, as far as its containers have limits."""
-    overhead = amounts(spec.get("overhead"))
-    return {name: value + overhead.get(name, 0) for name, value in _of_pod(spec, "limits").items() if value}
-
-
-def _of_pod(spec: Mapping[str, Any], *kinds: str) -> dict[str, int]:
-    """Add up what the containers of a pod have of these kinds; of one resource the last kind counts."""
-
-    def read(holder: Mapping[str, Any]) -> dict[str, int]:
-        resources = holder.get("resources") or {}
-        return amounts({name: value for kind in kinds for name, value in (resources.get(kind) or {}).items()})
-
-    sidecars: dict[str, int] = {}
-    most: dict[str, int] = {}
-    for container in spec.get("initContainers") or ():
-        beside = _sum(sidecars, read(container))
-        most = _most(most, beside)
-        if container.get("restartPolicy") == "Always":
-            sidecars = beside
-    running = _sum(*map(read, spec.get("containers") or ()), sidecars)
-    return {**_most(running, most), **read(spec)}
-
-
-def is_device(resource: str) -> bool:
-    """Tell resources of device plug-ins, as GPUs: whole pieces, of which a pod has as many as it asks for."""
-    return "/" in resource and "kubernetes.io/" not in resource
-
-
 def vector(pod: Amounts, resources: Sequence[str]) -> Vector:
     """Put amounts into the order of a snapshot's resources."""
     return tuple(pod.get(name, 0) for name in resources)
-
-
-def _host_ports(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Give the ports that a pod takes of its node: on the node's network all that its containers name.
-
-    Of one address (`hostIP`) or of all is the same here: jobs serve on all of them.
-    """
-    sidecars = [each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"]
-    ports: dict[str, int] = {}
-    for container in (*(spec.get("containers") or ()), *sidecars):
-        for port in container.get("ports") or ():
-            number = port.get("hostPort") or (port.get("containerPort") if spec.get("hostNetwork") else None)
-            if number:
-                ports[snapshot.key(number, port.get("protocol") or "TCP")] = 1
-    return ports
-
-
-def _sum(*parts: Amounts) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for part in parts:
-        for name, value in part.items():
-            total[name] = total.get(name, 0) + value
-    return total
-
-
-def _most(one: Amounts, other: Amounts) -> dict[str, int]:
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
 
 
 # --- ResourceQuotas: what they leave a namespace, and which priority classes they grant it ---
@@ -194,15 +109,10 @@ def excess(
 
 
 def _lack(quota: QuotaFacts, name: str, value: int) -> str:
-    more, used, hard = (_written(name, each) for each in (value, quota.used.get(name, 0), quota.hard[name]))
+    more, used, hard = (
+        written(_resource(name), each) for each in (value, quota.used.get(name, 0), quota.hard[name])
+    )
     return f"{name}: {more} more, {used} of {hard} used"
-
-
-def _written(name: str, value: int) -> str:
-    if _resource(name) == "cpu":
-        return f"{value / 1000:g}"
-    is_bytes = _resource(name) in ("memory", "ephemeral-storage") and value >= 2**20
-    return f"{value / 2**20:g}Mi" if is_bytes else str(value)
 
 
 def _usage(spec: Mapping[str, Any]) -> dict[str, int]:

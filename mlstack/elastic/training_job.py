@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from mlstack.elastic.facts import JOB_LABEL, ROLE_LABEL, time_ms
-from mlstack.elastic.resources import amounts, is_device
 from mlstack.elastic.speed import read_speed
 from mlstack.errors import ConfigError
-from mlstack.validate.formats import quantity
+from mlstack.objects.resources import amounts, is_device, quantity
 
 API_VERSION = "paddlepaddle.org/v1"
 KIND = "TrainingJob"

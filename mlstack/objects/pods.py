@@ -24,18 +24,6 @@ class PodTemplate(NamedTuple):
         lists = (self.spec.get(name) or () for name in ("initContainers", "containers"))
         return tuple(container for listed in lists for container in listed if isinstance(container, Mapping))
 
-    def requests(self) -> dict[str, str]:
-        """Give what each of its containers but the first ones asks for, by resource, as text of each."""
-        asked: dict[str, str] = {}
-        for container in self.spec.get("containers") or ():
-            resources = (container.get("resources") or {}) if isinstance(container, Mapping) else {}
-            for name, amount in {
-                **(resources.get("limits") or {}),
-                **(resources.get("requests") or {}),
-            }.items():
-                asked[name] = f"{asked[name]} {amount}" if name in asked else str(amount)
-        return asked
-
 
 def templates(obj: KubeObject) -> tuple[PodTemplate, ...]:
     """Give the pod templates of an object, in the order in which they stand."""
@@ -56,8 +44,3 @@ def _templates(value: Any, path: tuple[str, ...]) -> Iterator[PodTemplate]:
             yield PodTemplate(said[-1] if said else "", counts[0] if counts else 1, spec)
         else:
             yield from _templates(inner, (*path, str(key)))
-
-
-def is_gpu(resource: str) -> bool:
-    """Tell whether a resource is a GPU, or a part of one."""
-    return resource.endswith("/gpu") or "/mig-" in resource

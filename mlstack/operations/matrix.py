@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Literal
 
 from mlstack.app import layout
@@ -15,7 +14,8 @@ from mlstack.app.declare import to_map
 from mlstack.app.prototype import mask_value
 from mlstack.errors import UsageError
 from mlstack.objects.kube_object import DesiredState
-from mlstack.objects.pods import is_gpu, templates
+from mlstack.objects.pods import templates
+from mlstack.objects.resources import is_gpu, requests
 from mlstack.render import render
 from mlstack.render.template import CodeStore
 
@@ -132,18 +132,17 @@ def _params(app: AppDir, environment: str, components: Sequence[str]) -> Iterato
 
 def _objects(state: DesiredState) -> Iterator[tuple[Section, str, Any]]:
     for obj in state.objects:
-        gpus = Decimal(0)
+        gpus = 0
         where = f"{obj.component} {obj.kind} {obj.name}"
         for template in templates(obj):
             place = f"{where} {template.role}".rstrip()
             for container in template.containers:
                 yield "image", f"{place} {container.get('name', '')}".rstrip(), container.get("image")
             yield "replicas", place, template.replicas
-            for resource, texts in template.requests().items():
-                if is_gpu(resource):
-                    gpus += sum(Decimal(text) for text in texts.split()) * template.replicas
+            asked = requests(template.spec)
+            gpus += template.replicas * sum(asked[name] for name in asked if is_gpu(name))
         if gpus:
-            yield "gpus", where, int(gpus)
+            yield "gpus", where, gpus
 
 
 def _approve(app: AppDir, rows: Sequence[MatrixRow], reason: str) -> str:

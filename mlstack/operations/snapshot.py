@@ -15,7 +15,7 @@ from mlstack.deploy import target as guard
 from mlstack.deploy.target import Target
 from mlstack.errors import ForbiddenError, ObjectNotFoundError
 from mlstack.kube.client import Cluster, Opener
-from mlstack.objects.pods import is_gpu
+from mlstack.objects.resources import is_gpu
 
 # Labels that tell machines apart for whoever chooses nodes.
 _LABELS = (

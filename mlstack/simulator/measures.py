@@ -10,11 +10,12 @@ from itertools import compress, pairwise
 from math import ceil
 from typing import Any, NamedTuple
 
-from mlstack.elastic import facts, snapshot
+from mlstack.elastic import facts
 from mlstack.elastic.facts import NodeFacts, PodFacts
 from mlstack.elastic.policy.fair import jain
 from mlstack.elastic.training_job import SpecError, parse
 from mlstack.kube.client import WatchEvent
+from mlstack.objects.resources import is_host_port
 
 BACKGROUND = "kube-system"
 
@@ -204,7 +205,7 @@ class ClusterObserver:
 
     def _is_crowded(self, name: str, held: Amounts) -> bool:
         offered = self._nodes[name].allocatable
-        return any(amount > offered.get(part, int(snapshot.is_key(part))) for part, amount in held.items())
+        return any(amount > offered.get(part, int(is_host_port(part))) for part, amount in held.items())
 
     def _stranded(self, bound: Mapping[str, Amounts]) -> Amounts:
         """Sum up what is free on nodes that have no room for one trainer of any job."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
-from mlstack.elastic import facts, snapshot
+from mlstack.elastic import facts
 from mlstack.elastic.facts import Eligible, NodeFacts, NodePlace, PodFacts, is_eligible
 from mlstack.kube.client import WatchEvent
+from mlstack.objects import resources
 from mlstack.simulator.engine import Action, Kernel, Obj, SimulatedStore, is_ready, with_condition
 
 AFFINITY_WEIGHT = 2
@@ -120,7 +121,7 @@ class _Free(dict[str, int]):
     """What is left of a node: of what it does not name, one of each port and nothing else."""
 
     def __missing__(self, resource: str) -> int:
-        return int(snapshot.is_key(resource))
+        return int(resources.is_host_port(resource))
 
 
 class SchedulerNode:

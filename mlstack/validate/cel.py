@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from mlstack.app.schema import matches
-from mlstack.validate import formats
+from mlstack.objects.resources import quantity
 
 # --- read text into nested tuples: `self.a` is `("select", ("name", "self"), "a")` ---
 
@@ -351,7 +351,7 @@ def _matches(text: str, pattern: str) -> bool:
 
 
 def _quantity(text: str) -> Any:
-    value = formats.quantity(text)
+    value = quantity(text)
     if value is None:
         raise ValueError(f"not a quantity: {text}")
     return value
@@ -389,7 +389,7 @@ _FUNCTIONS: Mapping[tuple[str, int], Callable[..., Any]] = {
     ("lowerAscii", 1): lambda text: "".join(c.lower() if c.isascii() else c for c in text),
     ("split", 2): lambda text, separator: text.split(separator) if separator else list(text),
     ("quantity", 1): _quantity,
-    ("isQuantity", 1): lambda text: formats.quantity(text) is not None,
+    ("isQuantity", 1): lambda text: quantity(text) is not None,
     ("isInteger", 1): lambda value: value % 1 == 0,
     ("isLessThan", 2): operator.lt,
     ("isGreaterThan", 2): operator.gt,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from mlstack.objects.resources import quantity
 from mlstack.validate.formats import (
     Field,
     Problems,
@@ -15,7 +16,6 @@ from mlstack.validate.formats import (
     label_value,
     port_name,
     qualified_name,
-    quantity,
     shown,
 )
 

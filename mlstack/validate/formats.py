@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from functools import cache
 from importlib import resources
 from typing import Any, Literal, NamedTuple
@@ -167,7 +166,6 @@ def shown(value: Any) -> str:
 
 # --- numbers and texts of a schema's format: what is expected, None if it is that ---
 
-_QUANTITY = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
 _DATE_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 # Go's own form, or anything with a number and a unit in it.
 _DURATION = re.compile(r"[+-]?((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+|0")
@@ -176,21 +174,6 @@ _DURATION_IN_WORDS = re.compile(
     re.IGNORECASE,
 )
 _UUID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
-_DECIMAL = {"": 0, "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
-_MAX_EXPONENT = 1000
-
-
-def quantity(value: Any) -> Decimal | None:
-    """Read a Kubernetes quantity (`500m`, `1.5Gi`, `2`), None where it is none."""
-    match = _QUANTITY.fullmatch(str(value))
-    if isinstance(value, bool) or not isinstance(value, str | int | float) or not match:
-        return None
-    number, unit = Decimal(match[1]), match[2] or ""
-    if unit in _BINARY:
-        return number * Decimal(1024) ** _BINARY[unit]
-    exponent = _DECIMAL[unit] if unit in _DECIMAL else int(unit[1:])
-    return number.scaleb(exponent) if abs(exponent) <= _MAX_EXPONENT else None
 
 
 def wrong_text(text: str, name: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mlstack.objects.resources import quantity
 from mlstack.validate.checks import (
     COMPUTE,
     MAX_PORT,
@@ -33,7 +34,6 @@ from mlstack.validate.formats import (
     no_parent,
     port_name,
     qualified_name,
-    quantity,
     relative_path,
     shown,
     subdomain,

@@ -11,9 +11,10 @@ from typing import Any
 from mlstack.app.schema import matches
 from mlstack.names import nearest
 from mlstack.objects.kinds import Schema, Schemas, list_type_of
+from mlstack.objects.resources import quantity
 from mlstack.validate import cel
 from mlstack.validate.cel import UnsupportedError
-from mlstack.validate.formats import Field, Problem, Problems, quantity, shown, wrong_text
+from mlstack.validate.formats import Field, Problem, Problems, shown, wrong_text
 
 _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "string": ((str,), "a string"),

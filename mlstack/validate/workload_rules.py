@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mlstack.objects.resources import quantity
 from mlstack.validate.checks import (
     Table,
     absolute_path,
@@ -26,7 +27,6 @@ from mlstack.validate.formats import (
     Severity,
     label,
     qualified_name,
-    quantity,
     schedule,
     shown,
     subdomain,

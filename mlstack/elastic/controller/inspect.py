@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from mlstack.elastic import snapshot
 from mlstack.elastic.controller.cache import ODD, ClusterCache, JobFacts
 from mlstack.elastic.controller.controller import no_training_jobs, sources
 from mlstack.elastic.controller.snapshot_builder import build_snapshot
@@ -18,6 +17,7 @@ from mlstack.errors import ClusterError, ForbiddenError, NotFoundError, ObjectNo
 from mlstack.kube.client import Cluster, ObjectRef, WatchEvent
 from mlstack.kube.watch import WatchSource
 from mlstack.names import nearest
+from mlstack.objects import resources
 
 UNSEEN = "no controller has looked at it yet"
 _ODD_TYPES = "a status has fields of other types than its API gives them"
@@ -239,8 +239,8 @@ def _planned(job: Job, decision: Decision) -> PlannedJob:
 
 def _amount(resource: str, value: int) -> str:
     """Write an amount as people do: `cpu 2500m`, `memory 16Gi`, `nvidia.com/gpu 3`."""
-    if snapshot.is_key(resource):
-        return snapshot.words(resource, value)
+    if resources.is_host_port(resource):
+        return resources.port_words(resource, value)
     if resource == "cpu":
         return f"{resource} {value}m" if value % 1000 else f"{resource} {value // 1000}"
     for unit, size in (("Gi", 2**30), ("Mi", 2**20)):

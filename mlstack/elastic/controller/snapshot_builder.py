@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mlstack.elastic import snapshot
 from mlstack.elastic.controller.cache import ClusterCache, JobFacts
 from mlstack.elastic.facts import NodeFacts, PodFacts
 from mlstack.elastic.resources import BASIC, vector
-from mlstack.elastic.snapshot import Arriving, Demand, Held, Job, Node, Role, Snapshot, Trainer, Vector
+from mlstack.elastic.snapshot import (
+    Arriving,
+    Demand,
+    Held,
+    Job,
+    JobStage,
+    Node,
+    Role,
+    Snapshot,
+    Trainer,
+    Vector,
+)
+from mlstack.objects import resources
 
 MOVES_KEPT_MS = 60_000
 
@@ -75,7 +86,7 @@ class _SnapshotBuilder:
             elif pod.is_live and pod.wants_room:
                 self._demands.append(self._demand(pod, ""))
         jobs = [self._job(job) for job in self._jobs]
-        ports = {name: 1 for name in self._names if snapshot.is_key(name)}
+        ports = {name: 1 for name in self._names if resources.is_host_port(name)}
         nodes = [
             Node(
                 name=node.place.name,
@@ -161,7 +172,7 @@ class _SnapshotBuilder:
                 elif not live[name].node:
                     self._demands.append(self._demand(live[name], job.key))
 
-    def _as_job(self, job: JobFacts, pods: Sequence[PodFacts], stage: snapshot.JobStage) -> Job:
+    def _as_job(self, job: JobFacts, pods: Sequence[PodFacts], stage: JobStage) -> Job:
         spec, limits = job.spec, self._limits.get(job.key, JobLimits())
         assert spec is not None and job.trainer is not None
         trainers = [pod for pod in pods if pod.role == "trainer"]
@@ -244,9 +255,9 @@ def _resources(
     held = [pod.requests for pod in present]
     asked = [role.requests for job in jobs for role in (*job.servers, job.trainer) if role]
     asked += [pod.requests for pod in present if not pod.node and pod.wants_room]
-    names = {name for name in set[str]().union(*held, *asked) if not snapshot.is_key(name)}
+    names = {name for name in set[str]().union(*held, *asked) if not resources.is_host_port(name)}
     names.update(*(node.devices for node in nodes))
-    ports = sorted({name for amounts in asked for name in amounts if snapshot.is_key(name)})
+    ports = sorted({name for amounts in asked for name in amounts if resources.is_host_port(name)})
     askers: dict[str, list[int]] = {port: [] for port in ports}
     for number, amounts in enumerate([*asked, *held] if ports else ()):
         for port in askers.keys() & amounts.keys():

@@ -7,7 +7,6 @@ from collections.abc import Hashable, Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush
 
-from mlstack.elastic import snapshot
 from mlstack.elastic.policy.gangs import Admission, Demands, place_unbound, restore_rendezvous
 from mlstack.elastic.policy.needs import needs
 from mlstack.elastic.policy.placement import Clearance, can_go, clear, free_node
@@ -35,6 +34,7 @@ from mlstack.elastic.snapshot import (
     Snapshot,
     Vector,
 )
+from mlstack.objects import resources
 
 
 def fair(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
@@ -462,7 +462,7 @@ def _amount(name: str, amount: int) -> str:
         return f"{amount / 1000:g} cpu"
     if name in ("memory", "ephemeral-storage"):
         return f"{amount / 2**30:.4g} GiB {name}" if amount >= 2**30 else f"{amount / 2**20:.4g} MiB {name}"
-    return snapshot.words(name, amount) if snapshot.is_key(name) else f"{amount} {name}"
+    return resources.port_words(name, amount) if resources.is_host_port(name) else f"{amount} {name}"
 
 
 def _count(number: int, what: str) -> str:

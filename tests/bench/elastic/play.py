@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import urlopen
 
-from mlstack.elastic.resources import amounts
 from mlstack.elastic.training_job import API_VERSION
 from mlstack.kube import connect
+from mlstack.objects.resources import amounts
 from mlstack.simulator import scenario
 from mlstack.simulator.measures import Sample
 from mlstack.simulator.scenario import JobPlan, Scenario, ScenarioEvent, Service

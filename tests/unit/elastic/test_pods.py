@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from mlstack.elastic import pods
-from mlstack.elastic.resources import requests
 from mlstack.elastic.training_job import RoleName, TrainingJob, parse, role_name
 from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.resources import requests
 from mlstack.validate.validate import load_schemas, validate_objects
 from tests.support.trainingjobs import edl_job, small_job
 
