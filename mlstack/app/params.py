@@ -7,10 +7,11 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from mlstack.app import secret_values
-from mlstack.app.prototype import Param, Prototype, schema_types
+from mlstack.app.prototype import Param, Prototype, json_type, schema_types
 from mlstack.errors import ConfigError, ParamError, TypedValueError, UnknownParamError, UsageError
 from mlstack.names import nearest
 from mlstack.objects import masking
@@ -140,12 +141,22 @@ def parse_text(param: Param | None, text: str, *, as_string: bool = False) -> An
 
 def inner_param(param: Param, path: Sequence[str | int]) -> Param | None:
     """Give what is declared for a part of a parameter's value, or None where nothing is."""
-    schema: Any = param.schema
+    schema = inner_schema(param.schema, path)
+    if not path or schema is None:
+        return param if not path else None
+    about = {"description": schema.get("description", ""), "unit": schema.get("unit", ""), "examples": ()}
+    return replace(
+        param, schema=schema, format=None, value_aliases={}, default=None, has_default=False, **about
+    )
+
+
+def inner_schema(schema: Any, path: Sequence[str | int]) -> Mapping[str, Any] | None:
+    """Give the schema of a part of a value, None where nothing is declared."""
     for part in path:
         schema = _inner_schema(schema, part)
         if not isinstance(schema, Mapping):
             return None
-    return param if not path else replace(param, schema=schema, format=None, value_aliases={})
+    return schema if isinstance(schema, Mapping) else None
 
 
 def _inner_schema(schema: Mapping[str, Any], part: str | int) -> Any:
@@ -339,20 +350,53 @@ class Resolved:
         return nearest_origin(setting.origins, path, setting.origin) if setting else Origin("not set")
 
     def setting(self, name: str, path: KeyPath = ()) -> Setting | None:
-        """Give the setting that decided a parameter, or a value inside it; None when nothing did.
-
-        A layer decides about a path too by removing what is around it.
-        """
+        """Give the setting that decided a parameter, or a value inside it; None when nothing did."""
         chain = self.chains.get(name, ())
-        for setting in reversed(chain):
-            value = setting.value
-            for part in path:
-                if isinstance(value, Mapping) and part not in value:
-                    break
-                value = value[part] if isinstance(value, Mapping) else None
+        return next(iter([*settings_inside(chain, path)[-1:], *chain[-1:]]), None)
+
+
+def settings_inside(
+    chain: Sequence[Setting], path: KeyPath, schema: Mapping[str, Any] = MappingProxyType({})
+) -> list[Setting]:
+    """Give what the settings of a parameter say about a place inside it, lowest first.
+
+    A layer above another one speaks of a place too by removing or replacing what is around it.
+
+    Args:
+        chain: the settings of the parameter.
+        path: keys and indices below it.
+        schema: of the parameter; without it lists replace each other.
+    """
+    settings: list[Setting] = []
+    for number, setting in enumerate(chain):
+        value = setting.value
+        for depth, part in enumerate(path):
+            if isinstance(value, list) and isinstance(part, int):
+                inner = inner_schema(schema, path[:depth]) or {}
+                lower = [at(below.value, path[:depth]) for below in chain[:number]]
+                is_added = inner.get("x-merge") == "append"
+                part -= sum(len(items) for items in lower if isinstance(items, list) and is_added)
+                has_part, leaves_it = part in range(len(value)), part < 0
             else:
-                return setting
-        return chain[-1] if chain else None
+                has_part = isinstance(value, Mapping) and part in value
+                leaves_it = isinstance(value, Mapping)
+            if not has_part and (leaves_it or not settings):
+                break
+            value = value[part] if has_part else None
+        else:
+            origin = nearest_origin(setting.origins, path, setting.origin)
+            settings.append(replace(setting, value=value, origin=origin))
+    return settings
+
+
+def at(value: Any, path: Sequence[str | int]) -> Any:
+    """Give what stands at a path of a value, None where nothing does."""
+    for part in path:
+        try:
+            value = None if isinstance(value, str) else value[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
 
 
 def overridden(resolved: Resolved) -> dict[str, Any]:
@@ -708,6 +752,25 @@ def values(param: Param, current: Any) -> list[Any]:
     """
     default = [param.default] if param.has_default else []
     return [*_of_schema(param.schema, current), *param.examples, *default, None]
+
+
+def placed(whole: Any, path: Sequence[str | int], value: Any) -> Any:
+    """Give a value with another one at a path inside it; the index behind the last adds an item."""
+    if not path:
+        return value
+    first, *rest = path
+    inner = placed(at(whole, path[:1]), rest, value)
+    if isinstance(first, int):
+        items = list(whole) if isinstance(whole, list) else []
+        items[first : first + 1] = [inner]
+        return items
+    entries = {**(whole if isinstance(whole, Mapping) else {}), first: inner}
+    return {key: entry for key, entry in entries.items() if entry is not None or key != first}
+
+
+def schema_like(value: Any) -> dict[str, Any]:
+    """Give a schema for values like one for which none is declared."""
+    return {"type": "string" if value is None else json_type(value)}
 
 
 def _of_schema(schema: Mapping[str, Any], current: Any) -> Iterator[Any]:

@@ -10,7 +10,17 @@ from typing import Any
 from mlstack.app import layout
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
-from mlstack.app.params import Overrides, Resolved, spelling_table
+from mlstack.app.params import (
+    KeyPath,
+    Overrides,
+    at,
+    inner_param,
+    inner_schema,
+    join_path,
+    settings_inside,
+    spelling_table,
+    split_path,
+)
 from mlstack.app.prototype import Param, mask_value
 from mlstack.errors import NotFoundError
 from mlstack.names import nearest
@@ -19,7 +29,7 @@ from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.masking import mask_object, mask_values
 from mlstack.operations import row
 from mlstack.render import metadata, render
-from mlstack.render.reach import ComponentTrials, Path, Reach, at, path_text
+from mlstack.render.reach import ComponentTrials, Path, Reach, path_text
 from mlstack.render.template import CodeStore
 
 _NONE = Overrides()
@@ -100,7 +110,8 @@ def explain_param(
 
     The reach is found by rendering again with another value and comparing.
 
-    The parameter may have an old spelling; None is all that somebody has set, with `every` all there are.
+    The parameter may have an old spelling, and lead to a place inside it (`resources.limits.cpu`, `args[0]`);
+    None is all that somebody has set, with `every` all there are.
     Without an environment its layers are left out.
 
     Raises:
@@ -112,19 +123,15 @@ def explain_param(
     trials = ComponentTrials(app, explained, environment=environment, overrides=overrides, store=store)
     prototype, chains = trials.prototype, trials.resolved.chains
     if parameter is None and every:
-        names = list({**prototype.params, **chains})
+        paths: list[KeyPath] = [(name,) for name in {**prototype.params, **chains}]
     elif parameter is None:
-        names = [name for name, chain in chains.items() if any(part.layer != "default" for part in chain)]
+        paths = [(name,) for name, chain in chains.items() if any(part.layer != "default" for part in chain)]
     else:
-        names = [spelling_table(prototype.params).get(parameter, "")]
-        names = [parameter] if not names[0] and parameter in chains else names  # an open one takes others
-        if not names[0]:
-            message = f"prototype `{prototype.full_name}` has no parameter `{parameter}`"
-            raise NotFoundError(message, near=nearest(parameter, prototype.params))
+        paths = [_place(trials, parameter)]
     parameters = []
-    for name in names:
-        reaches, note = trials.reaches(name)
-        parameters.append(_explained(prototype.param(name), trials.resolved, reaches, note))
+    for path in paths:
+        reaches, note = trials.reaches(str(path[0]), path[1:])
+        parameters.append(_explained(trials, path, reaches, note))
     return ExplainResult(
         component=explained.full_name,
         environment=environment or "",
@@ -133,8 +140,40 @@ def explain_param(
     )
 
 
-def _explained(param: Param, resolved: Resolved, reaches: tuple[Reach, ...], note: str) -> ExplainedParameter:
-    chain = tuple(resolved.chains.get(param.name, ()))
+def _place(trials: ComponentTrials, text: str) -> KeyPath:
+    """Give the parameter that is meant, in its canonical spelling, and the path inside it.
+
+    Raises:
+        NotFoundError: the prototype has no such parameter, or nothing sets or declares the place in it.
+    """
+    prototype, resolved = trials.prototype, trials.resolved
+    first, *inside = split_path(text)
+    # An open prototype takes others than it declares.
+    name = spelling_table(prototype.params).get(str(first), str(first) if first in resolved.chains else "")
+    if not name:
+        message = f"prototype `{prototype.full_name}` has no parameter `{first}`"
+        raise NotFoundError(message, near=nearest(str(first), prototype.params))
+    for depth, part in enumerate(inside):
+        schema = inner_schema(prototype.param(name).schema, inside[:depth]) or {}
+        if settings_inside(resolved.chains[name], tuple(inside[: depth + 1]), prototype.param(name).schema):
+            continue
+        around, declared = at(resolved.values.get(name), inside[:depth]), schema.get("properties", {})
+        if part not in declared:
+            known = [str(key) for key in {**declared, **(around if isinstance(around, Mapping) else {})}]
+            near = nearest(str(part), known)
+            hint = f"it has {', '.join(known[:8])}" if known and not near else None
+            message = f"`{join_path((name, *inside[:depth]))}` has no `{join_path((part,))}`"
+            raise NotFoundError(message, near=near, hint=hint)
+    return (name, *inside)
+
+
+def _explained(
+    trials: ComponentTrials, path: KeyPath, reaches: tuple[Reach, ...], note: str
+) -> ExplainedParameter:
+    name, inside = str(path[0]), path[1:]
+    param, resolved = trials.prototype.param(name), trials.resolved
+    inner = inner_param(param, inside) or Param(name=name, schema={})
+    chain = settings_inside(resolved.chains.get(name, ()), inside, param.schema)
     last = chain[-1] if chain else None
     settings = (
         ExplainedSetting(
@@ -146,10 +185,10 @@ def _explained(param: Param, resolved: Resolved, reaches: tuple[Reach, ...], not
         for setting in chain
     )
     return ExplainedParameter(
-        name=param.name,
-        value=mask_value(resolved.values.get(param.name), param),
-        unit=param.unit,
-        description=param.description,
+        name=join_path(path),
+        value=mask_value(at(resolved.values.get(name), inside), param),
+        unit=inner.unit,
+        description=inner.description,
         layer=last.layer if last else "",
         where=str(last.origin) if last else "",
         chain=tuple(settings),
@@ -249,19 +288,27 @@ def _path(data: Any, field: str) -> Path:
     return path
 
 
+_ADDED = (("metadata", "labels"), ("metadata", "annotations"))
+
+
 def _origin(app: AppDir, environment: str, obj: KubeObject, path: Path) -> tuple[str, str]:
     """Give what wrote a field of an object, and at which place."""
-    is_added = path[:2] in (("metadata", "labels"), ("metadata", "annotations"), ("metadata", "namespace"))
-    is_hash = path[-1:] == (metadata.CONFIG_HASH,)
     places = obj.source.places if obj.source is not None else {}
-    if (is_added or is_hash) and len(path) > 1 and path not in places:
-        for name in reversed(app.lineage(environment)):
-            document = app.files.document(layout.environment_file(name), "Environment")
-            if document is not None and path[2:] and at(document.value, path[1:]) is not None:
-                return "environment", str(document.origin(path[1:]))
-        document = app.files.app_document
-        if path[2:] and at(document.value, path[1:]) is not None:
-            return "app", str(document.origin(path[1:]))
+    if path[-3:-1] in _ADDED and path not in places:
+        is_of_pod = len(path) > 3 or obj.kind == "Pod"
+        names = [f"pod{str(path[-2]).capitalize()}"] * is_of_pod + [path[-2]] * (len(path) == 3)
+        documents = [
+            app.files.document(layout.environment_file(name), "Environment")
+            for name in app.lineage(environment)
+        ]
+        levels = [("app", app.files.app_document), *(("environment", document) for document in documents)]
+        for name in names:
+            for level, document in reversed(levels):
+                if document is not None and at(document.value, (name, path[-1])) is not None:
+                    return level, str(document.origin((name, path[-1])))
+        if len(path) == 3 or path[-1] == metadata.CONFIG_HASH:
+            return "mlstack", ""
+    if path == ("metadata", "namespace") and path not in places:
         return "mlstack", ""
     where = obj.source.at(path) if obj.source is not None else ""
     if "/patches/" in where and where.startswith(f"{layout.ENVIRONMENTS}/"):

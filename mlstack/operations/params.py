@@ -13,6 +13,7 @@ from mlstack.app.params import (
     Layer,
     Overrides,
     ParamScope,
+    at,
     canonical_name,
     inner_param,
     is_key,
@@ -166,7 +167,7 @@ def _with_whole_list(app: AppDir, place: ParamScope, path: KeyPath, value: Any) 
     known = app.own_param(place, path[:first])
     if place.component is not None and not isinstance(known, list):
         component = app.component_with_params(place.component)
-        known = _at(app.resolve(component, place.environment).values, path[:first])
+        known = at(app.resolve(component, place.environment).values, path[:first])
     try:
         whole = merge(known, nested(path[first:], value))
     except IndexError as error:
@@ -174,12 +175,6 @@ def _with_whole_list(app: AppDir, place: ParamScope, path: KeyPath, value: Any) 
         raise TypedValueError(f"`{join_path(path)}`: {error}", hint=hint) from error
     is_own = isinstance(app.own_param(place, path[:first]), list)
     return (path, value) if is_own else (path[:first], whole)
-
-
-def _at(value: Any, path: KeyPath) -> Any:
-    for part in path:
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
 
 
 def _declared(app: AppDir, place: ParamScope, key: str) -> tuple[KeyPath, Param, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mlstack.app import params, schema
 from mlstack.app.app import Component, Environment
-from mlstack.app.params import Origin, Overrides, Setting
+from mlstack.app.params import KeyPath, Origin, Overrides, Setting, at
 from mlstack.app.prototype import mask_value
 from mlstack.app.reader import AppReader
 from mlstack.errors import ConfigError, NotFoundError, RegistryError
@@ -18,7 +18,7 @@ from mlstack.objects.masking import mask_object
 from mlstack.render.render import Loader, Rendered
 from mlstack.render.template import CodeStore
 
-Path = tuple[str | int, ...]
+Path = KeyPath
 
 _NONE = Overrides()
 NO_FIELD = "it changes no field with the other parameters as they are"
@@ -64,17 +64,23 @@ class ComponentTrials:
         resolved = replace(self.resolved, values={**self.resolved.values, **trials}, chains=chains)
         return self._loader.from_values(self._component, self.prototype, resolved)
 
-    def reaches(self, name: str) -> tuple[tuple[Reach, ...], str]:
-        """Find the fields a parameter decides by rendering with other values; a remark says why none is."""
+    def reaches(self, name: str, path: KeyPath = ()) -> tuple[tuple[Reach, ...], str]:
+        """Find the fields a parameter, or a place inside it, decides by rendering with other values.
+
+        A remark says why none is.
+        """
         if self._before is None:
             return (), self._fault
-        param, current = self.prototype.param(name), self.resolved.values.get(name)
+        param, whole = self.prototype.param(name), self.resolved.values.get(name)
+        current = at(whole, path)
+        inner = params.inner_param(param, path) or replace(param, schema=params.schema_like(current))
         note = "no other value could be tried with the other parameters as they are"
-        for value in params.values(param, current):
-            if value == current or schema.check_value(param, value):
+        for value in params.values(inner, current):
+            other = params.placed(whole, path, value)
+            if value == current or schema.check_value(param, other):
                 continue
             try:
-                after = self._rendered({name: value})
+                after = self._rendered({name: other})
             except (
                 ConfigError,
                 NotFoundError,
@@ -173,16 +179,6 @@ def _items(old: list[Any], new: list[Any]) -> list[tuple[int, Any, Any]]:
     names = {item["name"] for item in old}
     kept = [(place, item, by_name.get(item["name"], MISSING)) for place, item in enumerate(old)]
     return kept + [(len(old), MISSING, item) for name, item in by_name.items() if name not in names][:1]
-
-
-def at(data: Any, path: Sequence[str | int]) -> Any:
-    """Give what stands at a path of an object, None where nothing does."""
-    for step in path:
-        try:
-            data = data[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return data
 
 
 def path_text(path: Sequence[str | int]) -> str:

@@ -93,3 +93,54 @@ def test_items_are_named_by_place_or_name(app: Path, run: Runner) -> None:
             "manifest",
             "components/pod.yaml:7",
         )
+
+
+def test_m19_a_place_inside_a_value_reports_its_own_chain(app: Path, run: Runner) -> None:
+    run.ok("param set web tags team=a,cost=b")
+    run.ok("param set --env gke web tags.team c")
+    explained = run("param explain web tags.team --env gke -o json").json["parameters"][0]
+    chain = [(step["layer"], step["value"], step["wins"]) for step in explained["chain"]]
+    assert (explained["name"], explained["value"]) == ("tags.team", "c")
+    assert chain == [("component", "a", False), ("environment", "c", True)]
+    assert explained["where"] == "environments/gke/params.yaml:6"
+    other = run("param explain web tags.cost --env gke -o json").json["parameters"][0]
+    assert [step["layer"] for step in other["chain"]] == ["component"]
+    wrong = run("param explain web tags.taem --env gke")
+    assert (wrong.code, "did you mean `team`?" in wrong.err) == (4, True)
+
+
+def test_m19_an_item_of_a_list_reports_its_own_chain(app: Path, run: Runner) -> None:
+    run.ok("param set web args a,b")
+    run.ok("param set --env gke web args[1] c")
+    explained = run("param explain web args[1] --env gke -o json").json["parameters"][0]
+    chain = [(step["layer"], step["value"], step["where"]) for step in explained["chain"]]
+    assert [part[:2] for part in chain] == [("component", "b"), ("environment", "c")]
+    assert chain[1][2] == "environments/gke/params.yaml:7"
+    assert [(reach["path"], reach["value"]) for reach in explained["reaches"]] == [("data.args", "a c")]
+    assert "default" not in run.ok("param explain web args[0] --set web.args[0]=q").partition("reaches")[0]
+    wrong = run("param explain web args[7] --env gke")
+    assert (wrong.code, "`args` has no `[7]`" in wrong.err) == (4, True)
+
+
+def test_labels_of_pods_and_hashes_lead_to_who_adds_them(app: Path, run: Runner) -> None:
+    manifest = """\
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: d}
+        spec:
+          selector: {matchLabels: {app: d}}
+          template:
+            metadata: {labels: {app: d}}
+            spec:
+              containers: [{name: main, image: nginx, envFrom: [{configMapRef: {name: web}}]}]
+        """
+    write_tree(app, {"components/d.yaml": manifest})
+    (app / "app.yaml").write_text((app / "app.yaml").read_text() + "podLabels: {cost: ml, app: other}\n")
+    inside = "spec.template.metadata"
+    for field, origin in {
+        f"{inside}.labels.cost": "app",
+        f"{inside}.labels.app": "manifest",
+        f'{inside}.annotations["mlstack.dev/config-hash"]': "mlstack",
+        "spec.selector.matchLabels.app": "manifest",
+    }.items():
+        assert run("explain", "deployment/d", field, "--env", "gke", "-o", "json").json["origin"] == origin

@@ -165,9 +165,14 @@ def lint(session: Session) -> object:
 
 @param.command(
     takes=f"{GIVEN} folder output",
-    examples=["mlstack param explain cnn num_gpus --env gke"],
+    examples=[
+        "mlstack param explain cnn num_gpus --env gke",
+        "mlstack param explain web 'env[0].value' --env gke",
+    ],
     component=word("COMPONENT", "The component.", options.components),
-    name=word("[PARAM]", "One parameter. Default: all that are set.", options.parameters),
+    name=word(
+        "[PARAM]", "One parameter, or a place inside it. Default: all that are set.", options.parameters
+    ),
     env=ENV_OPTION,
 )
 def explain(session: Session, component: str, name: str | None = None, env: str | None = None) -> object:
