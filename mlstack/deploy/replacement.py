@@ -15,6 +15,7 @@ from mlstack.kube.client import Cluster
 from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import APP_LABEL, ENVIRONMENT_LABEL, Data, KubeObject, label_of, marks
 from mlstack.objects.managed_fields import FieldChange, path_text
+from mlstack.objects.order import is_made_anew_as_hook
 from mlstack.readiness import assess
 from mlstack.readiness.ml import change_text
 
@@ -47,6 +48,8 @@ def judge(manifest: KubeObject, environment: str, *, fixed: str, why: str | None
         return why or fixed
     if kind.unasked:
         return f"{fixed}: {kind.unasked}"
+    if is_made_anew_as_hook(manifest):
+        return f"{fixed}: a hook of Helm is made anew"
     place = f"environments/{environment}/patches/{manifest.component}.yaml"
     hint = (
         f'let it be deleted and made anew by the annotation `{RECREATE}: "true"` on it'

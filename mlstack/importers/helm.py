@@ -18,12 +18,14 @@ from mlstack.app.app import Environment
 from mlstack.app.chart import is_chart, without_ignored
 from mlstack.app.prototype import Chart
 from mlstack.errors import ClusterError, NotFoundError, RegistryError, UsageError
+from mlstack.events import listed
 from mlstack.importers.plan import Data
 from mlstack.names import nearest
+from mlstack.objects.kinds import Kinds
 from mlstack.programs import ProgramError
 from mlstack.render import helm
 from mlstack.render.render import unpacked
-from mlstack.yaml.read import Document, read_documents
+from mlstack.yaml.read import read_documents
 
 if TYPE_CHECKING:
     from mlstack.kube.client import Cluster
@@ -109,12 +111,11 @@ def rendered(
         kubernetes_version=place.kubernetes_version,
     )
     first, second = helm.template(chart, release, times=2)
-    kept, notes = helm.without_hooks(first, component=name, keep=hooks)
-    again, _ = helm.without_hooks(second, component=name, keep=hooks)
-    objects, others = (_objects(item.document for item in items) for items in (kept, again))
+    parts = [helm.without_hooks(run, component=name, keep=hooks, how="--hooks") for run in (first, second)]
+    objects, others = (_objects(item.document for item in kept) for kept, _ in parts)
     if faults := helm.differences(objects, others):
         raise helm.unrepeatable(chart, faults, component=name)
-    return objects, notes
+    return objects, parts[0][1]
 
 
 def _objects(documents: Any) -> list[Data]:
@@ -132,11 +133,11 @@ class LiveRelease:
     namespace: str
     chart: str  # `redis-20.0.0`
     objects: Sequence[Data]
-    hooks: Sequence[str]  # `Job migrate`, which helm ran by itself
+    notes: Sequence[str]  # what helm made besides
 
 
-def read_release(cluster: Cluster, name: str, namespace: str) -> LiveRelease:
-    """Read the newest deployed revision of a release.
+def read_release(cluster: Cluster, name: str, namespace: str, *, hooks: bool = False) -> LiveRelease:
+    """Read the newest deployed revision of a release, with those of its hooks that an apply has a moment for.
 
     Raises:
         NotFoundError: there is no such release; carries the nearest one.
@@ -153,16 +154,38 @@ def read_release(cluster: Cluster, name: str, namespace: str) -> LiveRelease:
         raise NotFoundError(f"{what} in namespace `{namespace}`", near=near, hint=hint)
     newest = max(deployed, key=lambda record: int(_label(record, "version") or 0))
     content = _decoded(newest, name)
-    documents: list[Document] = read_documents(str(content.get("manifest") or ""), source=f"release {name}")
-    head = (content.get("chart") or {}).get("metadata") or {}
-    hooks = [f"{hook.get('kind')} {hook.get('name')}" for hook in content.get("hooks") or ()]
+    chart = content.get("chart") or {}
+    head = chart.get("metadata") or {}
+    texts = [content.get("manifest"), *(hook.get("manifest") for hook in content.get("hooks") or ())]
+    documents = [
+        helm.Templated(template="", document=document)
+        for text in texts
+        for document in read_documents(str(text or ""), source=f"release {name}")
+    ]
+    kept, notes = helm.without_hooks(documents, component=name, keep=hooks, how="--hooks")
+    kinds = cluster.kinds()
+    if crds := [str(file.get("name")) for file in chart.get("files") or () if _is_crd(file)]:
+        notes.append(f"helm keeps no definitions in a release: {listed(crds)} of the chart stay as they are")
     return LiveRelease(
         name=name,
         namespace=namespace,
         chart=f"{head.get('name')}-{head.get('version')}",
-        objects=_objects(documents),
-        hooks=hooks,
+        objects=[_placed(data, namespace, kinds) for data in _objects(item.document for item in kept)],
+        notes=notes,
     )
+
+
+def _is_crd(file: Data) -> bool:
+    return str(file.get("name")).startswith("crds/")
+
+
+def _placed(data: Data, namespace: str, kinds: Kinds) -> Data:
+    """Give an object with the namespace that helm has put it in, whatever the environment's is."""
+    kind = kinds.lookup(str(data.get("apiVersion")), str(data.get("kind")))
+    metadata = data.get("metadata") or {}
+    if kind is None or not kind.namespaced or metadata.get("namespace"):
+        return data
+    return {**data, "metadata": {**metadata, "namespace": namespace}}
 
 
 def _records(cluster: Cluster, namespace: str) -> Sequence[Data]:

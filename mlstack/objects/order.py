@@ -12,6 +12,7 @@ import heapq
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
 from mlstack.errors import ConfigError
@@ -189,6 +190,35 @@ def annotated(manifest: KubeObject, objects: Mapping[Identity, object]) -> tuple
     return tuple(targets)
 
 
+HOOK = "helm.sh/hook"
+"""Annotation of Helm: the events, separated by commas, at which an object of a chart is made."""
+_HOOK_WEIGHT, HOOK_DELETE_POLICY = f"{HOOK}-weight", f"{HOOK}-delete-policy"
+
+
+def hook_phase(events: str) -> str:
+    """Give when an apply makes an object of these events: `before` all others of its component, or `after`.
+
+    Empty for what is no hook, and for events that an apply does not have: upgrades alone, deletions, tests.
+    """
+    names = {event.strip() for event in events.split(",")}
+    return "before" if names & {"pre-install", "crd-install"} else "after" if "post-install" in names else ""
+
+
+def is_made_anew_as_hook(manifest: KubeObject) -> bool:
+    """Tell whether helm would delete an object before it makes it again, as it does unless told otherwise."""
+    policy = manifest.annotations.get(HOOK_DELETE_POLICY, "")
+    return HOOK in manifest.annotations and (not policy or "before-hook-creation" in policy)
+
+
+def _hook_order(manifest: KubeObject) -> tuple[int, int, str]:
+    """Give the place of a hook among those of its phase: weight, kind, name."""
+    try:
+        weight = int(manifest.annotations.get(_HOOK_WEIGHT, 0))
+    except ValueError:
+        weight = 0
+    return weight, rank(manifest.identity), manifest.name
+
+
 def outside(objects: Iterable[KubeObject]) -> tuple[tuple[KubeObject, Identity], ...]:
     """Give the objects that depend on something which none of them is, and on what."""
     listed = tuple(objects)
@@ -225,6 +255,7 @@ class _Builder:
         self._nodes: list[Node] = list(self._objects)
         self._before: dict[Node, dict[Node, Dependency]] = {node: {} for node in self._nodes}
         self._kinds = Kinds(kind for manifest in objects for kind in kinds_of_crd(manifest.data))
+        self._raised: dict[Identity, int] = {}  # what is added to the ranks of objects that follow hooks
 
     def graph(self) -> Graph:
         """Put everything together."""
@@ -233,6 +264,7 @@ class _Builder:
         if self._strict:
             self._refuse_circles()
         self._add_references()
+        self._add_hooks()
         # Take away what kinds need where people say otherwise.
         while circle := find_cycle(self._nodes, self._before):
             pairs = list(zip(circle, (*circle[1:], circle[0]), strict=True))
@@ -285,9 +317,12 @@ class _Builder:
                 targets = ()
             for target in targets:
                 if target in self._objects:
-                    barrier = Barrier("ready", str(target), target, (target,))
-                    self._add(target, barrier, "user")
-                    self._add(barrier, manifest.identity, "user")
+                    self._add_ready(target, manifest.identity)
+
+    def _add_ready(self, before: Identity, after: Identity) -> None:
+        barrier = Barrier("ready", str(before), before, (before,))
+        self._add(before, barrier, "user")
+        self._add(barrier, after, "user")
 
     def _refuse_circles(self) -> None:
         cycle = find_cycle(self._nodes, self._before)
@@ -328,6 +363,43 @@ class _Builder:
                 if intercepts(webhook, manifest, self._kinds):
                     self._add(webhook.identity, manifest.identity, "needs")
 
+    def _add_hooks(self) -> None:
+        """Put the hooks of charts one after the other, before or after what else their component brings.
+
+        https://helm.sh/docs/topics/charts_hooks. What a hook needs comes before it, whatever helm would do.
+        """
+        hooks: dict[tuple[str, str], list[KubeObject]] = {}
+        for manifest in self._objects.values():
+            if phase := hook_phase(str(manifest.annotations.get(HOOK, ""))):
+                hooks.setdefault((manifest.component, phase), []).append(manifest)
+        own = {manifest.identity for listed in hooks.values() for manifest in listed}
+        for (component, phase), listed in hooks.items():
+            chain = [manifest.identity for manifest in sorted(listed, key=_hook_order)]
+            for before, after in pairwise(chain):
+                if after not in self._needed_by([before]):
+                    self._add_ready(before, after)
+            others = [m.identity for m in self._objects.values() if m.component == component]
+            rest = [name for name in others if name not in own and not is_first(name)]
+            if phase == "before":
+                needed = self._needed_by(chain)
+                for name in (name for name in rest if name not in needed):
+                    self._add_ready(chain[-1], name)
+                    self._raised[name] = len(RANKS)
+            elif rest := [name for name in rest if not self._needed_by([name]) & {*chain}]:
+                barrier = Barrier("ready", f"{component} without its hooks", members=tuple(rest))
+                for name in rest:
+                    self._add(name, barrier, "user")
+                self._add(barrier, chain[0], "user")
+
+    def _needed_by(self, nodes: Iterable[Node]) -> set[Node]:
+        """Give all that comes before some nodes by now."""
+        reached, left = set[Node](), list(nodes)
+        while left:
+            more = self._before[left.pop()].keys() - reached
+            reached |= more
+            left += more
+        return reached
+
     def _behind(self, service: Identity) -> Iterator[Identity]:
         """Give the workloads whose pods a Service leads to."""
         manifest = self._objects.get(service)
@@ -345,15 +417,16 @@ class _Builder:
     def _usual(self, identity: Identity, bases: Mapping[str, int]) -> int:
         """Give the level of an object as its kind and its component have it."""
         base = 0 if is_first(identity) else bases.get(self._objects[identity].component, 0)
-        return rank(identity) + base
+        return rank(identity) + base + self._raised.get(identity, 0)
 
     def _bases(self) -> dict[str, int]:
         """Give what is added to a component's ranks, so that it keeps its waves behind those of others."""
         depends = {name: set(others) - {name} for name, others in self._depends.items()}
         names = sorted({*depends, *(name for others in depends.values() for name in others)})
         bases: dict[str, int] = {}
+        height = len(RANKS) + max(self._raised.values(), default=0)
         for name in sort(names, depends, lambda _: 0):
-            bases[name] = max((bases[other] + len(RANKS) for other in depends.get(name, ())), default=0)
+            bases[name] = max((bases[other] + height for other in depends.get(name, ())), default=0)
         return bases
 
     def _add_waves(self, levels: Mapping[Node, int], bases: Mapping[str, int]) -> None:
@@ -421,7 +494,9 @@ def ordered(objects: Iterable[KubeObject], depends: Depends | None = None) -> tu
     """Sort objects as they are written; where nothing decides they keep their order."""
     listed = tuple(objects)
     is_special = (
-        manifest.kind in _SPECIAL or is_webhook(manifest.identity) or DEPENDS_ON in manifest.annotations
+        manifest.kind in _SPECIAL
+        or is_webhook(manifest.identity)
+        or {DEPENDS_ON, HOOK} & {*manifest.annotations}
         for manifest in listed
     )
     if not depends and not any(is_special):

@@ -80,8 +80,9 @@ def _import_release(
     if len(places) != 1 or opener is None:
         raise UsageError("of which environment is the cluster?", hint="name one: --env ENV")
     place = places[0]
-    live = helm.read_release(opener(place.context), request.live, request.namespace or place.namespace)
-    notes = dict.fromkeys(f"helm ran {hook} by itself; it is left out" for hook in live.hooks)
+    namespace = request.namespace or place.namespace
+    live = helm.read_release(opener(place.context), request.live, namespace, hooks=request.hooks)
+    notes = dict.fromkeys(live.notes)
     objects = [_marked(data) if request.adopt else data for data in live.objects]
     how = "" if request.adopt else " --adopt"
     notes[f"mlstack apply {place.name}{how} takes the objects over without making them anew"] = None

@@ -19,14 +19,16 @@ from mlstack import programs
 from mlstack.app.params import join_path
 from mlstack.app.prototype import Chart
 from mlstack.errors import ConfigError, MlstackError, RegistryError, TemplateError, TemplateRefusedError
+from mlstack.events import listed
+from mlstack.objects.order import HOOK, HOOK_DELETE_POLICY, hook_phase
 from mlstack.programs import ProgramError
 from mlstack.yaml.read import Document, read_documents
 
-HOOK = "helm.sh/hook"
 NEEDED_MAJOR = 4
 GET_HELM = "get helm 4 from https://helm.sh/docs/intro/install and put it on the PATH"
 _TIMEOUT_S = 120.0
 _LONGEST_RELEASE = 53
+_NAMED = 4  # hooks in a message
 _RELEASE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _SOURCE = re.compile(r"^---\n# Source: (.+)\n", re.MULTILINE)
 _PLACE = re.compile(r"(?P<file>[\w./+-]+\.(?:ya?ml|tpl|txt|json))\)?:(?P<line>\d+)(?::\d+)?")
@@ -178,32 +180,46 @@ def _refuse(error: ProgramError, chart: Chart, place: Path) -> NoReturn:
 # --- hooks, and what comes out otherwise each time ---
 
 
-def hook_of(data: Any) -> str:
-    """Give the events at which helm would run an object, empty for an ordinary one."""
+def without_hooks(
+    objects: Sequence[Templated], *, component: str, keep: bool, how: str = "`hooks: apply` in its file"
+) -> tuple[list[Templated], list[str]]:
+    """Leave out hooks, or those alone for which an apply has no moment; say what differs from helm.
+
+    `how` tells the person what keeps those that can be kept.
+    """
+    kept, left, repeated, stay = [], [], [], []
+    can_stay = False
+    for item in objects:
+        data, annotations = item.document.value, _annotations(item.document.value)
+        events = [event.strip() for event in str(annotations.get(HOOK) or "").split(",") if event.strip()]
+        name = f"{data.get('kind')} {data['metadata'].get('name')}" if events else ""
+        phase = hook_phase(",".join(events))
+        if events and not (keep and phase):
+            can_stay = can_stay or bool(phase)
+            left.append(f"{name} ({', '.join(sorted(events))})")
+            continue
+        kept.append(item)
+        is_again = {"pre-upgrade", "post-upgrade"} & {*events} and data.get("kind") in ("Job", "Pod")
+        repeated += [name] if is_again else []
+        policy = str(annotations.get(HOOK_DELETE_POLICY))
+        stay += [name] if events and ("hook-succeeded" in policy or "hook-failed" in policy) else []
+    notes = []
+    if left:
+        advice = f"; {how} keeps those of an install" if can_stay else ""
+        notes.append(f"{component}: what only helm runs is left out: {listed(left, _NAMED)}{advice}")
+    differs = (
+        [f"run when new or changed, not at each upgrade: {listed(repeated, _NAMED)}"] if repeated else []
+    )
+    differs += [f"stay when they have ended: {listed(stay, _NAMED)}"] if stay else []
+    if differs:
+        notes.append(f"{component}: hooks that helm would run otherwise: {'; '.join(differs)}")
+    return kept, notes
+
+
+def _annotations(data: Any) -> Mapping[str, Any]:
     metadata = data.get("metadata") if isinstance(data, Mapping) else None
     annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-    return str(annotations.get(HOOK) or "") if isinstance(annotations, Mapping) else ""
-
-
-def without_hooks(
-    objects: Sequence[Templated], *, component: str, keep: bool
-) -> tuple[list[Templated], list[str]]:
-    """Leave out hooks and tests, or tests alone, and say so in one line."""
-    kept, left, can_stay = [], [], False
-    for item in objects:
-        data = item.document.value
-        events = {event.strip() for event in hook_of(data).split(",") if event.strip()}
-        is_test = bool(events & {"test", "test-success", "test-failure"})
-        if events and (not keep or is_test):
-            can_stay = can_stay or not is_test
-            left.append(f"{data.get('kind')} {data['metadata'].get('name')} ({', '.join(sorted(events))})")
-        else:
-            kept.append(item)
-    if not left:
-        return kept, []
-    shown = ", ".join(left[:4]) + (f" and {len(left) - 4} more" if len(left) > 4 else "")
-    how = "; `hooks: apply` in its file keeps them" if can_stay else ""
-    return kept, [f"{component}: what only helm runs is left out: {shown}{how}"]
+    return annotations if isinstance(annotations, Mapping) else {}
 
 
 def lookup_note(chart: Chart, objects: Sequence[Templated]) -> list[str]:

@@ -89,8 +89,9 @@ def test_r5_hooks_and_tests_are_told_and_hooks_can_be_kept(run: Runner, app: Pat
     file.write_text(f"{file.read_text()}hooks: apply\n")
     ran = run("render dev")
     assert "Pod web-probe (test)" in ran.err
-    assert "Job" not in ran.err
-    assert "name: web-migrate" in ran.out
+    assert "run when new or changed, not at each upgrade: Job web-migrate" in ran.err
+    kinds = [item["kind"] for item in run("render dev -o json").json["items"]]
+    assert kinds.index("Job") < kinds.index("ConfigMap")  # before all that is not a definition
 
 
 def test_r5_no_value_for_all_components_reaches_a_chart(run: Runner, app: Path) -> None:

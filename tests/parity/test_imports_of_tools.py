@@ -40,6 +40,13 @@ KUSTOMIZATION: Tree = {
     "overlays/prod/extra.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: extra}\ndata: {a: b}\n",
 }
 
+MIGRATE = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "migrate", "annotations": {"helm.sh/hook": "pre-install"}},
+    "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "m", "image": "m"}]}}},
+}
+
 
 @pytest.fixture
 def app(tmp_path: Path, run: Runner, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -105,7 +112,7 @@ def release(manifest: str, *, version: int = 3, status: str = "deployed") -> dic
         "version": version,
         "chart": {"metadata": {"name": "demo", "version": "1.0.0"}},
         "manifest": manifest,
-        "hooks": [{"kind": "Job", "name": "migrate"}],
+        "hooks": [{"kind": "Job", "name": "migrate", "manifest": json.dumps(MIGRATE)}],
     }
     text = base64.b64encode(gzip.compress(json.dumps(content).encode()))
     labels = {"owner": "helm", "name": "web", "status": status, "version": str(version)}
@@ -140,12 +147,14 @@ def test_c25_a_live_release_is_taken_over_without_making_anything_anew(run: Runn
     assert "no release `wbe` of Helm" in run("import helm --live wbe --env dev").err
     ran = run("import helm --live web --env dev --adopt -o json")
     assert (ran.code, ran.json["summary"]) == (0, "1 of 1 objects equal")
-    assert "helm ran Job migrate by itself" in str(ran.json["notes"])
+    assert "Job migrate (pre-install); --hooks keeps those of an install" in str(ran.json["notes"])
     run.ok("apply dev --yes")
     live = web()
     assert (live["metadata"]["uid"], live["data"]) == (uid, {"a": "1"})
     managers = {entry["manager"] for entry in live["metadata"]["managedFields"]}
     assert managers == {"mlstack"}
+    ran = run("import helm --live web --env dev --name again --hooks -o json")
+    assert (ran.code, ran.json["summary"]) == (0, "2 of 2 objects equal")
 
 
 @pytest.mark.slow

@@ -174,7 +174,7 @@ KEEP_PROOF = option("--keep-proof DIR", "Write the objects before and after ther
     env=option("--env NAME", "Only for this environment; repeatable. Default: all of the app."),
     values=option("--values [ENV=]FILE", "Values for all environments or one; repeatable."),
     sets=option("--set KEY=VALUE", "A value for all environments; repeatable."),
-    hooks=option("--hooks", "Keep hooks as objects like any other; tests are left out."),
+    hooks=option("--hooks", "Keep the hooks of an install, in the order of their weights."),
     adopt=option("--adopt", "Mark the objects: the next apply takes them over from Helm."),
     module=MODULE,
     keep_proof=KEEP_PROOF,

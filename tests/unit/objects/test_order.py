@@ -335,3 +335,65 @@ def test_deletion_goes_the_other_way_and_takes_no_offence_at_what_people_wrote()
     assert names == ["bDeployment", "aDeployment", "aService"]
     odd = (("a", "?"), ("b", "/ConfigMap/c"), ("c", "/ConfigMap/b"))
     assert len(order.last_first([make("", "ConfigMap", name, after=after) for name, after in odd])) == 3
+
+
+# --- hooks of charts ---
+
+
+def hook(
+    kind: str, name: str, events: str, weight: str = "0", group: str = "batch", **more: Any
+) -> KubeObject:
+    made = make(group, kind, name, **more)
+    annotations = {"helm.sh/hook": events, "helm.sh/hook-weight": weight}
+    return KubeObject(
+        data={**made.data, "metadata": {**made.data["metadata"], "annotations": annotations}},
+        component=made.component,
+    )
+
+
+def test_hooks_come_by_weight_before_and_after_their_component() -> None:
+    objects = [
+        workload("web"),
+        make("", "ConfigMap", "settings"),
+        hook("Job", "report", "post-install,post-upgrade"),
+        hook("Job", "migrate", "pre-install", "5"),
+        hook("Job", "check", "pre-install", "-5"),
+        hook("ServiceAccount", "checker", "pre-install", "-5", group=""),
+        make("", "Namespace", "ml", namespace=""),
+    ]
+    names = [obj.name for obj in order.ordered(objects)]
+    assert names == ["ml", "checker", "check", "migrate", "settings", "web", "report"]
+    plan = order.graph(objects)
+    waits = [node for node in plan.nodes if isinstance(node, Barrier) and node.kind == "ready"]
+    assert [str(node) for node in waits] == [
+        "`ServiceAccount ml/checker`",
+        "`Job ml/check`",
+        "`Job ml/migrate`",
+        "`c without its hooks`",
+    ]
+
+
+def test_what_a_hook_needs_comes_before_it() -> None:
+    migrate = hook("Job", "migrate", "pre-install")
+    pod = {"containers": [{"name": "m", "image": "i", "envFrom": [{"configMapRef": {"name": "settings"}}]}]}
+    migrate = KubeObject(data={**migrate.data, "spec": {"template": {"spec": pod}}}, component="c")
+    objects = [workload("web"), migrate, make("", "ConfigMap", "settings"), make("", "ConfigMap", "other")]
+    names = [obj.name for obj in order.ordered(objects)]
+    assert names == ["settings", "migrate", "other", "web"]
+
+
+@pytest.mark.parametrize("events", ["test", "pre-delete", "pre-upgrade", "post-rollback"])
+def test_events_that_an_apply_does_not_have_order_nothing(events: str) -> None:
+    objects = [hook("Job", "clean", events), workload("web")]
+    assert not [node for node in order.graph(objects).nodes if isinstance(node, Barrier)]
+
+
+def test_components_after_one_with_hooks_keep_their_waves() -> None:
+    objects = [
+        workload("api", component="b"),
+        make("", "ConfigMap", "api", component="b"),
+        workload("web", component="a"),
+        hook("Job", "migrate", "pre-install", component="a"),
+    ]
+    names = [(obj.kind, obj.name) for obj in order.ordered(objects, {"b": ("a",)})]
+    assert names == [("Job", "migrate"), ("Deployment", "web"), ("ConfigMap", "api"), ("Deployment", "api")]
