@@ -543,8 +543,8 @@ class Component:
     )
     hooks: Hooks = key(
         {"enum": ["skip", "apply"]},
-        "What becomes of a chart's hooks, which helm would run by itself: `apply` keeps those of an install, in"
-        " the order of their weights.",
+        "What becomes of a chart's hooks, which helm would run by itself: `apply` keeps those of an install,"
+        " in the order of their weights.",
         default="skip",
     )
     timeout_s: float | None = key(
