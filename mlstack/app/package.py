@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -30,7 +30,7 @@ from mlstack.app.declare import keys_of, to_map
 from mlstack.app.document import AppDocument, fields_of
 from mlstack.app.files import read_folder
 from mlstack.app.index import IndexPackage, IndexPrototype, IndexVersion
-from mlstack.app.prototype import Alias, Chart, Example, Package, Param, Prototype, PrototypeFile
+from mlstack.app.prototype import Alias, Chart, Example, Need, Package, Param, Prototype, PrototypeFile
 from mlstack.app.schema import PassedStore, check_file, check_schema
 from mlstack.disk_cache import from_json
 from mlstack.errors import ConfigError, NotFoundError, SchemaError
@@ -213,7 +213,7 @@ class PackageFolder:
         ).items():
             templates |= folder._texts_below(PurePosixPath("templates"), f"{package}/", ".j2")
         files = {} if self.is_chart else self._texts_below(PurePosixPath(name, "files"), "")
-        schema, examples = facts.pop("schema"), facts.pop("examples")
+        schema, examples, needs = (facts.pop(word) for word in ("schema", "examples", "needs"))
         return Prototype(
             name=name,
             package=self.head.name,
@@ -225,6 +225,7 @@ class PackageFolder:
             sources={template: file for template, (file, _) in templates.items()},
             files={file: text for file, (_, text) in files.items()},
             examples={example: Example(name=example, **keys) for example, keys in examples.items()},
+            needs=tuple(Need(**need) for need in needs),
             chart=Chart(files=self.files, folder=self.source) if self.is_chart else None,
             digest=" ".join([name, *digests]),
             **facts,
@@ -234,6 +235,7 @@ class PackageFolder:
         """Read what a prototype's YAML files say, as plain data that a cache can keep."""
         if self.is_chart:
             empty: dict[str, Any] = {"aliases": (), "alias_params": {}, "examples": {}}
+            empty |= {"needs": (), "checked_with": {}}
             return empty | chart.read_prototype(self.files, self.head, source=self.source)
         file = self._prototype_file(name)
         read = self.document(f"{name}/prototype.yaml", "Prototype")
@@ -265,8 +267,9 @@ class PackageFolder:
                 examples[path.stem] = to_map(example.record(Example, name=path.stem))
         params = {name: alias.params for name, alias in file.aliases.items() if alias.params}
         renames = {name: alias.renames for name, alias in file.aliases.items() if alias.renames}
-        texts = (file.summary, file.description, file.notes)
-        values = (*texts, tuple(file.aliases), params, renames, schema, examples)
+        texts = (file.summary, file.description, file.notes, file.checked_with)
+        needs = tuple(asdict(need) for need in file.needs)
+        values = (*texts, needs, tuple(file.aliases), params, renames, schema, examples)
         return dict(zip(_REMEMBERED, values, strict=True))
 
     def _remembered(
@@ -318,7 +321,7 @@ class PackageFolder:
 
 # What is remembered of a prototype.
 _REMEMBERED = (
-    *("summary", "description", "notes"),
+    *("summary", "description", "notes", "checked_with", "needs"),
     *("aliases", "alias_params", "alias_renames", "schema", "examples"),
 )
 

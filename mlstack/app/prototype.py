@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from mlstack.app import secret_values
-from mlstack.app.declare import MAP, SHORT_NAME, TEXT, VERSION, WORD, key, list_of, record_schema
+from mlstack.app.declare import MAP, SHORT_NAME, TEXT, VERSION, WORD, key, list_of, record_schema, records
 from mlstack.app.versions import check_range
 from mlstack.names import names_a_package
 from mlstack.yaml import write
@@ -109,6 +109,23 @@ class Alias:
     )
 
 
+_KIND = {"type": "string", "pattern": r"^([^/\s]+/)?[^/\s]+/[A-Z][A-Za-z0-9]*$"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """A kind that must be in the cluster where a component renders an object of it, and what brings it."""
+
+    kind: str = key(_KIND, "`apiVersion` and kind: `kubeflow.org/v1/TFJob`.", required=True)
+    brings: str = key(TEXT, "The prototype of the same registry that brings it.", default="")
+    params: Mapping[str, Any] = key(
+        MAP, "Parameters with which that prototype brings it.", name="with", default_factory=dict
+    )
+    install: str = key(
+        TEXT, "Upstream's command that installs it, where no prototype does.", name="or", default=""
+    )
+
+
 _PARAMETER = {
     "type": ["object", "boolean"],
     "properties": {
@@ -158,6 +175,12 @@ class PrototypeFile:
         default=(),
     )
     parameters: Mapping[str, Any] = key(_PARAMETERS, required=True)
+    needs: tuple[Need, ...] = records(Need, "Kinds that must be in the cluster.", default=())
+    checked_with: Mapping[str, str] = key(
+        {"type": "object", "additionalProperties": TEXT},
+        "Operators and their versions that it was tried with.",
+        default_factory=dict,
+    )
     notes: str = key(TEXT, "Told after `mlstack generate`.", default="")
 
 
@@ -195,6 +218,8 @@ class Prototype:
     # further text files by name, for `file("…")` in templates
     files: Mapping[str, str] = field(default_factory=dict)
     examples: Mapping[str, Example] = field(default_factory=dict)  # by name
+    needs: tuple[Need, ...] = ()
+    checked_with: Mapping[str, str] = field(default_factory=dict)  # operator → version
     notes: str = ""  # what to tell after `generate`
     chart: Chart | None = None  # rendered by helm instead of `templates`; its parameters are the values
     digest: str = ""  # stands for all content it was read from; empty when it was not read from a package

@@ -41,7 +41,7 @@ from mlstack.app.params import (
     param_error,
     spelling_table,
 )
-from mlstack.app.prototype import Prototype
+from mlstack.app.prototype import Need, Prototype
 from mlstack.app.schema import PassedStore, check_file
 from mlstack.app.secret_sources import SecretValues
 from mlstack.app.secret_values import SecretRef
@@ -486,6 +486,14 @@ class AppReader:
             NotFoundError: none, or several, with their full names; at `where` the name is written.
         """
         return self.vendor.prototype(name, where=where, environment=environment).called(name)
+
+    def need(self, component: str, api_version: str, kind: str, environment: str) -> Need | None:
+        """Give what a component's prototype says of a kind that it needs; None of manifests, other kinds."""
+        found = self.component(component) if component in self.component_files else None
+        if not isinstance(found, Component):
+            return None
+        needs = self.prototype(found.prototype, environment=environment).needs
+        return next((need for need in needs if need.kind == f"{api_version}/{kind}"), None)
 
     # --- parameters ---
 

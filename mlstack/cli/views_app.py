@@ -423,6 +423,8 @@ def _package_description(result: packages.PackageDescription) -> Page:
         ("bugs", result.bugs),
         ("requires", ", ".join(result.requires)),
         ("mlstack", result.requires_mlstack),
+        ("needs", ", ".join(result.needs)),
+        ("checked with", ", ".join(f"{name} {version}" for name, version in result.checked_with.items())),
         ("source", result.source),
         ("revision", result.revision),
         ("digest", result.digest),
@@ -607,6 +609,8 @@ def _prototype_description(result: prototypes.PrototypeDescription) -> Page:
     blocks = [
         *_prototype_head(result),
         *prose(result.description),
+        *(TextLine(f"{text}", hang=2) for text in result.needs),
+        *_tried(result.checked_with),
         TextLine(""),
         TextLine("parameters:" if result.parameters else "it takes no parameters"),
         *(line for row in result.parameters for line in _parameter(row)),
@@ -614,6 +618,12 @@ def _prototype_description(result: prototypes.PrototypeDescription) -> Page:
         TextLine(f"use: mlstack generate {result.name} NAME{required}"),
     ]
     return Page(tuple(blocks), (result.name,))
+
+
+def _tried(versions: Mapping[str, str]) -> Iterator[Block]:
+    if versions:
+        told = ", ".join(f"{operator} {version}" for operator, version in versions.items())
+        yield TextLine(f"checked with {told}", hang=2)
 
 
 def _prototype_head(prototype: prototypes.PrototypeDescription) -> Iterator[Block]:

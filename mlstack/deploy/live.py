@@ -138,7 +138,7 @@ def fetch(
         for namespace in {obj.namespace for obj in state.objects if (obj.group, obj.kind) in SCALABLE}:
             context.scalers.prefetch(namespace)
     manifests = placed(state.objects, cluster)
-    refuse_unknown_kinds(manifests, state, cluster)
+    refuse_unknown_kinds(manifests, resolved)
     answers = dict(zip(needed, namespaces(), strict=True))
     absent, created = _missing_namespaces(manifests, state, answers, create=options.create)
     context = replace(context, objects=manifests, created=created, absent_namespaces=absent)
@@ -186,8 +186,9 @@ def is_reachable(manifest: KubeObject, context: DiffContext) -> bool:
     return kind is not None and not (kind.namespaced and not manifest.namespace)
 
 
-def refuse_unknown_kinds(manifests: Sequence[KubeObject], state: DesiredState, cluster: Cluster) -> None:
-    """Raise for kinds that neither the server nor this run has."""
+def refuse_unknown_kinds(manifests: Sequence[KubeObject], resolved: ResolvedTarget) -> None:
+    """Raise for kinds that neither the server nor this run has; the hint says what brings them."""
+    state, cluster = resolved.state, resolved.cluster
     known = Kinds.builtin().with_crds(obj.data for obj in state.objects if kinds_of_crd(obj.data))
     strange = [obj for obj in manifests if known.lookup(obj.api_version, obj.kind) is None]
     served = cluster.kinds() if strange else known
@@ -195,13 +196,21 @@ def refuse_unknown_kinds(manifests: Sequence[KubeObject], state: DesiredState, c
     if not unknown:
         return
     kinds = sorted({f"`{obj.kind} ({obj.api_version})`" for obj in unknown})
-    hints = [operators.kind_hint(obj.api_version, obj.kind, served, state.environment) for obj in unknown]
+    hints = [_hint(obj, served, resolved) for obj in unknown]
     raise ObjectNotFoundError(
         f"the cluster has no kind {', '.join(kinds)}",
         what="kind",
         where=f"component {unknown[0].component}",
         hint="; ".join(list(dict.fromkeys(hints))[:_MOST_HINTS]),
     )
+
+
+def _hint(obj: KubeObject, served: Kinds, resolved: ResolvedTarget) -> str:
+    environment = resolved.state.environment
+    need = resolved.target.app.need(obj.component, obj.api_version, obj.kind, environment)
+    if need is None:
+        return operators.kind_hint(obj.api_version, obj.kind, served, environment)
+    return f"component `{obj.component}` {operators.need_text(need, environment)}"
 
 
 def has_namespace(cluster: Cluster, name: str) -> bool:

@@ -339,6 +339,8 @@ class _Checker:
             for file, text in package.crds.items()
             for found in read.read_documents(text, source=file)
         ]
+        prototypes = package.prototypes.values()
+        self._needed = {need.kind for prototype in prototypes for need in prototype.needs}
         self._broken: set[str] = set()
 
     def renders(self, prototype: Prototype) -> bool:
@@ -401,13 +403,15 @@ class _Checker:
         """Give the faults of objects by what stays the same whatever the objects are called."""
         others = [obj for obj in objects if obj.kind != CRD]  # the examples have shown them
         crds = [obj.data for obj in objects if obj.kind == CRD]
-        faults = validate_objects(others, self._schemas, crds=[*self._crds, *crds]).faults
+        faults = validate_objects(
+            others, self._schemas, crds=[*self._crds, *crds], needed=self._needed
+        ).faults
         return {
             f"{fault.path} {fault.message}": _said(fault) for fault in faults if fault.severity == "error"
         }
 
     def _problems(self, objects: Sequence[KubeObject]) -> Iterator[tuple[str, str | None, str]]:
-        for fault in validate_objects(objects, self._schemas, crds=self._crds).faults:
+        for fault in validate_objects(objects, self._schemas, crds=self._crds, needed=self._needed).faults:
             yield _said(fault), fault.where, fault.severity
 
 

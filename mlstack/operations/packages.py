@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mlstack.app.app import Component, LockedPackage, PackageRef
@@ -80,6 +80,8 @@ class PackageDescription(PackageRow):
     digest: str
     source: str  # address it comes from
     revision: str  # commit, or digest of an artifact
+    needs: tuple[str, ...]  # kinds that must be in the cluster for its prototypes
+    checked_with: Mapping[str, str]  # operator → version that they were tried with
     prototypes: tuple[PrototypeSummary, ...]
     notes: tuple[str, ...] = ()
 
@@ -239,20 +241,23 @@ def describe_package(app: AppDir, text: str) -> PackageDescription:
 def _description(
     app: AppDir, package: Package, locked: LockedPackage, name: str, notes: Sequence[str]
 ) -> PackageDescription:
-    needs = [
+    requires = [
         f"{needed}@{how['version']}" if how.get("version") else needed
         for needed, how in package.requires.items()
     ]
+    prototypes = [known for _, known in sorted(package.prototypes.items())]
     return row(
         PackageDescription,
         package,
         package=name,
         installed=tuple(known.version for known in app.lock.packages if known.full_name == name),
         environments=_environments(app, name, package.version),
-        requires=tuple(needs),
+        requires=tuple(requires),
+        needs=tuple(dict.fromkeys(need.kind for known in prototypes for need in known.needs)),
+        checked_with={name: version for known in prototypes for name, version in known.checked_with.items()},
         source=locked.source,
         revision=locked.revision,
-        prototypes=tuple(row(PrototypeSummary, known) for _, known in sorted(package.prototypes.items())),
+        prototypes=tuple(row(PrototypeSummary, known) for known in prototypes),
         notes=tuple(notes),
     )
 

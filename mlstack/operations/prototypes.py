@@ -17,6 +17,7 @@ from mlstack.errors import NotFoundError
 from mlstack.names import nearest
 from mlstack.objects.kube_object import DesiredState
 from mlstack.operations import row
+from mlstack.readiness.operators import need_text
 from mlstack.registries import installation
 from mlstack.registries.installation import built_in_package, built_in_prototype, find_usable
 from mlstack.registries.registry import explain_missing, indexes
@@ -78,6 +79,8 @@ class PrototypeDescription:
     alias_renames: Mapping[str, Mapping[str, str | None]]
     parameters: tuple[ParameterRow, ...]
     examples: Mapping[str, str]  # summaries of worked examples by name
+    needs: tuple[str, ...]  # kinds that must be in the cluster, and how they come there
+    checked_with: Mapping[str, str]  # operator → version that it was tried with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,7 +239,15 @@ def _prototype_description(prototype: Prototype) -> PrototypeDescription:
     )
     examples = {name: example.summary for name, example in prototype.examples.items()}
     package = _package_of(prototype)
-    return row(PrototypeDescription, prototype, package=package, parameters=parameters, examples=examples)
+    needs = tuple(need_text(need, "ENV") for need in prototype.needs)
+    return row(
+        PrototypeDescription,
+        prototype,
+        package=package,
+        parameters=parameters,
+        examples=examples,
+        needs=needs,
+    )
 
 
 def _limits(schema: Mapping[str, Any]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mlstack.app.params import Overrides
+from mlstack.app.prototype import Need
 from mlstack.app.reader import AppReader
 from mlstack.app.snapshot import ClusterSnapshot, read_snapshot
 from mlstack.objects.kinds import Kinds, kinds_of_crd
@@ -117,6 +118,7 @@ def validate_environment(
     Raises:
         ConfigError: a file, parameter or template is so wrong that there are no objects to check.
     """
+    from mlstack.readiness.operators import need_text
     from mlstack.validate.validate import check_version, load_schemas, validate_objects
 
     place = app.environment(environment)
@@ -130,8 +132,11 @@ def validate_environment(
         *(snapshot.definitions if snapshot is not None else ()),
         *definitions,
     ]
-    faults, unchecked = validate_objects(state.objects, load_schemas(version), crds=crds)
-    left = [f"{kind}: rules in CEL that only the API server checks: {n}" for kind, n in unchecked.items()]
+    needs = _needs(app, state, snapshot, definitions)
+    needed = {need.kind for need in needs.values() if need is not None}
+    faults, unchecked = validate_objects(state.objects, load_schemas(version), crds=crds, needed=needed)
+    left = [f"component `{name}` {need_text(need, environment)}" for (name, _), need in needs.items() if need]
+    left += [f"{kind}: rules in CEL that only the API server checks: {n}" for kind, n in unchecked.items()]
     if faults:
         # Only now is it worth rendering again to know the template line of each part.
         located = render.load(
@@ -155,6 +160,26 @@ def validate_environment(
         faults=tuple(faults),
         notes=(*state.notes, *left),
     )
+
+
+def _needs(
+    app: AppReader,
+    state: DesiredState,
+    snapshot: ClusterSnapshot | None,
+    definitions: Sequence[Mapping[str, Any]],
+) -> dict[tuple[str, str], Need | None]:
+    """Give what components need by their prototypes, by component and kind, where it may not be there."""
+    known = Kinds.builtin().with_crds([*definitions, *(obj.data for obj in state.objects)])
+    strange = [
+        obj
+        for obj in state.objects
+        if known.lookup(obj.api_version, obj.kind) is None
+        and not (snapshot is not None and obj.kind in snapshot.apis.get(obj.api_version, ()))
+    ]
+    return {
+        (obj.component, obj.kind): app.need(obj.component, obj.api_version, obj.kind, state.environment)
+        for obj in strange
+    }
 
 
 def validate_on_server(target: Target, *, opener: Opener) -> ValidateResult:

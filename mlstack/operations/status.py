@@ -20,7 +20,7 @@ from mlstack.kube.client import ObjectRef, Opener
 from mlstack.objects.kube_object import KubeObject, selector
 from mlstack.operations import row
 from mlstack.readiness.evaluate import Logs, ResourceStatus, inspect
-from mlstack.readiness.operators import how_to_install, is_unseen, operator_of
+from mlstack.readiness.operators import how_to_bring, how_to_install, is_unseen, operator_of
 from mlstack.readiness.watcher import UNSEEN, ReadinessWatcher
 
 # How often it is looked whether what was going is gone.
@@ -239,7 +239,8 @@ def _hint(app: AppDir, status: ResourceStatus, environment: str) -> str:
         if operator is None:
             return ""
         flags = ", its `--namespace` and `--enable-scheme`" if operator.job_kind else ""
-        install = how_to_install(operator, environment)
+        need = app.need(name, wanted.api_version, wanted.kind, environment)
+        install = how_to_bring(need, environment) if need else how_to_install(operator, environment)
         return f"look at the Deployment of the {operator.name}{flags}; {install}"
     component = app.component(name) if status.readiness.resource else None
     if isinstance(component, Component) and "num_gpus" in app.prototype(component.prototype).params:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlstack import names
+from mlstack.app.prototype import Need
 from mlstack.objects.kinds import Kinds
 from mlstack.objects.kube_object import group_of
 from mlstack.readiness.rule import Facts, Readiness, waiting
@@ -152,10 +153,24 @@ def how_to_install(operator: Operator, environment: str) -> str:
     """Say how an operator and its definitions come into a cluster."""
     if not operator.prototype:
         return f"install it by the manifests of github.com/{operator.project}"
-    add = f"mlstack generate {operator.prototype} {operator.prototype}"
-    apply = f"mlstack apply {environment} -c {operator.prototype}"
-    kinds = f", its parameter `jobKinds` naming {operator.job_kind}" if operator.job_kind else ""
-    return f"the prototype `{operator.prototype}` brings it{kinds}: {add}, then {apply}"
+    params = {"jobKinds": operator.job_kind} if operator.job_kind else {}
+    return how_to_bring(Need(kind="", brings=operator.prototype, params=params), environment)
+
+
+def how_to_bring(need: Need, environment: str) -> str:
+    """Say how a kind that is needed comes into a cluster: with a prototype of ours, else upstream's way."""
+    if not need.brings:
+        return f"install it as its project does: {need.install}"
+    params = "".join(f", its parameter `{name}` naming {value}" for name, value in need.params.items())
+    add = f"mlstack generate {need.brings} {need.brings}"
+    apply = f"mlstack apply {environment} -c {need.brings}"
+    return f"the prototype `{need.brings}` brings it{params}: {add}, then {apply}"
+
+
+def need_text(need: Need, environment: str) -> str:
+    """Say that a prototype needs a kind, and how that comes into a cluster."""
+    api_version, _, kind = need.kind.rpartition("/")
+    return f"needs the kind `{kind}` ({api_version}): {how_to_bring(need, environment)}"
 
 
 def kind_hint(api_version: str, kind: str, served: Kinds, environment: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +32,11 @@ class Validation(NamedTuple):
 
 
 def validate_objects(
-    objects: Sequence[KubeObject], schemas: Schemas, *, crds: Sequence[Mapping[str, Any]] = ()
+    objects: Sequence[KubeObject],
+    schemas: Schemas,
+    *,
+    crds: Sequence[Mapping[str, Any]] = (),
+    needed: Collection[str] = (),
 ) -> Validation:
     """Find what an API server of this version would refuse, and what it would take in vain.
 
@@ -40,6 +44,8 @@ def validate_objects(
         objects: what is rendered; CustomResourceDefinitions among them count for the others.
         schemas: the built-in kinds of the environment's Kubernetes version.
         crds: further CustomResourceDefinitions, vendored with packages; those among `objects` win.
+        needed: kinds, as `apiVersion/kind`, that the cluster is to have: without a definition they are left
+            to the API server.
     """
     own = [obj for obj in objects if obj.kind == "CustomResourceDefinition" and is_group(obj.data, CRD_GROUP)]
     problems = {id(obj): list(_problems(obj, schemas, {})) for obj in own}
@@ -53,7 +59,9 @@ def validate_objects(
     }
     for obj in objects:
         if id(obj) not in problems:
-            problems[id(obj)] = list(_problems(obj, schemas, definitions))
+            is_known = (obj.group, obj.version, obj.kind) in definitions
+            is_left = f"{obj.api_version}/{obj.kind}" in needed and not is_known
+            problems[id(obj)] = [] if is_left else list(_problems(obj, schemas, definitions))
     listed = [(obj, problem) for obj in objects for problem in dict.fromkeys(problems[id(obj)])]
     unchecked = Counter(obj.kind for obj, problem in listed if problem.severity == "unchecked")
     return Validation([_fault(*fault) for fault in listed if fault[1].severity != "unchecked"], unchecked)
