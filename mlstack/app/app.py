@@ -250,7 +250,7 @@ class RegistryRef:
         " of a chart repository, or `bundled`.",
         required=True,
     )
-    protocol: str = key(WORD, "How the address is read; found from the address when left out.")
+    protocol: str = key(WORD, "How the address is read; found from the address when left out.", default="")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -695,7 +695,7 @@ def as_overridden(ref: RegistryRef, *, root: Path) -> RegistryRef:
     reader = AppReader(root)
     own = next((own.address for own in reader.personal.registries if own.name == ref.name), None)
     is_shared = any((known.name, known.address) == (ref.name, ref.address) for known in reader.app.registries)
-    return RegistryRef(name=ref.name, address=own, protocol="") if own and is_shared else ref
+    return RegistryRef(name=ref.name, address=own) if own and is_shared else ref
 
 
 def read_preset(preset: Path) -> EnvironmentFiles:

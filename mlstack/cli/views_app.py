@@ -516,8 +516,10 @@ def _verified(result: package_changes.Verified) -> Page:
 @view
 def _package_published(result: publish.PackagePublished) -> Page:
     state = "published" if result.is_new else "is there already:"
-    text = f"{state} {result.address}:{result.tag} ({result.revision[:19]})"
-    return sentence(text, f"{result.address}@{result.revision}")
+    tag, revision = f":{result.tag}" if result.tag else "", result.revision or result.digest
+    signed = ", signed" if result.signed else ""
+    text = f"{state} {result.address}{tag} ({revision[:19]}{signed})"
+    return sentence(text, f"{result.address}@{result.revision}" if result.revision else result.address)
 
 
 @view

@@ -496,7 +496,9 @@ def verify_packages(app: AppDir) -> Verified:
         reasons = list(_faults(app, locked))
         if not reasons and (policy := signatures.policy_of(app.app, locked.registry)) is not None:
             try:
-                signatures.check_locked(app.app, locked, policy, root=app.root)
+                if signatures.check_locked(app.app, locked, policy, root=app.root):
+                    catalog = AppCatalog(app.app.registries, app.lock.packages, root=app.root)
+                    catalog.fetch(locked.full_name, locked.version)  # it must hold what is locked
                 signed += 1
             except RegistryError as error:
                 reasons.append(error.message)

@@ -1,87 +1,139 @@
-"""Packages published to OCI registries."""
+"""Packages published to OCI registries, and into the folders of others."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlstack.app import atomic
 from mlstack.app.app_dir import AppDir
 from mlstack.app.files import read_folder
 from mlstack.app.package import PackageFolder
-from mlstack.errors import NotFoundError, RegistryError, UsageError
+from mlstack.errors import NotFoundError, RegistryError
 from mlstack.names import nearest
-from mlstack.registries.oci import SCHEME, place_of
-from mlstack.registries.registry import guarded
+from mlstack.registries.directory import build_index
+from mlstack.registries.distribution import SCHEME
+from mlstack.registries.oci import place_of
+from mlstack.registries.registry import INDEX_FILE, guarded, is_bundled, protocol_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackagePublished:
-    """A package version that an OCI registry offers now."""
+    """A package version that a registry offers now."""
 
     package: str
     version: str
-    address: str  # `HOST/PATH/NAME`
-    tag: str  # what the registry calls that version
+    address: str  # `HOST/PATH/NAME`, or the folder
+    tag: str  # what an OCI registry calls that version; empty for a folder
     digest: str  # of its content
-    revision: str  # digest of the artifact
+    revision: str  # digest of the artifact; empty for a folder
     is_new: bool  # it was not there before in just this form
+    signed: bool  # just now
 
 
-def publish_package(folder: Path, to: str, *, app: AppDir | None) -> PackagePublished:
-    """Push a package with its version as tag, and enter it in the registry's index.
+def publish_package(folder: Path, to: str, *, app: AppDir | None, key: str = "") -> PackagePublished:
+    """Offer a package in a registry: push it to an OCI registry, or copy it into a registry's folder.
+
+    It is entered in the registry's index. Into a git repository goes what is published to a folder of a
+    checkout, and committed there.
 
     Args:
         folder: the package's folder; packages that it requires may lie beside it.
-        to: `oci://HOST/PATH`, or the app's name for a registry there.
+        to: `oci://HOST/PATH`, a folder, or the app's name for a registry that is one of them.
         app: where that name is looked up.
+        key: a private key of cosign that signs it.
 
     Raises:
         NotFoundError: there is no such folder or registry.
-        UsageError: the registry is no OCI registry.
+        RegistryError: the registry is of another kind or refuses, the version is there with other content,
+            or `cosign` refuses.
         SchemaError: a file of the package is wrong.
-        RegistryError: the version is there with other content, or the registry refuses.
     """
     address = _address(to, app)
     if not (folder / "package.yaml").is_file():
         raise NotFoundError(f"no package in `{folder}`", hint="a package is a folder with package.yaml")
-    files = read_folder(folder)
-    package = PackageFolder(files, source=str(folder))
-    libraries: dict[str, PackageFolder] = {}
-    waiting = [name.rpartition("/")[2] for name in package.head.requires]
-    is_whole = True
-    while waiting:
-        name = waiting.pop()
-        beside = folder.resolve().parent / name
-        if name not in libraries and (beside / "package.yaml").is_file():
-            libraries[name] = PackageFolder.read(beside)
-            waiting += [other.rpartition("/")[2] for other in libraries[name].head.requires]
-        is_whole = is_whole and name in libraries
-    if is_whole:  # else there is nothing to read it with
-        guarded(lambda: package.package(libraries), package.head.name)
-    place = place_of(address)
-    published = place.publish(files)
+    package = PackageFolder(read_folder(folder), source=str(folder))
+    _read_whole(package, folder.resolve().parent)
+    name, version = package.head.name, package.head.version
+    tag = revision = ""
+    if address.startswith(SCHEME):
+        repository = place_of(address)
+        published = repository.publish(package.files, key=key)
+        tag, revision, is_new = version.replace("+", "_"), published.manifest_digest, published.is_new
+        address = repository.shown(name)
+    else:
+        place, is_new = _into_folder(package, Path(address), key)
+        address = str(place)
     return PackagePublished(
-        package=package.head.name,
-        version=package.head.version,
-        address=place.shown(package.head.name),
-        tag=package.head.version.replace("+", "_"),
+        package=name,
+        version=version,
+        address=address,
+        tag=tag,
         digest=package.digest,
-        revision=published.manifest_digest,
-        is_new=published.is_new,
+        revision=revision,
+        is_new=is_new,
+        signed=bool(key),
     )
 
 
+def _read_whole(package: PackageFolder, beside: Path) -> None:
+    """Read a package with those that it requires, as far as they lie beside it: what is wrong is refused."""
+    libraries: dict[str, PackageFolder] = {}
+    waiting = [name.rpartition("/")[2] for name in package.head.requires]
+    while waiting:
+        name = waiting.pop()
+        if name in libraries:
+            continue
+        if not (beside / name / "package.yaml").is_file():
+            return  # there is nothing to read it with
+        libraries[name] = PackageFolder.read(beside / name)
+        waiting += [other.rpartition("/")[2] for other in libraries[name].head.requires]
+    guarded(lambda: package.package(libraries), package.head.name)
+
+
+def _into_folder(package: PackageFolder, registry: Path, key: str) -> tuple[Path, bool]:
+    """Copy a package into a registry's folder, unless it lies there, and write the index: both or nothing."""
+    if not registry.is_dir():
+        raise NotFoundError(f"no folder `{registry}`", hint="make it first: the index is written there")
+    head, index = package.head, registry / INDEX_FILE
+    place, is_there = registry / f"{head.name}@{head.version}", False
+    for file in registry.glob("*/package.yaml"):
+        known = PackageFolder.read(file.parent)
+        if (known.head.name, known.head.version) == (head.name, head.version):
+            place, is_there = file.parent, True
+            if known.digest != package.digest:
+                hint = "a changed package needs a new version in its package.yaml"
+                raise RegistryError(f"`{place}` is there with other content", hint=hint)
+    before = index.read_bytes() if index.is_file() else b""
+    if not is_there:
+        atomic.write_files({place / path: data for path, data in package.files.items()})
+    try:
+        text = build_index(registry, key=key)
+        atomic.write_files({index: text})
+    except BaseException:
+        if not is_there:
+            atomic.write_files({}, delete=[place])
+        raise
+    return place, text.encode() != before
+
+
 def _address(to: str, app: AppDir | None) -> str:
+    """Give where to publish: an address as it is, a folder from where one stands."""
     if to.startswith(SCHEME):
         return to
-    if app is None:
-        raise UsageError(f"`{to}` is no address of an OCI registry", hint="write oci://HOST/PATH")
-    ref = app.app.registry(to)
+    ref = app.app.registry(to) if app else None
+    if ref is None and Path(to).is_dir():
+        return to
     if ref is None:
-        near = nearest(to, [ref.name for ref in app.app.registries])
-        hint = None if near else "name a registry of the app, or write oci://HOST/PATH"
+        near = nearest(to, [ref.name for ref in app.app.registries]) if app else None
+        hint = None if near else "name a registry of the app, a folder, or write oci://HOST/PATH"
         raise NotFoundError(f"no registry `{to}`", near=near, hint=hint)
-    if not ref.address.startswith(SCHEME):
-        hint = "its packages are published by committing them; `mlstack registry index DIR` writes its index"
-        raise RegistryError(f"registry `{to}` is no OCI registry: {ref.address}", hint=hint)
+    protocol = ref.protocol or protocol_of(ref.address)
+    if protocol == "directory" and app and not is_bundled(ref.address):
+        return str((app.root / Path(ref.address.removeprefix("file://")).expanduser()).resolve())
+    if not ref.address.startswith(SCHEME) or protocol != "oci":
+        hint = "publish into a folder of a checkout and commit it there: mlstack pkg publish DIR FOLDER"
+        raise RegistryError(
+            f"registry `{to}` is neither an OCI registry nor a folder: {ref.address}", hint=hint
+        )
     return ref.address

@@ -395,7 +395,7 @@ def remove_registry(app: AppDir, name: str, *, override: bool = False) -> Regist
     return RegistryRemoved(name=name, address=ref.address)
 
 
-def index_registry(folder: Path, *, check: bool = False, name: str = "", key: Path | None = None) -> Indexed:
+def index_registry(folder: Path, *, check: bool = False, name: str = "", key: str = "") -> Indexed:
     """Rewrite a registry's index from its package folders.
 
     Args:

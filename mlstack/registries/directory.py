@@ -108,9 +108,7 @@ class DirectoryRegistry:
 _HEADER = "# The packages are derived from their folders: mlstack rewrites them.\n"
 
 
-def build_index(
-    folder: Path, *, packages: Path | None = None, name: str = "", key: Path | None = None
-) -> str:
+def build_index(folder: Path, *, packages: Path | None = None, name: str = "", key: str = "") -> str:
     """Give the text of `registry.yaml` for a registry's folder, from what its packages hold now.
 
     Name, summary, addresses and retired names are taken from the index that is there. Older versions stay
@@ -132,7 +130,7 @@ def build_index(
         relative = Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
         entries.append(PackageFolder.read(path, source=path.name).entry(relative))
     joint = joined(entries)
-    if key is not None:
+    if key:
         joint = {name: _signed(package, key) for name, package in joint.items()}
     index = replace(known, packages=joint)
     head = {"apiVersion": API_VERSION, "kind": "Registry"}
@@ -153,7 +151,7 @@ def package_folders(folder: Path, packages: Path | None = None) -> list[Path]:
     return sorted(file.parent for file in source.glob("*/package.yaml"))
 
 
-def _signed(package: IndexPackage, key: Path) -> IndexPackage:
+def _signed(package: IndexPackage, key: str) -> IndexPackage:
     versions = [
         entry
         if entry.signature

@@ -21,11 +21,13 @@ from mlstack.registries.docker import Credentials, credentials
 if TYPE_CHECKING:
     from mlstack.web import Answer
 
+SCHEME = "oci://"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _DOCKER = "application/vnd.docker.distribution.manifest"
 _INDEX = "application/vnd.oci.image.index.v1+json"
 _IMAGES = f"{_INDEX}, {_DOCKER}.list.v2+json, {MANIFEST}, {_DOCKER}.v2+json"
 _MOST_PAGES = 100
+_MOST_REPOSITORIES = 1000
 MOST_MANIFEST_BYTES = 4 << 20
 """What a manifest may have: the limit that the specification names."""
 TIMEOUT_S = 300.0
@@ -39,6 +41,28 @@ _HUB_API = "registry-1.docker.io"
 def digest_of(data: bytes) -> str:
     """Give `sha256:…` of bytes."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def split_address(address: str) -> tuple[str, str]:
+    """Give host and path of `oci://HOST[:PORT]/PATH`.
+
+    Raises:
+        RegistryError: the address is none.
+    """
+    host, _, path = address.removeprefix(SCHEME).rstrip("/").partition("/")
+    if not address.startswith(SCHEME) or "@" in host:
+        raise RegistryError(f"`{address}` is no OCI address", hint="write oci://HOST/PATH; docker login HOST")
+    return host, path
+
+
+def repository_of(path: str, name: str) -> str:
+    """Give where something lies below a path: `PATH/NAME`, or the path where that ends in the name."""
+    is_own = path.rpartition("/")[2] == name
+    return path if is_own else f"{path}/{name}".removeprefix("/")
+
+
+class RefusedError(RegistryError):
+    """Raised when a registry does not let us in; some answer so for what is not there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,26 +137,39 @@ class Distribution:
         Raises:
             RegistryError: no answer, or refused.
         """
+        _check(name, "latest")
+        return self._listed(f"{name}/tags/list?n=1000", name, "tags")
+
+    def repositories(self, path: str) -> list[str]:
+        """Give the names right below a path, as far as the registry lists them: few give everybody a list."""
+        try:
+            names = self._listed("_catalog?n=1000", "", "repositories") or []
+        except RegistryError:
+            return []
+        below = f"{path}/" if path else ""
+        inside = [name.removeprefix(below) for name in names if name.startswith(below)]
+        return [name for name in inside if _NAME.fullmatch(name) and "/" not in name][:_MOST_REPOSITORIES]
+
+    def _listed(self, path: str, name: str, key: str) -> list[str] | None:
+        """Give all of a list that may come page by page, None where it is not there."""
         from mlstack.web import joined
 
-        _check(name, "latest")
-        tags: list[str] = []
-        path = f"{name}/tags/list?n=1000"
+        entries: list[str] = []
         for _ in range(_MOST_PAGES):
             answer = self._send("GET", path, name)
             if answer.status == 404:
                 return None
             self._refuse(answer, 200)
             try:
-                listed = json.loads(answer.data).get("tags")
+                listed = json.loads(answer.data).get(key)
             except (ValueError, RecursionError, AttributeError):
-                raise self._fault(f"its list of tags of `{name}` cannot be read") from None
-            tags += [tag for tag in listed or () if isinstance(tag, str)]
+                raise self._fault(f"its list of {key} of `{name}` cannot be read") from None
+            entries += [entry for entry in listed or () if isinstance(entry, str)]
             more = re.match(r'<([^>]+)>\s*;\s*rel="?next', answer.headers.get("Link") or "")
             if more is None:
                 break
             path = joined(answer.url, more[1])
-        return tags
+        return entries
 
     def blob(self, name: str, digest: str) -> bytes:
         """Give a blob, its digest checked.
@@ -255,7 +292,8 @@ class Distribution:
             return
         if answer.status in (401, 403):
             has = "does not let us in" if answer.status == 401 else "does not allow that"
-            raise self._fault(f"it {has}", hint=f"docker login {self.host}")
+            message = f"the registry at `{self.host}` fails: it {has}"
+            raise RefusedError(message, hint=f"docker login {self.host}")
         code = _code(answer.data)
         text = "it has no such thing" if answer.status == 404 else f"HTTP {answer.status}"
         hint = "try again later" if answer.status in (429, 500, 502, 503, 504) else "check the address"

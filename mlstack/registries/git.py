@@ -22,7 +22,6 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cached_property
 from math import inf
 from pathlib import Path, PurePosixPath
@@ -39,6 +38,7 @@ from mlstack.disk_cache import Cache
 from mlstack.errors import RegistryError
 from mlstack.objects import masking
 from mlstack.programs import ProgramError
+from mlstack.registries.known import TRUSTED_S, away_note
 from mlstack.registries.registry import Files, fetch_package, protocol, read_index
 
 _TREE = re.compile(
@@ -273,7 +273,6 @@ def _is_hidden(path: PurePosixPath) -> bool:
 
 # --- stores: bare repositories in the user's cache, one a URL ---
 
-_TRUSTED_S = 600.0
 _LOCK_LIFE_S = 600.0
 _UNUSED_S = 90 * 86400.0
 _FULL_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
@@ -386,7 +385,7 @@ def fetch_snapshot(address: GitAddress, *, shown: str, fresh: bool = False) -> G
     key = f"git head {address.url} {address.revisions}"
     head = _known_head(address, cache, key)
     is_kept = head is not None and store.has(head.commit)
-    if head and is_kept and (head.asked_s == inf or (not fresh and time.time() - head.asked_s < _TRUSTED_S)):
+    if head and is_kept and (head.asked_s == inf or (not fresh and time.time() - head.asked_s < TRUSTED_S)):
         return _checked(GitCheckout(store, commit=head.commit, base=head.folder), address, shown)
     try:
         try:
@@ -400,8 +399,7 @@ def fetch_snapshot(address: GitAddress, *, shown: str, fresh: bool = False) -> G
     except _NoAnswerError as error:
         if head is None or not is_kept or fresh:
             raise
-        asked = datetime.fromtimestamp(head.asked_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        note = f"{error}; what it said on {asked} is used"
+        note = away_note(error, head.asked_s)
         return GitCheckout(store, commit=head.commit, base=head.folder, note=note)
     entry = {"commit": snapshot.commit, "folder": snapshot.base, "asked_s": time.time()}
     cache.put(key, json.dumps(entry).encode())

@@ -11,11 +11,9 @@ chart's files, whatever the archive around them.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -28,13 +26,13 @@ from mlstack.app.package import Files, PackageFolder
 from mlstack.errors import NotFoundError, RegistryError, YamlError
 from mlstack.names import names_a_package
 from mlstack.registries import archive
-from mlstack.registries.distribution import Distribution
-from mlstack.registries.registry import CHART_INDEX, guarded, protocol
+from mlstack.registries.distribution import Distribution, repository_of, split_address
+from mlstack.registries.known import believed
+from mlstack.registries.registry import CHART_INDEX, PackagesByName, guarded, protocol
 from mlstack.web import Web, shown
 from mlstack.web import joined as joined_url
 from mlstack.yaml.read import read_document
 
-_TRUSTED_S = 600.0
 _LAYER_TYPE = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 _DEPRECATED = "its maintainers say so"
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
@@ -126,19 +124,11 @@ class _Repository:
     @cached_property
     def _read(self) -> tuple[dict[str, list[_Release]], str]:
         """Give the releases by chart, and why they are not what the repository says now."""
-        key = f"helm index {self._base}"
-        known = disk_cache.from_json(self._cache.get(key), dict)
-        if known and not self._fresh and time.time() - known["asked_s"] < _TRUSTED_S:
-            return _releases(known["charts"]), ""
-        try:
-            data = self._get(f"{self._base}/{CHART_INDEX}")
-        except RegistryError as error:
-            if not known or self._fresh:
-                raise
-            return _releases(known["charts"]), f"{error}; what it said before is used"
-        charts = _parsed(data, self._base)
-        self._cache.put(key, json.dumps({"asked_s": time.time(), "charts": charts}).encode())
-        return _releases(charts), ""
+        charts, note = believed(f"helm index {self._base}", self._ask, fresh=self._fresh)
+        return _releases(charts), note
+
+    def _ask(self) -> dict[str, list[list[Any]]]:
+        return _parsed(self._get(f"{self._base}/{CHART_INDEX}"), self._base)
 
     def _get(self, url: str) -> bytes:
         answer = self._web.get(url)
@@ -227,19 +217,19 @@ def _releases(charts: Mapping[str, list[list[Any]]]) -> dict[str, list[_Release]
 
 class _OciCharts:
     def __init__(self, address: str) -> None:
-        host, _, self._path = address.removeprefix("oci://").partition("/")
+        host, self._path = split_address(address)
         self._api = Distribution(host)
 
     def index(self, name: str) -> RegistryIndex:
         """Give an index whose packages are looked for as they are named."""
         own = self._path.rpartition("/")[2]
         is_chart = bool(own) and self._versions(self._path) is not None
-        packages = _ByName(self._entry, (own,) if is_chart else ())
+        packages = PackagesByName(self._entry, (own,) if is_chart else ())
         note = "" if is_chart else "an OCI registry gives no list of its charts: name them"
         return RegistryIndex(name=name, packages=packages, note=note)
 
     def _entry(self, chart: str) -> IndexPackage | None:
-        versions = self._versions(self._repository(chart))
+        versions = self._versions(repository_of(self._path, chart))
         if not versions:
             return None
         entries = [
@@ -253,12 +243,8 @@ class _OciCharts:
         versions = [tag.replace("_", "+") for tag in tags or () if names_a_package("r", "c", tag)]
         return [version for version in versions if re.match(r"v?\d+\.\d+", version)] or None
 
-    def _repository(self, chart: str) -> str:
-        is_own = self._path.rpartition("/")[2] == chart
-        return self._path if is_own or not self._path else f"{self._path}/{chart}"
-
     def archive(self, chart: str, version: str) -> bytes:
-        repository, tag = self._repository(chart), version.replace("+", "_")
+        repository, tag = repository_of(self._path, chart), version.replace("+", "_")
         manifest = self._api.manifest(repository, tag)
         if manifest is None:
             raise NotFoundError(f"no chart `{chart}@{version}` in `{self._api.host}/{repository}`")
@@ -266,25 +252,3 @@ class _OciCharts:
         if len(layers) != 1:
             raise RegistryError(f"`{self._api.host}/{repository}:{tag}` is no chart")
         return self._api.blob(repository, str(layers[0].get("digest")))
-
-
-class _ByName(Mapping[str, IndexPackage]):
-    """Packages that are looked up one by one; only those of which the names are known are listed."""
-
-    def __init__(self, entry: Callable[[str], IndexPackage | None], known: tuple[str, ...]) -> None:
-        self._entry, self._known = entry, known
-        self._read: dict[str, IndexPackage] = {}
-
-    def __getitem__(self, name: str) -> IndexPackage:
-        if name not in self._read:
-            entry = self._entry(name)
-            if entry is None:
-                raise KeyError(name)
-            self._read[name] = entry
-        return self._read[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
-
-    def __len__(self) -> int:
-        return len(self._known)

@@ -3,6 +3,9 @@
 PATH/NAME:VERSION            a package: an artifact with one layer, its archive
 PATH/mlstack-registry:index  the index: an artifact with one layer, `registry.yaml`
 
+PATH/NAME is PATH itself where that ends in the name. Without an index the packages are those that tags tell
+of: of PATH, and of what is right below it where the registry lists its repositories.
+
 Everything is had by digest and checked; the index is believed for ten minutes, what a digest names for ever.
 """
 
@@ -10,32 +13,42 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from mlstack import disk_cache
 from mlstack.app.app import API_VERSION, RegistryRef
 from mlstack.app.declare import to_map
 from mlstack.app.index import IndexPackage, RegistryIndex, joined
 from mlstack.app.package import Files, PackageFolder, digest
-from mlstack.errors import RegistryError
+from mlstack.app.versions import best_first
+from mlstack.errors import MlstackError, RegistryError
+from mlstack.names import names_a_package
 from mlstack.registries import archive
-from mlstack.registries.distribution import DIGEST, ArtifactManifest, Distribution, digest_of
-from mlstack.registries.registry import INDEX_FILE, guarded, protocol, read_index
+from mlstack.registries.distribution import (
+    DIGEST,
+    SCHEME,
+    ArtifactManifest,
+    Distribution,
+    RefusedError,
+    digest_of,
+    repository_of,
+    split_address,
+)
+from mlstack.registries.known import believed
+from mlstack.registries.registry import INDEX_FILE, PackagesByName, guarded, protocol, read_index
+from mlstack.registries.signatures import sign, sign_artifact
 from mlstack.yaml import write
 
-SCHEME = "oci://"
 _INDEX_NAME, _INDEX_TAG = "mlstack-registry", "index"
 _PACKAGE_TYPE = "application/vnd.mlstack.package.v1"
 _INDEX_TYPE = "application/vnd.mlstack.registry.v1"
 _LAYER_TYPES = {_PACKAGE_TYPE: f"{_PACKAGE_TYPE}.tar", _INDEX_TYPE: f"{_INDEX_TYPE}+yaml"}
 _EMPTY = b"{}"
-_TRUSTED_S = 600.0
 _MOST_TRIES = 5
 
 
@@ -55,8 +68,12 @@ class OciRegistry:
     @cached_property
     def _index(self) -> RegistryIndex:
         if not self._reference:
-            return self._read_index()
-        return replace(self._read_index(), packages=_AtReference(self._base_packages, self._entry))
+            return self._base
+        try:
+            index = self._base
+        except RegistryError:  # what has a digest is had without an index
+            index = RegistryIndex(name=self._ref.name, known_as=self._ref.name)
+        return replace(index, packages=PackagesByName(self._entry, tuple(index.packages)))
 
     def index(self) -> RegistryIndex:
         """Give the index; at a tag or digest, what that holds of the packages that have it."""
@@ -69,7 +86,7 @@ class OciRegistry:
             head = PackageFolder(files, source=f"{package}@{self._reference}").head
             if version in ("", head.version):
                 return files
-        wanted = self._read_index().version(package, version)
+        wanted = self._base.version(package, version)
         name, _, digest_at = wanted.path.partition("@")
         manifest = self.place.manifest(name, digest_at)
         if manifest is None:
@@ -92,49 +109,25 @@ class OciRegistry:
         moved._reference = revision
         return moved
 
-    def _read_index(self) -> RegistryIndex:
-        data, note = self.place.index(fresh=self._fresh)
-        if data is None:
+    @cached_property
+    def _base(self) -> RegistryIndex:
+        text, note = self.place.index(fresh=self._fresh)
+        if text is None:
             raise RegistryError(
                 f"no registry at `{self._ref.address}`: nothing was published there",
-                hint=f"mlstack pkg publish DIR {self._ref.address}",
+                hint=f"mlstack pkg publish DIR {self._ref.address}, or add a package: oci://HOST/PATH/NAME",
             )
-        return replace(_parsed(data, self._ref.address, self._ref.name), note=note)
-
-    def _base_packages(self) -> Mapping[str, IndexPackage]:
-        return self._read_index().packages
+        return replace(_parsed(text, self._ref.address, self._ref.name), note=note)
 
     def _entry(self, package: str) -> IndexPackage | None:
-        """Give what a package's tag or digest holds; None where it has no such."""
+        """Give what a package's tag or digest holds; else what the index says."""
         manifest = self.place.manifest(package, self._reference)
         if manifest is None:
-            return None
+            return self._base.packages.get(package)
         return entry_of(package, self.place.files(package, manifest), manifest.digest)
 
 
-class _AtReference(Mapping[str, IndexPackage]):
-    """Packages at one tag or digest where they have it, else as the index says."""
-
-    def __init__(
-        self, base: Callable[[], Mapping[str, IndexPackage]], entry: Callable[[str], IndexPackage | None]
-    ) -> None:
-        self._base, self._entry = base, entry
-        self._known: dict[str, IndexPackage] = {}
-
-    def __getitem__(self, name: str) -> IndexPackage:
-        if name not in self._known:
-            entry = self._entry(name)
-            self._known[name] = self._base()[name] if entry is None else entry
-        return self._known[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._base())
-
-    def __len__(self) -> int:
-        return len(self._base())
-
-
-def entry_of(package: str, files: Files, manifest_digest: str) -> IndexPackage:
+def entry_of(package: str, files: Files, manifest_digest: str, signature: str = "") -> IndexPackage:
     """Give what the index says of a package with these files in the artifact of this digest."""
     folder = PackageFolder(files, source=package)
     entry = guarded(lambda: folder.entry(f"{folder.head.name}@{manifest_digest}", strict=False), package)
@@ -142,14 +135,15 @@ def entry_of(package: str, files: Files, manifest_digest: str) -> IndexPackage:
         raise RegistryError(
             f"the artifact of package `{package}` holds `{entry.name}`", hint="publish it anew"
         )
-    return replace(entry, versions=tuple(replace(v, revision=manifest_digest) for v in entry.versions))
+    versions = (replace(v, revision=manifest_digest, signature=signature) for v in entry.versions)
+    return replace(entry, versions=tuple(versions))
 
 
 class _OneFile:
     """An index as the tree of files that a registry is read from."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
+    def __init__(self, text: str) -> None:
+        self._data = text.encode()
 
     def read(self, path: PurePosixPath) -> bytes | None:
         return self._data if path.as_posix() == INDEX_FILE else None
@@ -161,9 +155,9 @@ class _OneFile:
         return []
 
 
-def _parsed(data: bytes, source: str, name: str) -> RegistryIndex:
+def _parsed(text: str, source: str, name: str) -> RegistryIndex:
     """Read an index; each version is at the digest of its artifact."""
-    index = read_index(_OneFile(data), source=source, name=name)
+    index = read_index(_OneFile(text), source=source, name=name)
     packages = {}
     for package in index.packages.values():
         for version in package.versions:
@@ -185,9 +179,7 @@ def place_of(address: str) -> Repository:
     Raises:
         RegistryError: the address is none.
     """
-    host, _, path = address.removeprefix(SCHEME).rstrip("/").partition("/")
-    if not address.startswith(SCHEME) or "@" in host:
-        raise RegistryError(f"`{address}` is no OCI address", hint="write oci://HOST/PATH; docker login HOST")
+    host, path = split_address(address)
     return Repository(host=host, path=path)
 
 
@@ -210,12 +202,17 @@ class Repository:
     def _api(self) -> Distribution:
         return Distribution(self.host)
 
+    @property
+    def _label(self) -> str:
+        """Give what an index here is called."""
+        return f"{self.host}/{self.path}".rstrip("/").rpartition("/")[2].partition(":")[0]
+
     def shown(self, name: str) -> str:
         """Write the repository of a name as docker does."""
         return f"{self.host}/{self._repository(name)}"
 
     def _repository(self, name: str) -> str:
-        return f"{self.path}/{name}" if self.path else name
+        return repository_of(self.path, name)
 
     def manifest(self, name: str, reference: str) -> ArtifactManifest | None:
         """Give the manifest of a tag or digest; one of a digest is kept, and no network asked again."""
@@ -247,43 +244,55 @@ class Repository:
             cache.put(f"oci blob {blob}", data)
         return data
 
-    def index(self, *, fresh: bool) -> tuple[bytes | None, str]:
-        """Give the text of the index, None where there is none, and why it is not the registry's of now.
+    def index(self, *, fresh: bool) -> tuple[str | None, str]:
+        """Give the text of the index, None where there is nothing, and why it is not the registry's of now.
 
         Raises:
             RegistryError: the registry does not answer, and was not asked before.
         """
-        cache, key = disk_cache.of_user(os.environ), f"oci index {self.host}/{self.path}"
-        known = disk_cache.from_json(cache.get(key), dict)
-        if known and not fresh and time.time() - known["asked_s"] < _TRUSTED_S:
-            kept = self._kept_index(known)
-            if kept is not None:
-                return kept, ""
-        try:
-            manifest = self._api.manifest(self._repository(_INDEX_NAME), _INDEX_TAG)
-            data = None if manifest is None else self._layer(_INDEX_NAME, manifest, _INDEX_TYPE)
-        except RegistryError as error:
-            kept = self._kept_index(known) if known and not fresh else None
-            if known is None or kept is None:
-                raise
-            asked = datetime.fromtimestamp(known["asked_s"], UTC).strftime("%Y-%m-%d %H:%M UTC")
-            return kept, f"{error}; what it said on {asked} is used"
-        if data is not None:
-            entry = {"asked_s": time.time(), "blob": digest_of(data)}
-            cache.put(key, json.dumps(entry).encode())
-        return data, ""
+        return believed(f"oci index {self.host}/{self.path}", self._ask, fresh=fresh)
 
-    def _kept_index(self, known: Mapping[str, Any]) -> bytes | None:
-        data = disk_cache.of_user(os.environ).get(f"oci blob {known['blob']}")
-        return data if data is not None and digest_of(data) == known["blob"] else None
+    def _ask(self) -> str | None:
+        refusal = None
+        try:
+            text = self._published_index()
+        except RefusedError as error:  # so some answer for what is not there
+            text, refusal = None, error
+        if text is not None:
+            return text
+        own = self.path.rpartition("/")[2]
+        names = [own] if own else []
+        names += [] if refusal else [name for name in self._api.repositories(self.path) if name != own]
+        entries = [entry for name in names for entry in self._tagged(name)]
+        if refusal and not entries:
+            raise refusal
+        return _text(RegistryIndex(name=self._label, packages=joined(entries))) if entries else None
+
+    def _published_index(self) -> str | None:
+        """Give the text of the index that was published; None where there is none."""
+        manifest = self._api.manifest(self._repository(_INDEX_NAME), _INDEX_TAG)
+        if manifest is None:
+            return None
+        return self._layer(_INDEX_NAME, manifest, _INDEX_TYPE).decode("utf-8", "surrogateescape")
+
+    def _tagged(self, name: str) -> Iterator[IndexPackage]:
+        """Give the versions of a package that its tags tell of; what is no package of mlstack's has none."""
+        tags = self._api.tags(self._repository(name)) or ()
+        versions = {tag.replace("_", "+"): tag for tag in tags if re.match(r"\d+\.\d+", tag)}
+        for version in best_first(filter(partial(names_a_package, "r", name), versions)):
+            manifest = self.manifest(name, versions[version])
+            if manifest is None or manifest.value.get("artifactType") != _PACKAGE_TYPE:
+                return
+            with suppress(MlstackError):  # it is told to whoever asks for that version
+                yield entry_of(name, self.files(name, manifest), manifest.digest)
 
     # --- publishing ---
 
-    def publish(self, files: Files) -> Published:
-        """Push a package with its version as tag, and enter it in the index.
+    def publish(self, files: Files, *, key: str = "") -> Published:
+        """Push a package with its version as tag, sign it with `key` if there is one, enter it in the index.
 
         Raises:
-            RegistryError: the version is there with other content, or the registry refuses.
+            RegistryError: the version is there with other content, or the registry or `cosign` refuses.
         """
         folder = PackageFolder(files, source="package")
         name, version = folder.head.name, folder.head.version
@@ -295,9 +304,12 @@ class Repository:
                 f"`{self.shown(name)}:{tag}` is there with other content",
                 hint="a changed package needs a new version in its package.yaml",
             )
+        signature = sign(key, name=name, version=version, digest=folder.digest) if key else ""
         facts = {"title": name, "version": version, "description": folder.head.summary}
         manifest_digest = self._push(name, tag, data, _PACKAGE_TYPE, facts)
-        is_entered = self._enter(entry_of(name, files, manifest_digest))
+        if key:
+            sign_artifact(key, f"{self.shown(name)}@{manifest_digest}")
+        is_entered = self._enter(entry_of(name, files, manifest_digest, signature))
         return Published(manifest_digest, is_new=before is None or is_entered)
 
     def _push(self, name: str, tag: str, data: bytes, kind: str, facts: Mapping[str, str]) -> str:
@@ -325,19 +337,20 @@ class Repository:
         """Enter a version in the index; again if somebody else wrote it meanwhile. Tell whether it is new."""
         is_new = False
         for _ in range(_MOST_TRIES):
-            data, _note = self.index(fresh=True)
-            shown = f"{self.host}/{self.path}".rstrip("/")
-            name = shown.rpartition("/")[2].partition(":")[0]
-            index = RegistryIndex(name=name) if data is None else _parsed(data, shown, name)
-            known = index.packages.get(entry.name)
-            if known and {v.path for v in entry.versions} <= {v.path for v in known.versions}:
+            text = self._published_index()
+            index = RegistryIndex(name=self._label) if text is None else _parsed(text, self.host, self._label)
+            packages = joined([*index.packages.values(), entry])
+            if index.packages.get(entry.name) == packages[entry.name]:
                 return is_new
             is_new = True
-            index = replace(index, packages=joined([*index.packages.values(), entry]))
-            head = {"apiVersion": API_VERSION, "kind": "Registry"}
-            text = write.to_yaml(head | to_map(index, always=("name", "packages")))
-            self._push(_INDEX_NAME, _INDEX_TAG, text.encode(), _INDEX_TYPE, {"title": name})
+            data = _text(replace(index, packages=packages)).encode()
+            self._push(_INDEX_NAME, _INDEX_TAG, data, _INDEX_TYPE, {"title": self._label})
         raise RegistryError(
-            f"the index of `{shown}` is written by others again and again",
+            f"the index of `{self.host}/{self.path}` is written by others again and again",
             hint="publish it again: the package is there, only the index lacks it",
         )
+
+
+def _text(index: RegistryIndex) -> str:
+    head = {"apiVersion": API_VERSION, "kind": "Registry"}
+    return write.to_yaml(head | to_map(index, always=("name", "packages")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
@@ -16,7 +16,7 @@ from mlstack.app.app import RegistryRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.chart import is_chart, without_ignored
 from mlstack.app.document import fields_of
-from mlstack.app.index import KSONNET_PREFIX, RegistryIndex, joined, offers, refuse_retired
+from mlstack.app.index import KSONNET_PREFIX, IndexPackage, RegistryIndex, joined, offers, refuse_retired
 from mlstack.app.package import PackageFolder, digest
 from mlstack.app.prototype import Prototype
 from mlstack.app.reader import as_overridden
@@ -215,6 +215,27 @@ def guarded(read: Callable[[], _Read], named: str) -> _Read:
     except ConfigError as error:
         message = f"package `{named}` is refused: {error}"
         raise RegistryError(message, where=error.where, hint=error.hint) from error
+
+
+class PackagesByName(Mapping[str, IndexPackage]):
+    """Packages that are looked up one by one; only those of which the names are known are listed."""
+
+    def __init__(self, entry: Callable[[str], IndexPackage | None], names: Collection[str]) -> None:
+        self._entry, self._names = entry, names
+        self._known: dict[str, IndexPackage | None] = {}
+
+    def __getitem__(self, name: str) -> IndexPackage:
+        if name not in self._known:
+            self._known[name] = self._entry(name)
+        if (package := self._known[name]) is None:
+            raise KeyError(name)
+        return package
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 # --- Find the protocol of a registry and open it ---

@@ -295,13 +295,35 @@ def test_a_package_is_published_added_and_installed(demo: Runner, tmp_path: Path
         ("pkg publish ../nowhere oci://127.0.0.1:1/ml", 4, "no package in `../nowhere`"),
         ("pkg publish ../registry/base oci://127.0.0.1:1/ml", 5, "connection refused"),
         ("pkg publish ../registry/base oci://127.0.0.1:1/ML", 5, "cannot be the name of a repository"),
-        ("pkg publish ../registry/base ours", 5, "is no OCI registry"),
+        ("pkg publish ../registry/base away", 5, "is neither an OCI registry nor a folder"),
         ("pkg publish ../registry/base outs", 4, "did you mean `ours`?"),
     ],
 )
-def test_what_cannot_be_published_is_told(demo: Runner, line: str, code: int, told: str) -> None:
+def test_what_cannot_be_published_is_told(
+    demo: Runner, tmp_path: Path, line: str, code: int, told: str
+) -> None:
+    file = tmp_path / "demo/app.yaml"
+    known = "registries:\n- {name: away, address: https://git.example.org/ml/x.git}\n"
+    file.write_text(file.read_text().replace("registries:\n", known))
     ran = demo(line)
     assert (ran.code, told in ran.err) == (code, True), ran.err
+
+
+def test_a_package_is_published_into_the_folder_of_a_registry(demo: Runner, tmp_path: Path) -> None:
+    assert demo("pkg publish ../registry/base ours -o json").json["isNew"]  # the index was not there yet
+    write_tree(tmp_path, {f"work/{path[9:]}": text for path, text in REGISTRY.items()})
+    head = tmp_path / "work/tools/package.yaml"
+    head.write_text(head.read_text().replace("1.2.0", "1.3.0"))
+    assert "published ../registry/tools@1.3.0 (sha256:" in demo.ok("pkg publish ../work/tools ../registry")
+    assert "is there already" in demo.ok("pkg publish ../work/tools ../registry")
+    demo.ok("pkg install ours/tools@1.3.0")
+    assert {"1.2.0", "1.3.0"} == set(demo("registry describe ours -o json").json["packages"][1]["versions"])
+    before = read_tree(tmp_path / "registry")
+    head.write_text(head.read_text() + "description: changed\n")
+    assert "is there with other content" in demo("pkg publish ../work/tools ../registry").err
+    head.write_text(head.read_text() + "nothing: known\n")
+    assert demo("pkg publish ../work/tools ../registry").code == 3
+    assert read_tree(tmp_path / "registry") == before
 
 
 def test_r12_a_new_address_is_asked_even_where_another_is_ones_own(demo: Runner, tmp_path: Path) -> None:

@@ -83,6 +83,9 @@ class FakeRegistry:
         if (reply := self.fault(self, method, path, headers)) is not None:
             return reply
         plain, _, query = path.partition("?")
+        if tags := re.fullmatch(r"/v2/(.+)/tags/list", plain):
+            listed = sorted(tag for name, tag in self.manifests if name == tags[1] and ":" not in tag)
+            return Reply(body=json.dumps({"tags": listed}).encode())
         parts = re.fullmatch(r"/v2/(.+)/(manifests|blobs)/(.+)", plain)
         if method == "POST":
             return Reply(status=202, headers={"Location": f"{plain}1?state=x"})

@@ -181,18 +181,22 @@ def verify(session: Session) -> object:
 @pkg.command(
     "publish",
     examples=[
-        "mlstack pkg publish packages/jobs oci://registry.example.com/ml",
-        "mlstack pkg publish . ours",
+        "mlstack pkg publish packages/jobs oci://registry.example.com/ml --sign cosign.key",
+        "mlstack pkg publish . ../our-registry",
     ],
     place=word("DIR", "The package's folder; those that it requires may lie beside it."),
-    registry=word("REGISTRY", "oci://HOST/PATH, or the app's name for a registry there."),
+    registry=word("REGISTRY", "oci://HOST/PATH, a registry's folder, or the app's name for one of them."),
+    key=option("--sign --key KEY", "Sign it with this private key of cosign."),
 )
-def publish_package(session: Session, place: Path, registry: str) -> object:
-    """Push a package to an OCI registry under its version, with the logins that docker has."""
+def publish_package(session: Session, place: Path, registry: str, key: str = "") -> object:
+    """Offer a package in a registry: push it to an OCI registry, or copy it into a registry's folder.
+
+    An OCI registry is asked with the logins of docker and podman. Of a git registry name a checkout.
+    """
     from mlstack.operations import publish
 
-    app = None if registry.startswith("oci://") else session.app
-    return publish.publish_package(place, registry, app=app)
+    app = None if registry.startswith("oci://") or Path(registry).is_dir() else session.app
+    return publish.publish_package(place, registry, app=app, key=key)
 
 
 # --- prototype and generate ---

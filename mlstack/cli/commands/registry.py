@@ -107,12 +107,10 @@ def describe_registry(session: Session, name: str) -> object:
     examples=["mlstack registry index registry/", "mlstack registry index registry/ --sign cosign.key"],
     place=word("DIR", "The registry's folder, the one with registry.yaml."),
     check=option("--check", "Write nothing; exit 1 if it is stale."),
-    key=option("--sign KEY", "Sign new versions with this private key of cosign."),
+    key=option("--sign --key KEY", "Sign new versions with this private key of cosign."),
     name=option("--name NAME", "The registry's name. Default: as it is, or the folder's."),
 )
-def index(
-    session: Session, place: Path, check: bool = False, name: str = "", key: Path | None = None
-) -> object:
+def index(session: Session, place: Path, check: bool = False, name: str = "", key: str = "") -> object:
     """Rewrite a registry's index from its package folders."""
     from mlstack.operations import registries
 

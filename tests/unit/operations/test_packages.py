@@ -1,5 +1,6 @@
 """Packages: installed with what they require, pinned, listed, removed."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -194,3 +195,15 @@ def test_remove_takes_what_only_it_required(tmp_path: Path) -> None:
     ]
     assert not list((made.root / "vendor").rglob("*.yaml"))
     assert made.app.packages == ()
+
+
+def test_what_is_locked_is_restored_from_where_it_came_though_the_registry_leads_elsewhere(
+    tmp_path: Path,
+) -> None:
+    made = small_app(tmp_path)
+    shutil.copytree(tmp_path / "registry", tmp_path / "other")
+    registries.set_registry(made, "ours", "../other")
+    before = read_tree(made.root)
+    shutil.rmtree(made.root / "vendor")
+    packages.restore_packages(AppDir(made.root))
+    assert read_tree(made.root) == before

@@ -150,7 +150,7 @@ def test_an_index_that_another_publisher_overwrote_is_written_again(fake: FakeRe
 def test_nothing_published_is_told(fake: FakeRegistry) -> None:
     with pytest.raises(RegistryError, match="nothing was published there") as caught:
         opened(fake.host).index()
-    assert caught.value.hint == f"mlstack pkg publish DIR oci://{fake.host}/ml"
+    assert str(caught.value.hint).startswith(f"mlstack pkg publish DIR oci://{fake.host}/ml, or ")
 
 
 @pytest.mark.parametrize("address", ["oci://", "oci://u:p@host/x", "oci://host:x/y", "oci://ho st/y"])

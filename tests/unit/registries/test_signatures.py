@@ -1,0 +1,155 @@
+"""Signatures of cosign: packages of real OCI registries and of folders, unsigned, by another key, changed."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mlstack import programs
+from mlstack.app.app_dir import AppDir
+from mlstack.app.files import read_folder
+from mlstack.app.package import digest, file_digests
+from mlstack.errors import ConfigError, RegistryError
+from mlstack.operations import app as apps
+from mlstack.operations import package_changes, packages, registries
+from mlstack.operations.publish import publish_package
+from tests.support.builders import read_tree, write_tree
+from tests.support.oci import real_registry
+from tests.support.packages import COMMON
+from tests.support.tools import tool
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A real registry; beside it two pairs of keys, and the package `common` in a folder."""
+    monkeypatch.setenv("PATH", f"{tool('cosign').parent}:/usr/bin:/bin")
+    monkeypatch.setenv("COSIGN_PASSWORD", "")
+    for name in ("ours", "theirs"):
+        (tmp_path / name).mkdir()
+        programs.run(["cosign", "generate-key-pair"], cwd=tmp_path / name)
+    write_tree(tmp_path, {f"common/{path}": text for path, text in COMMON.items()})
+    (tmp_path / "server").mkdir()
+    with real_registry(tmp_path / "server") as host:
+        yield host
+
+
+def new_app(tmp_path: Path, address: str) -> AppDir:
+    """Make an app that asks for signatures by our key."""
+    shutil.rmtree(tmp_path / "demo", ignore_errors=True)
+    apps.init(tmp_path / "demo", "demo", default_registry=False)
+    made = AppDir(tmp_path / "demo")
+    shutil.copy(tmp_path / "ours/cosign.pub", made.root / "ours.pub")
+    registries.add_registry(made, "own", address)
+    file = made.root / "app.yaml"
+    file.write_text(file.read_text() + "verify:\n- {registry: own, key: ours.pub}\n")
+    return AppDir(made.root)
+
+
+def refused(made: AppDir) -> RegistryError:
+    """Try to install, and give the refusal; nothing is written then."""
+    before = read_tree(made.root)
+    with pytest.raises(RegistryError) as caught:
+        packages.install_packages(made, ["own/common"])
+    assert read_tree(made.root) == before
+    return caught.value
+
+
+def key(tmp_path: Path, whose: str) -> str:
+    return str(tmp_path / whose / "cosign.key")
+
+
+def test_what_is_published_with_a_key_is_signed_in_both_ways(host: str, tmp_path: Path) -> None:
+    address = f"oci://{host}/ml"
+    published = publish_package(tmp_path / "common", address, app=None, key=key(tmp_path, "ours"))
+    assert (published.is_new, published.signed) == (True, True)
+    artifact = f"{host}/ml/common@{published.revision}"
+    options = [f"--key={tmp_path}/ours/cosign.pub", "--insecure-ignore-tlog=true"]
+    assert programs.run(["cosign", "verify", *options, artifact]).stdout
+    made = new_app(tmp_path, address)
+    packages.install_packages(made, ["own/common"])
+    verified = package_changes.verify_packages(AppDir(made.root))
+    assert (verified.ok, verified.signed) == (True, 1)
+    assert publish_package(tmp_path / "common", address, app=None).is_new is False  # keeps its signature
+    assert "signature: " in (made.root / "mlstack.lock").read_text()
+
+
+@pytest.mark.parametrize("form", ["true", "false"])
+def test_what_cosign_signed_in_a_registry_is_let_in(host: str, tmp_path: Path, form: str) -> None:
+    address = f"oci://{host}/ml"
+    published = publish_package(tmp_path / "common", address, app=None)
+    artifact = f"{host}/ml/common@{published.revision}"
+    made = new_app(tmp_path, address)
+    unsigned = refused(made)
+    assert "`own/common@0.1.0` is not signed, and app.yaml asks for signatures" in str(unsigned)
+    assert unsigned.hint == f"its keeper signs with: cosign sign --key KEY {artifact}"
+    options = ["--yes", "--tlog-upload=false", "--use-signing-config=false", f"--new-bundle-format={form}"]
+    programs.run(["cosign", "sign", *options, f"--key={key(tmp_path, 'theirs')}", artifact])
+    assert "is not by the key `ours.pub`" in str(refused(made))
+    programs.run(["cosign", "sign", *options, f"--key={key(tmp_path, 'ours')}", artifact])
+    packages.install_packages(made, ["own/common"])
+    verified = package_changes.verify_packages(AppDir(made.root))
+    assert (verified.ok, verified.signed) == (True, 1)
+    file = made.root / "vendor/own/common@0.1.0/package.yaml"
+    file.write_text(file.read_text() + "#")
+    faults = package_changes.verify_packages(AppDir(made.root)).faults
+    assert [fault.fault for fault in faults] == ["`package.yaml` was changed"]
+    lock, content = made.root / "mlstack.lock", read_folder(file.parent)
+    digests = AppDir(made.root).lock.packages[0]
+    text = lock.read_text().replace(digests.digest, digest(content))
+    lock.write_text(text.replace(digests.files["package.yaml"], file_digests(content)["package.yaml"]))
+    (fault,) = package_changes.verify_packages(AppDir(made.root)).faults
+    assert "is not the one that mlstack.lock holds" in fault.fault  # the signed artifact has other content
+
+
+def test_an_index_signed_by_another_key_hides_no_signature_of_the_artifact(host: str, tmp_path: Path) -> None:
+    address = f"oci://{host}/ml"
+    published = publish_package(tmp_path / "common", address, app=None, key=key(tmp_path, "theirs"))
+    made = new_app(tmp_path, address)
+    assert "is not by the key `ours.pub`" in str(refused(made))
+    publish_package(tmp_path / "common", address, app=None, key=key(tmp_path, "ours"))
+    assert published.is_new
+    packages.install_packages(new_app(tmp_path, address), ["own/common"])
+
+
+def test_a_registry_that_is_away_and_a_key_that_is_none_are_told(host: str, tmp_path: Path) -> None:
+    address = f"oci://{host}/ml"
+    publish_package(tmp_path / "common", address, app=None, key=key(tmp_path, "ours"))
+    made = new_app(tmp_path, address)
+    (made.root / "ours.pub").write_text("no key")
+    assert "cannot verify package `own/common@0.1.0`: loading verifier" in str(refused(made))
+    (made.root / "ours.pub").unlink()
+    with pytest.raises(ConfigError, match=r"there is no key `ours\.pub`"):
+        packages.install_packages(made, ["own/common"])
+
+
+def test_what_is_published_into_a_folder_is_signed_in_its_index(host: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    publish_package(tmp_path / "common", str(tmp_path / "folder"), app=None)
+    made = new_app(tmp_path, str(tmp_path / "folder"))
+    assert refused(made).hint == "its keeper signs with: mlstack registry index DIR --sign KEY"
+    publish_package(tmp_path / "common", str(tmp_path / "folder"), app=None, key=key(tmp_path, "ours"))
+    packages.install_packages(made, ["own/common"])
+    assert package_changes.verify_packages(AppDir(made.root)).signed == 1
+
+
+def test_a_wrong_password_publishes_nothing(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COSIGN_PASSWORD", "wrong")
+    for address in (f"oci://{host}/ml", str(tmp_path / "server")):
+        with pytest.raises(
+            RegistryError, match=r"cannot sign `common@0\.1\.0`: .*decryption failed"
+        ) as caught:
+            publish_package(tmp_path / "common", address, app=None, key=key(tmp_path, "ours"))
+        assert "COSIGN_PASSWORD" in str(caught.value.hint)
+    assert not (tmp_path / "server/common@0.1.0").exists()
+    with pytest.raises(RegistryError, match="nothing was published there"):
+        registries.add_registry(AppDir(new_empty(tmp_path)), "own", f"oci://{host}/ml")
+
+
+def new_empty(tmp_path: Path) -> Path:
+    apps.init(tmp_path / "empty", "empty", default_registry=False)
+    return tmp_path / "empty"
