@@ -11,11 +11,11 @@ from mlstack.app import files, params
 from mlstack.app.app import Component
 from mlstack.app.layout import component_file
 from mlstack.app.params import KeyPath, Layer, Origin, Resolved, merge
-from mlstack.app.prototype import NO_EFFECT, Prototype
+from mlstack.app.prototype import NO_EFFECT, Example, Prototype
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import PassedStore, check_params
 from mlstack.errors import NotFoundError, ParamError, UsageError
-from mlstack.names import check_component_name, check_module_name
+from mlstack.names import check_component_name, check_module_name, nearest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +27,7 @@ class ComponentRequest:
     module: str | None = None  # None for the one in its name
     texts: Mapping[str, str | None] = field(default_factory=dict)  # as typed; None: option without a value
     values_files: tuple[Path, ...] = ()  # later ones win over earlier, `texts` over all
+    example: str | None = None  # of the prototype's, to start from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,7 @@ def draft(
 
     Raises:
         UsageError: no name, an unknown parameter, or a required one missing.
+        NotFoundError: the prototype has no such example.
         ParamError: a value does not fit its parameter.
     """
     values, origins, notes = _values(prototype, request)
@@ -90,6 +92,11 @@ def _values(
     called, alias = prototype.called(request.prototype), prototype.alias(request.prototype) or ""
     values: dict[str, Any] = dict(prototype.alias_params.get(alias, {}))
     origins: dict[KeyPath, Origin] = {(name,): Origin(f"prototype {alias}") for name in values}
+    if request.example is not None:
+        for key, value in _example(prototype, request.example).params.items():
+            name = params.canonical_name(prototype, key)
+            if name != "name" or request.name is None:
+                values[name], origins[(name,)] = value, Origin(f"example {request.example}")
     for file, layer in _file_layers(request):
         for key, value in layer.values.items():
             origin = layer.origins.get((key,), Origin(str(file)))
@@ -108,6 +115,15 @@ def _values(
     idle = [name for name in values if called.param(name).deprecated == NO_EFFECT]
     values = {name: value for name, value in values.items() if name not in idle}
     return values, origins, tuple(f"`{name}` has no effect any more" for name in idle)
+
+
+def _example(prototype: Prototype, name: str) -> Example:
+    if name not in prototype.examples:
+        message = f"prototype `{prototype.name}` has no example `{name}`"
+        near = nearest(name, prototype.examples)
+        hint = None if near else f"it has {', '.join(map('`{}`'.format, prototype.examples)) or 'none'}"
+        raise NotFoundError(message, near=near, hint=hint)
+    return prototype.examples[name]
 
 
 def _file_layers(request: ComponentRequest) -> Iterator[tuple[Path, Layer]]:

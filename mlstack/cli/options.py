@@ -192,6 +192,15 @@ prototypes = _completer("prototypes")
 packages = _completer("packages")
 
 
+def examples(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Give the examples of the prototype that was named before."""
+    root, prototype = _root(), str(ctx.params.get("prototype") or ctx.params.get("name")).rpartition("/")[2]
+    if root is None or not names.names_a_package("own", prototype, ""):
+        return []
+    files = (root / "vendor").glob(f"*/*/{prototype}/examples/*.yaml")
+    return _matching({file.stem for file in files if names.names_a_package("own", file.stem, "")}, incomplete)
+
+
 def registries(ctx: typer.Context, incomplete: str) -> list[str]:
     """Give the registries of the app."""
     from mlstack.app.app_dir import AppDir

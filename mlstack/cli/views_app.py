@@ -617,7 +617,14 @@ def _prototype_description(result: prototypes.PrototypeDescription) -> Page:
         TextLine("parameters:" if result.parameters else "it takes no parameters"),
         *(line for row in result.parameters for line in _parameter(row)),
         TextLine(""),
+        *([TextLine("examples:")] if result.examples else []),
+        *(TextLine(f"  {name}: {summary}", hang=6) for name, summary in result.examples.items()),
+        *([TextLine("")] if result.examples else []),
         TextLine(f"use: mlstack generate {result.name} NAME{required}"),
+        *(
+            TextLine(f"     mlstack generate {result.name} NAME --example {name}")
+            for name in [*result.examples][:1]
+        ),
     ]
     return Page(tuple(blocks), (result.name,))
 

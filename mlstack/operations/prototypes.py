@@ -20,7 +20,7 @@ from mlstack.operations import row
 from mlstack.readiness.operators import need_text
 from mlstack.registries import installation
 from mlstack.registries.installation import built_in_package, built_in_prototype, find_usable
-from mlstack.registries.registry import explain_missing, indexes
+from mlstack.registries.registry import indexes, missing_prototype
 from mlstack.registries.resolver import APP
 from mlstack.render import render
 from mlstack.render.template import CodeStore
@@ -130,11 +130,11 @@ def matching_prototypes(app: AppDir, name: str) -> PrototypeMatches:
     if not matches and (built_in := built_in_prototype(app, name)):
         matches = [built_in[0]]
     if not matches:
-        explain_missing(app, name)
         names = [prototype.name for prototype in _sorted(app)]
         near = nearest(name, names)
         hint = f"did you mean `{near}`?" if near else "mlstack prototype list" if names else _INSTALL
-        raise NotFoundError(f"no prototype matches `{name}`", near=near, hint=hint)
+        error = NotFoundError(f"no prototype matches `{name}`", near=near, hint=hint)
+        raise missing_prototype(app, name, error)
     exact = [prototype for prototype in matches if _rank(prototype, name) == 0]
     return PrototypeMatches(
         prototypes=tuple(_prototype_description(prototype) for prototype in exact or matches),
@@ -320,6 +320,7 @@ def generate(
             prototype.alias_note(request.prototype),
             *component.notes,
             *component.resolved.notes,
+            *_environment_notes(app, prototype, request.example),
             *prototype.notes.splitlines(),
         )
         name = component.component.full_name
@@ -333,3 +334,10 @@ def generate(
             replaced=exists,
             notes=tuple(note for note in notes if note.strip()),
         )
+
+
+def _environment_notes(app: AppDir, prototype: Prototype, example: str | None) -> Iterator[str]:
+    """Tell which environment an example is made for, if the app has none of that name."""
+    place = prototype.examples[example].environment if example else ""
+    if place and place not in app.environment_names:
+        yield f"example `{example}` is for an environment such as `{place}`: mlstack env add {place}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
@@ -363,7 +364,9 @@ def same_address(first: str, second: str) -> bool:
 
 def is_local(ref: RegistryRef) -> bool:
     """Tell whether a registry lies on this machine, so that asking it needs no network."""
-    return is_bundled(ref.address) or (ref.protocol or protocol_of(ref.address)) == "directory"
+    with suppress(RegistryError):  # no address at all, as opening it tells
+        return is_bundled(ref.address) or (ref.protocol or protocol_of(ref.address)) == "directory"
+    return False
 
 
 def _bundled(name: str) -> Registry:
@@ -404,48 +407,48 @@ def find_prototype(app: AppDir, name: str) -> Prototype:
     """
     try:
         return app.vendor.prototype(name)
-    except NotFoundError:
-        explain_missing(app, name)
-        raise
+    except NotFoundError as error:
+        raise missing_prototype(app, name, error) from error
 
 
-def explain_missing(app: AppDir, name: str) -> None:
-    """Raise if a registry of the app knows a prototype's name that is not installed; no network is used.
+def missing_prototype(app: AppDir, name: str, error: NotFoundError) -> NotFoundError:
+    """Give what the registries of the app say of a prototype that is not installed; else the `error`.
 
-    Raises:
-        NotFoundError: which package brings it, or why none does and what to do instead.
+    That is which package brings it, or why none does and what to do instead. Those that need a network are
+    asked where the others do not have it; what one says that cannot be read stands below the message.
     """
     short = name.removeprefix(KSONNET_PREFIX).rpartition("/")[2]
-    locked = {entry.name: entry.retired for entry in app.lock.registries}
     installed = {package.full_name for package in app.lock.packages}
-    packages: list[str] = []
+    retired = {entry.name: entry.retired for entry in app.lock.registries}
     offered: dict[str, str] = {}  # names of prototypes that are not installed, with their packages
-    retired = []
-    for ref in app.app.registries:
-        retired.append((ref.name, locked.get(ref.name, ())))
+    notes: list[str] = []
+    refs = app.app.registries
+    for asked in ([*filter(is_local, refs)], [ref for ref in refs if not is_local(ref)]):
+        packages: dict[str, None] = {}
+        for registry, index in indexes(asked, root=app.root, notes=notes):
+            retired[registry] = index.retired
+            packages |= {f"{registry}/{package.name}": None for package, _ in offers(index, name)}
+            for package in index.packages.values():
+                if (full_name := f"{registry}/{package.name}") not in installed:
+                    offered |= {known: full_name for p in package.prototypes for known in p.names}
+        if missing := [package for package in packages if package not in installed]:
+            listed = " and ".join(f"`{package}`" for package in missing)
+            verb = "package {}, which is" if len(missing) == 1 else "packages {}, which are"
+            message = f"prototype `{short}` is in {verb.format(listed)} not installed"
+            return _noted(NotFoundError(message, hint=f"mlstack pkg install {missing[0]}"), notes)
+    for registry, entries in retired.items():
         try:
-            if is_local(ref):  # what it says now is never stale
-                index = open_registry(ref, root=app.root).index()
-                retired[-1] = (ref.name, index.retired)
-                packages += [f"{ref.name}/{package.name}" for package, _ in offers(index, name)]
-                for package in index.packages.values():
-                    if (full_name := f"{ref.name}/{package.name}") not in installed:
-                        offered |= {known: full_name for p in package.prototypes for known in p.names}
-        except MlstackError:  # the name was not found: that error is the one to show
-            continue
-    if missing := [package for package in dict.fromkeys(packages) if package not in installed]:
-        listed = " and ".join(f"`{package}`" for package in missing)
-        verb = "package {}, which is" if len(missing) == 1 else "packages {}, which are"
-        raise NotFoundError(
-            f"prototype `{short}` is in {verb.format(listed)} not installed",
-            hint=f"mlstack pkg install {missing[0]}",
-        )
-    for registry, entries in retired:
-        refuse_retired(short, entries, registry=registry)
+            refuse_retired(short, entries, registry=registry)
+        except NotFoundError as refusal:
+            return refusal
     names = {spelling for known in app.vendor.prototypes() for spelling in (known.name, *known.aliases)}
     if (near := nearest(short, [*names, *offered])) in offered and near not in names:
         package_name = offered[str(near)]
-        raise NotFoundError(
-            f"no installed package has a prototype `{short}`",
-            hint=f"did you mean `{near}` of `{package_name}`? mlstack pkg install {package_name}",
-        )
+        hint = f"did you mean `{near}` of `{package_name}`? mlstack pkg install {package_name}"
+        error = NotFoundError(f"no installed package has a prototype `{short}`", hint=hint)
+    return _noted(error, notes)
+
+
+def _noted(error: NotFoundError, notes: list[str]) -> NotFoundError:
+    message = "\n  ".join([error.message, *notes])
+    return NotFoundError(message, near=error.near, where=error.where, hint=error.hint)

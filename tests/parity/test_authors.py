@@ -162,6 +162,18 @@ def test_m9_an_old_parameter_belongs_to_its_old_prototype_alone(bare: Runner) ->
     assert "disks" not in Path("components/hub.yaml").read_text()
 
 
+def test_c7_generate_starts_from_an_example(bare: Runner) -> None:
+    bare("pkg install kubeflow/tf-job")
+    ran = bare("generate tf-cnn mine --example gpu --num_workers=3")
+    assert (ran.code, "mlstack env add gke" in ran.err) == (0, True)
+    text = Path("components/mine.yaml").read_text()
+    assert "num_gpus: 1" in text and "num_workers: 3" in text and "name: cnn" not in text
+    assert bare("generate tf-cnn --example cpu -o name").out == "cnn\n"
+    assert "\n  gpu: Two workers with a GPU each on GKE\n" in bare("prototype describe tf-cnn").out
+    ran = bare("prototype preview tf-cnn other --example gpus")
+    assert (ran.code, "did you mean `gpu`?" in ran.err) == (4, True)
+
+
 KSONNET = {  # ksonnet's own prototypes, with the parameters they took, and the kinds they brought
     "single-port-deployment": ("--image=nginx --replicas=2 --containerPort=8080", ["Deployment"]),
     "single-port-service": (

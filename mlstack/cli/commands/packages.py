@@ -7,6 +7,7 @@ from pathlib import Path
 from mlstack.app.app import DEFAULT_KUBERNETES_VERSION
 from mlstack.cli.main import FreeOptionsCommand, family
 from mlstack.cli.options import ENV_OPTION, option, prototypes, word
+from mlstack.cli.options import examples as offer_examples
 from mlstack.cli.options import packages as offer_packages
 from mlstack.cli.output import emit, emit_objects, say, table_text, write
 from mlstack.cli.ports import Session, code_store
@@ -202,6 +203,7 @@ def publish_package(session: Session, place: Path, registry: str, key: str = "")
 # --- prototype and generate ---
 
 PARAMS = option("--set PARAM=VALUE", "A parameter; `--PARAM VALUE` means the same.")
+EXAMPLE = option("--example NAME", "Start from this example of the prototype.", offer_examples)
 VALUES = option("--values --values-file FILE", "A YAML file of parameters; repeatable.")
 
 
@@ -249,6 +251,7 @@ def describe_prototype(session: Session, name: str) -> object:
     component=word("[NAME]", "The name the component would have."),
     params=PARAMS,
     values=VALUES,
+    example=EXAMPLE,
     env=ENV_OPTION,
 )
 def preview(
@@ -257,6 +260,7 @@ def preview(
     component: str | None = None,
     params: list[str] | None = None,
     values: list[Path] | None = None,
+    example: str | None = None,
     env: str | None = None,
 ) -> int:
     """Print the Kubernetes objects that a component of this prototype would bring."""
@@ -264,7 +268,11 @@ def preview(
     from mlstack.operations import prototypes
 
     request = ComponentRequest(
-        prototype=name, name=component, texts=_pairs(params), values_files=tuple(values or ())
+        prototype=name,
+        name=component,
+        texts=_pairs(params),
+        values_files=tuple(values or ()),
+        example=example,
     )
     environment = env or session.app.current_environment()
     state = prototypes.preview_prototype(session.app, request, environment=environment, store=code_store())
@@ -294,6 +302,7 @@ _GENERATE = {
     "name": word("NAME", "The component's name."),
     "params": PARAMS,
     "values": VALUES,
+    "example": EXAMPLE,
     "module": option("--module NAME", "The module it goes to."),
     "force": option("--force", "Replace a component of that name."),
     "show_help": option("--help -h", "This message; behind a prototype, its parameters."),
@@ -313,6 +322,7 @@ _GENERATE = {
     examples=[
         "mlstack generate tf-cnn cnn --name=cnn",
         "mlstack generate tf-serving inception --model_path=gs://models/inception",
+        "mlstack generate tf-cnn cnn --example gpu",
         "mlstack generate tf-cnn --help",
     ],
     **_GENERATE,
@@ -323,6 +333,7 @@ def generate(
     name: str | None = None,
     params: list[str] | None = None,
     values: list[Path] | None = None,
+    example: str | None = None,
     module: str | None = None,
     force: bool = False,
     show_help: bool = False,
@@ -341,7 +352,12 @@ def generate(
     if prototype is None:
         raise UsageError("which prototype?", hint="mlstack prototype list")
     request = ComponentRequest(
-        prototype=prototype, name=name, module=module, texts=_pairs(params), values_files=tuple(values or ())
+        prototype=prototype,
+        name=name,
+        module=module,
+        texts=_pairs(params),
+        values_files=tuple(values or ()),
+        example=example,
     )
     return prototypes.generate(session.app, request, replace=force, store=code_store())
 
