@@ -286,6 +286,7 @@ class _Refusal:
     keyword: str
     schema: Mapping[str, Any]
     value: Any
+    conditions: tuple[str, ...] = ()  # parameters whose values make it a rule
 
     def sentence(self, *, unit: str = "", secret: bool = False) -> str:
         if self.keyword == "unknown":
@@ -307,11 +308,25 @@ def _refusals(schema: Mapping[str, Any], value: Any) -> list[_Refusal]:
     refusals: dict[tuple[ValuePath, str], _Refusal] = {}
     registry: Registry[Any] = Registry()  # empty, and asks nobody: a reference to elsewhere is never followed
     for error in _validator()(schema, registry=registry).iter_errors(value):
+        conditions = _conditions(schema, error)
         for refusal in _flattened(error):
+            if conditions:
+                refusal = replace(refusal, conditions=conditions)
             key = (refusal.path, "" if refusal.path else refusal.keyword)
             if key not in refusals or refusal.keyword == "type":
                 refusals[key] = refusal
     return sorted(refusals.values(), key=lambda refusal: [str(part) for part in refusal.path])
+
+
+def _conditions(schema: Mapping[str, Any], error: Any) -> tuple[str, ...]:
+    """Give the properties that every `if` on the way to a broken rule looks at."""
+    names: dict[str, None] = {}
+    place: Any = schema
+    for step in error.absolute_schema_path:
+        if step in ("then", "else") and "if" in place:
+            names |= dict.fromkeys(place["if"].get("properties", ()))
+        place = place[step] if isinstance(place, list) else place.get(step, {})
+    return tuple(names)
 
 
 @cache
@@ -389,12 +404,21 @@ def _fault(refusal: _Refusal, prototype: Prototype, resolved: Resolved) -> Param
         value = _masked(refusal.value, prototype.params)
         refusal = replace(refusal, value=value, schema={**refusal.schema, **masked})
     sentence = refusal.sentence(unit=unit if not inner else "", secret=secret)
+    if causes := [_cause(other, prototype, resolved) for other in refusal.conditions if other != name]:
+        sentence = f"{sentence}, because {' and '.join(causes)}"
     setting = resolved.setting(name, inner)
     return ParamFault(
         f"`{join_path(refusal.path)}` {sentence}" if refusal.path else f"the parameters: {sentence}",
         where=str(nearest_origin(setting.origins, inner, setting.origin)) if setting else None,
         hint=_hint(refusal, setting, secret=secret),
     )
+
+
+def _cause(name: str, prototype: Prototype, resolved: Resolved) -> str:
+    value, param = resolved.values.get(name), prototype.params.get(name)
+    if value is None or isinstance(value, list | Mapping) or (param is not None and param.secret):
+        return f"`{name}` is {'not set' if value in (None, [], {}) else 'set'}"
+    return f"`{name}` is {shown(value).strip('"')}"
 
 
 def _masked(value: Any, params: Mapping[str, Param]) -> Any:

@@ -176,7 +176,8 @@ def test_every_string_is_shown_by_an_example(prototype: Prototype) -> None:
     shown = {path for places in stages(prototype.full_name).values() for path in places}
     hidden = {path for path in string_places(prototype) if not is_number(prototype, path)} - shown
     # Namespaces are stamped on objects later; a name may be only hashed; `model_path` begins with a mount.
-    excused = {"kubeflow-core": {("name",)}, "tf-serving": {("volumeMountPath",)}}
+    mount = {("volumeMountPath",)}
+    excused = {"kubeflow-core": {("name",)}, "tf-serving": mount, "triton": mount}
     assert hidden <= {("namespace",)} | excused.get(prototype.name, set())
 
 

@@ -14,6 +14,7 @@ from tests.support import examples
 CORE = "kubeflow/core/kubeflow-core"
 TF_JOB, TF_CNN = "kubeflow/tf-job/tf-job", "kubeflow/tf-job/tf-cnn"
 SERVING = "kubeflow/tf-serving/tf-serving"
+TRITON, VLLM = "kubeflow/serving/triton", "kubeflow/serving/vllm"
 HUB = {"installCrds": False, "installOperator": False}
 
 
@@ -67,7 +68,15 @@ def test_an_ordinary_choice_is_not(tmp_path: Path, prototype: str, params: dict[
         (TF_CNN, {"num_ps": 0}, "`num_ps` must be at least 1 replica, got 0"),
         (SERVING, {}, "`model_path` is required"),
         (SERVING, {"model_path": "ftp://x"}, "`model_path` must match"),
-        (SERVING, {"model_path": "/mnt/x", "modelStorageType": "pvc"}, "`nfsPVC` must not be empty"),
+        (SERVING, {"model_path": "/mnt/x", "modelStorageType": "pvc"}, "not be empty, because `modelStorageType` is pvc"),
+        (TRITON, {"modelRepositoryPath": "/m", "loadModels": "a"}, "got none, because `loadModels` is set"),
+        (VLLM, {"model": "m", "replicas": 2}, "`cachePvc` is required, because `replicas` is 2"),
+        (VLLM, {"model": "m", "tensorParallelSize": 4}, "`tensorParallelSize` is 4, more than `numGpus`"),
+        (
+            TRITON,
+            {"modelRepositoryPath": "/m", "pvcName": "c"},
+            "not below `volumeMountPath`",
+        ),
         (
             SERVING,
             {"model_path": "/m/x", "modelStorageType": "pvc", "nfsPVC": "c"},
