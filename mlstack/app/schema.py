@@ -418,7 +418,7 @@ def _cause(name: str, prototype: Prototype, resolved: Resolved) -> str:
     value, param = resolved.values.get(name), prototype.params.get(name)
     if value is None or isinstance(value, list | Mapping) or (param is not None and param.secret):
         return f"`{name}` is {'not set' if value in (None, [], {}) else 'set'}"
-    return f"`{name}` is {shown(value).strip('"')}"
+    return f"`{name}` is {value if isinstance(value, str) and value else shown(value)}"
 
 
 def _masked(value: Any, params: Mapping[str, Param]) -> Any:

@@ -49,7 +49,8 @@ def _read(file: Path) -> Mapping[str, Any]:
 
 @pytest.fixture(scope="module")
 def upstream_files() -> list[Path]:
-    return [*(upstream.crd(f"kubeflow.org/{name}.yaml") for name in UPSTREAM), ELASTIC]
+    jobs = (upstream.crd(f"kubeflow.org/{name}.yaml") for name in UPSTREAM)
+    return [*jobs, ELASTIC, *upstream.catalogue()]
 
 
 @pytest.fixture(scope="module")
