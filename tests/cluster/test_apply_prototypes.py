@@ -18,7 +18,7 @@ from mlstack.kube import connect
 from mlstack.operations import deploy
 from mlstack.render import render
 from mlstack.yaml import write
-from tests.support import examples, upstream
+from tests.support import examples
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
 from tests.support.deploying import RealClock
@@ -40,7 +40,7 @@ ELSEWHERE = ("research",)  # namespaces that an example expects to be there
 def definitions(control_plane: ControlPlane) -> Iterator[None]:
     """The definitions that training jobs need, as somebody else has installed them."""
     gke = control_plane.clusters["gke"]
-    flags = [word for file in (*CRDS, *upstream.catalogue()) for word in ("-f", str(file))]
+    flags = [word for file in CRDS for word in ("-f", str(file))]
     gke.kubectl("apply", "--server-side", *flags)
     gke.kubectl("wait", "--for=condition=Established", *flags, "--timeout=30s")
     yield

@@ -38,7 +38,6 @@ def definitions(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFa
     objects = [each for case in examples.cases() for each in examples.render(app, case).objects]
     theirs, ours = upstream.crds_of(objects), sorted(OURS.glob("*.yaml"))
     known = {file.name for file in ours}
-    others = upstream.catalogue()
     files = {
         "minikube": [*theirs, ELASTIC],
         "gke": [*ours, *(file for file in theirs if file.name not in known), ELASTIC],

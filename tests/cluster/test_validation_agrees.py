@@ -49,8 +49,7 @@ def _read(file: Path) -> Mapping[str, Any]:
 
 @pytest.fixture(scope="module")
 def upstream_files() -> list[Path]:
-    jobs = (upstream.crd(f"kubeflow.org/{name}.yaml") for name in UPSTREAM)
-    return [*jobs, ELASTIC, *upstream.catalogue()]
+    return [*(upstream.crd(f"kubeflow.org/{name}.yaml") for name in UPSTREAM), ELASTIC]
 
 
 @pytest.fixture(scope="module")

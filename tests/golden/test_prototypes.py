@@ -48,11 +48,8 @@ def rendered(app: AppDir) -> Rendered:
 
 @pytest.fixture(scope="module")
 def crds(app: AppDir) -> Sequence[Mapping[str, Any]]:
-    """The definitions in the packages, and those of kinds that they do not bring."""
-    return [
-        *(read.read_document(text, source=file).value for file, text in app.vendor.crds().items()),
-        *(yaml.load(file.read_text(), yaml.CSafeLoader) for file in upstream.catalogue()),
-    ]
+    """The definitions in the packages."""
+    return [read.read_document(text, source=file).value for file, text in app.vendor.crds().items()]
 
 
 @pytest.fixture(scope="module")

@@ -37,19 +37,3 @@ def _files() -> Mapping[tuple[str, str], Path]:
     files = [file for file in CRDS.glob("*/*.yaml") if file.name not in _OTHERS]
     heads = {file: re.search(r"kind: (\w+), listKind", file.read_text("utf-8")) for file in files}
     return {(file.parent.name, head.group(1)): file for file, head in heads.items() if head}
-
-
-CATALOGUE = (
-    *("argoproj.io/workflows.yaml", "argoproj.io/cronworkflows.yaml", "kubeflow.org/notebooks.yaml"),
-    *("machinelearning.seldon.io/seldondeployments.yaml", "monitoring.coreos.com/servicemonitors.yaml"),
-    *(f"networking.istio.io/{kind}.yaml" for kind in ("destinationrules", "gateways", "virtualservices")),
-    *(f"ray.io/ray{kind}.yaml" for kind in ("clusters", "jobs", "services", "cronjobs")),
-    *(f"serving.kserve.io/{kind}.yaml" for kind in ("inferenceservices", "inferencegraphs")),
-    *(f"sparkoperator.k8s.io/{kind}.yaml" for kind in ("sparkapplications", "scheduledsparkapplications")),
-)
-"""The definitions of kinds that the prototypes use and do not bring."""
-
-
-def catalogue() -> list[Path]:
-    """Give the files of those definitions; skip the test where one is absent."""
-    return [crd(name) for name in CATALOGUE]

@@ -69,8 +69,8 @@ def test_an_ordinary_choice_is_not(tmp_path: Path, prototype: str, params: dict[
         (SERVING, {}, "`model_path` is required"),
         (SERVING, {"model_path": "ftp://x"}, "`model_path` must match"),
         (SERVING, {"model_path": "/mnt/x", "modelStorageType": "pvc"}, "not be empty, because `modelStorageType` is pvc"),
-        (TRITON, {"modelRepositoryPath": "/m", "loadModels": "a"}, "got none, because `loadModels` is set"),
-        (VLLM, {"model": "m", "replicas": 2}, "`cachePvc` is required, because `replicas` is 2"),
+        (TRITON, {"modelRepositoryPath": "/m", "loadModels": "a"}, "because `loadModels` is set"),
+        (VLLM, {"model": "m", "replicas": 2}, "`cachePvc` must not be empty, because `replicas` is 2"),
         (VLLM, {"model": "m", "tensorParallelSize": 4}, "`tensorParallelSize` is 4, more than `numGpus`"),
         (
             TRITON,
