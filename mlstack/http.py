@@ -11,8 +11,9 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse, IncompleteRead, RemoteDisconnected
 from threading import Lock, Thread
 from typing import Any, Literal
@@ -27,6 +28,9 @@ from mlstack.objects import masking
 CONNECT_TIMEOUT_S = 10.0
 CONNECTIONS = 32
 """How many connections are kept for the next request: as many as ever write and wait at once."""
+PATIENCE_S = 30.0
+"""How long one request goes on when the server asks it to come again later."""
+_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
 MOST_BYTES = 128 << 20
 """How much an answer may have, as it comes and unpacked: ten times of what a large cluster lists at once."""
 MOST_HEAD_BYTES = 1 << 20
@@ -259,6 +263,52 @@ class ConnectionPool:
             # What is wrong with a header repeats it, a token included.
             raise _fault(error, self._is_proxied) from (None if isinstance(error, ValueError) else error)
         return Response(status=raw.status, headers=raw.headers, data=data, raw=raw)
+
+
+def patiently(
+    send: Callable[[], Response],
+    *,
+    sleep: Callable[[float], None],
+    clock: Callable[[], float],
+    busy: Collection[int] = (),
+    longest_s: float = math.inf,
+) -> Response:
+    """Send a request, and again while the server asks to come later; give its last answer, whatever that is.
+
+    Later is what `Retry-After` says, else after pauses that double, four times. `PATIENCE_S` bounds it all.
+
+    Args:
+        send: sends it once.
+        sleep: pauses.
+        clock: seconds that only go forward.
+        busy: statuses that mean the same as a 429, or as a 500 or 503 that names a time.
+        longest_s: after how long it is sent again in any case.
+    """
+    deadline_s, pauses = clock() + PATIENCE_S, iter(_PAUSES_S)
+    while True:
+        answer = send()
+        asked_s = retry_after_s(answer.headers)
+        is_asked = asked_s is not None and answer.status in (500, 503)
+        if not (answer.status == 429 or answer.status in busy or is_asked):
+            return answer
+        pause_s = min(next(pauses, math.inf) if asked_s is None else max(asked_s, 0.1), longest_s)
+        if clock() + pause_s > deadline_s:
+            return answer
+        sleep(pause_s)
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Give after how many seconds a server wants to be asked again (`Retry-After`), None where not."""
+    text = headers.get("Retry-After") or ""
+    try:
+        return float(int(text))
+    except ValueError:
+        pass
+    try:
+        when = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return when.timestamp() - time.time()
 
 
 def redirect_of(answer: Response, server: Address) -> str:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import mlstack
 from mlstack.addresses import Address, Endpoint, address, proxy_of
 from mlstack.errors import RegistryError
-from mlstack.http import About, ConnectionPool, NoAnswerError, Response, basic, tls_context
+from mlstack.http import About, ConnectionPool, NoAnswerError, Response, basic, patiently, tls_context
 
 TIMEOUT_S = 60.0
 """How long one answer may take, from its first byte to its last."""
 _MOST_REDIRECTS = 5
+_BUSY = (502, 503, 504)
 _AGENT = f"mlstack/{mlstack.__version__}"
 _HINTS: Mapping[About, str] = {
     "address": "check the address and the network",
@@ -37,10 +40,18 @@ class Answer:
 
 
 class Web:
-    """Sends requests to any server; the connections to each are kept for the next one."""
+    """Sends requests to any server; the connections to each are kept for the next one.
 
-    def __init__(self) -> None:
+    Args:
+        sleep: pauses where a server asks for patience.
+        clock: seconds that only go forward.
+    """
+
+    def __init__(
+        self, *, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._pools: dict[str, ConnectionPool] = {}
+        self._sleep, self._clock = sleep, clock
 
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
         """Get what stands at an address, whatever its status; errors are those of `send`."""
@@ -57,15 +68,20 @@ class Web:
     ) -> Answer:
         """Send a request and read the whole answer, whatever its status.
 
-        Reading is led elsewhere up to five times. What shows who we are goes to the first server alone, and
-        nothing goes over plain http but to this machine.
+        It goes again while the server asks for patience. Reading is led elsewhere up to five times. What
+        shows who we are goes to the first server alone, and nothing goes over plain http but to this machine.
 
         Raises:
             RegistryError: the address is none, there is no answer, or it is led in a circle or to http.
         """
         sent = {"User-Agent": _AGENT, "Accept": "*/*", **_login(url), **(headers or {})}
         for _ in range(_MOST_REDIRECTS + 1):
-            answer = self._answer(method, url, sent, body, timeout_s)
+            answer = patiently(
+                partial(self._answer, method, url, sent, body, timeout_s),
+                sleep=self._sleep,
+                clock=self._clock,
+                busy=_BUSY,
+            )
             location = answer.headers.get("Location") if method in ("GET", "HEAD") else None
             if not (300 <= answer.status < 400 and location):
                 return Answer(url=url, status=answer.status, headers=answer.headers, data=answer.data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,13 +12,20 @@ from typing import Any
 
 import mlstack
 from mlstack.errors import ClusterError, InvalidError, TransientError, UnreachableError
-from mlstack.http import About, ConnectionPool, NoAnswerError, Response, Sent, lines_of, redirect_of
+from mlstack.http import (
+    About,
+    ConnectionPool,
+    NoAnswerError,
+    Response,
+    Sent,
+    lines_of,
+    patiently,
+    redirect_of,
+)
 
 AGENT = f"mlstack/{mlstack.__version__}"
 READ_TIMEOUT_S = 60.0
-PATIENCE_S = 30.0
-"""How long one request goes on when the server asks it to come again later."""
-_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
+_LONGEST_PAUSE_S = 10.0
 _MOST_REDIRECTS = 10  # Go's
 
 HINTS: Mapping[About, str] = {
@@ -108,28 +114,19 @@ class Transport:
     def send(self, request: Request) -> Response:
         """Send a request and read the answer, whatever its code.
 
-        A 429, and a 5xx that names a time, are tried again until `PATIENCE_S` is over; refused credentials
-        are renewed once.
+        It goes again while the server asks for patience; refused credentials are renewed once.
 
         Raises:
             UnreachableError: no answer.
             ClusterError: the answer is not Kubernetes'.
         """
-        deadline_s = self._clock() + PATIENCE_S
-        while True:
-            answer = self._answer(request, self._read_timeout_s, whole=True)
-            asked = answer.headers.get("Retry-After")
-            if answer.status != 429 and not (answer.status in (500, 503) and asked):
-                return self._decoded(answer)
-            try:
-                pause_s = float(asked or 1)
-            except ValueError:
-                pause_s = 1.0
-            pause_s = pause_s if math.isfinite(pause_s) else _LONGEST_PAUSE_S
-            pause_s = min(max(pause_s, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
-            if self._clock() + pause_s > deadline_s:
-                return self._decoded(answer)
-            self._sleep(pause_s)
+        answer = patiently(
+            lambda: self._answer(request, self._read_timeout_s, whole=True),
+            sleep=self._sleep,
+            clock=self._clock,
+            longest_s=_LONGEST_PAUSE_S,
+        )
+        return self._decoded(answer)
 
     def text(self, request: Request, *, timeout_s: float) -> Response | str:
         """Send a request once and give its answer as text, or the answer if it is no 200.

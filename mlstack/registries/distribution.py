@@ -11,8 +11,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from mlstack import clock
 from mlstack.addresses import Address, address
 from mlstack.errors import NotFoundError, RegistryError
 from mlstack.objects import masking
@@ -102,8 +104,7 @@ class Distribution:
         self._base = f"{'http' if there.is_here else 'https'}://{_HUB_API if is_hub else host}/v2"
         self._web = Web()
         self._proofs: dict[str, str] = {}  # scope → header
-        self._credentials: Credentials | None = None
-        self._asked = False
+        self._logins: dict[str, Credentials] | None = None
 
     # --- reading ---
 
@@ -236,18 +237,19 @@ class Distribution:
             if answer.status != 401 or is_again or not is_ours:
                 break
             asked = answer.headers.get("WWW-Authenticate") or ""
-            if (proven := self._proof(asked, scope)) is None:
+            if (proven := self._proof(asked, scope, name)) is None:
                 break
             self._proofs[scope] = proven
         return answer
 
-    def _proof(self, asked: str, scope: str) -> str | None:
+    def _proof(self, asked: str, scope: str, name: str) -> str | None:
         """Give the header that a refusal asks for: a token, or name and password; None without."""
         from mlstack.http import basic
 
-        if not self._asked:
-            self._credentials, self._asked = credentials(self.host), True
-        known = self._credentials
+        if self._logins is None:
+            self._logins = credentials(self.host)
+        places = [str(place) for place in (PurePosixPath(name), *PurePosixPath(name).parents)]
+        known = next((self._logins[place] for place in places if place in self._logins), self._logins.get(""))
         scheme, _, rest = asked.partition(" ")
         if scheme.lower() == "basic":
             return basic(known.user, known.password) if known and known.password else None
@@ -290,13 +292,18 @@ class Distribution:
         """Raise unless the answer has the status that is expected."""
         if answer.status == expected:
             return
+        from mlstack.http import retry_after_s
+
         if answer.status in (401, 403):
             has = "does not let us in" if answer.status == 401 else "does not allow that"
             message = f"the registry at `{self.host}` fails: it {has}"
             raise RefusedError(message, hint=f"docker login {self.host}")
         code = _code(answer.data)
         text = "it has no such thing" if answer.status == 404 else f"HTTP {answer.status}"
-        hint = "try again later" if answer.status in (429, 500, 502, 503, 504) else "check the address"
+        hint = "check the address"
+        if answer.status == 429 or answer.status >= 500:
+            asked_s = retry_after_s(answer.headers)
+            hint = f"try again {'later' if asked_s is None else f'in {clock.words(asked_s)}'}"
         raise self._fault(f"{text}{f' ({code})' if code else ''}", hint=hint)
 
     def _fault(self, text: str, *, hint: str = "check the address") -> RegistryError:

@@ -1,4 +1,4 @@
-"""Who we are for an OCI registry: what `docker login` left behind, or the helper that keeps it."""
+"""Who we are for an OCI registry: what `docker login` or `podman login` left behind, or a helper keeps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,36 +30,53 @@ class Credentials:
     identity_token: str = field(default="", repr=False)
 
 
-def credentials(host: str) -> Credentials | None:
-    """Give the credentials for a registry's host, as docker and its helpers have them; None without.
+def credentials(host: str) -> dict[str, Credentials]:
+    """Give the credentials for a registry's host, by the path below it that they are for, empty for all.
+
+    They are looked for where docker, podman and skopeo have them; of several files the first that has some.
 
     Raises:
-        RegistryError: docker's configuration is no JSON, or a helper fails.
+        RegistryError: a file is no JSON, or a helper fails.
     """
-    folder = os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker")  # noqa: PTH111 # may have no home
-    file = Path(folder) / "config.json"
+    logins: dict[str, Credentials] = {}
+    for file in _files():
+        logins = {**_of_file(file, host), **logins}
+        if "" in logins:
+            break
+    return logins
+
+
+def _files() -> Iterator[Path]:
+    home = os.path.expanduser("~")  # noqa: PTH111 # may have none
+    if own := os.environ.get("REGISTRY_AUTH_FILE"):
+        yield Path(own)
+    yield Path(os.environ.get("DOCKER_CONFIG") or f"{home}/.docker", "config.json")
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        yield Path(runtime, "containers/auth.json")
+    yield Path(os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config", "containers/auth.json")
+
+
+def _of_file(file: Path, host: str) -> dict[str, Credentials]:
+    """Give what one file has, or the helpers that it names."""
     try:
         config = json.loads(file.read_bytes())
     except OSError:
-        return None
+        return {}
     except ValueError as error:
-        raise RegistryError(
-            f"docker's configuration `{file}` is no JSON", hint="mend or remove it"
-        ) from error
+        raise RegistryError(f"the logins of `{file}` are no JSON", hint="mend or remove it") from error
     if not isinstance(config, Mapping):
-        return None
-    keys = (_DOCKER_HUB, "docker.io") if host.endswith("docker.io") else (host, f"https://{host}")
-    helpers, auths = _map(config, "credHelpers"), _map(config, "auths")
-    for key in keys:
-        helper = helpers.get(key) or config.get("credsStore")
-        if isinstance(helper, str) and (answer := _ask(helper, key)):
-            return answer
-    known = {key.rstrip("/").removesuffix("/v1").removesuffix("/v2"): entry for key, entry in auths.items()}
-    for key in keys:
-        entry = auths.get(key) or known.get(key.rstrip("/").removesuffix("/v1"))
-        if isinstance(entry, Mapping) and (found := _entry(entry)):
-            return found
-    return None
+        return {}
+    logins: dict[str, Credentials] = {}
+    for key in (_DOCKER_HUB, "docker.io") if host.endswith("docker.io") else (host, f"https://{host}"):
+        helper = _map(config, "credHelpers").get(key) or config.get("credsStore")
+        if isinstance(helper, str) and (login := _ask(helper, key)):
+            return {"": login}
+    for key, entry in _map(config, "auths").items():
+        name, _, path = re.sub("^https?://|/(v[12]/?)?$", "", key).partition("/")
+        is_meant = name == host or (name.endswith("docker.io") and host.endswith("docker.io"))
+        if is_meant and isinstance(entry, Mapping) and (login := _entry(entry)):
+            logins.setdefault(path, login)
+    return logins
 
 
 def _map(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -82,14 +99,14 @@ def _entry(entry: Mapping[str, Any]) -> Credentials | None:
 def _ask(helper: str, key: str) -> Credentials | None:
     """Ask the helper that docker would ask; one that knows nothing of the host is no fault."""
     if not _HELPER.fullmatch(helper):
-        raise RegistryError(f"docker's configuration names a helper that cannot be one: {helper!a}")
+        raise RegistryError(f"the logins name a helper that cannot be one: {helper!a}")
     program = f"docker-credential-{helper}"
     try:
         answer = programs.run([program, "get"], stdin=key.encode(), timeout_s=_TIMEOUT_S).stdout
     except ProgramError as error:
         if error.status is not None:  # it ran, and has nothing
             return None
-        hint = error.hint or "check `credHelpers` and `credsStore` of docker's configuration"
+        hint = error.hint or "check `credHelpers` and `credsStore` of ~/.docker/config.json"
         raise RegistryError(f"the credentials of `{key}` cannot be had: {error}", hint=hint) from error
     try:
         value = json.loads(answer)

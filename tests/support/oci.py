@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -53,6 +54,7 @@ class Reply:
     status: int = 200
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
+    cut: bool = False  # the connection ends with the body, whatever length the headers promise
 
 
 Fault = Callable[["FakeRegistry", str, str, dict[str, str]], Reply | None]
@@ -66,13 +68,16 @@ class FakeRegistry:
         self.blobs: dict[str, bytes] = {}
         self.manifests: dict[tuple[str, str], bytes] = {}  # by repository, and tag or digest
         self.requests: list[tuple[str, str, dict[str, str]]] = []
+        self.bodies: list[bytes] = []
         self.fault: Fault = lambda registry, method, path, headers: None
         self.host = ""
 
     @contextmanager
-    def running(self) -> Iterator[FakeRegistry]:
+    def running(self, tls: ssl.SSLContext | None = None) -> Iterator[FakeRegistry]:
         """Answer on a port of this machine."""
         server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        if tls:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         self.host = f"127.0.0.1:{server.server_address[1]}"
         with served(server):
             yield self
@@ -80,6 +85,7 @@ class FakeRegistry:
     def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Reply:
         """Answer a request."""
         self.requests.append((method, path, headers))
+        self.bodies.append(body)
         if (reply := self.fault(self, method, path, headers)) is not None:
             return reply
         plain, _, query = path.partition("?")
@@ -117,8 +123,10 @@ class FakeRegistry:
                 self.send_response(reply.status)
                 for name, value in reply.headers.items():
                     self.send_header(name, value)
-                self.send_header("Content-Length", str(len(reply.body)))
+                if not reply.cut:
+                    self.send_header("Content-Length", str(len(reply.body)))
                 self.end_headers()
+                self.close_connection = reply.cut
                 if self.command != "HEAD":
                     self.wfile.write(reply.body)
 

@@ -1,10 +1,16 @@
 """Requests to any server: where redirects lead, what is shown to whom, what is no address."""
 
+import socket
+import ssl
+from pathlib import Path
+
 import pytest
 
 from mlstack.errors import RegistryError
 from mlstack.web import Web, joined, shown
+from tests.support.certificates import self_signed
 from tests.support.oci import FakeRegistry, Reply
+from tests.support.proxies import ConnectingProxy
 
 
 @pytest.mark.parametrize(
@@ -54,3 +60,51 @@ def test_a_login_in_an_address_is_sent_and_never_shown() -> None:
         Web().get(f"http://ada:hu%20sh@{server.host}/x")
         assert server.requests[0][2]["Authorization"] == "Basic YWRhOmh1IHNo"
     assert shown("https://ada:hush@example.org/x?token=y") == "https://example.org/x"
+
+
+# --- proxies ---
+
+
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy"])
+def test_a_server_is_reached_through_the_proxy_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    certificate, key = self_signed("registry.example.org").write(tmp_path, "server")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with (
+        FakeRegistry().running(context) as server,
+        ConnectingProxy(f"http://{server.host}", None).running() as proxy,
+    ):
+        server.fault = lambda running, method, path, headers: Reply(body=b"here")
+        monkeypatch.setenv(name, proxy.url.replace("//", "//ada:hush@"))
+        url = "https://ida:secret@registry.example.org/x"
+        assert Web().get(url).data == b"here"
+        assert proxy.heads[0].startswith("CONNECT registry.example.org:443 HTTP/1.")
+        assert "Proxy-Authorization: Basic YWRhOmh1c2g=" in proxy.heads[0]
+        assert "aWRhOnNlY3JldA==" not in proxy.heads[0]
+        assert "Proxy-Authorization" not in server.requests[0][2]
+
+
+def unknown(*question: object, **more: object) -> None:
+    raise socket.gaierror("nobody is asked in tests")
+
+
+def test_a_proxy_that_does_not_connect_is_told_and_no_proxy_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ConnectingProxy("http://127.0.0.1:1", None, says="407 Who are you").running() as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+        with pytest.raises(RegistryError, match=r"the proxy does not connect \(HTTP 407\)") as caught:
+            Web().get("https://registry.example.invalid/x")
+        assert caught.value.hint == "check HTTPS_PROXY and NO_PROXY"
+        monkeypatch.setenv("NO_PROXY", ".invalid")
+        monkeypatch.setattr(socket, "getaddrinfo", unknown)
+        with pytest.raises(RegistryError, match="not known"):
+            Web().get("https://registry.example.invalid/x")
+        assert len(proxy.heads) == 1
+
+
+def test_this_machine_is_reached_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    with FakeRegistry().running() as here:
+        assert Web().get(f"http://{here.host}/x").status == 404

@@ -11,6 +11,7 @@ import pytest
 
 from mlstack.cli import ports
 from mlstack.errors import ClusterError, InvalidError, TransientError, UnreachableError, WatchExpiredError
+from mlstack.http import PATIENCE_S
 from mlstack.kube import transport
 from mlstack.kube.client import ObjectRef
 from tests.support.fakeapi import Answer, Asked, Serve, always, in_turn, kubeconfig, serve, status
@@ -51,7 +52,7 @@ def test_patience_ends(pauses: list[float], served: Serve) -> None:
     _, cluster = served(always(asks))
     with pytest.raises(TransientError):
         cluster.apply(MAP)
-    assert 0 < sum(pauses) <= transport.PATIENCE_S
+    assert 0 < sum(pauses) <= PATIENCE_S
 
 
 def test_a_wrong_manifest_is_sent_once(pauses: list[float], served: Serve) -> None:

@@ -15,6 +15,7 @@ from mlstack.registries import registry
 from mlstack.registries.docker import credentials
 from mlstack.registries.oci import Published, place_of
 from mlstack.registries.registry import Registry
+from mlstack.web import Web
 from tests.support.oci import PASSWORD, USER, FakeRegistry, Reply, real_registry
 from tests.support.packages import COMMON, JOBS, as_files
 from tests.support.registries import next_jobs
@@ -24,6 +25,19 @@ from tests.support.registries import next_jobs
 def fake() -> Iterator[FakeRegistry]:
     with FakeRegistry().running() as running:
         yield running
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let no test wait: the pauses that would have been made."""
+    made: list[float] = []
+    original = Web.__init__
+
+    def patched(self: Web, **named: object) -> None:
+        original(self, sleep=made.append, clock=lambda: sum(made))
+
+    monkeypatch.setattr(Web, "__init__", patched)
+    return made
 
 
 def opened(host: str, *, fresh: bool = False) -> Registry:
@@ -178,7 +192,7 @@ def test_what_was_had_is_not_asked_for_again(fake: FakeRegistry) -> None:
 
 
 def test_a_registry_that_is_away_is_the_one_that_was_asked_last(
-    fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+    fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
 ) -> None:
     revision = publish(fake.host, as_files(JOBS)).manifest_digest
     opened(fake.host).fetch("jobs")
@@ -243,7 +257,9 @@ def test_an_artifact_with_a_hostile_archive_is_refused(fake: FakeRegistry) -> No
         (Reply(status=307, headers={"Location": "file:///etc/passwd"}), "no address of the web"),
     ],
 )
-def test_a_registry_that_fails_is_told_in_a_sentence(fake: FakeRegistry, reply: Reply, told: str) -> None:
+def test_a_registry_that_fails_is_told_in_a_sentence(
+    fake: FakeRegistry, pauses: list[float], reply: Reply, told: str
+) -> None:
     fake.fault = lambda *request: reply
     with pytest.raises(RegistryError) as caught:
         opened(fake.host).index()
@@ -321,7 +337,7 @@ def test_a_blob_that_lies_elsewhere_is_had_without_our_login(fake: FakeRegistry)
 @pytest.mark.parametrize("host", ["example.org", "https://example.org/v1/", "https://example.org"])
 def test_credentials_are_found_however_docker_writes_the_host(host: str) -> None:
     log_in(host)
-    found = credentials("example.org")
+    found = credentials("example.org").get("")
     assert found is not None
     assert (found.user, found.password) == (USER, PASSWORD)
     assert PASSWORD not in repr(found)
@@ -330,7 +346,7 @@ def test_credentials_are_found_however_docker_writes_the_host(host: str) -> None
 def test_an_identity_token_is_taken_from_a_helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     helper(tmp_path, monkeypatch, """echo '{"Username": "<token>", "Secret": "long"}'""")
     configure({"credsStore": "tests"})
-    found = credentials("example.org")
+    found = credentials("example.org").get("")
     assert found is not None
     assert (found.identity_token, found.password) == ("long", "")
 
@@ -346,7 +362,7 @@ def test_a_helper_that_knows_nothing_is_passed_over_and_one_that_fails_is_told(
     if script:
         helper(tmp_path, monkeypatch, script)
     if told is None:
-        assert credentials("example.org") is None
+        assert credentials("example.org") == {}
         return
     with pytest.raises(RegistryError, match=told):
         credentials("example.org")
@@ -357,10 +373,10 @@ def test_a_broken_configuration_of_docker_gives_no_login(config: str) -> None:
     configure({})
     (Path.home() / ".docker/config.json").write_text(config)
     if config == "[":
-        with pytest.raises(RegistryError, match="is no JSON"):
+        with pytest.raises(RegistryError, match="are no JSON"):
             credentials("example.org")
     else:
-        assert credentials("example.org") is None
+        assert credentials("example.org") == {}
 
 
 def test_plain_http_goes_to_this_machine_alone() -> None:
@@ -368,3 +384,144 @@ def test_plain_http_goes_to_this_machine_alone() -> None:
 
     assert Distribution("localhost:5000")._base == "http://localhost:5000/v2"
     assert Distribution("registry.example.org:5000")._base == "https://registry.example.org:5000/v2"
+
+
+# --- patience ---
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (Reply(status=429, headers={"Retry-After": "3"}), [3, 3]),
+        (Reply(status=429), [0.5, 1]),
+        (Reply(status=503), [0.5, 1]),
+        (Reply(status=503, headers={"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}), [0.1, 0.1]),
+    ],
+)
+def test_a_registry_that_asks_for_patience_gets_it(
+    fake: FakeRegistry, pauses: list[float], reply: Reply, expected: list[float]
+) -> None:
+    publish(fake.host, as_files(JOBS))
+    answers = [reply, reply]
+    fake.fault = lambda *request: answers.pop() if answers else None
+    assert opened(fake.host, fresh=True).fetch("jobs") == as_files(JOBS)
+    assert pauses == expected
+
+
+def test_patience_ends_and_a_time_that_is_too_far_is_told(fake: FakeRegistry, pauses: list[float]) -> None:
+    fake.fault = lambda *request: Reply(status=503)
+    with pytest.raises(RegistryError, match="HTTP 503"):
+        opened(fake.host).index()
+    assert pauses == [0.5, 1, 2, 4]
+    pauses.clear()
+    fake.fault = lambda *request: Reply(status=429, headers={"Retry-After": "3600"})
+    with pytest.raises(RegistryError, match="HTTP 429") as caught:
+        opened(fake.host).index()
+    assert (caught.value.hint, pauses) == ("try again in 60 min", [])
+
+
+def test_a_push_goes_again_too(fake: FakeRegistry, pauses: list[float]) -> None:
+    methods = ["POST", "PUT", "HEAD", "GET"]
+
+    def refuse_once(running: FakeRegistry, method: str, path: str, headers: dict[str, str]) -> Reply | None:
+        return Reply(status=503, body=b"") if method in methods and not methods.remove(method) else None
+
+    fake.fault = refuse_once
+    publish(fake.host, as_files(JOBS))
+    assert methods == []
+    assert opened(fake.host).fetch("jobs") == as_files(JOBS)
+
+
+@pytest.mark.parametrize("status", [500, 404, 200])
+def test_a_place_of_tokens_that_fails_is_told(fake: FakeRegistry, status: int) -> None:
+    challenge = {"WWW-Authenticate": f'Bearer realm="http://{fake.host}/token"'}
+    fake.fault = lambda running, method, path, headers: (
+        Reply(status=status, body=b"<html>")
+        if path.startswith("/token")
+        else Reply(status=401, headers=challenge)
+    )
+    with pytest.raises(RegistryError, match=rf"sends us to for a token gives none \(HTTP {status}\)"):
+        opened(fake.host).index()
+
+
+def test_a_blob_that_ends_early_is_asked_for_again_once(fake: FakeRegistry) -> None:
+    publish(fake.host, as_files(JOBS))
+    empty_cache()
+    cut: list[str] = []
+
+    def end_early(running: FakeRegistry, method: str, path: str, headers: dict[str, str]) -> Reply | None:
+        digest = path.rpartition("/")[2]
+        if "jobs/blobs" not in path or len(cut) == 3:
+            return None
+        cut.append(path)
+        return Reply(body=running.blobs[digest][:100], headers={"Content-Length": "9999"}, cut=True)
+
+    fake.fault = end_early
+    with pytest.raises(RegistryError, match="the connection broke"):
+        opened(fake.host).fetch("jobs")
+    assert opened(fake.host).fetch("jobs") == as_files(JOBS)
+    assert len(cut) == 3
+
+
+# --- logins of others than docker ---
+
+
+def auths(**entries: str) -> str:
+    pairs = {key.replace("__", "/").replace("_", "."): text for key, text in entries.items()}
+    encoded = {key: {"auth": base64.b64encode(text.encode()).decode()} for key, text in pairs.items()}
+    return json.dumps({"auths": encoded})
+
+
+@pytest.mark.parametrize("variable", ["REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "HOME"])
+def test_logins_are_found_where_podman_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    file = {"REGISTRY_AUTH_FILE": "own.json", "HOME": ".config/containers/auth.json"}.get(variable)
+    place = tmp_path / (file or "containers/auth.json")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(auths(example_org="ada:all", example_org__ml__jobs="ada:jobs"))
+    monkeypatch.setenv(variable, str(place if variable == "REGISTRY_AUTH_FILE" else tmp_path))
+    logins = credentials("example.org")
+    assert {path: login.password for path, login in logins.items()} == {"": "all", "ml/jobs": "jobs"}
+    assert credentials("other.org") == {}
+
+
+def test_the_login_of_a_path_is_for_that_path(fake: FakeRegistry) -> None:
+    host = fake.host.replace(".", "_")
+    folder = Path.home() / ".config/containers"
+    folder.mkdir(parents=True)
+    entries = {f"{host}__ml__jobs": "ada:jobs", host: "ada:all"}
+    (folder / "auth.json").write_text(auths(**entries))
+    sent: dict[str, str] = {}
+
+    def note(running: FakeRegistry, method: str, path: str, headers: dict[str, str]) -> Reply | None:
+        if "Authorization" not in headers:
+            return Reply(status=401, headers={"WWW-Authenticate": "Basic"})
+        user = base64.b64decode(headers["Authorization"].removeprefix("Basic ")).decode()
+        sent["jobs" if "/jobs/" in path else "else"] = user
+        return None
+
+    fake.fault = note
+    publish(fake.host, as_files(JOBS))
+    assert sent == {"jobs": "ada:jobs", "else": "ada:all"}
+
+
+def test_an_identity_token_is_exchanged_for_others(fake: FakeRegistry) -> None:
+    configure(
+        {"auths": {fake.host: {"auth": base64.b64encode(b"<token>:").decode(), "identitytoken": "long"}}}
+    )
+    asked: list[str] = []
+
+    def want(running: FakeRegistry, method: str, path: str, headers: dict[str, str]) -> Reply | None:
+        if path == "/token":
+            asked.append(f"{method} {headers.get('Authorization')}")
+            return Reply(body=b'{"access_token": "short"}')
+        if headers.get("Authorization") == "Bearer short":
+            return None
+        challenge = f'Bearer realm="http://{running.host}/token",service="tests"'
+        return Reply(status=401, headers={"WWW-Authenticate": challenge})
+
+    fake.fault = want
+    publish(fake.host, as_files(JOBS))
+    assert set(asked) == {"POST None"}
+    assert any(b"refresh_token=long" in body for body in fake.bodies)
