@@ -25,7 +25,15 @@ from mlstack.app.document import decode, layer_of
 from mlstack.app.edit import EditedFile, app_lock
 from mlstack.app.files import read_file
 from mlstack.app.package import FetchedPackage
-from mlstack.app.params import KeyPath, Layer, ParamScope, join_path, refused_characters, spelling_table
+from mlstack.app.params import (
+    KeyPath,
+    Layer,
+    ParamScope,
+    join_path,
+    refused_characters,
+    spelling_table,
+    split_path,
+)
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import PassedStore
 from mlstack.errors import ConfigError, NotFoundError, TypedValueError, UsageError
@@ -275,15 +283,24 @@ class AppDir(AppReader):
     def edit_environment(self, name: str, changes: Mapping[str, Any]) -> tuple[str, bool]:
         """Change fields of an environment's own file; give it, and whether it changed.
 
-        Keys are those of the file (`kubernetesVersion`); None removes one.
+        Keys are those of the file (`kubernetesVersion`, `labels.team`); None removes one. What is not there
+        of a map becomes null, which removes what is inherited.
         """
         self.environment_chain(name)
-        edited = self.edited(layout.environment_file(name), "Environment")
+        return self._edit(layout.environment_file(name), "Environment", changes)
+
+    def edit_app(self, changes: Mapping[str, Any]) -> tuple[str, bool]:
+        """Change fields of `app.yaml`, as `edit_environment` does."""
+        return self._edit(layout.APP_FILE, "App", changes)
+
+    def _edit(self, file: str, kind: str, changes: Mapping[str, Any]) -> tuple[str, bool]:
+        edited = self.edited(file, kind)
         for key, value in changes.items():
-            if value is None:
-                edited.unset((key,))
+            path = split_path(key)
+            if value is not None or (len(path) > 1 and edited.at(path) is None):
+                edited.set(path, value)
             else:
-                edited.set((key,), value)
+                edited.unset(path)
         return edited.file, self._save(edited)
 
     def pin_identity(self, name: str, identity: ClusterIdentity) -> None:

@@ -304,6 +304,14 @@ def _environment_changed(result: app.EnvironmentChanged) -> Page:
 
 
 @view
+def _app_changed(result: app.AppChanged) -> Page:
+    changes = [
+        f"{key} = {value}" if value is not None else f"{key} unset" for key, value in result.changes.items()
+    ]
+    return sentence(f"app `{result.name}`: {', '.join(changes)}", result.name)
+
+
+@view
 def _environment_removed(result: app.EnvironmentRemoved) -> Page:
     text = f"removed environment `{result.name}` from the app; its cluster was not touched"
     if result.override:

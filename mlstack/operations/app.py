@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mlstack.app import files, layout, schema
-from mlstack.app.app import Component, Environment, RegistryRef
+from mlstack.app.app import App, Component, Environment, RegistryRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.declare import keys_of
 from mlstack.app.edit import app_lock
 from mlstack.app.files import read_folder
-from mlstack.app.params import Layer, merge
+from mlstack.app.params import Layer, merge, split_path
+from mlstack.app.prototype import Param
 from mlstack.app.reader import read_preset
+from mlstack.app.schema import check_value
 from mlstack.app.secret_values import literals, shown
 from mlstack.clock import Clock, timestamp
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
@@ -22,6 +24,7 @@ from mlstack.kube.kubeconfig import IN_CLUSTER
 from mlstack.names import check_environment_name, check_namespace, nearest
 from mlstack.objects import masking
 from mlstack.operations import row
+from mlstack.render.metadata import added
 
 if TYPE_CHECKING:
     from mlstack.kube.kubeconfig import Context, Kubeconfig
@@ -164,6 +167,14 @@ class EnvironmentChanged:
     cluster_forgotten: bool = False  # the next contact binds it to the cluster it meets
     overridden: bool = False  # the changes are those of whoever works here alone
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppChanged:
+    """What was changed about an app."""
+
+    name: str
+    changes: Mapping[str, Any]  # new values by the key of `app.yaml`, null for what is gone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,8 +358,8 @@ def change_environment(
 ) -> EnvironmentChanged:
     """Change an environment; another context, or `forget_cluster`, takes the binding to a cluster away.
 
-    `changes` are new values by the key of its file; an empty list, and None, remove the key. A new context
-    must be known to `kubeconfig`, if there is one.
+    `changes` are new values by the key of its file (`labels.team` is in a map); an empty list, and None,
+    remove the key. A new context must be known to `kubeconfig`, if there is one.
 
     Raises:
         NotFoundError: no such environment, context, component or module.
@@ -363,6 +374,7 @@ def change_environment(
         forget = forget_cluster or context not in (None, environment.context)
         if changes or forget:
             app.edit_environment(name, {**changes, **({"cluster": None} if forget else {})})
+            notes = tuple(_inherited(app, name, changes))
         if new_name is not None and new_name != name:
             app.rename_environment(name, new_name)
             changes["name"] = new_name
@@ -377,6 +389,47 @@ def change_environment(
         cluster_forgotten=forget and environment.cluster is not None,
         notes=notes,
     )
+
+
+def change_app(app: AppDir, changes: Mapping[str, Any]) -> AppChanged:
+    """Change labels and annotations that every object gets; keys and None are as for an environment.
+
+    Raises:
+        UsageError: a label or annotation has no fit name or value.
+        NotFoundError: what is to go is not there.
+    """
+    with app.locked():
+        _check_added(changes, app.app)
+        app.edit_app(changes)
+    return AppChanged(name=app.app.name, changes=changes)
+
+
+def _check_added(changes: Mapping[str, Any], *levels: App | Environment) -> None:
+    """Refuse labels and annotations that are unfit, and to take away what none of the levels has."""
+    paths = {split_path(key): value for key, value in changes.items()}
+    for key in keys_of(App):
+        own = {str(path[1]): value for path, value in paths.items() if path[0] == key.name and path[1:]}
+        values = {name: value for name, value in own.items() if value is not None}
+        faults = check_value(Param(name=key.name, schema=key.schema), values) if values else []
+        if faults:
+            hint = "a name is [DOMAIN/]NAME of letters, digits, -, _ and dots; mlstack.dev/ is ours alone"
+            raise UsageError("\n".join(faults), hint=hint)
+        for name in own.keys() - values.keys():
+            known = {label for level in levels for label, value in getattr(level, key.field).items() if value}
+            if name not in known:
+                message = f"`{levels[0].name}` has nothing of the name `{name}` in its {key.name}"
+                raise NotFoundError(message, near=nearest(name, known))
+
+
+def _inherited(app: AppDir, name: str, changes: Mapping[str, Any]) -> Iterator[str]:
+    """Tell of labels and annotations that were taken away, and are what lies below says again."""
+    metadata = added(app.app, app.environment(name))
+    for key, value in changes.items():
+        section, *label = split_path(key)
+        fields = {declared.name: declared.field for declared in keys_of(App)}
+        counts = getattr(metadata, fields[str(section)]).get(label[0]) if label and value is None else None
+        if counts is not None:
+            yield f"`{key}` is `{counts}` again, which is inherited; once more takes that away too"
 
 
 def override_environment(
@@ -451,6 +504,7 @@ def _checked(app: AppDir, name: str, changes: Mapping[str, Any]) -> dict[str, An
     """Check new values as far as a schema cannot; give them as the file has them, lists last."""
     from mlstack.validate.validate import check_version
 
+    _check_added(changes, app.environment(name), app.app)
     values = dict(changes)
     namespaces = (values.get("namespace"), *values.get("allowedNamespaces", ()))
     for namespace in namespaces:

@@ -270,3 +270,44 @@ def test_e11_environments_that_are_over_are_listed(run: Runner, app: Path) -> No
     assert run.ok("env expired -o name") == ""
     run.ok("env set pr-12 --ttl never")
     assert run("env describe pr-12 -o json").json["expires"] == ""
+
+
+# --- labels and annotations ---
+
+
+def test_labels_come_and_go_and_give_the_file_back(run: Runner, app: Path) -> None:
+    run.ok("env add dev --no-preset")
+    before = shared(app)
+    run.ok("env set dev --label team=ml --label cost=1 --pod-annotation x.io/scrape=true")
+    labels = run("render dev -o json").json["items"][0]["metadata"]["labels"]
+    assert (labels["team"], labels["cost"]) == ("ml", "1")
+    run.ok("env set dev --label team- --label cost- --pod-annotation x.io/scrape-")
+    assert shared(app) == before
+    assert run("env set dev --label team-").code == 4
+
+
+def test_a_label_of_the_app_is_taken_away_in_one_environment(run: Runner, app: Path) -> None:
+    run.ok("env add dev --no-preset")
+    before = shared(app)
+    run.ok("app set --label team=core --pod-label zone=eu")
+    run.ok("env set dev --label team-")
+    for _ in range(2):
+        assert "team: null" in (app / "environments/dev/environment.yaml").read_text()
+        assert "team" not in run("render dev -o json").json["items"][0]["metadata"]["labels"]
+        run.ok("env set dev --label team-")
+    run.ok("env set dev --label team=own")
+    assert "`labels.team` is `core` again" in run("env set dev --label team-").err
+    run.ok("app set --label team- --pod-label zone-")
+    assert shared(app) == before
+
+
+@pytest.mark.parametrize(
+    "option", ["team", "mlstack.dev/app=x", "team=a/b", "'a b=c'", "app.kubernetes.io/part-of=x"]
+)
+def test_what_is_no_label_changes_nothing(run: Runner, app: Path, option: str) -> None:
+    run.ok("env add dev --no-preset")
+    before = shared(app)
+    for command in ("env set dev", "app set"):
+        ran = run(f"{command} --label fine=1 --label {option}")
+        assert (ran.code, "hint:" in ran.err) == (2, True)
+    assert shared(app) == before

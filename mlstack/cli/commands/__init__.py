@@ -6,6 +6,7 @@ A command line that is only asked for help imports nothing else.
 # Name -> `module.group[.command]` below this folder, and what it does.
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("app.top.init", "Create an app directory"),
+    "app": ("app.application", "Labels and annotations of all objects: set"),
     "registry": ("registry.registry", "Where packages come from: add, list, lint, update, …"),
     "pkg": ("packages.pkg", "Packages of prototypes: install, update, list, test, …"),
     "prototype": ("packages.prototype", "What can be generated: list, search, describe, new, …"),

@@ -13,6 +13,7 @@ from mlstack.cli.ports import Session
 from mlstack.errors import UsageError
 
 top = family()
+application = family("The app itself.")
 env = family("Environments: kubectl contexts and namespaces that components are deployed to.")
 
 
@@ -317,7 +318,56 @@ def _setting_options() -> dict[str, tuple[Any, Any]]:
     return options
 
 
-_SETTINGS = _setting_options()
+_ADDED = {
+    "label": ("labels", "A label of every object"),
+    "annotation": ("annotations", "An annotation of every object"),
+    "pod_label": ("podLabels", "A label of every pod"),
+    "pod_annotation": ("podAnnotations", "An annotation of every pod"),
+}
+
+
+def _added_options() -> dict[str, tuple[Any, Any]]:
+    """Give options for what every object and pod gets; selectors never do."""
+    options: dict[str, tuple[Any, Any]] = {}
+    for name, (_, text) in _ADDED.items():
+        declared = option(f"--{name.replace('_', '-')} KEY=VALUE", f"{text}; `KEY-` takes it away.")
+        options[name] = (Annotated[list[str] | None, declared], None)
+    return options
+
+
+def _added(session: Session) -> dict[str, str | None]:
+    """Give the changes of labels and annotations, by `labels.KEY`; None takes one away."""
+    from mlstack.app.params import join_path
+
+    changes: dict[str, str | None] = {}
+    for name, (section, _) in _ADDED.items():
+        for text in session.options[name] or ():
+            label, equals, value = text.partition("=")
+            if not equals and not text.endswith("-"):
+                flag = f"--{name.replace('_', '-')}"
+                hint = f"{flag} {text}=VALUE sets it, {flag} {text}- takes it away"
+                raise UsageError(f"`{flag} {text}` is not KEY=VALUE", hint=hint)
+            changes[join_path((section, label if equals else text[:-1]))] = value if equals else None
+    return changes
+
+
+_SETTINGS = {**_setting_options(), **_added_options()}
+
+
+@application.command(
+    "set",
+    takes=f"{' '.join(_ADDED)} folder output",
+    shared=_added_options(),
+    examples=["mlstack app set --label team=vision --pod-annotation 'prometheus.io/scrape=true'"],
+)
+def set_app(session: Session) -> object:
+    """Change labels and annotations that every object of the app gets, or every pod; never selectors."""
+    from mlstack.operations.app import change_app
+
+    changes = _added(session)
+    if not changes:
+        raise UsageError("what is to be set?", hint="mlstack app set --label KEY=VALUE")
+    return change_app(session.app, changes)
 
 
 @env.command(
@@ -328,6 +378,7 @@ _SETTINGS = _setting_options()
     examples=[
         "mlstack env set gke --namespace kubeflow",
         "mlstack env set gke --target kubeflow-core --protected",
+        "mlstack env set gke --label cost=prod --label team-",
         "mlstack env set gke --override --context my-kind",
     ],
     server=SERVER,
@@ -351,7 +402,7 @@ def set_(
     """Change an environment."""
     from mlstack.operations import app
 
-    options, changes = session.options, dict[str, Any]()
+    options, changes = session.options, dict[str, Any](_added(session))
     for key in _SETTABLE:
         value = options[key.field]
         if "enum" in key.schema and value is not None:
