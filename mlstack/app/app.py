@@ -396,6 +396,7 @@ class LockedKustomization:
     )
     folder: str = key(WORD, "Where its copy stands, below the app.", required=True)
     root: str = key(TEXT, "The kustomization in that folder.", default="")
+    revision: str = key(WORD, "The commit that was copied.", required=True)
     digest: str = key(DIGEST, "Over the paths and bytes of the copy.", required=True)
 
 

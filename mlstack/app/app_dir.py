@@ -81,6 +81,10 @@ def write_lock(lock: Lock) -> bytes:
     return (_LOCK_HEADER + write.to_yaml(content)).encode()
 
 
+Copy = tuple[LockedKustomization, Mapping[PurePosixPath, bytes]]
+"""The copy of a kustomization: how it is locked, and its files."""
+
+
 class AppDir(AppReader):
     """An app directory. Every file is read at most once; a change makes it be read anew."""
 
@@ -142,14 +146,27 @@ class AppDir(AppReader):
             finally:
                 self._is_locked = False
 
-    def vendor_kustomization(self, entry: LockedKustomization, copied: Mapping[PurePosixPath, bytes]) -> None:
-        """Write the copy of a kustomization and lock its digest."""
-        files: dict[str, bytes | str] = {f"{entry.folder}/{path}": data for path, data in copied.items()}
-        names = [path.relative_to(self.root).as_posix() for path in (self.root / entry.folder).rglob("*")]
-        stale = [name for name in names if name not in files and (self.root / name).is_file()]
-        others = tuple(known for known in self.lock.kustomizations if known.source != entry.source)
-        files[layout.LOCK_FILE] = write_lock(replace(self.lock, kustomizations=(*others, entry)))
-        self.write(files, stale)
+    def vendor_kustomizations(self, copies: Sequence[Copy]) -> None:
+        """Write copies of kustomizations and lock what they are."""
+        if copies:
+            self.write(*self._vendored(copies))
+
+    def _vendored(self, copies: Sequence[Copy]) -> tuple[dict[str, bytes | str], list[str]]:
+        """Give the files of copies, with the lock, and those that go."""
+        if not copies:
+            return {}, []
+        files: dict[str, bytes | str] = {
+            f"{entry.folder}/{path}": data for entry, copied in copies for path, data in copied.items()
+        }
+        paths = [path for entry, _ in copies for path in (self.root / entry.folder).rglob("*")]
+        names = [path.relative_to(self.root).as_posix() for path in paths if path.is_file()]
+        sources = {entry.source for entry, _ in copies}
+        kept = [known for known in self.lock.kustomizations if known.source not in sources]
+        lock = replace(self.lock, kustomizations=(*kept, *(entry for entry, _ in copies)))
+        stale = [name for name in names if name not in files]
+        if lock != self.lock:
+            files[layout.LOCK_FILE] = write_lock(lock)
+        return files, stale
 
     def write(self, files: Mapping[str, bytes | str], delete: Sequence[str] = ()) -> None:
         """Write and delete files below the app directory, all of them or none.
@@ -209,8 +226,13 @@ class AppDir(AppReader):
 
     # --- components ---
 
-    def add_component(self, component: Component, *, replace: bool = False) -> str:
-        """Write a component's file and give its name; a module's folder is made on the way."""
+    def add_component(
+        self, component: Component, *, replace: bool = False, copies: Sequence[Copy] = ()
+    ) -> str:
+        """Write a component's file and give its name; a module's folder is made on the way.
+
+        `copies` are kustomizations that it needs in `vendor/`.
+        """
         name, module = component.full_name, component.module
         check_component_name(component.name)
         self.check_component(name)
@@ -225,7 +247,8 @@ class AppDir(AppReader):
         )
         params = {"params": dict(component.params)} if component.params else {}
         stale = [known[0]] if known and known[0] != file else []
-        self.write({file: write.to_yaml({**content, **params})}, stale)
+        files, gone = self._vendored(copies)
+        self.write({**files, file: write.to_yaml({**content, **params})}, [*gone, *stale])
         return file
 
     def check_component(self, full_name: str) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 from mlstack.app import layout
 from mlstack.app.app import API_VERSION, Moved
-from mlstack.app.app_dir import AppDir
+from mlstack.app.app_dir import AppDir, write_lock
 from mlstack.app.declare import to_map
 from mlstack.app.document import decode
 from mlstack.app.edit import EditedFile
@@ -52,6 +53,12 @@ def remove(app: AppDir, names: Collection[str], *, modules: Sequence[str] = ()) 
         for name in names:
             personal.unset(("environments", number, "components", name))
     changed |= {personal.file: personal.text} if personal.changed else {}
+    used = {component.source for component in app.kustomizations() if component.full_name not in names}
+    sources = {component.source for component in app.kustomizations()} - used
+    if copies := [entry for entry in app.lock.kustomizations if entry.source in sources]:
+        kept = tuple(entry for entry in app.lock.kustomizations if entry not in copies)
+        changed[layout.LOCK_FILE] = write_lock(replace(app.lock, kustomizations=kept))
+        deleted += [entry.folder for entry in copies]
     app.write(changed, deleted)
     return tuple(sorted([*deleted, *changed]))
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -198,6 +199,14 @@ class AppReader:
             depends_on=component.depends_on,
             timeout_s=component.timeout_s,
         )
+
+    def kustomizations(self) -> Iterator[Kustomization]:
+        """Give the sound components that kustomize builds from a copy of somebody else's."""
+        for name in self.component_files:
+            with suppress(MlstackError):
+                component = self.component(name)
+                if isinstance(component, Kustomization) and component.is_remote:
+                    yield component
 
     def _refuse_component(self, name: str, where: str | None, hint: str, what: str = "") -> NoReturn:
         near = nearest(name, self.component_files)

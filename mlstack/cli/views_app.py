@@ -406,10 +406,12 @@ def _installed(result: packages.Installed) -> Page:
         )
         for name, row in zip(names, result.packages, strict=True)
     ]
+    lines += [TextLine(f"copied {source}", "add") for source in result.copies]
     lines += [TextLine(f"removed {name}", "remove") for name in result.removed]
     last = result.packages[-1].package if result.packages else None
-    hint = f"next: mlstack pkg describe {last}" if last else "next: mlstack pkg install REGISTRY/PACKAGE"
-    return Page(tuple(lines), names, (*notes(result), hint))
+    usual = () if result.copies else ("next: mlstack pkg install REGISTRY/PACKAGE",)
+    hints = (f"next: mlstack pkg describe {last}",) if last else usual
+    return Page(tuple(lines), (*names, *result.copies), (*notes(result), *hints))
 
 
 def _only_in(environments: tuple[str, ...]) -> str:

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlstack.app import files, layout, params
-from mlstack.app.app import Component, Environment, Kustomization, LockedKustomization
+from mlstack.app.app import Component, Environment, Kustomization
 from mlstack.app.app_dir import AppDir
 from mlstack.app.chart import read_head
-from mlstack.app.package import digest
 from mlstack.deploy.diff import ADOPT
-from mlstack.errors import RegistryError, UsageError
+from mlstack.errors import UsageError
 from mlstack.importers import helm, kustomize, manifests, variants
 from mlstack.importers.helm import ChartSource
 from mlstack.importers.plan import Data
 from mlstack.importers.write import ImportFailure, KsonnetImported, prove, summary, write_plan
 from mlstack.names import check_environment_name
+from mlstack.registries.kustomize import fetch
 from mlstack.render import kustomize as render_kustomize
 
 if TYPE_CHECKING:
@@ -213,14 +213,10 @@ def refer_to_kustomization(
         with app.locked():
             file = app.add_component(component, replace=replace)
         return Referred(name=component.full_name, file=file, source=source)
-    copied, root = render_kustomize.localized(source)
-    folder, locked = render_kustomize.folder_of(source), digest(copied)
+    known = next((entry for entry in app.lock.kustomizations if entry.source == source), None)
+    entry, copied = fetch(source, None if update else known)
     with app.locked():
-        known = next((entry for entry in app.lock.kustomizations if entry.source == source), None)
-        if known and known.digest != locked and not update:
-            message = f"`{source}` is not what mlstack.lock holds: {locked[:19]}, locked {known.digest[:19]}"
-            raise RegistryError(message, hint="--update takes it as it is now")
-        entry = LockedKustomization(source=source, folder=folder, root=root, digest=locked)
-        app.vendor_kustomization(entry, copied)
-        file = app.add_component(component, replace=replace)
-    return Referred(name=component.full_name, file=file, source=source, folder=folder, digest=locked)
+        file = app.add_component(component, replace=replace, copies=[(entry, copied)])
+    return Referred(
+        name=component.full_name, file=file, source=source, folder=entry.folder, digest=entry.digest
+    )

@@ -10,7 +10,7 @@ from typing import Any
 from mlstack.app.app import Component, Lock, LockedPackage, PackageRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.files import read_folder
-from mlstack.app.package import PackageFolder, changed_files
+from mlstack.app.package import PackageFolder, changed_files, digest
 from mlstack.app.params import Resolved, spelling_table
 from mlstack.app.prototype import Package, Param, Prototype, mask_value
 from mlstack.app.reader import AppReader
@@ -474,7 +474,7 @@ def _requirement_changes(old: Package, new: Package) -> Iterator[str]:
 class VerifyFault:
     """What is wrong with an installed package."""
 
-    package: str  # `registry/name@version`
+    package: str  # `registry/name@version`; of a kustomization its address
     fault: str
 
 
@@ -483,7 +483,7 @@ class Verified:
     """Whether `vendor/` holds exactly what is locked, signed where a policy asks."""
 
     ok: bool
-    packages: int  # how many were looked at
+    packages: int  # how many were looked at, copies of kustomizations among them
     signed: int  # how many of them by a key that `app.yaml` names
     faults: tuple[VerifyFault, ...]
 
@@ -503,7 +503,12 @@ def verify_packages(app: AppDir) -> Verified:
             except RegistryError as error:
                 reasons.append(error.message)
         faults += [VerifyFault(package=str(locked.ref), fault=reason) for reason in reasons]
-    count = len(app.lock.packages)
+    for copy in app.lock.kustomizations:
+        if not (app.root / copy.folder).is_dir():
+            faults.append(VerifyFault(package=copy.source, fault="is missing from vendor/"))
+        elif digest(read_folder(app.root / copy.folder, source=copy.folder)) != copy.digest:
+            faults.append(VerifyFault(package=copy.source, fault=f"{copy.folder} is not what was copied"))
+    count = len(app.lock.packages) + len(app.lock.kustomizations)
     return Verified(ok=not faults, packages=count, signed=signed, faults=tuple(faults))
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mlstack.app.app import Component, LockedPackage, PackageRef
-from mlstack.app.app_dir import AppDir
+from mlstack.app.app_dir import AppDir, Copy
 from mlstack.app.prototype import Package
 from mlstack.errors import MlstackError, NotFoundError, UsageError
 from mlstack.names import nearest
 from mlstack.operations import row
-from mlstack.registries import installation
+from mlstack.registries import installation, kustomize
 from mlstack.registries.installation import Changed, full_ref, read_package
 from mlstack.registries.registry import indexes
 from mlstack.registries.resolver import APP
@@ -34,6 +34,7 @@ class Installed:
 
     packages: tuple[InstalledPackage, ...]
     removed: tuple[str, ...] = ()  # versions that nothing needs any more
+    copies: tuple[str, ...] = ()  # kustomizations of others, `URL@REF`, of which `vendor/` got a copy
     notes: tuple[str, ...] = ()  # what registries say against versions
 
 
@@ -100,7 +101,7 @@ def install_packages(
     """Copy packages and what they require into `vendor/`, pinned by version and digest.
 
     Without packages, those that the app's files ask for: at the locked versions where these fit, fetched at
-    their locked commits where `vendor/` lacks them.
+    their locked commits where `vendor/` lacks them; copies of other people's kustomizations likewise.
 
     Args:
         app: the app directory.
@@ -129,8 +130,9 @@ def install_packages(
         for ref in refs
     )
     force_of = None if force and not refs else {ref.full_name for ref in refs} if force else ()
+    copies = [] if refs else kustomize.missing_copies(app, force=force)
     changed = installation.change(app, {scope: entered} if refs else {}, free=moving, force=force_of)
-    return _installed(changed, [ref.full_name for ref in refs])
+    return _installed(app, changed, [ref.full_name for ref in refs], copies)
 
 
 def restore_packages(app: AppDir, *, force: bool = False) -> Installed:
@@ -141,12 +143,14 @@ def restore_packages(app: AppDir, *, force: bool = False) -> Installed:
         RegistryError: something cannot be fetched as it is locked. Nothing is written then.
     """
     installation.refuse_stale(app)
-    force_of = None if force else ()
-    return _installed(installation.change(app, {}, force=force_of), [])
+    copies = kustomize.missing_copies(app, frozen=True, force=force)
+    return _installed(app, installation.change(app, {}, force=None if force else ()), [], copies)
 
 
-def _installed(changed: Changed, named: Sequence[str]) -> Installed:
-    """Tell what became of the named packages and of what they require; without names of all."""
+def _installed(app: AppDir, changed: Changed, named: Sequence[str], copies: Sequence[Copy]) -> Installed:
+    """Write what is left, and tell what became of the named packages and what they require, or of all."""
+    with app.locked():
+        app.vendor_kustomizations(copies)
     before = {(package.ref, package.digest) for package in changed.before.packages}
     fetched = {package.ref for package in changed.fetched}
     rows = {}
@@ -160,7 +164,10 @@ def _installed(changed: Changed, named: Sequence[str]) -> Installed:
         )
     gone = {package.ref for package in changed.before.packages} - {p.ref for p in changed.after.packages}
     return Installed(
-        packages=tuple(rows.values()), removed=tuple(sorted(map(str, gone))), notes=changed.notes
+        packages=tuple(rows.values()),
+        removed=tuple(sorted(map(str, gone))),
+        copies=tuple(entry.source for entry, _ in copies),
+        notes=changed.notes,
     )
 
 

@@ -120,7 +120,7 @@ def plan(
     _check(app, packages, tuple(fetched.values()))
     registries = catalog.locked_registries(app.lock.registries, {package.registry for package in packages})
     return Installation(
-        lock=Lock(registries=tuple(registries), packages=packages),
+        lock=replace(app.lock, registries=tuple(registries), packages=packages),
         fetched=tuple(fetched.values()),
         notes=(*catalog.notes, *(note for c in choices for note in catalog.warnings(c.package, c.version))),
     )

@@ -14,7 +14,6 @@ from mlstack.app.files import read_folder
 from mlstack.app.package import digest
 from mlstack.app.reader import AppReader
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError, TemplateError
-from mlstack.objects import masking
 from mlstack.programs import ProgramError
 from mlstack.yaml.read import read_documents
 
@@ -22,8 +21,8 @@ Files = Mapping[PurePosixPath, bytes]
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 GET_KUSTOMIZE = "get kustomize from https://kubectl.docs.kubernetes.io/installation/kustomize, or kubectl"
-_SETTINGS = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
-_BUILD_S, _COPY_S = 120.0, 300.0
+SETTINGS = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
+_BUILD_S = 120.0
 _REMOTE = re.compile(r"[a-z+]+://.+|git@.+:.+|git::.+|(www\.)?(github|gitlab|bitbucket)\.(com|org)/.+")
 _LISTS = ("resources", "bases", "components")
 
@@ -50,14 +49,13 @@ def build(app: AppReader, component: Kustomization) -> str:
 
 
 def _vendored(root: Path, component: Kustomization, locked: LockedKustomization | None) -> Files:
-    again = f"mlstack import kustomize {component.source} --name {component.full_name} --force"
     if locked is None or not (root / locked.folder).is_dir():
         message = f"there is no copy of `{component.source}` in vendor/"
-        raise RegistryError(message, where=component.file, hint=again)
+        raise RegistryError(message, where=component.file, hint="mlstack pkg install")
     files = read_folder(root / locked.folder, source=locked.folder)
     if digest(files) != locked.digest:
         message = f"the copy of `{component.source}` is not what mlstack.lock says"
-        raise RegistryError(message, where=locked.folder, hint=f"{again} restores it")
+        raise RegistryError(message, where=locked.folder, hint="mlstack pkg install --force restores it")
     return files
 
 
@@ -78,7 +76,7 @@ def build_folder(folder: Path, *, where: str) -> str:
         except ProgramError:
             continue
         try:
-            done = programs.run([*command, str(folder)], settings=_SETTINGS, timeout_s=_BUILD_S)
+            done = programs.run([*command, str(folder)], settings=SETTINGS, timeout_s=_BUILD_S)
             return done.stdout.decode("utf-8", "replace")
         except ProgramError as error:
             text = re.sub(r"^`[^`]*` failed: (.*?[Ee]rror: )?", "", error.message, flags=re.DOTALL)
@@ -120,52 +118,3 @@ def _entries(file: Path) -> list[str]:
     return [
         entry for listed in lists if isinstance(listed, list) for entry in listed if isinstance(entry, str)
     ]
-
-
-# --- copies of other people's kustomizations ---
-
-
-def localized(source: str) -> tuple[Files, str]:
-    """Fetch somebody else's kustomization with all that it refers to; give the files, and its folder in them.
-
-    Raises:
-        RegistryError: there is no kustomize (kubectl cannot), or it cannot be fetched.
-    """
-    url = _url(source)
-    masking.note(*re.findall(r"://[^/@:]*:?([^/@]+)@", url))
-    with TemporaryDirectory(prefix="mlstack-kustomize-") as place:
-        target = Path(place, "copy")
-        try:
-            programs.find("kustomize")
-        except ProgramError as error:
-            message = f"a copy of `{source}` needs `kustomize`; kubectl cannot make one"
-            raise RegistryError(message, hint=GET_KUSTOMIZE) from error
-        command = ["kustomize", "localize", "--no-verify", url, str(target)]
-        try:
-            programs.run(command, settings=_SETTINGS, timeout_s=_COPY_S, cwd=Path(place))
-        except ProgramError as error:
-            hint = "check the address and its branch, tag or commit"
-            raise RegistryError(f"`{source}` cannot be fetched: {error.message}", hint=hint) from error
-        files = read_folder(target, source=source)
-    base = url.partition("?")[0].partition("://")[2].partition("//")[2].strip("/")
-    roots = [path.parent for path in files if path.name in NAMES]
-    root = next((path for path in roots if path == PurePosixPath(base)), None)
-    if root is None:
-        raise RegistryError(f"no kustomization in `{source}`", hint="write URL//FOLDER@REVISION")
-    return files, "" if root == PurePosixPath(".") else root.as_posix()
-
-
-def _url(source: str) -> str:
-    """Give an address as kustomize takes it: `https://host/repo//folder?ref=v1`."""
-    if "?ref=" in source:
-        return source
-    address, at, revision = source.rpartition("@")
-    if not at or "/" in revision.partition("://")[2] or not address:
-        raise RegistryError(f"`{source}` says no branch, tag or commit", hint=f"write {source}@REVISION")
-    return f"{address}?ref={revision}"
-
-
-def folder_of(source: str) -> str:
-    """Give the folder in the app for the copy of a kustomization."""
-    name = re.sub(r"[^A-Za-z0-9._@-]+", "-", _url(source).partition("://")[2].replace("?ref=", "@"))
-    return f"vendor/kustomize/{re.sub('^[^@/]*@(?=.*@)', '', name).strip('-.')}"

@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -193,35 +194,88 @@ def test_c25_a_kustomization_is_built_at_each_render(
     assert (ran.code, "hint: get kustomize from" in ran.err) == (5, True)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("tools")
-def test_c25_somebody_elses_kustomization_is_copied_and_pinned(
-    run: Runner, app: Path, tmp_path: Path
-) -> None:
-    folder = write_tree(tmp_path / "remote", KUSTOMIZATION)
+@pytest.fixture
+def remote(tmp_path: Path) -> Callable[..., str]:
+    """A git repository with a kustomization; the function commits what it is given, and gives the address."""
+    folder = tmp_path / "remote"
 
     def git(*words: str) -> None:
         names = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
         subprocess.run(["git", *names, *words], cwd=folder, check=True, capture_output=True)
 
+    def commit(**changed: str) -> str:
+        write_tree(folder, {name.replace("__", "/") + ".yaml": text for name, text in changed.items()})
+        git("add", "-A")
+        git("commit", "-qm", "changed")
+        return f"file://{folder}//overlays/prod@main"
+
+    write_tree(folder, KUSTOMIZATION)
     git("init", "-q", "-b", "main")
-    git("add", "-A")
-    git("commit", "-qm", "first")
+    return commit
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tools")
+def test_c25_somebody_elses_kustomization_is_copied_and_pinned(
+    run: Runner, app: Path, tmp_path: Path, remote: Callable[..., str]
+) -> None:
+    source = remote()
     run.ok("env add dev --offline -n shop")
-    source = f"file://{folder}//overlays/prod@main"
     run.ok(f"import kustomize {source} --name web")
-    objects = built(folder / "overlays/prod")
-    write_tree(
-        folder, {"base/web.yaml": str(KUSTOMIZATION["base/web.yaml"]).replace("name: web,", "name: api,")}
-    )
-    git("commit", "-qam", "second")
-    moved = run(f"import kustomize {source} --name web --force")
-    assert (moved.code, "--update" in moved.err) == (5, True)
+    objects, folder = built(tmp_path / "remote/overlays/prod"), tmp_path / "remote"
+    remote(base__web=str(KUSTOMIZATION["base/web.yaml"]).replace("replicas: 1", "paused: true"))
+    before = read_tree(app)
+    assert run(f"import kustomize {source} --name web").code == 2
+    run.ok(f"import kustomize {source} --name web --force")
+    assert read_tree(app) == before
+    run.ok(f"import kustomize {source} --name web --force --update")
+    assert rendered(run, "dev") == built(folder / "overlays/prod") != objects
     folder.rename(tmp_path / "gone")
-    assert rendered(run, "dev") == objects
+    run.ok("render dev")
     (copy,) = (app / "vendor/kustomize").glob("*/overlays/prod/extra.yaml")
     copy.write_text(copy.read_text() + "#\n")
-    assert "is not what mlstack.lock says" in run("render dev").err
+    assert "mlstack pkg install --force restores it" in run("render dev").err
+    assert "is not what was copied" in run("pkg verify").out
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tools")
+def test_c25_copies_of_kustomizations_are_restored_and_go_with_their_component(
+    run: Runner, app: Path, remote: Callable[..., str]
+) -> None:
+    source = remote()
+    empty = read_tree(app)
+    component = f"apiVersion: mlstack.dev/v1\nkind: Component\nkustomize: {source}\n"
+    write_tree(app, {"components/web.yaml": component})
+    run.ok("env add dev --offline -n shop")
+    assert "hint: mlstack pkg install" in run("render dev").err
+    refused = run("pkg install --frozen")
+    assert (refused.code, "is not up to date" in refused.err) == (3, True)
+    assert run("pkg install -o json").json["copies"] == [source]
+    whole, objects = read_tree(app), rendered(run, "dev")
+    remote(base__web=str(KUSTOMIZATION["base/web.yaml"]).replace("replicas: 1", "paused: true"))
+    for line in ("pkg install --frozen", "pkg install", "pkg install --force"):
+        for path in sorted((app / "vendor").rglob("*"), reverse=True):
+            path.unlink() if path.is_file() else path.rmdir()
+        assert f"copied {source}" in run.ok(line)
+        assert read_tree(app) == whole
+    assert rendered(run, "dev") == objects
+    assert "1 package as locked" in run.ok("pkg verify")
+    run.ok("component rm web")
+    run.ok("env rm dev")
+    assert read_tree(app) == empty
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tools")
+@pytest.mark.parametrize("reference", ["nowhere", "0123456789"])
+def test_c25_a_revision_that_is_not_there_changes_nothing(
+    run: Runner, app: Path, remote: Callable[..., str], reference: str
+) -> None:
+    source, before = remote().replace("@main", f"@{reference}"), read_tree(app)
+    ran = run(f"import kustomize {source} --name web")
+    assert (ran.code, f"no branch or tag `{reference}`" in ran.err) == (5, True)
+    assert read_tree(app) == before
 
 
 @pytest.mark.parametrize(
