@@ -355,18 +355,24 @@ def change_environment(
     new_name: str | None = None,
     forget_cluster: bool = False,
     kubeconfig: Kubeconfig | None = None,
+    packages: Sequence[str] = (),
+    no_packages: Sequence[str] = (),
 ) -> EnvironmentChanged:
     """Change an environment; another context, or `forget_cluster`, takes the binding to a cluster away.
 
     `changes` are new values by the key of its file (`labels.team` is in a map); an empty list, and None,
-    remove the key. A new context must be known to `kubeconfig`, if there is one.
+    remove the key. A new context must be known to `kubeconfig`, if there is one. `packages` are those that it
+    has in a version of its own, which are installed; of `no_packages` it has the app's version again.
 
     Raises:
-        NotFoundError: no such environment, context, component or module.
+        NotFoundError: no such environment, context, component, module or package.
         UsageError: the new name is taken, or a name or the Kubernetes version is unfit.
+        RegistryError: a package cannot be had; nothing is changed then.
     """
+    environment = app.environment_files(name).environment
+    _checked(app, name, changes)
+    notes = _moved_packages(app, name, packages, no_packages)
     with app.locked():
-        environment, notes = app.environment_files(name).environment, tuple[str, ...]()
         context = changes.get("context")
         if context not in (None, IN_CLUSTER) and kubeconfig is not None:
             kubeconfig.context(str(context))
@@ -374,15 +380,17 @@ def change_environment(
         forget = forget_cluster or context not in (None, environment.context)
         if changes or forget:
             app.edit_environment(name, {**changes, **({"cluster": None} if forget else {})})
-            notes = tuple(_inherited(app, name, changes))
+            notes += tuple(_inherited(app, name, changes))
         if new_name is not None and new_name != name:
             app.rename_environment(name, new_name)
             changes["name"] = new_name
             if environment.cluster is not None:
-                notes = (
+                notes += (
                     f"what was applied as `{name}` keeps that name in its cluster until"
                     f" `mlstack apply {new_name} --adopt` takes it over",
                 )
+    if packages or no_packages:
+        changes["packages"] = [str(ref) for ref in app.environment(new_name or name).packages]
     return EnvironmentChanged(
         name=new_name or name,
         changes=changes,
@@ -430,6 +438,24 @@ def _inherited(app: AppDir, name: str, changes: Mapping[str, Any]) -> Iterator[s
         counts = getattr(metadata, fields[str(section)]).get(label[0]) if label and value is None else None
         if counts is not None:
             yield f"`{key}` is `{counts}` again, which is inherited; once more takes that away too"
+
+
+def _moved_packages(
+    app: AppDir, name: str, packages: Sequence[str], no_packages: Sequence[str]
+) -> tuple[str, ...]:
+    """Give an environment versions of its own, and take others back; tell what registries say of them."""
+    from mlstack.registries import installation
+
+    notes: tuple[str, ...] = ()
+    if packages:
+        refs = tuple(installation.full_ref(app, text) for text in packages)
+        free = [(name, ref.full_name) for ref in refs]
+        notes = installation.change(app, {name: refs}, free=free).notes
+    for text in no_packages:
+        with app.locked():
+            wanted = installation.full_ref(app, text, offline=True)
+            installation.leave_environment(app, wanted, name)
+    return notes
 
 
 def override_environment(

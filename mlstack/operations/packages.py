@@ -12,7 +12,7 @@ from mlstack.errors import MlstackError, NotFoundError, UsageError
 from mlstack.names import nearest
 from mlstack.operations import row
 from mlstack.registries import installation, kustomize
-from mlstack.registries.installation import Changed, full_ref, read_package
+from mlstack.registries.installation import Changed, covers, full_ref, read_package
 from mlstack.registries.registry import indexes
 from mlstack.registries.resolver import APP
 
@@ -281,17 +281,18 @@ def remove_package(app: AppDir, text: str, *, environment: str | None = None) ->
     with app.locked():
         wanted = full_ref(app, text, offline=True)
         if environment is not None:
-            return _leave_environment(app, wanted, environment)
+            gone = installation.leave_environment(app, wanted, environment)
+            return PackageRemoved(packages=gone, environment=environment)
         packages = app.lock.packages
         versions = [locked for locked in packages if locked.full_name == wanted.full_name]
-        meant = [locked for locked in versions if _covers(wanted, locked.ref)]
+        meant = [locked for locked in versions if covers(wanted, locked.ref)]
         if not meant:
             near = nearest(wanted.full_name, sorted({locked.full_name for locked in packages}))
             hint = None if near else "mlstack pkg list --installed"
             raise NotFoundError(f"package `{wanted}` is not installed", near=near, hint=hint)
         _refuse_needed(app, wanted, meant, is_last=len(meant) == len(versions))
         required = app.app.packages
-        removed = [ref for ref in required if _covers(wanted, ref)]
+        removed = [ref for ref in required if covers(wanted, ref)]
         # What no requirement names by its version was brought by the one without: that goes with it.
         if wanted not in required or len(meant) == len(versions):
             removed += [
@@ -300,24 +301,6 @@ def remove_package(app: AppDir, text: str, *, environment: str | None = None) ->
                 if ref.full_name == wanted.full_name and ref not in removed and not ref.is_exact
             ]
         return PackageRemoved(packages=installation.remove(app, {APP: tuple(removed)}, gone=meant))
-
-
-def _covers(named: PackageRef, ref: PackageRef) -> bool:
-    """Tell whether `ref` is what `named` means; without a version it means all of a package."""
-    return named.full_name == ref.full_name and named.version in ("", ref.version)
-
-
-def _leave_environment(app: AppDir, wanted: PackageRef, environment: str) -> PackageRemoved:
-    app.environment(environment)
-    own = app.environment_chain(environment)[-1].environment.packages
-    removed = tuple(ref for ref in own if _covers(wanted, ref))
-    if not removed:
-        near = nearest(wanted.full_name, [ref.full_name for ref in own])
-        hint = None if near else f"mlstack env describe {environment}"
-        message = f"environment `{environment}` does not ask for package `{wanted}` itself"
-        raise NotFoundError(message, near=near, hint=hint)
-    gone = installation.remove(app, {environment: removed})
-    return PackageRemoved(packages=gone, environment=environment)
 
 
 def _refuse_needed(app: AppDir, wanted: PackageRef, meant: Sequence[LockedPackage], *, is_last: bool) -> None:

@@ -16,6 +16,7 @@ from mlstack.app.prototype import Package, Prototype
 from mlstack.app.vendor import Vendor
 from mlstack.app.versions import fits
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
+from mlstack.names import nearest
 from mlstack.registries import signatures
 from mlstack.registries.catalog import AppCatalog
 from mlstack.registries.registry import find_prototype, guarded, indexes, is_bundled, open_registry
@@ -296,6 +297,28 @@ def remove(app: AppDir, removed: Entered, *, gone: Collection[LockedPackage] = (
     registries = tuple(registry for registry in app.lock.registries if registry.name in used)
     folders = app.install(Lock(registries=registries, packages=packages), removed=removed)
     return tuple(str(package.ref) for package in folders)
+
+
+def covers(named: PackageRef, ref: PackageRef) -> bool:
+    """Tell whether `ref` is what `named` means; without a version it means all of a package."""
+    return named.full_name == ref.full_name and named.version in ("", ref.version)
+
+
+def leave_environment(app: AppDir, wanted: PackageRef, environment: str) -> tuple[str, ...]:
+    """Take a requirement out of an environment's file, so that it has the app's version; give what is gone.
+
+    Raises:
+        NotFoundError: there is no such environment, or it does not ask for that package.
+    """
+    app.environment(environment)
+    own = app.environment_chain(environment)[-1].environment.packages
+    removed = tuple(ref for ref in own if covers(wanted, ref))
+    if not removed:
+        near = nearest(wanted.full_name, [ref.full_name for ref in own])
+        hint = None if near else f"mlstack env describe {environment}"
+        message = f"environment `{environment}` does not ask for package `{wanted}` itself"
+        raise NotFoundError(message, near=near, hint=hint)
+    return remove(app, {environment: removed})
 
 
 def full_ref(app: AppDir, text: str, *, offline: bool = False) -> PackageRef:

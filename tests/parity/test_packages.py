@@ -100,6 +100,29 @@ def test_p6_an_environment_has_a_version_of_its_own(registry: Path, run: Runner)
     assert "packages" not in Path("environments/gke/environment.yaml").read_text()
 
 
+def test_p6_env_set_moves_one_environment_and_takes_it_back(registry: Path, run: Runner) -> None:
+    run.ok("pkg install ours/tools")
+    environment = Path("environments/gke/environment.yaml")
+    before = environment.read_bytes()
+    ran = run.ok("env set gke --package tools@1.2.0 --namespace ml")
+    assert 'packages = ["ours/tools@1.2.0"]' in ran
+    assert installed(run)[1:] == [("ours/tools", "1.2.0", ["gke"]), ("ours/tools", "2.0.0", [])]
+    run.ok("env set gke --package ours/tools@1.3.0")
+    assert "ours/tools@1.2.0" not in environment.read_text()
+    for line, code in {
+        "--package ours/tools@9 --namespace other": 4,
+        "--package ours/tools@1.2.0 --namespace O_O": 2,
+        "--no-package ours/base": 4,
+        "--override --package ours/tools@1.2.0": 2,
+    }.items():
+        files = read_tree(Path())
+        assert run(f"env set gke {line}").code == code
+        assert read_tree(Path()) == files
+    run.ok("env set gke --no-package ours/tools --namespace default")
+    assert environment.read_bytes() == before + b"namespace: default\n"
+    assert installed(run)[1:] == [("ours/tools", "2.0.0", [])]
+
+
 def test_p9_lists_show_versions_and_environments_once(registry: Path, run: Runner) -> None:
     run.ok("pkg install --env gke ours/tools@1.3.0")
     names = run.ok("pkg list --installed -o name").split()

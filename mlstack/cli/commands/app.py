@@ -9,6 +9,7 @@ from mlstack.app.app import Environment
 from mlstack.app.declare import FileKey, keys_of
 from mlstack.cli.main import family
 from mlstack.cli.options import ENV, components, duration, environments, option, presets, word
+from mlstack.cli.options import packages as offer_packages
 from mlstack.cli.ports import Session
 from mlstack.errors import UsageError
 
@@ -372,16 +373,19 @@ def set_app(session: Session) -> object:
 
 @env.command(
     "set",
-    takes=f"name {' '.join(_SETTINGS)} server no_extends ttl override forget_cluster new_name"
-    " kubeconfig folder output",
+    takes=f"name {' '.join(_SETTINGS)} server packages no_packages no_extends ttl override"
+    " forget_cluster new_name kubeconfig folder output",
     shared=_SETTINGS,
     examples=[
         "mlstack env set gke --namespace kubeflow",
         "mlstack env set gke --target kubeflow-core --protected",
         "mlstack env set gke --label cost=prod --label team-",
         "mlstack env set gke --override --context my-kind",
+        "mlstack env set gke --package kubeflow/core@0.1.0",
     ],
     server=SERVER,
+    packages=option("--package R/P@V", "Has this version of a package, which is installed.", offer_packages),
+    no_packages=option("--no-package R/P", "Has the app's version of a package again.", offer_packages),
     no_extends=option("--no-extends", "Extend no environment any more."),
     ttl=option("--ttl DURATION", "How long it is for from now (48h); `never` takes that back."),
     override=option("--override", "For you alone: context and namespace that git does not see."),
@@ -393,6 +397,8 @@ def set_(
     session: Session,
     name: str,
     server: str | None = None,
+    packages: list[str] | None = None,
+    no_packages: list[str] | None = None,
     no_extends: bool = False,
     ttl: str | None = None,
     override: bool = False,
@@ -420,11 +426,18 @@ def set_(
     if no_extends:
         changes["extends"] = None
     if override:
-        if forget_cluster or new_name:
+        if forget_cluster or new_name or packages or no_packages:
             raise UsageError("`--override` is about context and namespace alone", hint="leave out the rest")
         return app.override_environment(session.app, name, changes, kubeconfig=kubeconfig)
     return app.change_environment(
-        session.app, name, changes, new_name=new_name, forget_cluster=forget_cluster, kubeconfig=kubeconfig
+        session.app,
+        name,
+        changes,
+        new_name=new_name,
+        forget_cluster=forget_cluster,
+        kubeconfig=kubeconfig,
+        packages=packages or (),
+        no_packages=no_packages or (),
     )
 
 
