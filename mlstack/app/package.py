@@ -351,12 +351,15 @@ def _joined_schema(
         ValueError: what is wrong about the parameters, as it follows their name.
     """
     properties = {name: _mapping(schema) for name, schema in own.get("properties", {}).items()}
-    conditions = list(own.get("allOf", ()))
+    conditions, required = list(own.get("allOf", ())), list(own.get("required", ()))
     for block in blocks:
         for name, schema in block.get("properties", {}).items():
             properties[name] = {**_mapping(schema), **properties.get(name, {})}
         conditions += block.get("allOf", ())
+        required += (name for name in block.get("required", ()) if name not in required)
     joined = {**own, "type": "object", "properties": properties, "additionalProperties": False}
+    if required:
+        joined["required"] = required
     if conditions:
         joined["allOf"] = conditions
     inlined: Mapping[str, Any] = _Inliner(packages).schema(joined)

@@ -2,9 +2,11 @@
 
     python -m tests.generate.crds
 
-writes one file a kind. The kinds, their roles and rules stand here; pod templates, metrics and label
-selectors come fully typed from the schemas of Kubernetes 1.36, the version that the training operator 1.9.4
-is built with: one mistyped template that gets past the API server stops it for the whole cluster.
+writes one file a kind, and into packages whose prototypes use a kind without bringing it a copy for offline
+validation; MPIJob stands there alone, with the rules of the MPI operator's own validation. The kinds, their
+roles and rules stand here; pod templates, metrics and label selectors come fully typed from the schemas of
+Kubernetes 1.36, the version that the training operator 1.9.4 is built with: one mistyped template that gets
+past the API server stops it for the whole cluster.
 """
 
 from __future__ import annotations
@@ -22,9 +24,12 @@ from tests.generate.structural import CORE, INT_OR_STRING, META, PORT, QUANTITY,
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "prototypes" / "core" / "kubeflow-core" / "files" / "crds"
-COPY = ROOT / "prototypes" / "tf-job" / "crds"
+TRAINING = ROOT / "prototypes" / "training" / "crds"
 # Packages that use a kind without bringing it carry its definition for offline validation.
-COPIES = {"tfjobs": (ROOT / "prototypes" / "tf-job" / "crds",)}
+COPIES = {
+    "tfjobs": (ROOT / "prototypes" / "tf-job" / "crds",),
+    **{plural: (TRAINING,) for plural in ("pytorchjobs", "xgboostjobs", "jaxjobs", "paddlejobs")},
+}
 KUBERNETES = "1.36"
 MAX_NAME = 50
 
@@ -51,16 +56,29 @@ class JobKind:
         spec_rules: CEL rules on the spec.
         fields: further fields of the spec.
         scaled: whether the workers can be scaled in place.
+        version: of the API.
+        name_rules: CEL rules on the whole job, in place of the longest name.
+        restart_policies: of a role.
+        manager: who works on the job where `runPolicy.managedBy` does not say.
     """
 
     kind: str
     replicas: str
     roles: tuple[str, ...]
-    container: str
+    container: str  # empty for any
     role_rules: tuple[Rule, ...]
     spec_rules: tuple[Rule, ...] = ()
     fields: Mapping[str, Any] = field(default_factory=dict)
     scaled: bool = False
+    version: str = "v1"
+    name_rules: tuple[Rule, ...] = (
+        (
+            f"size(self.metadata.name) <= {MAX_NAME}",
+            f"metadata.name must have at most {MAX_NAME} characters: pods and Services are named after it",
+        ),
+    )
+    restart_policies: tuple[str, ...] = ("Always", "OnFailure", "Never", "ExitCode")
+    manager: str = "kubeflow.org/training-operator"
 
     @property
     def plural(self) -> str:
@@ -195,6 +213,45 @@ def kinds(schemas: Schemas) -> tuple[JobKind, ...]:
     )
 
 
+def mpi_job() -> JobKind:
+    """Give the kind of the MPI operator 0.8, with its rules (pkg/apis/kubeflow/validation/validation.go)."""
+    worker = "'Worker' in self.spec.mpiReplicaSpecs && has(self.spec.mpiReplicaSpecs['Worker'].replicas)"
+    last = f"{worker} ? self.spec.mpiReplicaSpecs['Worker'].replicas - 1 : 0"
+    return JobKind(
+        kind="MPIJob",
+        version="v2beta1",
+        replicas="mpiReplicaSpecs",
+        roles=("Launcher", "Worker"),
+        container="",
+        role_rules=(
+            ("'Launcher' in self", "a Launcher is needed"),
+            (
+                "!('Launcher' in self) || !has(self['Launcher'].replicas) || self['Launcher'].replicas == 1",
+                "Launcher has 1 replica",
+            ),
+            (
+                "!('Worker' in self) || !has(self['Worker'].replicas) || self['Worker'].replicas >= 1",
+                "Worker has at least 1 replica",
+            ),
+        ),
+        fields={
+            "launcherCreationPolicy": {"type": "string", "enum": ["AtStartup", "WaitForWorkersReady"]},
+            "mpiImplementation": {"type": "string", "enum": ["OpenMPI", "Intel", "MPICH"]},
+            "runLauncherAsWorker": BOOLEAN,
+            "slotsPerWorker": COUNT,
+            "sshAuthMountPath": {"type": "string", "minLength": 1},
+        },
+        name_rules=(
+            (
+                f"size(self.metadata.name + '-worker-' + string({last})) <= 63",
+                "metadata.name is too long: the last worker's name has more than 63 characters",
+            ),
+        ),
+        restart_policies=("Never", "OnFailure"),
+        manager="kubeflow.org/mpi-operator",
+    )
+
+
 def rules(*pairs: Rule) -> list[dict[str, str]]:
     """Write CEL rules as a schema holds them."""
     return [{"rule": rule, "message": message} for rule, message in pairs]
@@ -209,7 +266,7 @@ def crd(job: JobKind, schemas: Schemas) -> dict[str, Any]:
         "singular": job.kind.lower(),
     }
     version = {
-        "name": "v1",
+        "name": job.version,
         "served": True,
         "storage": True,
         "additionalPrinterColumns": columns(job),
@@ -265,11 +322,7 @@ def root_schema(job: JobKind, schemas: Schemas) -> dict[str, Any]:
                 "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
                 "metadata.name must start with a letter and hold only lower-case letters, digits and -",
             ),
-            (
-                f"size(self.metadata.name) <= {MAX_NAME}",
-                f"metadata.name must have at most {MAX_NAME} characters:"
-                " pods and Services are named after it",
-            ),
+            *job.name_rules,
         ),
     }
 
@@ -281,7 +334,7 @@ def spec_schema(job: JobKind, schemas: Schemas) -> dict[str, Any]:
         "required": [job.replicas],
         "properties": {
             **dict(sorted(job.fields.items())),
-            "runPolicy": run_policy(),
+            "runPolicy": run_policy(job.manager),
             job.replicas: roles_schema(job, schemas),
         },
     }
@@ -308,7 +361,7 @@ def roles_schema(job: JobKind, schemas: Schemas) -> dict[str, Any]:
             "required": ["template"],
             "properties": {
                 "replicas": COUNT,
-                "restartPolicy": {"type": "string", "enum": ["Always", "OnFailure", "Never", "ExitCode"]},
+                "restartPolicy": {"type": "string", "enum": list(job.restart_policies)},
                 "template": template_schema(job, schemas),
             },
         },
@@ -319,6 +372,8 @@ def roles_schema(job: JobKind, schemas: Schemas) -> dict[str, Any]:
 def template_schema(job: JobKind, schemas: Schemas) -> dict[str, Any]:
     """Write the pod template with the container that the operator looks for."""
     template = typed(schemas, f"{CORE}.PodTemplateSpec")
+    if not job.container:
+        return template
     template["properties"]["spec"]["properties"]["containers"]["x-kubernetes-validations"] = rules(
         (
             f"self.exists(c, c.name == '{job.container}')",
@@ -328,14 +383,14 @@ def template_schema(job: JobKind, schemas: Schemas) -> dict[str, Any]:
     return template
 
 
-def run_policy() -> dict[str, Any]:
+def run_policy(manager: str) -> dict[str, Any]:
     """Write the policy that all kinds of job share; its queue and manager cannot change later."""
 
     def fixed(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
         return {**schema, "x-kubernetes-validations": rules(("self == oldSelf", f"{name} cannot be changed"))}
 
     quantity = {**INT_OR_STRING, "pattern": QUANTITY}
-    managers = ["kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue"]
+    managers = [manager, "kueue.x-k8s.io/multikueue"]
     scheduling = {
         "minAvailable": COUNT,
         "minResources": {"type": "object", "additionalProperties": quantity},
@@ -428,8 +483,7 @@ def main() -> None:
         for folder in (FOLDER, *COPIES.get(plural, ())):
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{plural}.yaml").write_text(text, "utf-8")
-    # The package of TFJobs carries their definition too, so that it can be validated without core.
-    (COPY / "tfjobs.yaml").write_bytes((FOLDER / "tfjobs.yaml").read_bytes())
+    (TRAINING / "mpijobs.yaml").write_text(written(crd(mpi_job(), load_schemas(KUBERNETES))), "utf-8")
 
 
 if __name__ == "__main__":

@@ -108,3 +108,26 @@ def test_a_component_whose_name_is_no_objects_name_is_refused(tmp_path: Path) ->
     app = examples.write_app(tmp_path / "app", {"Cnn": (TF_CNN, {})})
     with pytest.raises(MlstackError, match="`Cnn` is no name for objects"):
         render.load(app, examples.PLAIN)
+
+
+PYTORCH, PADDLE = "kubeflow/training/pytorch-job", "kubeflow/training/paddlepaddle-job"
+ELASTIC = {"elasticMinReplicas": 3, "elasticMaxReplicas": 2}
+
+
+@pytest.mark.parametrize(
+    ("prototype", "params", "told"),
+    [
+        (PYTORCH, {**ELASTIC}, "`elasticMinReplicas` is 3, more than `elasticMaxReplicas`, which is 2"),
+        (PADDLE, {"image": "x", **ELASTIC}, "`elasticMinReplicas` is 3, more than `elasticMaxReplicas`"),
+        (PYTORCH, {"elasticMaxReplicas": 2, "numWorkers": 0}, "an elastic job"),
+        (PYTORCH, {"elasticMaxReplicas": 2, "numWorkers": 5}, "outside of"),
+        (PYTORCH, {"maxRestarts": 2}, "`maxRestarts` counts restarts of an elastic job"),
+        (PYTORCH, {"numMasters": 0, "numWorkers": 0}, "`numMasters` and `numWorkers` are 0"),
+    ],
+)
+def test_training_jobs_refuse_what_does_not_go_together(
+    tmp_path: Path, prototype: str, params: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(MlstackError) as caught:
+        examples.render_one(tmp_path / "app", prototype, params)
+    assert told in str(caught.value)
