@@ -558,6 +558,9 @@ class AppDir(AppReader):
         *,
         entered: Mapping[str, Sequence[PackageRef]] | None = None,
         removed: Mapping[str, Sequence[PackageRef]] | None = None,
+        registry: RegistryRef | None = None,
+        beside: Mapping[str, bytes | str] | None = None,
+        delete: Sequence[str] = (),
     ) -> tuple[LockedPackage, ...]:
         """Vendor packages, lock what the app has and change its requirements, in one write.
 
@@ -567,6 +570,9 @@ class AppDir(AppReader):
             entered: requirements by environment, `*` for `app.yaml`: in place of one for the same package,
                 but for an exact version in `app.yaml`, which stands beside others.
             removed: requirements that leave these files.
+            registry: one that `app.yaml` gets.
+            beside: further files of the same write.
+            delete: further files that go with it.
 
         Returns:
             The packages that are gone.
@@ -576,11 +582,14 @@ class AppDir(AppReader):
             for package in fetched
             for path, data in package.files.items()
         }
+        files |= beside or {}
         folders = [self.root / package.locked.folder for package in fetched]
         paths = [path for folder in folders for path in sorted(folder.rglob("*"))]
         names = [path.relative_to(self.root).as_posix() for path in paths if not path.is_dir()]
         stale = [name for name in names if name not in files]
         for edited in self._requirements(entered or {}, removed or {}):
+            if registry and edited.file == layout.APP_FILE:
+                edited.append(("registries",), to_map(registry, ("protocol",)))
             files[edited.file] = edited.content
         files[layout.LOCK_FILE] = write_lock(replace(lock, kustomizations=self.lock.kustomizations))
         for file in list(files):
@@ -589,8 +598,8 @@ class AppDir(AppReader):
                 del files[file]
         kept = {package.folder for package in lock.packages}
         gone = tuple(package for package in self.lock.packages if package.folder not in kept)
-        if files or stale or gone:
-            self.write(files, [*stale, *(package.folder for package in gone)])
+        if files or stale or gone or delete:
+            self.write(files, [*stale, *delete, *(package.folder for package in gone)])
         return gone
 
     def _requirements(

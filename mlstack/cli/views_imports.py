@@ -11,13 +11,6 @@ if TYPE_CHECKING:
     from mlstack.operations import import_tools, upgrade
 
 
-@view
-def _imported(result: write.Imported) -> Page:
-    columns: Columns = {"COMPONENT": "name", "OBJECTS": "objects", "KINDS": "kinds", "FILE": "file"}
-    names = tuple(row.name for row in result.components)
-    return Page((table(result.components, columns, cut="KINDS"),), names, (*notes(result), _NEXT))
-
-
 _NEXT = "next: mlstack render ENV"
 
 
@@ -31,15 +24,17 @@ def _referred(result: import_tools.Referred) -> Page:
 
 
 @view
-def _ksonnet_imported(result: write.KsonnetImported) -> Page:
-    blocks: list[Block] = [
-        TextLine(f"imported {count(len(result.components), 'component')} into {result.folder}", "head"),
-        TextLine(""),
-        table(result.components, {"COMPONENT": "name", "OBJECTS": "objects", "KINDS": "kinds"}, cut="KINDS"),
-        TextLine(""),
-    ]
+def _imported(result: write.Imported) -> Page:
+    into = f" into {result.folder}" if result.folder else ""
+    columns: Columns = {"COMPONENT": "name", "OBJECTS": "objects", "KINDS": "kinds", "FILE": "file"}
     proofs: Columns = {"ENVIRONMENT": "environment", "OBJECTS": "objects", "EQUAL": "equal"}
-    blocks += [table(result.environments, proofs), TextLine("")]
+    blocks: list[Block] = [
+        TextLine(f"imported {count(len(result.components), 'component')}{into}", "head"),
+        TextLine(""),
+        table(result.components, columns, cut="KINDS"),
+    ]
+    if result.environments:
+        blocks += [TextLine(""), table(result.environments, proofs), TextLine("")]
     for proof in result.environments:
         for difference in proof.differences:
             place = " ".join(filter(None, (difference.object, difference.path)))
@@ -54,9 +49,11 @@ def _ksonnet_imported(result: write.KsonnetImported) -> Page:
     for told, environments in failures.items():
         text = f"not imported for {', '.join(environments)}: {told}"
         blocks.append(TextLine(text, "remove", hang=2))
-    blocks.append(TextLine(result.summary, "add" if result.ok else "change"))
+    if result.summary:
+        blocks.append(TextLine(result.summary, "add" if result.ok else "change"))
     names = tuple(row.name for row in result.components)
-    return Page(tuple(blocks), names, (*notes(result), f"next: cd {result.folder} && mlstack env list"))
+    following = f"next: cd {result.folder} && mlstack env list" if result.folder else _NEXT
+    return Page(tuple(blocks), names, (*notes(result), following))
 
 
 @view

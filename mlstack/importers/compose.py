@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,9 @@ class _Part:
     module: str
 
 
+_Job = tuple[_Part, KsComponent | None, Evaluation]
+
+
 class _Composer:
     def __init__(self, app: KsApp, options: Options) -> None:
         self._app, self._options = app, options
@@ -150,9 +153,8 @@ class _Composer:
             file = self._folder(part.environment) / "params.libsonnet"
             if not file.is_file():
                 values[part] = _localised(own, part.module)
-                self._note(
-                    f"environments/{part.environment.path}: no params.libsonnet; the modules' values count"
-                )
+                if path := part.environment.path:
+                    self._note(f"environments/{path}: no params.libsonnet; the modules' values count")
                 continue
             text = self._text(file).replace(
                 'import "../../components/params.libsonnet"', 'std.extVar("__ksonnet/params")'
@@ -177,7 +179,7 @@ class _Composer:
     def _objects(
         self, raw: Mapping[_Part, Mapping[str, Any]], params: Mapping[_Part, Mapping[str, Any]]
     ) -> dict[str, dict[str, tuple[Data, ...]]]:
-        jobs: list[tuple[_Part, KsComponent | None, Evaluation]] = []
+        jobs: list[_Job] = []
         for part, values in params.items():
             file = self._folder(part.environment) / "main.jsonnet"
             text = self._main(file)
@@ -191,19 +193,63 @@ class _Composer:
                 codes["__ksonnet/params"] = json.dumps({"components": values})
                 codes["__ksonnet/environments"] = _place(part.environment)
                 jobs.append((part, component, self._job(part, file, text, codes)))
-        objects: dict[str, dict[str, tuple[Data, ...]]] = {}
         outcomes = evaluate([job for _, _, job in jobs])
+        outcomes, looking = self._with_others(jobs, outcomes)
+        objects: dict[str, dict[str, tuple[Data, ...]]] = {}
         for (part, component, _), outcome in zip(jobs, outcomes, strict=True):
             for name, value in self._values(part, component, outcome, params[part]):
                 made = self._flattened(part, name, value)
                 if made is not None:
                     objects.setdefault(name, {})[part.environment.name] = made
+        self._leave_to_others(objects, looking)
         return dict(sorted(objects.items()))
+
+    def _with_others(
+        self, jobs: Sequence[_Job], outcomes: Sequence[Outcome]
+    ) -> tuple[list[Outcome], dict[str, None]]:
+        """Evaluate components that look at the others once more, beside all that can be evaluated."""
+        result = [*outcomes]
+        again: dict[int, Evaluation] = {}
+        names: dict[str, None] = {}
+        for number, (part, component, job) in enumerate(jobs):
+            if component is None or not outcomes[number].looks_at_others:
+                continue
+            sound = [
+                other.ext_codes["__ksonnet/components"]
+                for (place, _, other), outcome in zip(jobs, outcomes, strict=True)
+                if place == part and (not outcome.error or outcome.looks_at_others)
+            ]
+            codes = {**job.ext_codes, "__ksonnet/components": " + ".join(sound)}
+            again[number] = replace(job, ext_codes=codes)
+            names[component.full_name] = None
+        for number, outcome in zip(again, evaluate([*again.values()]), strict=True):
+            result[number] = outcome
+        return result, names
+
+    def _leave_to_others(
+        self, objects: dict[str, dict[str, tuple[Data, ...]]], names: Mapping[str, None]
+    ) -> None:
+        """Take objects out of components that bring those of the others once more."""
+        for name in names:
+            for environment, listed in objects.get(name, {}).items():
+                others = {
+                    _identity(data)
+                    for other, by_environment in objects.items()
+                    if other not in names
+                    for data in by_environment.get(environment, ())
+                }
+                kept = tuple(data for data in listed if _identity(data) not in others)
+                objects[name][environment] = kept
+                if len(kept) < len(listed):
+                    count = len(listed) - len(kept)
+                    what = f"{count} object{'s'[: count != 1]} of the other components"
+                    self._note(f"{name}: brings {what} again; theirs count")
 
     def _main(self, file: Path) -> str:
         if file.is_file():
             return self._text(file)
-        self._note(f"{file.relative_to(self._app.root)}: not there; the components count as they are")
+        if self._app.environments[0].path:
+            self._note(f"{file.relative_to(self._app.root)}: not there; the components count as they are")
         return 'std.extVar("__ksonnet/components")'
 
     def _code(self, component: KsComponent | None, raw: Mapping[str, Any]) -> str:
@@ -350,6 +396,11 @@ def _localised(components: Mapping[str, Any], module: str) -> dict[str, Any]:
     if not module:
         return {name: value for name, value in components.items() if "." not in name}
     return {name.rpartition(".")[2]: value for name, value in components.items() if name.startswith(module)}
+
+
+def _identity(data: Data) -> tuple[object, ...]:
+    metadata = mapping(data.get("metadata"))
+    return data.get("apiVersion"), data.get("kind"), metadata.get("namespace"), metadata.get("name")
 
 
 def _without_label(data: Data) -> Data:

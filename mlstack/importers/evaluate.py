@@ -4,8 +4,9 @@
 
 The request has `jobs` (`importers.jsonnet.Evaluation`) and limits; a line of the answer is one outcome:
 `{"value": …}` or `{"error": "…"}`, with `stub: true` if our own `k.libsonnet` took the place of one that
-is not there. Jsonnet can read files by `import` alone, and that is answered here: from the folders that a job
-names, nowhere else. It loops and eats memory at will, so each job has a process with limits of both.
+is not there, and `whole: true` if a component looks at the others. Jsonnet can read files by `import` alone,
+and that is answered here: from the folders that a job names, nowhere else. It loops and eats memory at will,
+so each job has a process with limits of both.
 """
 
 from __future__ import annotations
@@ -114,8 +115,8 @@ def _evaluated(job: Mapping[str, Any]) -> dict[str, Any]:
         said = raw.decode("utf-8", "replace")
         if imports.refusal:  # gojsonnet hands on what happens to stand behind our message in memory
             said = re.sub(re.escape(imports.refusal) + "[^\n]*", lambda _: imports.refusal, said)
-        return {"error": said, "stub": imports.stub, "missing": imports.missing}
-    return {"value": json.loads(text), "stub": imports.stub}
+        return {"error": said, "missing": imports.missing, **imports.traits}
+    return {"value": json.loads(text), **imports.traits}
 
 
 class _Imports:
@@ -125,7 +126,8 @@ class _Imports:
         self._folders, self._packages = job["folders"], job["packages"]
         self._roots = [Path(root).resolve() for root in job["roots"]]
         self._printed = frozenset(job["printed"])
-        self.stub = False
+        self._main = Path(job["file"]).parent
+        self.traits = {"stub": False, "whole": False}  # as of `jsonnet.Outcome`
         self.missing: list[str] = []
         self.refusal = ""  # what was said of the last import that was refused
 
@@ -149,12 +151,14 @@ class _Imports:
             if real.stat().st_size > LARGEST_FILE:
                 raise RuntimeError(f"`{name}` is larger than {LARGEST_FILE >> 20} MiB")
             data = real.read_bytes()
+            is_frame = real.name == "base.libsonnet" or real.is_relative_to(self._main)
+            self.traits["whole"] |= b"__ksonnet/components" in data and not is_frame
             if name.endswith((".jsonnet", ".libsonnet")):
                 text = modern(data.decode("utf-8", "replace"))
                 data = (as_printed(text) if str(place) in self._printed else text).encode()
             return str(place), data
         if name in _STUBS:
-            self.stub = True
+            self.traits["stub"] = True
             return f"<{name} of mlstack>", _STUB.encode()
         self.missing.append(name)
         raise RuntimeError(f"there is no file `{name}`")

@@ -41,6 +41,7 @@ class Outcome:
     error: str = ""  # one line; empty if there is a value
     where: str = ""  # file:line of the error, if it is known
     used_stub: bool = False  # our own `k.libsonnet` took the place of one that is not there
+    looks_at_others: bool = False  # a component asks for what the others bring
     missing: tuple[str, ...] = ()  # imports that led nowhere
 
 
@@ -80,9 +81,9 @@ def evaluate(
 
 
 def _outcome(answer: Mapping[str, Any]) -> Outcome:
-    stub, missing = bool(answer.get("stub")), tuple(answer.get("missing", ()))
+    stub, whole = bool(answer.get("stub")), bool(answer.get("whole"))
     if "value" in answer:
-        return Outcome(value=answer["value"], used_stub=stub)
+        return Outcome(value=answer["value"], used_stub=stub, looks_at_others=whole)
     text = str(answer["error"])
     first = text.strip().splitlines()[0] if text.strip() else "it gave no reason"
     reason = first.removeprefix("RUNTIME ERROR: ").removeprefix("importer error: ")
@@ -92,4 +93,5 @@ def _outcome(answer: Mapping[str, Any]) -> Outcome:
     else:
         places = re.findall(r"^\t(.+?):(?:\((\d+):|(\d+):)", text, re.MULTILINE)
         where = next((f"{file}:{a or b}" for file, a, b in places if not file.startswith("<")), "")
-    return Outcome(error=reason, where=where, used_stub=stub, missing=missing)
+    missing = tuple(answer.get("missing", ()))
+    return Outcome(error=reason, where=where, used_stub=stub, looks_at_others=whole, missing=missing)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -41,7 +41,7 @@ class KsEnvironment:
     """An environment of an app of ksonnet."""
 
     name: str
-    path: str  # below environments/
+    path: str  # below environments/; empty of one that stands in where there is none
     server: str = ""
     namespace: str = "default"
     kubernetes_version: str = ""
@@ -102,12 +102,9 @@ class KsApp:
     def unrendered(self) -> tuple[str, ...]:
         """Give the components of modules that no environment deploys."""
         deployed = {module for environment in self.environments for module in environment.modules}
-        base = self.root / "components"
-        folders = [Path(folder) for folder, _, _ in os.walk(base)]
-        modules = [".".join(folder.relative_to(base).parts) for folder in folders]
         return tuple(
             component.full_name
-            for module in sorted(modules)
+            for module in _modules(self.root)
             if module not in deployed
             for component in self.components(module)
         )
@@ -149,40 +146,44 @@ def read_app(root: Path) -> KsApp:
     libraries = _libraries(spec)
     listed = [_environment(name, values, libraries, version) for name, values in environments.items()]
     listed = listed or [*_found_environments(root, libraries)]
-    notes = ("app.override.yaml is laid over app.yaml, as ks did",) if overlay else ()
+    notes = ["app.override.yaml is laid over app.yaml, as ks did"] if overlay else []
+    if not listed:
+        # ks deployed nothing: the components are taken with their own values alone.
+        alone = KsEnvironment(name="default", path="", kubernetes_version="v1.8.0", targets=_modules(root))
+        listed = [replace(alone, libraries=libraries)]
+        notes.append(
+            "app.yaml has no environment, and so there is nothing that ks deployed to be compared with: the"
+            " components were taken with their own values, in the namespace `default`"
+        )
     return KsApp(
         root=root,
         name=str(spec.get("name") or root.resolve().name),
         format=version,
         environments=tuple(sorted(listed, key=lambda environment: environment.name)),
         registries={name: str(values.get("uri", "")) for name, values in registries.items()},
-        notes=notes,
+        notes=tuple(notes),
     )
+
+
+def _modules(root: Path) -> tuple[str, ...]:
+    """Give all modules below components/, empty for the root."""
+    base = root / "components"
+    folders = [Path(folder).relative_to(base).parts for folder, _, _ in os.walk(base)]
+    return tuple(sorted(".".join(parts) for parts in folders if not any("." in part for part in parts)))
 
 
 def selected(app: KsApp, names: tuple[str, ...]) -> KsApp:
     """Give the app with these environments alone; all if none is named.
 
     Raises:
-        NotFoundError: there is no such environment, or none at all.
+        NotFoundError: there is no such environment.
     """
-    known = [environment.name for environment in app.environments]
+    known = [environment.name for environment in app.environments if environment.path]
     for name in names:
         if name not in known:
             message = f"the app of ksonnet has no environment `{name}`; it has {', '.join(known) or 'none'}"
             raise NotFoundError(message, near=nearest(name, known))
-    chosen = tuple(e for e in app.environments if not names or e.name in names)
-    if not chosen:
-        message = "the app of ksonnet has no environment, and so nothing that was deployed"
-        raise NotFoundError(message, where=str(app.root / "app.yaml"))
-    return KsApp(
-        root=app.root,
-        name=app.name,
-        format=app.format,
-        environments=chosen,
-        registries=app.registries,
-        notes=app.notes,
-    )
+    return replace(app, environments=tuple(e for e in app.environments if not names or e.name in names))
 
 
 def _environment(

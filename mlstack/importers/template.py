@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,7 +51,7 @@ def offered(sources: Sequence[SourceFile], *, name: str) -> Offer:
     for source in sources:
         edits = [*_edits(source, offer, set(names))]
         file = "-".join(source.path.with_suffix("").parts) if len(sources) > 1 else name
-        offer.templates[f"{file.lstrip('_')}.yaml.j2"] = _rewritten(source.text, edits)
+        offer.templates[f"{file.lstrip('_')}.yaml.j2"] = rewritten(source.text, edits)
     return offer
 
 
@@ -65,27 +65,39 @@ def _is_of(name: str, base: str) -> bool:
     return name == base or name.startswith(f"{base}-")
 
 
-_Edit = tuple[int, int, str]
+_Edit = tuple[int, int, str]  # from, to, what stands there then
 
 
 def _edits(source: SourceFile, offer: Offer, names: set[str]) -> Iterator[_Edit]:
     """Give the places of a text that become expressions."""
-    marks = iter(read.read_marks(source.text, source=source.name))
-    objects = (document.value for document in read.read_documents(source.text, source=source.name))
-    for mark in marks:
-        if mark.kind == "document":
+    for data, path, _, scalar in literals(source.text, source=source.name):
+        if scalar.tagged or scalar.style in ("|", ">"):
             continue
+        if expression := _expression(path, scalar, data, offer, names):
+            yield scalar.start, scalar.end, f"{{{{ {expression} }}}}"
+
+
+def literals(text: str, *, source: str) -> Iterator[tuple[Mapping[str, Any], Path, int, Mark]]:
+    """Give each literal of the objects in a text: its object, the path in it, the object's number, its place.
+
+    Objects are counted over all documents, and Lists are taken apart.
+    """
+    marks = iter(read.read_marks(text, source=source))
+    documents = (document.value for document in read.read_documents(text, source=source))
+    objects = (document for document in documents if isinstance(document, Mapping))
+    first = 0
+    for mark in marks:
         scalars = [*_scalars(marks, mark, ())]
-        data: Any = next(objects, None) if scalars and any(scalar.value for _, scalar in scalars) else None
+        if mark.kind != "mapping":
+            continue
+        numbered = {place: (first + at, data) for at, (place, data) in enumerate(unpacked(next(objects)))}
+        first += len(numbered)
         for path, scalar in scalars:
-            if scalar.tagged or scalar.style in ("|", ">") or not isinstance(data, Mapping):
-                continue
-            if str(data.get("kind", "")).endswith("List") and path[:1] == ("items",):
-                expression = _expression(path[2:], scalar, _at(data, path[:2]), offer, names)
-            else:
-                expression = _expression(path, scalar, data, offer, names)
-            if expression:
-                yield scalar.start, scalar.end, f"{{{{ {expression} }}}}"
+            for length in range(len(path)):
+                if path[:length] in numbered:
+                    number, data = numbered[path[:length]]
+                    yield data, path[length:], number, scalar
+                    break
 
 
 def _scalars(marks: Iterator[Mark], mark: Mark, path: Path) -> Iterator[tuple[Path, Mark]]:
@@ -169,7 +181,7 @@ def _added(offer: Offer, name: str, schema: dict[str, Any]) -> str:
     return free
 
 
-def _rewritten(text: str, edits: Sequence[_Edit]) -> str:
+def rewritten(text: str, edits: Iterable[_Edit]) -> str:
     """Put expressions in the place of literals; what Jinja would read in the rest is written for it."""
     parts, at = [], 0
     for start, end, expression in sorted(edits):

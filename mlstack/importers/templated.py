@@ -15,8 +15,10 @@ from typing import Any
 
 from mlstack.app.app import API_VERSION
 from mlstack.app.params import KeyPath
+from mlstack.errors import ConfigError
 from mlstack.importers.manifests import component_name
 from mlstack.importers.plan import Data, ImportPlan, PlannedComponent, PlannedPackage
+from mlstack.importers.template import literals, rewritten
 from mlstack.importers.variants import difference, same
 from mlstack.names import is_parameter_name
 from mlstack.objects import masking
@@ -28,8 +30,6 @@ VERSION = "0.1.0"
 Named = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Environment -> component -> parameters that ksonnet had."""
 
-_DELIMITERS = ("{{", "{%", "{#")
-_TOKEN = "mlstack-value-{}-"
 _Place = tuple[int, KeyPath]  # of which object, and where in it
 
 
@@ -45,8 +45,7 @@ class _Value:
 def as_prototypes(plan: ImportPlan, package: str, *, known: Named | None = None) -> ImportPlan:
     """Give the same plan with a prototype for each component, in a package of the app's own.
 
-    Patches stay for what cannot be a parameter: what only some environments have. A component whose text
-    would not survive a template stays a manifest.
+    Patches stay for what cannot be a parameter: what only some environments have.
     """
     files: dict[str, str] = {"package.yaml": _package_file(package)}
     components: list[PlannedComponent] = []
@@ -61,10 +60,7 @@ def as_prototypes(plan: ImportPlan, package: str, *, known: Named | None = None)
             prototype += "-2"
         names.add(prototype)
         named = _named_values(component, versions, known or {})
-        text = _template(component.objects, named)
-        if text is None:
-            components.append(component)
-            continue
+        text = _template(component, named)
         files |= _prototype_files(prototype, component, text, named, versions)
         content = {"apiVersion": API_VERSION, "kind": "Component"}
         content["prototype"] = f"{REGISTRY}/{package}/{prototype}"
@@ -213,33 +209,27 @@ def _left(
 # --- files ---
 
 
-def _template(objects: Sequence[Data], named: Mapping[str, _Value]) -> str | None:
-    """Write the objects with the parameters in the places of their values; None where no template can."""
-    tokens: dict[str, str] = {}
-    filled = [copy.deepcopy(dict(data)) for data in objects]
-    for name, value in named.items():
-        token = _TOKEN.format(len(tokens))
-        tokens[token] = f"params[{json.dumps(name)}]"
-        for number, path in value.places:
-            inner: Any = filled[number]
-            for part in path[:-1]:
-                inner = inner[part]
-            inner[path[-1]] = token
-    for data in filled:
-        for path, text in [*_leaves(data)]:
-            if isinstance(text, str) and any(mark in text for mark in _DELIMITERS):
-                token = _TOKEN.format(len(tokens))
-                tokens[token] = json.dumps(text)
-                inner = data
-                for part in path[:-1]:
-                    inner = inner[part]
-                inner[path[-1]] = token
-    text = write.to_yaml_documents(filled)
-    if any(mark in text for mark in _DELIMITERS):
-        return None  # in a key
-    for token, expression in tokens.items():
-        text = text.replace(token, f"{{{{ {expression} }}}}")
-    return text
+def _template(component: PlannedComponent, named: Mapping[str, _Value]) -> str:
+    """Write parameters in the places of their values; comments and all other text stay.
+
+    Where the text has a value at several places at once (anchors), it is the objects that are written.
+    """
+    expressions = {
+        place: f"{{{{ params[{json.dumps(name)}] }}}}"
+        for name, value in named.items()
+        for place in value.places
+    }
+    text = component.text.removeprefix("\ufeff")
+    for candidate in (text, write.to_yaml_documents(component.objects)):
+        edits, left = [], dict(expressions)
+        for _, path, number, scalar in literals(candidate, source=component.name):
+            expression = left.pop((number, path), None)
+            if expression is not None and not scalar.tagged:
+                end = "\n" if candidate[scalar.start : scalar.end].endswith("\n") else ""  # a block
+                edits.append((scalar.start, scalar.end, expression + end))
+        if len(edits) == len(expressions):
+            return rewritten(candidate, edits)
+    raise ConfigError(f"no prototype can be made of component `{component.name}`")
 
 
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}

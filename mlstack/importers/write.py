@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from mlstack.app import atomic, layout
-from mlstack.app.app import API_VERSION, Environment, PackageRef, RegistryRef
+from mlstack.app.app import (
+    API_VERSION,
+    Environment,
+    Lock,
+    LockedPackage,
+    LockedRegistry,
+    PackageRef,
+    RegistryRef,
+)
 from mlstack.app.app_dir import AppDir
 from mlstack.app.declare import to_map
 from mlstack.app.edit import EditedFile, app_lock
+from mlstack.app.package import FetchedPackage, PackageFolder, digest, file_digests
 from mlstack.errors import UsageError
 from mlstack.importers import manifests, proof, variants
 from mlstack.importers.plan import Data, ImportPlan, PlannedComponent, PlannedPackage
 from mlstack.importers.proof import EnvironmentProof
 from mlstack.names import check_component_name, check_module_name, check_new_name
-from mlstack.registries import installation
 from mlstack.registries.directory import build_index
 from mlstack.registries.registry import INDEX_FILE
 from mlstack.registries.resolver import APP
@@ -40,16 +49,6 @@ class ImportedRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Imported:
-    """What an import added to an app."""
-
-    components: tuple[ImportedRow, ...]
-    environments: tuple[str, ...] = ()  # those that were added
-    patches: tuple[str, ...] = ()  # files with what differs between environments
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class ImportFailure:
     """A component that could not be imported for an environment."""
 
@@ -60,12 +59,12 @@ class ImportFailure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KsonnetImported:
-    """What became of an app of ksonnet, and whether its objects stayed equal."""
+class Imported:
+    """What an import added to an app, and whether the objects stayed equal."""
 
-    folder: str  # the app they were written to
     components: tuple[ImportedRow, ...]
-    environments: tuple[EnvironmentProof, ...]  # the proof of each
+    folder: str = ""  # of the app they were written to, where it is a new one
+    environments: tuple[EnvironmentProof, ...] = ()  # the proof of each; none where the text stayed as it was
     failures: tuple[ImportFailure, ...] = ()
     patches: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -145,8 +144,6 @@ def write_plan(app: AppDir, plan: ImportPlan, *, replace: bool = False) -> Impor
         UsageError: a component is there already, and is not to be replaced.
     """
     rows = [_row(app, component, replace=replace) for component in plan.components]
-    if plan.package is not None:
-        _install(app, plan.package)
     files: dict[str, bytes | str] = {component.file: component.text for component in plan.components}
     stale = [app.component_files[row.name][0] for row in rows if row.replaced]
     patches = {
@@ -170,33 +167,61 @@ def write_plan(app: AppDir, plan: ImportPlan, *, replace: bool = False) -> Impor
         for component, own in values.items():
             edited.set(("components", component), dict(own))
         files[edited.file] = edited.text
-    app.write({**files, **patches}, [file for file in stale if file not in files])
-    return Imported(
-        components=tuple(rows),
-        environments=tuple(place.name for place in added),
-        patches=tuple(patches),
-        notes=plan.notes,
-    )
+    gone = [file for file in stale if file not in files]
+    if plan.package is None:
+        app.write({**files, **patches}, gone)
+    else:
+        _install(app, plan.package, {**files, **patches}, gone)
+    return Imported(components=tuple(rows), patches=tuple(patches), notes=plan.notes)
 
 
 _PACKAGES = "packages"
 
 
-def _install(app: AppDir, package: PlannedPackage) -> None:
-    """Write a package into the folder `packages/` of the app, its own registry, and install it from there."""
+def _install(
+    app: AppDir, package: PlannedPackage, beside: Mapping[str, bytes | str], gone: Sequence[str]
+) -> None:
+    """Write a package into the folder `packages/` of the app, its own registry; all in one write."""
     ref = RegistryRef(name=package.registry, address=f"./{_PACKAGES}", protocol="directory")
     known = {known.name: known.address for known in app.app.registries}
-    folder = app.root / _PACKAGES / package.name
-    if known.get(ref.name, ref.address) != ref.address or folder.exists():
+    folder = app.root / _PACKAGES
+    if known.get(ref.name, ref.address) != ref.address or (folder / package.name).exists():
         message = f"there is a package `{package.name}`, or a registry `{ref.name}` elsewhere, already"
         raise UsageError(message, hint=f"remove {_PACKAGES}/{package.name}, or import without --as-prototype")
-    atomic.write_files({folder / path: text for path, text in package.files.items()})
-    index = build_index(folder.parent, name=ref.name)
-    app.write({f"{_PACKAGES}/{INDEX_FILE}": index})
-    if ref.name not in known:
-        app.add_registry(ref)
-    wanted = PackageRef(registry=package.registry, name=package.name)
-    installation.change(app, {APP: (wanted,)}, free=((APP, wanted.full_name),))
+    files = {PurePosixPath(path): text.encode() for path, text in package.files.items()}
+    written = {f"{_PACKAGES}/{package.name}/{path}": data for path, data in files.items()}
+    head = PackageFolder(files, source=package.name).head
+    locked = LockedPackage(
+        full_name=f"{ref.name}/{head.name}",
+        version=head.version,
+        digest=digest(files),
+        source=ref.address,
+        environments=(APP,),
+        files=file_digests(files),
+    )
+    registries = [registry for registry in app.lock.registries if registry.name != ref.name]
+    lock = Lock(
+        registries=(*registries, LockedRegistry(name=ref.name, address=ref.address)),
+        packages=(*app.lock.packages, locked),
+    )
+    app.install(
+        lock,
+        [FetchedPackage(locked=locked, files=files)],
+        entered={APP: (PackageRef(registry=ref.name, name=head.name),)},
+        registry=None if ref.name in known else ref,
+        beside={**written, f"{_PACKAGES}/{INDEX_FILE}": _index(folder, package), **beside},
+        delete=gone,
+    )
+
+
+def _index(folder: Path, package: PlannedPackage) -> str:
+    """Give the index of a registry that a package will be added to."""
+    with TemporaryDirectory(prefix="mlstack-import-") as place:
+        copy = Path(place) / folder.name
+        if folder.is_dir():
+            shutil.copytree(folder, copy)
+        atomic.write_files({copy / package.name / path: text for path, text in package.files.items()})
+        return build_index(copy, name=package.registry)
 
 
 def _with_targets(app: AppDir, place: Environment, imported: Set[str]) -> EditedFile:

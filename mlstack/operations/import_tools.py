@@ -17,7 +17,7 @@ from mlstack.errors import UsageError
 from mlstack.importers import helm, kustomize, manifests, variants
 from mlstack.importers.helm import ChartSource
 from mlstack.importers.plan import Data
-from mlstack.importers.write import ImportFailure, KsonnetImported, prove, summary, write_plan
+from mlstack.importers.write import Imported, ImportFailure, prove, summary, write_plan
 from mlstack.names import check_environment_name
 from mlstack.registries.kustomize import fetch
 from mlstack.render import kustomize as render_kustomize
@@ -44,7 +44,7 @@ class HelmRequest:
     replace: bool = False
 
 
-def import_helm(app: AppDir, request: HelmRequest, *, opener: Opener | None = None) -> KsonnetImported:
+def import_helm(app: AppDir, request: HelmRequest, *, opener: Opener | None = None) -> Imported:
     """Import what a chart renders, or what a release has applied, as a plain manifest with patches.
 
     Raises:
@@ -76,7 +76,7 @@ def import_helm(app: AppDir, request: HelmRequest, *, opener: Opener | None = No
 
 def _import_release(
     app: AppDir, request: HelmRequest, places: Sequence[Environment], opener: Opener | None
-) -> KsonnetImported:
+) -> Imported:
     if len(places) != 1 or opener is None:
         raise UsageError("of which environment is the cluster?", hint="name one: --env ENV")
     place = places[0]
@@ -128,7 +128,7 @@ def _import_objects(
     source: str,
     notes: Mapping[str, None],
     pseudo: Environment | None = None,
-) -> KsonnetImported:
+) -> Imported:
     """Plan, prove and write one component; without environments its objects are `pseudo`'s."""
     full_name = f"{request.module}.{name}" if request.module else name
     named = {full_name: objects}
@@ -141,12 +141,10 @@ def _import_objects(
         plan = replace(plan, environments=(), patches={})
     with app.locked():
         written = write_plan(app, plan, replace=request.replace)
-    return KsonnetImported(
-        folder=str(app.root),
-        components=written.components,
+    return replace(
+        written,
         environments=tuple(proofs),
         failures=tuple(failures),
-        patches=written.patches,
         notes=(*notes, *plan.notes),
         summary=summary(proofs, failures),
     )
@@ -163,7 +161,7 @@ class Referred:
     digest: str = ""  # of the copy, as mlstack.lock has it
 
 
-def import_kustomization(app: AppDir, folder: Path, request: HelmRequest) -> KsonnetImported:
+def import_kustomization(app: AppDir, folder: Path, request: HelmRequest) -> Imported:
     """Import a folder's kustomization: a manifest of its base, and what overlays change as patches.
 
     Raises:

@@ -23,7 +23,6 @@ from mlstack.importers.plan import Data, ImportPlan, PlannedComponent
 from mlstack.importers.write import (
     Imported,
     ImportFailure,
-    KsonnetImported,
     prove,
     summary,
     write_app,
@@ -64,13 +63,20 @@ def import_manifests(app: AppDir, request: ManifestsRequest) -> Imported:
     """
     planned, notes = _read_manifests(request, request.places)
     plan = ImportPlan(components=tuple(planned), notes=tuple(notes))
+    everywhere = Environment(name="default", namespace="default")
+    objects: dict[str, dict[str, Sequence[Data]]] = {c.name: {everywhere.name: c.objects} for c in planned}
+    compared = [everywhere] if request.as_prototype else []
     if request.environments:
-        plan = _with_environments(app, request, plan)
+        plan, objects = _with_environments(app, request, plan)
+        compared = [app.environment(name) for name, _ in request.environments]
     if request.as_prototype:
         name = request.name or planned[0].name
         plan = templated.as_prototypes(plan, manifests.component_name(name.replace(".", "-")).lower())
+    proved = plan if request.environments else replace(plan, environments=(everywhere,))
+    proofs = prove(objects, proved, compared, None) if compared else []
     with app.locked():
-        return write_plan(app, plan, replace=request.replace)
+        written = write_plan(app, plan, replace=request.replace)
+    return replace(written, environments=tuple(proofs), summary=summary(proofs, ()) if proofs else "")
 
 
 def _read_manifests(
@@ -83,15 +89,21 @@ def _read_manifests(
 _BASE = ""  # stands for environments that have no manifests of their own
 
 
-def _with_environments(app: AppDir, request: ManifestsRequest, base: ImportPlan) -> ImportPlan:
+def _with_environments(
+    app: AppDir, request: ManifestsRequest, base: ImportPlan
+) -> tuple[ImportPlan, dict[str, dict[str, Sequence[Data]]]]:
     """Lay what environments have otherwise over the base: patches, and components of their own."""
     own = {name: app.environment(name) for name, _ in request.environments}
-    objects = {component.name: {_BASE: component.objects} for component in base.components}
+    objects: dict[str, dict[str, Sequence[Data]]] = {
+        component.name: {_BASE: component.objects} for component in base.components
+    }
     notes = [*base.notes]
     for name in own:
         places = [place for environment, place in request.environments if environment == name]
         planned, more = _read_manifests(request, places)
         notes += more
+        if len(planned) == len(base.components) == 1:  # whatever their files are called
+            planned = [replace(planned[0], name=base.components[0].name)]
         for component in planned:
             objects.setdefault(component.name, {})[name] = component.objects
     everywhere = Environment(name=_BASE, namespace=_BASE)
@@ -109,7 +121,8 @@ def _with_environments(app: AppDir, request: ManifestsRequest, base: ImportPlan)
         notes.append(
             f"{extra}: only for the environments that have it; {listed} deploys it too without `targets`"
         )
-    return replace(plan, components=tuple(kept), environments=placed, notes=(*notes, *plan.notes))
+    plan = replace(plan, components=tuple(kept), environments=placed, notes=(*notes, *plan.notes))
+    return plan, objects
 
 
 def _as_written(component: PlannedComponent, texts: Mapping[str, PlannedComponent]) -> PlannedComponent:
@@ -136,7 +149,7 @@ class KsonnetRequest:
 
 def import_ksonnet(
     request: KsonnetRequest, target: AppDir | Path, *, kubeconfig: Kubeconfig | None = None
-) -> KsonnetImported:
+) -> Imported:
     """Import an app of ksonnet into an app, or into a new one in a folder; its own folder stays as it is.
 
     Each component becomes a plain manifest, what differs between environments patches. The objects before and
@@ -189,17 +202,18 @@ def import_ksonnet(
     if source.unrendered:
         notes.append(f"left out, as no environment targets them: {', '.join(source.unrendered)}")
     proofs = prove(composition.objects, plan, environments, request.keep_proof)
+    if not all(environment.path for environment in source.environments):
+        plan = replace(plan, environments=(), params={})
     written = write_app(target, source.name, plan, replace=request.replace)
     if request.modernise:
         app = target if isinstance(target, AppDir) else AppDir(target.absolute())
         with app.locked():
             notes += _modernised(app, source, composition)
-    return KsonnetImported(
-        folder=str(target.root if isinstance(target, AppDir) else target),
-        components=written.components,
+    return replace(
+        written,
+        folder="" if isinstance(target, AppDir) else str(target),
         environments=tuple(proofs),
         failures=tuple(failures),
-        patches=written.patches,
         notes=tuple(notes),
         summary=summary(proofs, failures),
     )
@@ -361,6 +375,8 @@ def _environments(source: KsApp, kubeconfig: Kubeconfig | None) -> tuple[list[En
     """Give the environments of the new app: the context that leads to the server, where one is known."""
     environments, notes = [], []
     for environment in source.environments:
+        if not environment.path:
+            return [Environment(name=environment.name, namespace=environment.namespace)], []
         context = ""
         with suppress(MlstackError):
             context = (

@@ -46,6 +46,7 @@ MODULE = option("--module NAME", "The module the components go to.")
 AS_PROTOTYPE = option(
     "--as-prototype", "Make prototypes in packages/ with parameters: what varies, images, replicas."
 )
+KEEP_PROOF = option("--keep-proof DIR", "Write the objects before and after there.")
 FORCE = option("--force", "Replace components of the same name.")
 
 
@@ -111,7 +112,7 @@ def files(
     modernise=option(
         "--modernise", "After the proof, use today's prototypes where a component only called an old one."
     ),
-    keep_proof=option("--keep-proof DIR", "Write the objects before and after there."),
+    keep_proof=KEEP_PROOF,
     force=FORCE,
 )
 def ksonnet_app(
@@ -152,9 +153,6 @@ def ksonnet_app(
             raise
         kubeconfig = None  # the environments get no context, which is told
     return imports.import_ksonnet(request, _target(session, source, out), kubeconfig=kubeconfig)
-
-
-KEEP_PROOF = option("--keep-proof DIR", "Write the objects before and after there.")
 
 
 @imports.command(

@@ -426,3 +426,25 @@ def test_the_folder_of_an_environment_is_one_of_the_app(run: Runner, tmp_path: P
     app = write_app(tmp_path / "old", {**FILES, "app.yaml": own}, params=WEB)
     ran = imported(run, app)
     assert (ran.code, "leads out of the app" in ran.err) == (3, True), ran.err
+
+
+def test_an_app_without_environments_gives_its_components(run: Runner, tmp_path: Path) -> None:
+    app = write_app(tmp_path / "old", FILES, environments={}, params=WEB)
+    ran = imported(run, app)
+    assert ran.code == 0, ran.err
+    assert "there is nothing that ks deployed" in ran.json["notes"][0]
+    assert (tmp_path / "new/components/web.yaml").is_file()
+    assert not (tmp_path / "new/environments").exists()
+
+
+def test_a_component_may_look_at_the_others(run: Runner, tmp_path: Path) -> None:
+    looking = """\
+local others = std.extVar("__ksonnet/components");
+local web = others["web"];
+[web, { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "app" }, data: { of: web.metadata.name } }]
+"""
+    files = FILES | {"components/app.jsonnet": looking, "components/broken.jsonnet": "{ a: "}
+    ran = imported(run, write_app(tmp_path / "old", files, environments={"default": {}}, params=WEB))
+    assert ran.json["summary"] == "2 of 2 objects equal; 1 component could not be imported"
+    assert rendered(run, "default")["ConfigMap/app"]["data"] == {"of": "web"}
+    assert any("app: brings 1 object of the other components again" in note for note in ran.json["notes"])

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
+from mlstack.app import atomic
 from tests.support.cli import Runner
 
 MAP = (
@@ -216,3 +219,54 @@ def test_as_prototype_what_varies_becomes_parameters(run: Runner, app: Path) -> 
     assert run("param set plain.web replicas 3 --env gke").code == 0
     assert "replicas: 3" in run("render gke").out
     assert run("pkg test packages/plain-web").code == 0
+
+
+COMMENTED = """\
+# The web server
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}  # short
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      # the only one, {{ so far }}
+      - name: web
+        image: "nginx:1"  # pinned
+        args:
+        - |
+          first
+          second
+"""
+
+
+def test_as_prototype_keeps_comments_and_proves_itself(run: Runner, app: Path) -> None:
+    run("env add gke -n ml")
+    Path("web.yaml").write_text(COMMENTED)
+    Path("of-gke.yaml").write_text(COMMENTED.replace("nginx:1", "nginx:2").replace("second", "third"))
+    ran = run("import web.yaml --env gke=of-gke.yaml --as-prototype -o json")
+    assert (ran.code, ran.json["summary"]) == (0, "1 of 1 objects equal")
+    template = (app / "packages/web/web/templates/objects.yaml.j2").read_text()
+    for part in ("# The web server\n", "{name: web}  # short\n", "# the only one, ", "}}  # pinned\n"):
+        assert part in template
+    assert "second" not in template
+    assert "third" in run("render gke").out
+
+
+def test_as_prototype_is_one_write(run: Runner, app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("web.yaml").write_text(COMMENTED)
+    before = {path: path.read_bytes() for path in app.rglob("*") if path.is_file()}
+    writes = []
+    write_files = atomic.write_files
+
+    def counting(files: Mapping[Path, bytes | str], **options: Any) -> None:
+        writes.append([path for path in files if path.is_relative_to(app)])
+        write_files(files, **options)
+
+    monkeypatch.setattr(atomic, "write_files", counting)
+    assert run("import web.yaml --as-prototype").code == 0
+    assert len([paths for paths in writes if paths]) == 1
+    assert {path for path in app.rglob("*") if path.is_file()} > before.keys()
