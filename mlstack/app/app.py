@@ -615,8 +615,8 @@ class PatchFile:
     type: Literal["merge", "strategic", "json"] = key(
         {"enum": ["merge", "strategic", "json"]},
         "`merge` is RFC 7396, in which lists replace; in a `strategic` one items of lists are told apart by"
-        " the keys of the schema, and `$patch: delete` or `replace` in one says more; `json` is a list of"
-        " operations (RFC 6902).",
+        " the keys of the schema, and `$patch`, `$retainKeys`, `$setElementOrder/LIST` and"
+        " `$deleteFromPrimitiveList/LIST` say more; `json` is a list of operations (RFC 6902).",
         default="merge",
     )
     patch: Any = key(

@@ -22,7 +22,8 @@ from mlstack.objects.kube_object import group_of
 Path = tuple[str | int, ...]
 Schema = Mapping[str, Any]
 _FIXED = ("apiVersion", "kind")
-_DIRECTIVE, _FROM_LIST = "$patch", "$deleteFromPrimitiveList/"
+_DIRECTIVE, _RETAIN = "$patch", "$retainKeys"
+_FROM_LIST, _ORDER = "$deleteFromPrimitiveList/", "$setElementOrder/"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,23 +177,40 @@ class _Strategic:
             return content
         if directive != "merge":
             self._refuse(path, f"`{_DIRECTIVE}: {directive}` is none of merge, replace and delete")
-        result = dict(lower) if isinstance(lower, Mapping) else {}
+        below: Mapping[str, Any] = lower if isinstance(lower, Mapping) else {}
+        result = self._retained(below, content, path)
         for key, value in content.items():
-            if key.startswith(_FROM_LIST):
-                name = key.removeprefix(_FROM_LIST)
-                if not isinstance(value, list):
-                    self._refuse((*path, key), "must be a list of values")
-                if isinstance(result.get(name), list):
-                    result[name] = [item for item in result[name] if item not in value]
-                continue
-            if key.startswith("$"):
+            name = key.partition("/")[2]
+            if key.startswith("$") and not isinstance(value, list):
+                self._refuse((*path, key), "must be a list of values")
+            if key.startswith(_FROM_LIST) and isinstance(result.get(name), list):
+                result[name] = [item for item in result[name] if item not in value]
+            elif key.startswith("$") and not key.startswith((_FROM_LIST, _ORDER, _RETAIN)):
                 self._refuse(path, f"the directive `{key}` is not understood")
+            if key.startswith("$"):
+                continue
             inner = self.merged(result.get(key), value, self._inner(schema, key), (*path, key))
             if inner is None:
                 result.pop(key, None)
             else:
                 result[key] = inner
+        for key in (key for key in content if key.startswith(_ORDER)):
+            name, order = key.removeprefix(_ORDER), content[key]
+            if isinstance(result.get(name), list):
+                before = below.get(name) if isinstance(below.get(name), list) else []
+                keys = self._keys(order, result[name], self._inner(schema, name), (*path, name))
+                result[name] = _in_order(result[name], order, before or [], keys or ())
         return result
+
+    def _retained(self, lower: Mapping[str, Any], content: Mapping[str, Any], path: Path) -> dict[str, Any]:
+        """Give what is left of a map where a patch says which keys it is to have."""
+        kept = content.get(_RETAIN)
+        if not isinstance(kept, list):
+            return dict(lower)
+        for key in content:
+            if not key.startswith("$") and key not in kept:
+                self._refuse((*path, key), f"is set, and not among `{_RETAIN}`")
+        return {key: value for key, value in lower.items() if key in kept}
 
     def _inner(self, schema: Schema | None, key: str) -> Schema | None:
         if schema is None:
@@ -212,7 +230,7 @@ class _Strategic:
         if keys is None:
             return upper
         if not keys:
-            return [*lower, *(item for item in upper if item not in lower)]
+            return _in_order([*lower, *(item for item in upper if item not in lower)], upper, lower, ())
         items = self._inner({"properties": {"items": (schema or {}).get("items")}}, "items")
         result = list(lower)
         for item in upper:
@@ -227,7 +245,7 @@ class _Strategic:
                 result[same[0]] = inner
             else:
                 result.append(inner)
-        return result
+        return _in_order(result, upper, lower, keys)
 
     def _keys(
         self, lower: list[Any], upper: list[Any], schema: Schema | None, path: Path
@@ -249,6 +267,30 @@ class _Strategic:
         text = ".".join(map(str, path))
         hint = f"mergeKeys: {{{text}: KEY}}, `{_DIRECTIVE}: replace` in an item, or `type: json`"
         raise ConfigError(f"`{text}`: {message}", where=self._patch.where, hint=hint)
+
+
+def _in_order(items: list[Any], order: list[Any], before: list[Any], keys: Sequence[str]) -> list[Any]:
+    """Give the items of a list as an API server orders them.
+
+    Those that a patch names come in its order; each of the others before the first of them that it was in
+    front of (`mergeSortedSlice` of k8s.io/apimachinery).
+    """
+
+    def place(item: Any, among: list[Any]) -> int:
+        same = (
+            number
+            for number, other in enumerate(among)
+            if (_has(item, {key: other[key] for key in keys if key in other}) if keys else item == other)
+        )
+        return next(same, -1)
+
+    named = sorted((item for item in items if place(item, order) >= 0), key=lambda item: place(item, order))
+    result: list[Any] = []
+    for other in (item for item in items if place(item, order) < 0):
+        while named and not 0 <= place(other, before) < place(named[0], before):
+            result.append(named.pop(0))
+        result.append(other)
+    return [*result, *named]
 
 
 def _has(item: Any, given: Mapping[str, Any]) -> bool:

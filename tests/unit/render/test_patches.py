@@ -161,7 +161,8 @@ def test_a_json_patch_does_what_its_operations_say(root: Path) -> None:
         ("target: {kind: Deployment}\ntype: stratego\npatch: {}\n", SchemaError, "`strategic`"),
         ("patch: {}\n", ConfigError, "needs a `target`"),
         ("target: {kind: Service}\npatch: {metadata: {name: x}}\n", ConfigError, "another object"),
-        (strategic("{spec: {$retainKeys: [a]}}"), ConfigError, "`$retainKeys` is not understood"),
+        (strategic("{spec: {$reorder: [a]}}"), ConfigError, "`$reorder` is not understood"),
+        (strategic("{spec: {$retainKeys: [a], replicas: 1}}"), ConfigError, "not among `$retainKeys`"),
         (
             "target: {kind: Service}\ntype: json\npatch: [{op: test, path: /spec, value: 1}]\n",
             ConfigError,
