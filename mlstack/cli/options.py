@@ -324,7 +324,9 @@ def option(names: str, help_text: str, complete: Any = None, **facts: Any) -> An
     """Declare an option by its names and the word for its value, if it takes one: `--namespace -n NAME`."""
     words = names.split(" ")
     metavar = words.pop() if not words[-1].startswith("-") else None
-    return typer.Option(*words, metavar=metavar, help=help_text, autocompletion=complete, **facts)
+    # Whether a file can be read shows when it is: one that is written need not be readable.
+    facts = {"metavar": metavar, "help": help_text, "autocompletion": complete, "readable": False, **facts}
+    return typer.Option(*words, **facts)
 
 
 def word(metavar: str, help_text: str | None, complete: Any = None) -> Any:

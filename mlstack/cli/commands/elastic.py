@@ -201,6 +201,7 @@ def plan(
     max_priority: MaxPriority = None,
 ) -> object:
     """Show what the controller would do now, and why; writes nothing to the cluster."""
+    from mlstack.app.atomic import write_files
     from mlstack.elastic import snapshot as snapshots
     from mlstack.elastic.controller import inspect
 
@@ -218,7 +219,7 @@ def plan(
             now_ms = round(session.ports.clock.now_s() * 1000)
             moment = inspect.look(cluster, now_ms, namespace or (), grants)
     if save is not None:
-        save.write_text(snapshots.write(moment), encoding="utf-8")
+        write_files({save: snapshots.write(moment)})
     decided = inspect.planned(moment, config)
     return inspect.explained(decided, explain) if explain else decided
 
