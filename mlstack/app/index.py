@@ -135,7 +135,7 @@ class RegistryIndex:
         return self.packages[name]
 
     def version(self, name: str, version: str = "") -> IndexVersion:
-        """Give a version of a package; the newest when none is named.
+        """Give a version of a package, by its number or its digest; the newest when none is named.
 
         Raises:
             NotFoundError: no such package or version.
@@ -144,7 +144,7 @@ class RegistryIndex:
         if version in ("", "latest"):
             return package.newest
         for entry in package.versions:
-            if entry.version == version:
+            if version in (entry.version, entry.digest):
                 return entry
         known = ", ".join(entry.version for entry in package.versions)
         raise NotFoundError(f"package `{name}` has no version `{version}`", hint=f"known versions: {known}")

@@ -1,9 +1,10 @@
 """What people know from other deployers: packaging, versions, parameters, environments.
 
 The ids are rows of the comparison with them: A1 to A12, B13 to B21, C22 to C35, D36 to D43, K114 to K118.
-Those that rows of ks say too are tested under their id.
+Those that another test covers, as one of a row of ks, are named in `ELSEWHERE`.
 """
 
+import re
 from pathlib import Path
 from shutil import copytree
 
@@ -15,11 +16,60 @@ from tests.support.builders import write_tree
 from tests.support.cli import Runner
 from tests.support.deploying import deployment, existing
 
+TESTS = Path(__file__).parents[1]
+# Row -> the test that holds it, wherever it stands.
+ELSEWHERE = {
+    1: "test_a1_an_app_with_its_first_environment_renders_at_once",
+    2: "test_p16_what_a_package_says_of_itself_is_shown",
+    3: "test_r11_describe_lists_packages_with_version_and_summary",
+    4: "test_r4_any_git_address_works_with_the_users_settings",
+    5: "test_a_real_registry_holds_packages",
+    6: "test_r2_a_relative_address_is_read_from_where_one_stands",
+    8: "test_c7_generate_takes_parameters_as_options",
+    9: "test_c4_preview_prints_the_objects_that_would_result",
+    10: "test_a_package_is_published_added_and_installed",
+    13: "test_p14_requirements_are_resolved_across_registries_and_locked",
+    14: "test_p3_what_is_installed_is_locked_and_comes_again_byte_for_byte",
+    17: "test_only_signed_packages_of_a_registry_come_in_where_that_is_asked",
+    18: "test_an_artifact_has_the_same_digest_wherever_it_is_published",
+    19: "test_p13_outdated_packages_are_listed_and_updated",
+    20: "test_two_versions_are_compared",
+    21: "test_an_app_for_another_mlstack_is_refused_before_anything_else",
+    22: "test_m1_set_for_a_component",
+    23: "test_c11_values_are_checked_by_the_type_of_their_parameter",
+    25: "test_c9_all_missing_parameters_are_told_at_once",
+    27: "test_c10_an_unknown_option_names_the_nearest_parameter",
+    28: "test_c3_describe_shows_every_parameter_whole",
+    29: "test_m15_one_level_lists_what_it_sets_itself",
+    30: "test_m18_environments_are_compared",
+    31: "test_m19_explain_tells_file_and_line_and_the_fields_it_reaches",
+    34: "test_m21_no_secret_is_printed",
+    35: "test_tab_offers_parameters_and_their_values",
+    36: "test_e2_an_environment_holds_context_and_namespace_alone",
+    37: "test_e5_environments_inherit",
+    38: "test_e14_a_context_that_leads_elsewhere_is_refused",
+    39: "test_apply_asks_one_question_and_goes_in_order",
+    40: "test_parameters_images_replicas_and_gpus_stand_side_by_side",
+    43: "test_expired_environments_are_deleted_from_their_clusters",
+    114: "test_r5_a_chart_renders_as_helm_template_does",
+    115: "test_c25_somebody_elses_kustomization_is_copied_and_pinned",
+    118: "test_c25_import_of_a_ksonnet_app_says_what_is_equal",
+}
+# Rows without a test, each with what is missing.
+MISSING = {11: "no command copies a package together with its images"}
 RULES = """\
           if: {properties: {color: {const: green}}, required: [color]}
           then: {required: [token]}
           dependentRequired: {size: [debug]}
 """
+
+
+def test_every_row_is_held_by_a_test_or_stands_as_missing() -> None:
+    files = [file.read_text(encoding="utf-8") for file in TESTS.rglob("test_*.py")]
+    names = {name for text in files for name in re.findall(r"^def (test_\w+)", text, re.MULTILINE)}
+    here = {int(match[1]) for name in names if (match := re.match(r"test_peers_(\d+)_", name))}
+    assert not set(ELSEWHERE.values()) - names
+    assert sorted([*here, *ELSEWHERE, *MISSING]) == [*range(1, 44), *range(114, 119)]
 
 
 def mine(run: Runner, folder: Path, old: str, new: str) -> None:
@@ -49,6 +99,29 @@ def test_peers_12_every_image_of_an_environment_is_listed_once(demo: Path, run: 
     busy, shop = run("images minikube -o json").json["images"]
     assert (busy["pinned"], shop["pinned"]) == (False, True)
     assert busy["usedBy"] == ["again: Deployment default/again", "shop: Deployment default/shop"]
+
+
+def test_peers_16_a_package_is_installed_by_its_digest(demo: Path, run: Runner) -> None:
+    run.ok("component rm front")
+    run.ok("pkg rm ours/tools")
+    digest = run("pkg describe ours/tools -o json").json["digest"]
+    refused = run(f"pkg install ours/tools@sha256:{'0' * 64}")
+    assert (refused.code, "has no version" in refused.err) == (4, True)
+    run.ok(f"pkg install ours/tools@{digest}")
+    assert "ours/tools@1.2.0" in (demo / "app.yaml").read_text()
+    assert digest in (demo / "mlstack.lock").read_text()
+
+
+@pytest.mark.parametrize("line", ["param set front repliccas 2", "render gke --set front.repliccas=2"])
+def test_peers_24_an_unknown_parameter_is_an_error_wherever_it_stands(
+    demo: Path, run: Runner, line: str
+) -> None:
+    refused = run(line)
+    assert (refused.code, "did you mean `replicas`?" in refused.err) == (4, True), refused
+    file = demo / "components/front.yaml"
+    file.write_text(file.read_text().replace("params:\n", "params:\n  repliccas: 2\n"))
+    refused = run("render gke")
+    assert (refused.code, "components/front.yaml:5" in refused.err) == (3, True), refused
 
 
 def test_peers_26_rules_across_parameters(demo: Path, tmp_path: Path, run: Runner) -> None:
@@ -111,6 +184,23 @@ def test_peers_42_an_environment_deploys_a_part_of_the_app(demo: Path, run: Runn
     run.ok("env set gke --target mod")
     assert run.ok("render gke -o name") == "ConfigMap default/back\n"
     assert run.ok("render minikube -o name").count("ConfigMap") == 2
+
+
+def test_peers_116_manifests_become_a_package_with_parameters(
+    demo: Path, tmp_path: Path, run: Runner
+) -> None:
+    write_tree(tmp_path, {"shop.yaml": to_yaml(deployment("shop", image="nginx:1"))})
+    run.ok("prototype new shop --from ../shop.yaml --package ../registry/shop")
+    run.ok("registry index ../registry")
+    run.ok("pkg install ours/shop")
+    run.ok("generate shop store --image nginx:2 --replicas 3")
+    (store,) = run("render gke -c store -o json").json["items"]
+    container = store["spec"]["template"]["spec"]["containers"][0]
+    assert (store["metadata"]["name"], store["spec"]["replicas"], container["image"]) == (
+        "store",
+        3,
+        "nginx:2",
+    )
 
 
 def test_peers_117_live_objects_are_taken_over_on_request_alone(demo: Path, run: Runner) -> None:
