@@ -9,29 +9,27 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from mlstack import programs
 from mlstack.app import files as folders
 from mlstack.app.app import Environment
 from mlstack.app.chart import is_chart, without_ignored
 from mlstack.app.prototype import Chart
-from mlstack.errors import ClusterError, NotFoundError, RegistryError, UsageError
+from mlstack.errors import ClusterError, NotFoundError, UsageError
 from mlstack.events import listed
 from mlstack.importers.plan import Data
 from mlstack.names import nearest
 from mlstack.objects.kinds import Kinds
-from mlstack.programs import ProgramError
-from mlstack.render import helm
-from mlstack.render.render import unpacked
+from mlstack.registries.helm import fetch_chart, unpacked
+from mlstack.registries.logins import chart_repository
+from mlstack.render import helm, render
+from mlstack.web import shown
 from mlstack.yaml.read import read_documents
 
 if TYPE_CHECKING:
     from mlstack.kube.client import Cluster
 
 _LARGEST_RECORD = 64 * 1024 * 1024
-_PULL_S = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,45 +42,26 @@ class ChartSource:
 
 
 def fetch(source: ChartSource) -> Chart:
-    """Read a chart from a folder, or have helm bring it.
+    """Read a chart from a folder or an archive, or fetch it; `NAME/CHART` is one of helm's repository `NAME`.
 
     Raises:
-        NotFoundError: there is no such folder or archive.
+        NotFoundError: there is no such folder, archive or chart.
         UsageError: the folder holds no chart.
-        RegistryError: there is no helm, or it cannot bring the chart.
+        RegistryError: it cannot be fetched, or is no chart.
     """
-    folder = Path(source.place)
-    if not source.repository and folder.is_dir():
-        return _read(folder, source.place)
-    is_name = not source.repository and "://" not in source.place
-    if is_name and not folder.is_file():
-        hint = "name a folder, an archive, an address, or a chart with --repo ADDRESS"
-        raise NotFoundError(f"no chart `{source.place}`", hint=hint)
-    helm.helm_version()
-    with TemporaryDirectory(prefix="mlstack-import-") as place:
-        _unpack(source, Path(place))
-        unpacked_charts = [path for path in Path(place).iterdir() if path.is_dir()]
-        if len(unpacked_charts) != 1:
-            raise UsageError(f"`{source.place}` holds no chart")
-        return _read(unpacked_charts[0], source.place)
-
-
-def _unpack(source: ChartSource, place: Path) -> None:
-    """Have helm put a chart into a folder; it unpacks archives of this machine as well as of others."""
-    address = source.place
-    if not source.repository and "://" not in address:
-        address = Path(address).resolve().as_uri()
-    command = ["helm", "pull", address, "--untar", "--untardir", str(place)]
-    command += ["--repo", source.repository] if source.repository else []
-    command += ["--version", source.version] if source.version else []
-    try:
-        if address.startswith("file://"):
-            programs.run(["tar", "-xf", source.place, "-C", str(place)], timeout_s=_PULL_S)
-        else:
-            programs.run(command, timeout_s=_PULL_S)
-    except ProgramError as error:
-        hint = "check the address, --repo and --version"
-        raise RegistryError(f"`{source.place}` cannot be had: {error.message}", hint=hint) from error
+    place, repository = source.place, source.repository
+    if not repository and Path(place).is_dir():
+        return _read(Path(place), place)
+    if not repository and Path(place).is_file():
+        return Chart(files=unpacked(folders.read_file(place), place), folder=place)
+    owner, _, name = place.partition("/")
+    if not repository and "://" not in place:
+        repository, place = (chart_repository(owner) if name else ""), name
+        if not repository:
+            hint = "name a folder, an archive, an address, or a chart with --repo ADDRESS"
+            raise NotFoundError(f"no chart `{source.place}`", hint=hint)
+    files = fetch_chart(place, repository=repository, version=source.version)
+    return Chart(files=files, folder=shown(source.place))
 
 
 def _read(folder: Path, named: str) -> Chart:
@@ -119,7 +98,7 @@ def rendered(
 
 
 def _objects(documents: Any) -> list[Data]:
-    return [data for document in documents for _, data in unpacked(document.value)]
+    return [data for document in documents for _, data in render.unpacked(document.value)]
 
 
 # --- releases in a cluster: the record that helm keeps in a Secret ---

@@ -18,7 +18,7 @@ from mlstack import clock
 from mlstack.addresses import Address, address
 from mlstack.errors import NotFoundError, RegistryError
 from mlstack.objects import masking
-from mlstack.registries.docker import Credentials, credentials
+from mlstack.registries.logins import Credentials, credentials
 
 if TYPE_CHECKING:
     from mlstack.web import Answer

@@ -21,13 +21,16 @@ from typing import Any
 
 from mlstack import disk_cache
 from mlstack.app.app import RegistryRef
+from mlstack.app.chart import CHART_FILE
 from mlstack.app.index import IndexPackage, IndexPrototype, IndexVersion, RegistryIndex, joined
 from mlstack.app.package import Files, PackageFolder
+from mlstack.app.versions import best_first
 from mlstack.errors import NotFoundError, RegistryError, YamlError
 from mlstack.names import names_a_package
 from mlstack.registries import archive
 from mlstack.registries.distribution import Distribution, repository_of, split_address
 from mlstack.registries.known import believed
+from mlstack.registries.logins import chart_login
 from mlstack.registries.registry import CHART_INDEX, PackagesByName, guarded, protocol
 from mlstack.web import Web, shown
 from mlstack.web import joined as joined_url
@@ -45,6 +48,11 @@ class HelmRegistry:
     def __init__(self, ref: RegistryRef, *, root: Path, fresh: bool = False) -> None:
         self._ref = ref
         address = ref.address.rstrip("/")
+        if re.match(r"https?://[^/]*@", address):
+            message = f"the address of `{ref.name}` holds a login, which `app.yaml` would show to everybody"
+            repository = shown(address).removesuffix(f"/{CHART_INDEX}")
+            hint = f"helm repo add NAME {repository} --username USER --password-stdin; name {repository} here"
+            raise RegistryError(message, hint=hint)
         self._place: _Repository | _OciCharts
         if address.startswith("oci://"):
             self._place = _OciCharts(address)
@@ -73,8 +81,7 @@ class HelmRegistry:
         """
         exact = self._index.version(package, version).version
         named = f"{package}@{exact}"
-        files = archive.unpack(self._place.archive(package, exact), named)
-        inside = _without_top(files, named)
+        inside = unpacked(self._place.archive(package, exact), named)
         head = guarded(lambda: PackageFolder(inside, source=named).head, named)
         if (head.name, head.version) != (package, exact):
             message = f"the archive of `{named}` holds `{head.name}@{head.version}`"
@@ -91,14 +98,40 @@ class HelmRegistry:
         raise RegistryError(f"registry `{self._ref.name}` holds charts, which have versions alone", hint=hint)
 
 
-def _without_top(files: Files, named: str) -> Files:
-    """Give a chart's files without the folder that an archive has around them."""
+def unpacked(data: bytes, named: str) -> Files:
+    """Give the files of a chart's archive, without the folder that is around them.
+
+    Raises:
+        RegistryError: it holds no chart, or what no package may hold.
+    """
+    files = archive.unpack(data, named)
     tops = {path.parts[0] for path in files}
-    top = next(iter(tops)) if len(tops) == 1 else ""
-    inside = {PurePosixPath(*path.parts[1:]): data for path, data in files.items() if len(path.parts) > 1}
-    if not top or PurePosixPath("Chart.yaml") not in inside:
+    inside = {PurePosixPath(*path.parts[1:]): content for path, content in files.items() if path.parts[1:]}
+    if len(tops) != 1 or CHART_FILE not in inside:
         raise RegistryError(f"the archive of `{named}` holds no chart")
     return inside
+
+
+def fetch_chart(place: str, *, repository: str = "", version: str = "") -> Files:
+    """Fetch one chart that is in no registry of the app, as `helm pull` would.
+
+    Args:
+        place: `oci://HOST/PATH/CHART`, the address of an archive, or a name in `repository`.
+        repository: the address of a chart repository.
+        version: of the chart, or a range; the newest without.
+
+    Raises:
+        NotFoundError: no such chart or version.
+        RegistryError: it cannot be fetched.
+    """
+    if not repository and not place.startswith("oci://"):
+        return unpacked(_get(Web(), place, repository=place.rpartition("/")[0]), shown(place))
+    source = repository or place
+    registry = HelmRegistry(RegistryRef(name=shown(source), address=source, protocol="helm"), root=Path())
+    name = place if repository else place.rpartition("/")[2]
+    package = registry.index().package(name)
+    fitting = best_first([entry.version for entry in package.versions], version)
+    return registry.fetch(name, fitting[0] if fitting else version)
 
 
 # --- chart repositories ---
@@ -128,14 +161,7 @@ class _Repository:
         return _releases(charts), note
 
     def _ask(self) -> dict[str, list[list[Any]]]:
-        return _parsed(self._get(f"{self._base}/{CHART_INDEX}"), self._base)
-
-    def _get(self, url: str) -> bytes:
-        answer = self._web.get(url)
-        if answer.status != 200:
-            hint = "check the address: a chart repository has `index.yaml`"
-            raise RegistryError(f"`{shown(url)}` answers with status {answer.status}", hint=hint)
-        return answer.data
+        return _parsed(_get(self._web, f"{self._base}/{CHART_INDEX}", repository=self._base), self._base)
 
     def index(self, name: str) -> RegistryIndex:
         charts, note = self._read
@@ -154,7 +180,8 @@ class _Repository:
     def archive(self, chart: str, version: str) -> bytes:
         release = next(entry for entry in self._read[0][chart] if entry.version == version)
         kept = self._cache.get(f"chart {release.digest}") if release.digest else None
-        data = kept or self._get(joined_url(f"{self._base}/{CHART_INDEX}", release.url))
+        url = joined_url(f"{self._base}/{CHART_INDEX}", release.url)
+        data = kept or _get(self._web, url, repository=self._base)
         seen = hashlib.sha256(data).hexdigest()
         if release.digest and seen != release.digest:
             raise RegistryError(
@@ -165,6 +192,20 @@ class _Repository:
         if kept is None:
             self._cache.put(f"chart {seen}", data)
         return data
+
+
+def _get(web: Web, url: str, *, repository: str) -> bytes:
+    """Get a file of a chart repository, as whom helm knows us there."""
+    login = chart_login(url, repository=repository)
+    answer = web.get(url, headers=login)
+    if answer.status in (401, 403):
+        why = "does not take the login that helm has for it" if login else "wants to know who asks"
+        hint = f"helm repo add NAME {shown(repository)} --username USER --password-stdin, which counts here"
+        raise RegistryError(f"`{shown(url)}` {why} (status {answer.status})", hint=hint)
+    if answer.status != 200:
+        hint = "check the address: a chart repository has `index.yaml`"
+        raise RegistryError(f"`{shown(url)}` answers with status {answer.status}", hint=hint)
+    return answer.data
 
 
 def _entry(version: str, *, deprecated: bool = False) -> IndexVersion:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import json
@@ -26,8 +27,19 @@ from tests.support.tools import tool
 
 
 class Quiet(SimpleHTTPRequestHandler):
+    """Serves files, once `password` is set to `ada` with it alone."""
+
+    password = ""
+
     def log_message(self, format: str, *args: Any) -> None:
         pass
+
+    def do_GET(self) -> None:
+        known = base64.b64encode(f"ada:{self.password}".encode()).decode()
+        if self.password and self.headers["Authorization"] != f"Basic {known}":
+            self.send_error(401)
+        else:
+            super().do_GET()
 
 
 def packed(name: str, tree: Tree, *, version: str = "") -> bytes:
@@ -135,6 +147,91 @@ def test_r5_a_broken_index_is_told(
     assert (ran.code == 5) == bool(said)
     assert said in ran.err
     assert "Traceback" not in ran.err
+
+
+def helm_knows(url: str, password: str, **more: Any) -> None:
+    """Write what `helm repo add ours URL --username ada` writes."""
+    entry = {"name": "ours", "url": url, "username": "ada", "password": password, **more}
+    content = {"apiVersion": "", "repositories": [{"name": "other", "url": "https://x.example"}, entry]}
+    write_tree(Path.home() / ".config/helm", {"repositories.yaml": json.dumps(content)})
+
+
+def test_r5_the_login_that_helm_has_opens_a_repository(
+    run: Runner, app: Path, repository: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Quiet, "password", "not-a-secret")
+    before = read_tree(app)
+    ran = run(f"registry add charts {repository}/index.yaml")
+    assert (ran.code, "wants to know who asks (status 401)" in ran.err) == (5, True)
+    assert f"hint: helm repo add NAME {repository} --username USER --password-stdin" in ran.err
+    helm_knows(repository, "wrong")
+    assert "does not take the login that helm has" in run(f"registry add charts {repository}/index.yaml").err
+    host = repository.removeprefix("http://")
+    ran = run(f"registry add charts http://ada:not-a-secret@{host}/index.yaml")
+    assert (ran.code, "holds a login" in ran.err, "not-a-secret" in ran.err) == (5, True, False)
+    assert read_tree(app) == before
+    helm_knows(f"{repository}/", "not-a-secret")
+    run.ok(f"registry add charts {repository}")
+    run.ok("pkg install charts/platform")
+    assert not [path for path, data in read_tree(app).items() if "not-a-secret" in str(data)]
+
+
+@pytest.mark.parametrize(("more", "code"), [({}, 5), ({"pass_credentials_all": True}, 0)])
+def test_r5_a_login_goes_to_its_own_server_alone(
+    run: Runner,
+    app: Path,
+    repository: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    more: dict[str, Any],
+    code: int,
+) -> None:
+    monkeypatch.setattr(Quiet, "password", "not-a-secret")
+    data = packed("strict", STRICT)
+    other = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path / "repository")))
+    with served(other):
+        entry = release(f"http://127.0.0.1:{other.server_port}/strict.tgz", data, version="0.1.0")
+        write_tree(tmp_path / "repository", {"index.yaml": json.dumps({"entries": {"strict": [entry]}})})
+        helm_knows(repository, "not-a-secret", **more)
+        run.ok(f"registry add charts {repository}")
+        assert run("pkg install charts/strict").code == code
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "chart", ["{repository}/strict.tgz", "strict --repo {repository}", "ours/strict", "file"]
+)
+def test_c25_a_chart_is_imported_from_where_helm_would_pull_it(
+    run: Runner, app: Path, repository: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chart: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tool("helm").parent))
+    helm_knows(repository, "any")
+    place = (
+        str(tmp_path / "repository/strict.tgz") if chart == "file" else chart.format(repository=repository)
+    )
+    ran = run(f"import helm {place} --set owner=ada -o json")
+    assert (ran.code, ran.json["summary"]) == (0, "1 of 1 objects equal")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("version", "code"), [("^1.2", 0), ("1.2.0", 0), ("9.9.9", 4)])
+def test_c25_a_version_of_a_chart_is_chosen_as_helm_does(
+    run: Runner, app: Path, repository: str, monkeypatch: pytest.MonkeyPatch, version: str, code: int
+) -> None:
+    monkeypatch.setenv("PATH", str(tool("helm").parent))
+    ran = run(f"import helm platform --repo {repository} --version {version} --set global.zone=eu")
+    assert ran.code == code, ran.err
+    assert "known versions: 1.2.0, 1.10.0" in ran.err or not code
+
+
+def test_c25_an_archive_that_leads_out_of_itself_is_refused(run: Runner, app: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.tgz").write_bytes(packed("strict", {**STRICT, "../../x": "y"}))
+    (tmp_path / "none.tgz").write_bytes(packed("strict", {"values.yaml": "a: 1\n"}))
+    before = read_tree(tmp_path)
+    for file, reason in (("bad", "a path that leads out of it"), ("none", "holds no chart")):
+        ran = run(f"import helm ../{file}.tgz")
+        assert (ran.code, reason in ran.err) == (5, True), ran.err
+    assert read_tree(tmp_path) == before
 
 
 @pytest.mark.slow

@@ -163,7 +163,10 @@ def ksonnet_app(
         "mlstack import helm redis --repo https://charts.example.com --version 20.0.0",
         "mlstack import helm --live web --env prod --adopt",
     ],
-    chart=word("[CHART]", "A folder, an archive, oci://…, or a name with --repo."),
+    chart=word(
+        "[CHART]",
+        "A folder, an archive, an address, NAME/CHART of helm's repositories, or a name with --repo.",
+    ),
     repo=option("--repo ADDRESS", "The chart repository."),
     version=option("--version VERSION", "The chart's version. Default: the newest."),
     live=option("--live RELEASE", "Take what a release in the cluster has applied, without its chart."),

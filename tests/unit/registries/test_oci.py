@@ -12,7 +12,7 @@ import pytest
 from mlstack.app.app import RegistryRef
 from mlstack.errors import NotFoundError, RegistryError
 from mlstack.registries import registry
-from mlstack.registries.docker import credentials
+from mlstack.registries.logins import credentials
 from mlstack.registries.oci import Published, place_of
 from mlstack.registries.registry import Registry
 from mlstack.web import Web
@@ -472,12 +472,20 @@ def auths(**entries: str) -> str:
     return json.dumps({"auths": encoded})
 
 
-@pytest.mark.parametrize("variable", ["REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "HOME"])
-def test_logins_are_found_where_podman_has_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+@pytest.mark.parametrize(
+    ("variable", "file"),
+    [
+        ("REGISTRY_AUTH_FILE", "own.json"),
+        ("XDG_RUNTIME_DIR", "containers/auth.json"),
+        ("XDG_CONFIG_HOME", "containers/auth.json"),
+        ("HOME", ".config/containers/auth.json"),
+        ("HELM_CONFIG_HOME", "registry/config.json"),
+    ],
+)
+def test_logins_are_found_where_podman_and_helm_have_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, file: str
 ) -> None:
-    file = {"REGISTRY_AUTH_FILE": "own.json", "HOME": ".config/containers/auth.json"}.get(variable)
-    place = tmp_path / (file or "containers/auth.json")
+    place = tmp_path / file
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(auths(example_org="ada:all", example_org__ml__jobs="ada:jobs"))
     monkeypatch.setenv(variable, str(place if variable == "REGISTRY_AUTH_FILE" else tmp_path))

@@ -1,4 +1,4 @@
-"""Who we are for an OCI registry: what `docker login` or `podman login` left behind, or a helper keeps."""
+"""Who we are for a registry: what `docker login`, `podman login` and helm left behind, or a helper keeps."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import base64
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from mlstack import programs
-from mlstack.errors import RegistryError
+from mlstack.addresses import address
+from mlstack.errors import RegistryError, YamlError
+from mlstack.http import basic
 from mlstack.objects import masking
 from mlstack.programs import ProgramError
+from mlstack.yaml.read import read_document
 
 _HELPER = re.compile(r"[\w.-]+")
 _TIMEOUT_S = 30.0
@@ -54,6 +58,7 @@ def _files() -> Iterator[Path]:
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         yield Path(runtime, "containers/auth.json")
     yield Path(os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config", "containers/auth.json")
+    yield _helm_file("HELM_REGISTRY_CONFIG", "registry/config.json")
 
 
 def _of_file(file: Path, host: str) -> dict[str, Credentials]:
@@ -123,3 +128,59 @@ def _noted(user: str, password: str, token: str) -> Credentials | None:
     if not (token or (user and password)):
         return None
     return Credentials(user=user, password=password, identity_token=token)
+
+
+# --- chart repositories: what `helm repo add` keeps ---
+
+
+def chart_login(url: str, *, repository: str) -> dict[str, str]:
+    """Give the header that shows who we are at an address of a chart repository, as helm would send it.
+
+    It goes to the repository's own server alone, unless its user has said `--pass-credentials`.
+
+    Raises:
+        RegistryError: helm's list of repositories cannot be read.
+    """
+    for entry in _repositories():
+        user, password = str(entry.get("username") or ""), str(entry.get("password") or "")
+        if str(entry.get("url")).rstrip("/") != repository.rstrip("/") or not (user or password):
+            continue
+        if entry.get("pass_credentials_all") is True or _server(url) == _server(repository):
+            return {"Authorization": basic(user, password)}
+    return {}
+
+
+def chart_repository(name: str) -> str:
+    """Give the address that `helm repo add` gave a name, or nothing."""
+    return next((str(entry.get("url")) for entry in _repositories() if entry.get("name") == name), "")
+
+
+def _repositories() -> list[Mapping[str, Any]]:
+    file = _helm_file("HELM_REPOSITORY_CONFIG", "repositories.yaml")
+    try:
+        content = read_document(file.read_text("utf-8"), source=str(file), with_positions=False).value
+    except OSError:
+        return []
+    except (YamlError, UnicodeDecodeError) as error:
+        raise RegistryError(
+            f"helm's list of repositories cannot be read: {error}", where=str(file)
+        ) from error
+    listed = content.get("repositories") if isinstance(content, Mapping) else None
+    return [entry for entry in listed or () if isinstance(entry, Mapping)] if isinstance(listed, list) else []
+
+
+def _helm_file(variable: str, name: str) -> Path:
+    """Give where helm keeps a file of its configuration: https://helm.sh/docs/helm/helm."""
+    if place := os.environ.get(variable):
+        return Path(place)
+    usual = "~/Library/Preferences" if sys.platform == "darwin" else "~/.config"
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser(usual)  # noqa: PTH111 # may have no home
+    return Path(os.environ.get("HELM_CONFIG_HOME") or f"{base}/helm") / name
+
+
+def _server(url: str) -> tuple[str, str, int] | None:
+    try:
+        there = address(url.partition("?")[0])
+    except ValueError:
+        return None
+    return there.scheme, there.host, there.port
