@@ -15,6 +15,7 @@ from mlstack.app.prototype import Param, Prototype, json_type, schema_types
 from mlstack.errors import ConfigError, ParamError, TypedValueError, UnknownParamError, UsageError
 from mlstack.names import nearest
 from mlstack.objects import masking
+from mlstack.yaml import write
 from mlstack.yaml.read import read_documents
 
 KeyPath = tuple[str | int, ...]
@@ -137,6 +138,13 @@ def parse_text(param: Param | None, text: str, *, as_string: bool = False) -> An
     if param is None or not param.types:
         return text if not text or (is_structure and not opens_structure) else value
     return value if is_structure or (value is None and text.strip() == "null") else coerce(param, text)
+
+
+def as_typed(value: Any) -> str:
+    """Write a value as a text that `parse_text` reads as it."""
+    if isinstance(value, str):
+        return '"null"' if value == "null" else value
+    return write.to_flow(value)
 
 
 def inner_param(param: Param, path: Sequence[str | int]) -> Param | None:

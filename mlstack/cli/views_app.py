@@ -551,28 +551,33 @@ def _package_tested(result: authors.PackageTested) -> Page:
     columns: Columns = {
         "PROTOTYPE": "name",
         "EXAMPLES": "examples",
+        "VARIED": lambda row: len(row.varied),
         "COMBINATIONS": "combinations",
         "HOSTILE TEXTS": "hostile_texts",
     }
-    golden = {"none": "no golden output: --update writes it", "written": "golden output written"}
+    golden = {"none": "no golden output (--update-golden)", "written": "golden output written"}
     words = [f"{result.package} on Kubernetes {result.kubernetes}"]
     words += [golden.get(result.golden, "golden output compared")]
     words += [f"compared with {result.against}"] if result.against else []
     page = _faults_page(result.faults, "; ".join(words))
+    bounded = [
+        TextLine(f"{count(row.left_out, 'combination')} of {row.name} past the bound left out")
+        for row in result.prototypes
+        if row.left_out
+    ]
     rows = (table(result.prototypes, columns), TextLine("")) if result.prototypes else ()
-    return Page((*rows, *page.blocks), page.names)
+    return Page((*rows, *bounded, *page.blocks), page.names)
 
 
 def _faults_page(faults: Sequence[authors.PackageFault], subject: str) -> Page:
     """Show faults one below the other, each with its place, and how many there are."""
-    lines = [
-        TextLine(
-            f"{fault.severity}: {fault.message} ({fault.where or fault.check})",
-            "remove" if fault.severity == "error" else "change",
-            hang=2,
+    lines = []
+    for fault in faults:
+        style: Style = "remove" if fault.severity == "error" else "change"
+        lines.append(
+            TextLine(f"{fault.severity}: {fault.message} ({fault.where or fault.check})", style, hang=2)
         )
-        for fault in faults
-    ]
+        lines += [TextLine(f"  {fault.repeat}")] if fault.repeat else []
     errors = sum(fault.severity == "error" for fault in faults)
     warnings = len(faults) - errors
     words = [count(errors, "fault")] + ([count(warnings, "warning")] if warnings else [])

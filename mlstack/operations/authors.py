@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -13,18 +14,27 @@ from mlstack.app import atomic, document, files, schema
 from mlstack.app.app import DEFAULT_KUBERNETES_VERSION
 from mlstack.app.app_dir import AppDir
 from mlstack.app.package import PackageFolder
-from mlstack.app.params import join_path, spelling_table
+from mlstack.app.params import as_typed, join_path, typed
 from mlstack.app.prototype import Example, Package, Prototype
+from mlstack.deploy.upgrade_safety import upgrade_faults
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
+from mlstack.names import nearest
 from mlstack.objects.kube_object import KubeObject
-from mlstack.objects.managed_fields import FieldChange
-from mlstack.readiness import assess
 from mlstack.registries.directory import build_index, package_folders
 from mlstack.registries.installation import full_ref, read_package
 from mlstack.registries.registry import INDEX_FILE
 from mlstack.render.sandbox import template_faults
-from mlstack.render.trial import REFUSALS, PrototypeTrial, matrix, try_hostile
-from mlstack.testing.kinds import update_faults
+from mlstack.render.trial import (
+    REFUSALS,
+    Hostility,
+    PrototypeTrial,
+    TrialRow,
+    hostile_value,
+    matrix,
+    tried,
+    try_hostile,
+    try_texts,
+)
 from mlstack.validate.formats import Fault
 from mlstack.validate.validate import load_schemas, validate_objects
 from mlstack.yaml import read, write
@@ -40,18 +50,24 @@ class PackageFault:
     message: str
     where: str | None = None  # file, or file:line
     severity: str = "error"  # a `warning` alone fails nothing
+    prototype: str = ""
+    example: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)  # what differs from the example's
+    repeat: str = ""  # the command that shows this one again
 
 
 class _Faults(list[PackageFault]):
     """What the checks have found so far, each thing once."""
 
-    def add(self, check: str, message: str, where: str | None = None, *, severity: str = "error") -> None:
-        fault = PackageFault(check=check, message=message, where=where, severity=severity)
+    def add(
+        self, check: str, message: str, where: str | None = None, *, severity: str = "error", **about: Any
+    ) -> None:
+        fault = PackageFault(check=check, message=message, where=where, severity=severity, **about)
         if all((known.message, known.where) != (message, where) for known in self):
             self.append(fault)
 
     @contextmanager
-    def collecting(self, check: str, prefix: str = "") -> Iterator[None]:
+    def collecting(self, check: str, prefix: str = "", **about: Any) -> Iterator[None]:
         """Note an error, each fault that its message lists by itself."""
         try:
             yield
@@ -60,7 +76,7 @@ class _Faults(list[PackageFault]):
             for line in lines or [head]:
                 placed = re.fullmatch(r"(.*) \((.+:\d+)\)", line.strip())
                 text, where = placed.groups() if placed and lines else (line.strip(), error.where)
-                self.add(check, f"{prefix}{text}", where)
+                self.add(check, f"{prefix}{text}", where, **about)
 
     @property
     def ok(self) -> bool:
@@ -228,12 +244,26 @@ def _lint_index(folder: Path, faults: _Faults) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Selection:
+    """What is to be tried; all of it where nothing is named."""
+
+    prototype: str = ""
+    example: str = ""
+    texts: Mapping[str, str | None] = field(default_factory=dict)  # one set of parameters, as typed
+
+    def __bool__(self) -> bool:
+        return bool(self.prototype or self.example or self.texts)
+
+
+@dataclass(frozen=True, kw_only=True)
 class PrototypeTested:
     """How much of a prototype was tried."""
 
     name: str
     examples: int
     combinations: int  # sets of parameters beside the examples
+    varied: tuple[str, ...]  # the examples that were varied: those that render what none before them did
+    left_out: int  # combinations past the bound
     hostile_texts: int
 
 
@@ -252,27 +282,31 @@ class PackageTested:
 
 GOLDEN = "golden"
 """Folder of a package with what its examples render to, as a person approved it."""
+MOST_COMBINATIONS = 200
+"""Of a prototype; what is past them is counted, and tried for one example by its name."""
 
 
 def test_package(
     folder: Path,
     *,
     kubernetes: str = DEFAULT_KUBERNETES_VERSION,
-    update: bool = False,
+    only: Selection = Selection(),  # noqa: B008  # a frozen value
+    update_golden: bool = False,
     against: str = "",
     app: Callable[[], AppDir] | None = None,
 ) -> PackageTested:
-    """Try every prototype of a package: examples, combinations of parameters, hostile texts, golden output.
+    """Try the prototypes of a package: examples, combinations of parameters, hostile texts, golden output.
 
     Args:
         folder: the package's.
         kubernetes: whose schemas the objects must fit.
-        update: write the golden output instead of comparing it.
+        only: a prototype, an example, or a set of parameters.
+        update_golden: write the golden output instead of comparing it.
         against: the version that users have: a folder, or `registry/package@version`.
         app: gives the app whose registries are asked for that version.
 
     Raises:
-        NotFoundError: there is no package in the folder, or no such version.
+        NotFoundError: there is no package in the folder, or no such version, prototype or example.
         UsageError: mlstack has no schemas of that Kubernetes, or the earlier version is another package.
         ConfigError: a file of the package is wrong, or the output cannot be written.
     """
@@ -284,32 +318,25 @@ def test_package(
         schemas, faults = load_schemas(kubernetes), _Faults()
     except ConfigError as error:
         raise UsageError(error.message.replace("kubernetesVersion", "--kubernetes-version")) from error
+    if only and update_golden:
+        hint = f"mlstack pkg test {folder} --update-golden"
+        raise UsageError("golden output is approved for all examples at once", hint=hint)
     read_folder = _read(folder)
     package = read_folder.package(_needed(read_folder, folder))
-    checker = _Checker(package, schemas, faults)
-    rows: list[PrototypeTested] = []
-    golden: dict[str, str] = {}
-    for prototype in package.prototypes.values():
-        trial = PrototypeTrial(prototype)
-        golden |= checker.examples(trial, read_folder.source)
-        combinations = checker.combinations(trial)
-        hostility = try_hostile(trial) if checker.renders(prototype) else None
-        for fault in hostility.faults if hostility else ():
-            given = f"`{join_path(fault.path)}` given {document.shown(fault.text)}"
-            message = f"{prototype.name}: {given}: {fault.message}"
-            faults.add("hostile", message, fault.where)
-        rows.append(
-            PrototypeTested(
-                name=prototype.name,
-                examples=len(prototype.examples),
-                combinations=combinations,
-                hostile_texts=hostility.texts if hostility else 0,
-            )
-        )
-    state = _golden(folder / GOLDEN, golden, faults, update=update)
+    command = ["mlstack", "pkg", "test", str(folder)]
+    if kubernetes != DEFAULT_KUBERNETES_VERSION:
+        command += ["--kubernetes-version", kubernetes]
+    checker = _Checker(package, schemas, faults, command, read_folder.source)
+    rows = [checker.prototype(prototype, only) for prototype in _selected(package, only)]
+    state = "none" if only.texts else _golden(folder / GOLDEN, checker.golden, faults, only, update_golden)
     if against:
         before = _earlier(against, package.name, app)
-        _Upgrade(before, package, faults).check()
+        for fault in upgrade_faults(before, package):
+            if only.prototype in ("", fault.prototype) and only.example in ("", fault.example):
+                repeat = checker.repeat(fault.prototype, fault.example, {}, against=against)
+                title = _title(fault.prototype, fault.example, {})
+                about = {"prototype": fault.prototype, "example": fault.example, "repeat": repeat}
+                faults.add("upgrade", f"{title}: {fault.message}", severity=fault.severity, **about)
     return PackageTested(
         ok=faults.ok,
         package=f"{package.name}@{package.version}",
@@ -329,59 +356,148 @@ def _needed(package: PackageFolder, place: Path | None) -> dict[str, PackageFold
     return libraries
 
 
+def _selected(package: Package, only: Selection) -> list[Prototype]:
+    """Give the prototypes to try.
+
+    Raises:
+        NotFoundError: there is none of that name, or none with such an example.
+        UsageError: parameters are given, and not for one example of one prototype.
+    """
+    every = package.prototypes
+    if only.prototype and only.prototype not in every:
+        near = nearest(only.prototype, every)
+        hint = None if near else f"it has {', '.join(every) or 'none'}"
+        message = f"package `{package.name}` has no prototype `{only.prototype}`"
+        raise NotFoundError(message, near=near, hint=hint)
+    chosen = [every[only.prototype]] if only.prototype else [*every.values()]
+    if only.texts and not (only.example and len(chosen) == 1):
+        hint = "add --prototype NAME --example NAME"
+        raise UsageError("`--set` is for one example of one prototype", hint=hint)
+    if only.example and not any(only.example in prototype.examples for prototype in chosen):
+        names = dict.fromkeys(name for prototype in chosen for name in prototype.examples)
+        near = nearest(only.example, names)
+        hint = None if near else f"known examples: {', '.join(names) or 'none'}"
+        raise NotFoundError(f"no example `{only.example}`", near=near, hint=hint)
+    return [known for known in chosen if not only.example or only.example in known.examples]
+
+
 class _Checker:
     """Renders examples and combinations of one package, and checks what comes out."""
 
-    def __init__(self, package: Package, schemas: Any, faults: _Faults) -> None:
-        self._schemas, self._faults = schemas, faults
+    def __init__(
+        self, package: Package, schemas: Any, faults: _Faults, command: Sequence[str], source: str
+    ) -> None:
+        self._schemas, self._faults, self._command, self._source = schemas, faults, command, source
         self._crds = [
             found.value
             for file, text in package.crds.items()
             for found in read.read_documents(text, source=file)
         ]
-        prototypes = package.prototypes.values()
-        self._needed = {need.kind for prototype in prototypes for need in prototype.needs}
-        self._broken: set[str] = set()
+        self.golden: dict[str, str] = {}  # text of each example by its golden file's name
 
-    def renders(self, prototype: Prototype) -> bool:
-        """Tell whether every example renders, without which nothing can be compared."""
-        return prototype.name not in self._broken
+    def prototype(self, prototype: Prototype, only: Selection) -> PrototypeTested:
+        """Try one prototype."""
+        trial, name = PrototypeTrial(prototype), prototype.name
+        examples = [known for known in prototype.examples.values() if only.example in ("", known.name)]
+        if not examples:
+            message, where = f"prototype `{name}` has no example", f"{self._source}/{name}"
+            self._faults.add("example", message, where, prototype=name)
+        if only.texts:
+            return self._one_set(trial, examples[0], typed(prototype, only.texts))
+        sound = [example for example in examples if self._example(trial, example)]
+        count, left_out = 0, 0
+        varied: list[str] = []
+        rendered: set[str] = set()
+        told: set[str] = set()
+        for example in sound:
+            objects = trial.objects(example.params, example=example)
+            paths = _paths(objects)
+            if varied and paths <= rendered:
+                continue
+            varied.append(example.name)
+            told |= self._errors(objects).keys()
+            rows = matrix(trial, example)
+            tries = rows[: max(0, MOST_COMBINATIONS - count)]
+            left_out += len(rows) - len(tries)
+            for attempt in (attempt for row in tries for attempt in tried(trial, example, row)):
+                count += 1
+                rendered |= _paths(attempt.objects)
+                self._attempt(trial, example, attempt, told)
+            rendered |= paths
+        hostility = try_hostile(trial, sound)
+        self._note(name, hostility)
+        return PrototypeTested(
+            name=name,
+            examples=len(examples),
+            combinations=count,
+            varied=tuple(varied),
+            left_out=left_out,
+            hostile_texts=hostility.texts,
+        )
 
-    def examples(self, trial: PrototypeTrial, source: str) -> dict[str, str]:
-        """Render and check the examples; gives the text of each by its golden file's name."""
-        texts = {}
+    def _one_set(self, trial: PrototypeTrial, example: Example, values: Mapping[str, Any]) -> PrototypeTested:
+        """Try one set of parameters."""
+        name, told = trial.prototype.name, set[str]()
+        try:
+            attempt = TrialRow(values, trial.objects(example.params, values, example=example))
+        except ConfigError as error:
+            attempt = TrialRow(values, [], error)
+        hostility = try_texts(trial, example, values)
+        self._note(name, hostility)
+        self._attempt(trial, example, attempt, told)
+        return PrototypeTested(
+            name=name,
+            examples=1,
+            combinations=1,
+            varied=(example.name,),
+            left_out=0,
+            hostile_texts=hostility.texts,
+        )
+
+    def repeat(self, prototype: str, example: str, values: Mapping[str, Any], *, against: str = "") -> str:
+        """Give the command that tries this again, and nothing else."""
+        words = [*self._command, "--prototype", prototype, *(["--example", example] if example else [])]
+        words += ["--against", against] if against else []
+        sets = [f"--set {_quoted(f'{name}={as_typed(value)}')}" for name, value in values.items()]
+        return " ".join([*map(_quoted, words), *sets])
+
+    def _about(self, prototype: str, example: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        repeat = self.repeat(prototype, example, values)
+        return {"prototype": prototype, "example": example, "params": values, "repeat": repeat}
+
+    def _example(self, trial: PrototypeTrial, example: Example) -> bool:
+        """Render and check an example; tells whether it renders, without which nothing can be compared."""
         name = trial.prototype.name
-        if not trial.prototype.examples:
-            self._faults.add("example", f"prototype `{name}` has no example", f"{source}/{name}")
-            self._broken.add(name)
-        for example in trial.prototype.examples.values():
-            title = f"{name}, example {example.name}: "
-            self._broken.add(name)
-            with self._faults.collecting("example", title):
-                objects = trial.objects(example.params, example=example)
-                self._broken.discard(name)
-                texts[f"{name}/{example.name}.yaml"] = write.to_yaml_documents(obj.data for obj in objects)
-                for message, where, severity in self._problems(objects):
-                    self._faults.add("schema", f"{title}{message}", where, severity=severity)
-        return texts
+        title, about = f"{_title(name, example.name, {})}: ", self._about(name, example.name, {})
+        is_sound = False
+        with self._faults.collecting("example", title, **about):
+            objects = trial.objects(example.params, example=example)
+            texts = write.to_yaml_documents(obj.data for obj in objects)
+            self.golden[f"{name}/{example.name}.yaml"] = texts
+            for fault in validate_objects(objects, self._schemas, crds=self._crds).faults:
+                message = f"{title}{_said(fault)}"
+                self._faults.add("schema", message, fault.where, severity=fault.severity, **about)
+            is_sound = True
+        return is_sound
 
-    def combinations(self, trial: PrototypeTrial) -> int:
-        """Render the first example with combinations of other parameters; gives how many there were."""
-        count = 0
-        example = next(iter(trial.prototype.examples.values()), None)
-        if example is None or not self.renders(trial.prototype):
-            return 0
-        usual = set(self._errors(trial.objects(example.params, example=example)))
-        for row in matrix(trial, example):
-            count += 1
-            errors = {row.error.message: row.error.message} if row.error else self._errors(row.objects)
-            for key in errors.keys() - usual:
-                usual.add(key)
-                params = self._blamed(trial, example, row.params, key)
-                shown = ", ".join(f"{name}={document.shown(value)}" for name, value in params.items())
-                message = f"{trial.prototype.name} with {shown}: {errors[key]}"
-                self._faults.add("matrix", message, row.error.where if row.error else None)
-        return count
+    def _attempt(self, trial: PrototypeTrial, example: Example, attempt: TrialRow, told: set[str]) -> None:
+        """Note what is wrong with an example under other parameters, and was not `told` before."""
+        name, error = trial.prototype.name, attempt.error
+        errors = {error.message: error.message} if error else self._errors(attempt.objects)
+        for key in [key for key in errors if key not in told]:
+            told.add(key)
+            values = self._blamed(trial, example, attempt.params, key)
+            message = f"{_title(name, example.name, values)}: {errors[key]}"
+            where = error.where if error else None
+            self._faults.add("matrix", message, where, **self._about(name, example.name, values))
+
+    def _note(self, prototype: str, hostility: Hostility) -> None:
+        for fault in hostility.faults:
+            name, value = hostile_value(fault)
+            given = f"`{join_path(fault.path)}` given {document.shown(fault.text)}"
+            message = f"{_title(prototype, fault.example, {})}: {given}: {fault.message}"
+            about = self._about(prototype, fault.example, {name: value})
+            self._faults.add("hostile", message, fault.where, **about)
 
     def _blamed(
         self, trial: PrototypeTrial, example: Example, row: Mapping[str, Any], key: str
@@ -403,23 +519,48 @@ class _Checker:
         """Give the faults of objects by what stays the same whatever the objects are called."""
         others = [obj for obj in objects if obj.kind != CRD]  # the examples have shown them
         crds = [obj.data for obj in objects if obj.kind == CRD]
-        faults = validate_objects(
-            others, self._schemas, crds=[*self._crds, *crds], needed=self._needed
-        ).faults
+        faults = validate_objects(others, self._schemas, crds=[*self._crds, *crds]).faults
         return {
             f"{fault.path} {fault.message}": _said(fault) for fault in faults if fault.severity == "error"
         }
 
-    def _problems(self, objects: Sequence[KubeObject]) -> Iterator[tuple[str, str | None, str]]:
-        for fault in validate_objects(objects, self._schemas, crds=self._crds, needed=self._needed).faults:
-            yield _said(fault), fault.where, fault.severity
+
+def _title(prototype: str, example: str, values: Mapping[str, Any]) -> str:
+    shown = ", ".join(f"{name}={document.shown(value)}" for name, value in values.items())
+    return prototype + (f", example {example}" if example else "") + (f", with {shown}" if shown else "")
+
+
+def _quoted(text: str) -> str:
+    """Write a word for bash: what no terminal shows as an escape, a very long run as what prints it."""
+    if long := re.search(r"(\w)\1{999,}", text):
+        run = f"$(printf '{long[1]}%.0s' {{1..{len(long[0])}}})"
+        return _quoted(text[: long.start()]) + run + _quoted(text[long.end() :])
+    if text.isprintable():
+        return shlex.quote(text)
+    escapes = {"'": "\\'", "\\": "\\\\"}
+    shown = (escapes.get(c, c) if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
+    return f"$'{''.join(shown)}'"
 
 
 def _said(fault: Fault) -> str:
     return f"{fault.object}: " + (f"`{fault.path}` " if fault.path else "") + fault.message
 
 
-def _golden(folder: Path, texts: Mapping[str, str], faults: _Faults, *, update: bool) -> str:
+def _paths(objects: Sequence[KubeObject]) -> set[str]:
+    """Give the paths of all fields of objects, as what they render: an index of a list tells nothing."""
+    paths: set[str] = set()
+    rest: list[tuple[str, Any]] = [(obj.kind, obj.data) for obj in objects]
+    while rest:
+        path, value = rest.pop()
+        paths.add(path)
+        if isinstance(value, Mapping):
+            rest += [(f"{path}.{name}", inner) for name, inner in value.items()]
+        elif isinstance(value, list):
+            rest += [(path, inner) for inner in value]
+    return paths
+
+
+def _golden(folder: Path, texts: Mapping[str, str], faults: _Faults, only: Selection, update: bool) -> str:
     """Compare what examples render to with what was approved, or write that anew."""
     known = {path.relative_to(folder).as_posix(): path for path in folder.glob("*/*.yaml") if folder.is_dir()}
     if update:
@@ -430,16 +571,20 @@ def _golden(folder: Path, texts: Mapping[str, str], faults: _Faults, *, update: 
         return "none"
     for name, text in texts.items():
         if name not in known:
-            faults.add("golden", "there is no approved output of it: --update writes it", str(folder / name))
+            faults.add(
+                "golden", "there is no approved output of it: --update-golden writes it", str(folder / name)
+            )
         elif known[name].read_text(encoding="utf-8") != text:
             old, new = known[name].read_text(encoding="utf-8").splitlines(), text.splitlines()
             lines = [n for n, (one, other) in enumerate(zip(old, new, strict=False), 1) if one != other]
             line = lines[0] if lines else min(len(old), len(new)) + 1
             shown = new[line - 1].strip() if line <= len(new) else "nothing"
-            message = f"it renders otherwise than approved: `{shown}`; --update approves it"
+            message = f"it renders otherwise than approved: `{shown}`; --update-golden approves it"
             faults.add("golden", message, f"{folder / name}:{line}")
-    for name in sorted(known.keys() - texts.keys()):
-        faults.add("golden", "there is no example for it any more: --update removes it", str(folder / name))
+    for name in sorted(known.keys() - texts.keys()) if not only else ():
+        faults.add(
+            "golden", "there is no example for it any more: --update-golden removes it", str(folder / name)
+        )
     return "compared"
 
 
@@ -457,107 +602,3 @@ def _earlier(text: str, name: str, app: Callable[[], AppDir] | None) -> Package:
     if package.name != name:
         raise UsageError(f"`{text}` is the package `{package.name}`, not an earlier `{name}`")
     return package
-
-
-# --- whether those who have an earlier version come through an update ---
-
-
-class _Upgrade:
-    """Compares two versions of a package as their users meet them."""
-
-    def __init__(self, before: Package, after: Package, faults: _Faults) -> None:
-        self._before, self._after, self._faults = before, after, faults
-
-    def check(self) -> None:
-        """Note what breaks, and what users should know."""
-        for name, old in self._before.prototypes.items():
-            every = self._after.prototypes.values()
-            new = self._after.prototypes.get(name) or next((p for p in every if name in p.aliases), None)
-            if new is None:
-                self._add(name, "the prototype is gone, and no other has its name as an alias")
-                continue
-            self._parameters(old, new)
-            for example in old.examples.values():
-                self._example(old, new, example)
-
-    def _add(self, prototype: str, message: str, *, severity: str = "error") -> None:
-        self._faults.add("upgrade", f"{prototype}: {message}", severity=severity)
-
-    def _parameters(self, old: Prototype, new: Prototype) -> None:
-        known = spelling_table(new.params)
-        for spelling, name in spelling_table(old.params).items():
-            if spelling not in known and spelling == name:
-                self._add(
-                    old.name, f"the parameter `{spelling}` is gone: keep it as an alias, or deprecate it"
-                )
-            elif spelling not in known:
-                self._add(old.name, f"`{spelling}`, another name of `{name}`, is gone")
-        for name, param in new.params.items():
-            was = next((old.params[own] for own in (name, *param.aliases) if own in old.params), None)
-            if param.required and (was is None or not was.required):
-                self._add(old.name, f"the parameter `{name}` is required now")
-            if was is not None and was.has_default and was.default != param.default:
-                change = f"{document.shown(was.default)} → {document.shown(param.default)}"
-                self._add(old.name, f"the default of `{name}` changes: {change}", severity="warning")
-
-    def _example(self, old: Prototype, new: Prototype, example: Example) -> None:
-        title = f"{old.name}, example {example.name}"
-        try:
-            before = {_key(obj): obj for obj in PrototypeTrial(old).objects(example.params, example=example)}
-        except ConfigError:  # it never worked
-            return
-        try:
-            after = {_key(obj): obj for obj in PrototypeTrial(new).objects(example.params, example=example)}
-        except ConfigError as error:
-            self._add(title, f"its parameters do not render any more: {error.message.replace(chr(10), ' ')}")
-            return
-        for key, obj in before.items():
-            if key in after:
-                self._object(title, obj, after[key])
-            elif obj.kind == "PersistentVolumeClaim":
-                self._add(title, f"the claim `{obj.name}` is dropped, and with it what was stored")
-            else:
-                self._add(title, f"{obj.kind} `{obj.name}` goes from the cluster", severity="warning")
-
-    def _object(self, title: str, old: KubeObject, new: KubeObject) -> None:
-        named = f"{title}: {old.kind} `{old.name}`"
-        claims = [_claims(old), _claims(new)]
-        for claim in sorted(claims[0] - claims[1]):
-            self._faults.add("upgrade", f"{named}: the claim template `{claim}` is dropped")
-        for cause in update_faults((old.group, old.kind), old.data, new.data):
-            changed = [cause.field] if cause.field != "spec" else _frozen(old, new)
-            what = "the selector is renamed: " if "spec.selector" in changed else ""
-            fields = ", ".join(f"`{field}`" for field in changed)
-            self._faults.add("upgrade", f"{named}: {what}{fields} cannot change while the object exists")
-        changes = list(_changes(old.data.get("spec"), new.data.get("spec"), "spec"))
-        if why := assess.needs_new_run(old.data, changes):
-            self._faults.add("upgrade", f"{named} is deleted and made anew: {why}", severity="warning")
-
-
-def _key(obj: KubeObject) -> tuple[str, str, str, str]:
-    return obj.group, obj.kind, obj.namespace or "", obj.name
-
-
-def _claims(obj: KubeObject) -> set[str]:
-    spec = obj.data.get("spec")
-    templates = spec.get("volumeClaimTemplates") if isinstance(spec, Mapping) else None
-    return {str(template["metadata"]["name"]) for template in templates or ()}
-
-
-def _frozen(old: KubeObject, new: KubeObject) -> list[str]:
-    """Give the fields of the spec that the server refuses to change, each tried by itself."""
-    one, other = old.data["spec"], new.data["spec"]
-    changed = [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
-    alone = {name: {**old.data, "spec": {**one, name: other.get(name)}} for name in changed}
-    return [
-        f"spec.{name}" for name in changed if [*update_faults((old.group, old.kind), old.data, alone[name])]
-    ]
-
-
-def _changes(old: Any, new: Any, path: str) -> Iterator[FieldChange]:
-    """Give the differences of two maps, lists as a whole."""
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for name in sorted({*old, *new}):
-            yield from _changes(old.get(name), new.get(name), f"{path}.{name}")
-    elif old != new:
-        yield FieldChange(path=path, action="changed", old=old, new=new)

@@ -17,6 +17,7 @@ from mlstack.app.reader import AppReader
 from mlstack.app.vendor import Vendor
 from mlstack.app.versions import best_first
 from mlstack.deploy import history
+from mlstack.deploy.upgrade_safety import fixed_fields
 from mlstack.errors import MlstackError, NotFoundError, RegistryError, UsageError
 from mlstack.names import nearest
 from mlstack.objects.kube_object import DesiredState, KubeObject
@@ -27,7 +28,6 @@ from mlstack.registries.catalog import AppCatalog
 from mlstack.registries.installation import Installation, full_ref, read_package, requirements_of
 from mlstack.registries.resolver import APP
 from mlstack.render import render
-from mlstack.testing.kinds import update_faults
 
 # --- outdated ---
 
@@ -368,9 +368,7 @@ def _object(state: DesiredState, identity: Any) -> KubeObject | None:
 
 def _fixed(live: KubeObject, wanted: KubeObject, fields: Any) -> str:
     """Say why an object cannot change in place: by the API server's rules, or by those of its operator."""
-    faults = list(update_faults((wanted.group, wanted.kind), live.data, wanted.data))
-    if faults:
-        named = ", ".join(dict.fromkeys(f"`{fault.field}`" for fault in faults))
+    if named := ", ".join(fixed_fields(live, wanted)):
         return f"{named} cannot change while it exists"
     return assess.needs_new_run(live.data, fields) or ""
 

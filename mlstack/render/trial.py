@@ -110,18 +110,16 @@ class TrialRow(NamedTuple):
     error: MlstackError | None = None
 
 
-def matrix(trial: PrototypeTrial, example: Example) -> Iterator[TrialRow]:
-    """Render an example with other values: enumerations, booleans, bounds, set and unset, pairwise.
+def matrix(trial: PrototypeTrial, example: Example) -> list[Values]:
+    """Give other values for an example: enumerations, booleans, bounds, set and unset, pairwise.
 
-    What the prototype refuses is no fault: a value that it refuses by itself is left out, and a row is tried
-    again in halves.
+    What the prototype refuses is no fault: a value that it refuses by itself is left out.
     """
     choices = {
         name: [options[0], *(value for value in options[1:] if _is_taken(trial, example, {name: value}))]
         for name, options in _choices(trial.prototype, example.params).items()
     }
-    for row in pairwise(choices):
-        yield from _tried(trial, example, row)
+    return [*pairwise(choices)]
 
 
 def _is_taken(trial: PrototypeTrial, example: Example, row: Values) -> bool:
@@ -134,14 +132,15 @@ def _is_taken(trial: PrototypeTrial, example: Example, row: Values) -> bool:
     return True
 
 
-def _tried(trial: PrototypeTrial, example: Example, row: Values) -> Iterator[TrialRow]:
+def tried(trial: PrototypeTrial, example: Example, row: Values) -> Iterator[TrialRow]:
+    """Render an example with a row of a matrix; one that is refused as a whole in halves."""
     try:
         yield TrialRow(row, trial.objects(example.params, row, example=example))
     except REFUSALS:
         names = list(row)
         middle = len(names) // 2
         for half in (names[:middle], names[middle:]) if middle else ():
-            yield from _tried(trial, example, {name: row[name] for name in half})
+            yield from tried(trial, example, {name: row[name] for name in half})
     except ConfigError as error:
         yield TrialRow(row, [], error)
 
@@ -265,6 +264,7 @@ _NUMBER = re.compile(r"[-+.]?[0-9].*")
 class HostileText(NamedTuple):
     """A text that did not come out as what it is."""
 
+    example: str
     path: KeyPath  # of the parameter
     text: str
     message: str
@@ -278,14 +278,14 @@ class Hostility(NamedTuple):
     faults: list[HostileText]  # the first of each parameter
 
 
-def try_hostile(trial: PrototypeTrial) -> Hostility:
+def try_hostile(trial: PrototypeTrial, examples: Sequence[Example]) -> Hostility:
     """Give every string parameter hostile texts, as far as its schema admits them.
 
     They are compared with harmless tokens in their place: in values, in keys, in JSON inside of values.
     """
     faults: dict[KeyPath, HostileText] = {}
     waiting, count = list(_places(trial.prototype)), 0
-    for example in trial.prototype.examples.values():
+    for example in examples:
         shown: list[KeyPath] = []
         places = _tolerated(trial, example, waiting, shown)
         texts = {path: _admitted(trial.prototype, example, path) for path in places}
@@ -300,6 +300,31 @@ def try_hostile(trial: PrototypeTrial) -> Hostility:
                 faults.setdefault(fault.path, fault)
         waiting = [path for path in waiting if path not in shown]
     return Hostility(count, list(faults.values()))
+
+
+def try_texts(trial: PrototypeTrial, example: Example, values: Values) -> Hostility:
+    """Compare an example that is rendered with some texts as `try_hostile` does."""
+    texts = {path: text for path in _places(trial.prototype) if isinstance(text := _at(values, path), str)}
+    row = {path: text for path, text in texts.items() if text.startswith(_prefix(example, path))}
+    try:
+        trial.objects(example.params, *_tokens(trial, example, list(row)), example=example)
+    except ConfigError:  # not for the texts' sake
+        return Hostility(0, [])
+    return Hostility(len(row), [*_swapped_faults(trial, example, row)])
+
+
+def _at(value: Any, path: KeyPath) -> Any:
+    for part in path:
+        if isinstance(value, list):
+            value = value[0] if value and part == "0" else None
+        else:
+            value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def hostile_value(fault: HostileText) -> tuple[str, Any]:
+    """Give the parameter of a text that did not come out, and the value that holds the text."""
+    return str(fault.path[0]), _nested(fault.path, fault.text)[str(fault.path[0])]
 
 
 def _places(prototype: Prototype) -> Iterator[KeyPath]:
@@ -414,7 +439,7 @@ def _swapped_faults(
         for half in (paths[: len(paths) // 2], paths[len(paths) // 2 :]):
             yield from _swapped_faults(trial, example, {path: row[path] for path in half})
     else:
-        yield HostileText(paths[0], row[paths[0]], *fault)
+        yield HostileText(example.name, paths[0], row[paths[0]], *fault)
 
 
 def _difference(harmless: Any, hostile: Any, swaps: Mapping[str, str], path: KeyPath) -> str:

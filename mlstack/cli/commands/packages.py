@@ -97,21 +97,28 @@ def remove_package(session: Session, name: str, env: str | None = None) -> objec
     takes="output",
     examples=[
         "mlstack pkg test",
-        "mlstack pkg test our-registry/web --update",
+        "mlstack pkg test our-registry/web --update-golden",
+        "mlstack pkg test our-registry/web --prototype web --example gpu --set replicas=0",
         "mlstack pkg test our-registry/web --against ours/web@1.2.0",
     ],
     place=word("[DIR]", "The package's folder, the one with package.yaml. Default: here."),
     against=option(
         "--against R/P@V|DIR", "The version that users have: also say whether they come through an update."
     ),
-    update=option("--update", "Approve what the examples render to: write it into golden/."),
+    prototype=option("--prototype NAME", "Only this prototype."),
+    example=option("--example NAME", "Only this example."),
+    params=option("--set PARAM=VALUE", "Only that example under these parameters."),
+    update_golden=option("--update-golden", "Approve what the examples render to: write it into golden/."),
     kubernetes=option("--kubernetes-version VERSION", "Whose schemas the objects must fit."),
 )
 def test(
     session: Session,
     place: Path = Path(),
     against: str = "",
-    update: bool = False,
+    prototype: str = "",
+    example: str = "",
+    params: list[str] | None = None,
+    update_golden: bool = False,
     kubernetes: str = DEFAULT_KUBERNETES_VERSION,
 ) -> object:
     """Try a package's prototypes: examples, combinations of parameters, hostile texts, golden output.
@@ -120,8 +127,14 @@ def test(
     """
     from mlstack.operations import authors
 
+    only = authors.Selection(prototype=prototype, example=example, texts=_pairs(params))
     return authors.test_package(
-        place, against=against, update=update, kubernetes=kubernetes, app=lambda: session.app
+        place,
+        against=against,
+        only=only,
+        update_golden=update_golden,
+        kubernetes=kubernetes,
+        app=lambda: session.app,
     )
 
 

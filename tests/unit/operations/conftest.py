@@ -7,6 +7,7 @@ import pytest
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
 from tests.support.deploying import Stack, VirtualClock
+from tests.support.registry import sound_registry
 
 
 @pytest.fixture
@@ -26,3 +27,11 @@ def cluster(clusters: dict[str, MemoryCluster]) -> MemoryCluster:
 def stack(tmp_path: Path, clusters: dict[str, MemoryCluster]) -> Stack:
     """An app whose environments lead to the two clusters, namespace `ml`."""
     return Stack(tmp_path / "app", namespace="ml", opener=clusters.__getitem__, clock=VirtualClock())
+
+
+@pytest.fixture
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A registry without fault; one stands in it."""
+    folder = sound_registry(tmp_path)
+    monkeypatch.chdir(folder)
+    return folder

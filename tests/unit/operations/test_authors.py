@@ -8,26 +8,8 @@ from mlstack.errors import RegistryError
 from mlstack.operations import authors, registries
 from tests.support.builders import write_tree
 from tests.support.cli import Runner
-from tests.support.registry import REGISTRY
-
-
-@pytest.fixture
-def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A registry without fault; one stands in it."""
-    write_tree(tmp_path, REGISTRY)
-    folder = tmp_path / "registry"
-    package = folder / "base/package.yaml"
-    package.write_text(package.read_text() + "license: Apache-2.0\n")
-    edited(folder / TEMPLATE, "params.args |", "(params.args or []) |")
-    registries.index_registry(folder)
-    monkeypatch.chdir(folder)
-    return folder
-
-
-def edited(file: Path, old: str, new: str) -> None:
-    text = file.read_text()
-    assert old in text
-    file.write_text(text.replace(old, new, 1))
+from tests.support.registry import REGISTRY, edited
+from tests.support.registry import WEB_TEMPLATE as TEMPLATE
 
 
 def lint(folder: str = ".") -> list[tuple[str | None, str]]:
@@ -39,7 +21,7 @@ def test_r17_a_sound_registry_has_no_fault(registry: Path) -> None:
     assert (result.ok, result.packages, result.prototypes, result.faults) == (True, 2, 1, ())
 
 
-PROTOTYPE, TEMPLATE = "tools/web/prototype.yaml", "tools/web/templates/page.yaml.j2"
+PROTOTYPE = "tools/web/prototype.yaml"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Packages of one's own: what a trial finds in what they render, and whether users come through an update."""
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -7,35 +8,14 @@ import pytest
 
 from mlstack.app.app_dir import AppDir
 from mlstack.errors import NotFoundError, UsageError
-from mlstack.operations import authors, registries
+from mlstack.operations import authors
 from mlstack.operations.authors import PackageTested
 from tests.support.builders import write_tree
 from tests.support.cli import Runner
-from tests.support.registry import REGISTRY, small_app
-
-TEMPLATE = "tools/web/templates/page.yaml.j2"
-
+from tests.support.registry import REGISTRY, edited, small_app
+from tests.support.registry import WEB_TEMPLATE as TEMPLATE
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A registry without fault; one stands in it."""
-    write_tree(tmp_path, REGISTRY)
-    folder = tmp_path / "registry"
-    package = folder / "base/package.yaml"
-    package.write_text(package.read_text() + "license: Apache-2.0\n")
-    edited(folder / TEMPLATE, "params.args |", "(params.args or []) |")
-    registries.index_registry(folder)
-    monkeypatch.chdir(folder)
-    return folder
-
-
-def edited(file: Path, old: str, new: str) -> None:
-    text = file.read_text()
-    assert old in text
-    file.write_text(text.replace(old, new, 1))
 
 
 # --- trials ---
@@ -56,7 +36,7 @@ def test_a_sound_package_passes(registry: Path) -> None:
 def test_a_text_that_is_written_bare_is_found(registry: Path) -> None:
     edited(registry / TEMPLATE, "{{ params.image }}", "{{ params.image | raw }}")
     (message,) = faults(authors.test_package(registry / "tools"), "hostile")
-    assert message.startswith("web: `image` given ")
+    assert message.startswith("web, example plain: `image` given ")
 
 
 def test_a_key_that_a_text_can_break_out_of_is_found(registry: Path) -> None:
@@ -68,7 +48,7 @@ def test_a_combination_that_breaks_is_found_and_only_its_parameters_are_named(re
     trap = '{% if params.debug and params.color == "green" %}{{ params.nothing }}{% endif %}\n'
     edited(registry / TEMPLATE, "apiVersion: v1\n", trap + "apiVersion: v1\n")
     (message,) = faults(authors.test_package(registry / "tools"), "matrix")
-    assert message == 'web with color="green", debug=true: `nothing` is not defined'
+    assert message == 'web, example plain, with color="green", debug=true: `nothing` is not defined'
 
 
 def test_a_combination_that_the_api_server_would_refuse_is_found(registry: Path) -> None:
@@ -86,22 +66,83 @@ def test_what_a_prototype_refuses_is_no_fault(registry: Path) -> None:
 
 def test_golden_output_is_written_and_compared(registry: Path) -> None:
     place = registry / "tools"
-    assert authors.test_package(place, update=True).golden == "written"
+    assert authors.test_package(place, update_golden=True).golden == "written"
     assert "image: nginx" in (place / "golden/web/plain.yaml").read_text()
     assert authors.test_package(place).golden == "compared"
     edited(registry / TEMPLATE, "  color:", "  colour:")
     (fault,) = authors.test_package(place).faults
     assert (fault.check, fault.where) == ("golden", f"{place}/golden/web/plain.yaml:7")
-    assert authors.test_package(place, update=True).ok
+    assert authors.test_package(place, update_golden=True).ok
     assert authors.test_package(place).ok
 
 
 def test_the_output_of_an_example_that_is_gone_is_told(registry: Path) -> None:
-    authors.test_package(registry / "tools", update=True)
+    authors.test_package(registry / "tools", update_golden=True)
     write_tree(registry, {"tools/golden/web/old.yaml": "kind: Old\n"})
     assert len(faults(authors.test_package(registry / "tools"), "golden")) == 1
-    authors.test_package(registry / "tools", update=True)
+    authors.test_package(registry / "tools", update_golden=True)
     assert not (registry / "tools/golden/web/old.yaml").exists()
+
+
+SECOND = "kind: Example\napiVersion: mlstack.dev/v1\nparams: {image: 'nginx:2', token: secret}\n"
+
+
+def test_examples_that_render_something_else_are_varied_too(registry: Path) -> None:
+    write_tree(registry, {"tools/web/examples/token.yaml": SECOND, "tools/web/examples/twin.yaml": SECOND})
+    trap = "{% if params.token and params.debug %}{{ params.nothing }}{% endif %}\n"
+    edited(registry / TEMPLATE, "apiVersion: v1\n", trap + "apiVersion: v1\n")
+    result = authors.test_package(registry / "tools")
+    (row,) = result.prototypes
+    assert (row.examples, row.varied[0], "twin" in row.varied) == (3, "plain", False)
+    assert "`nothing` is not defined" in str(faults(result, "matrix"))
+
+
+def test_combinations_are_bounded_and_the_rest_counted(
+    registry: Path, monkeypatch: pytest.MonkeyPatch, run: Runner
+) -> None:
+    monkeypatch.setattr(authors, "MOST_COMBINATIONS", 3)
+    (row,) = authors.test_package(registry / "tools").prototypes
+    assert row.combinations == 3 and row.left_out > 3
+    assert f"{row.left_out} combinations of web past the bound left out" in run("pkg test registry/tools").out
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("{{ params.image }}", "{{ params.image | raw }}"),
+        ("apiVersion: v1\n", "{% if params.debug %}{{ params.no }}{% endif %}\napiVersion: v1\n"),
+        ("apiVersion: v1\n", "apiVersion: v1\n{{ params.no }}\n"),
+    ],
+    ids=["hostile", "matrix", "example"],
+)
+def test_each_fault_names_the_command_that_shows_it_again(
+    registry: Path, run: Runner, old: str, new: str
+) -> None:
+    edited(registry / TEMPLATE, old, new)
+    first = run("pkg test registry/tools -o json").json["faults"][0]
+    assert (first["prototype"], first["example"]) == ("web", "plain")
+    words = shlex.split(first["repeat"])
+    assert words[:4] == ["mlstack", "pkg", "test", "registry/tools"]
+    again = run(*words[1:], "-o", "json")
+    assert (again.code, again.json["faults"][0]["check"]) == (1, first["check"])
+    assert again.json["faults"][0]["message"] == first["message"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ("--prototype wb", 4, "did you mean `web`?"),
+        ("--example plan", 4, "did you mean `plain`?"),
+        ("--set image=x", 2, "--example NAME"),
+        ("--prototype web --update-golden", 2, "for all examples at once"),
+        ("--prototype web --example plain --set imag=x", 4, "did you mean `image`?"),
+    ],
+)
+def test_what_is_selected_must_be_there(
+    registry: Path, run: Runner, options: str, code: int, said: str
+) -> None:
+    ran = run(f"pkg test registry/tools {options}")
+    assert (ran.code, said in ran.err) == (code, True), ran.err
 
 
 def test_a_folder_without_package_is_refused(tmp_path: Path) -> None:
@@ -126,6 +167,11 @@ spec:
     spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 ---
 apiVersion: v1
+kind: Service
+metadata: {name: {{ name }}}
+spec: {selector: {app: {{ name }}}, ports: [{port: 80}]}
+---
+apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: {{ name ~ "-logs" }}}
 spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
@@ -134,7 +180,7 @@ SELECTORS = {
     "matchLabels: {app: {{ name }}}": "matchLabels: {run: {{ name }}}",
     "labels: {app:": "labels: {run:",
 }
-CLAIM = STORE[STORE.index("---\n") :]
+CLAIM = STORE[STORE.rindex("---\n") :]
 TEMPLATES = STORE[STORE.index("  volumeClaimTemplates") : STORE.index("---\n")]
 
 
@@ -171,6 +217,19 @@ def test_an_update_that_changes_nothing_is_safe(registry: Path) -> None:
             "`spec.serviceName` cannot",
         ),
         ({TEMPLATES: ""}, "templates/page.yaml.j2", "the claim template `data` is dropped"),
+        (
+            {"spec: {selector: {app: {{ name }}}": "spec: {selector: {run: {{ name }}}"},
+            "templates/page.yaml.j2",
+            "Service `web`: the selector changes, and the pods that run lose its requests: app=web → run=web",
+        ),
+        (
+            {
+                "requests: {storage: 1Gi}}}\n": "requests: {storage: 1Gi}}}\n",
+                CLAIM: CLAIM.replace("1Gi", "1Mi"),
+            },
+            "templates/page.yaml.j2",
+            "PersistentVolumeClaim `web-logs`: it shrinks",
+        ),
         ({CLAIM: ""}, "templates/page.yaml.j2", "the claim `web-logs` is dropped"),
         (
             {"[ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n---": "[]}\n---"},
@@ -194,6 +253,8 @@ def test_an_update_that_changes_nothing_is_safe(registry: Path) -> None:
         "selector",
         "field",
         "claim-template",
+        "service",
+        "claim-size",
         "claim",
         "claim-shape",
         "parameter",
