@@ -598,8 +598,12 @@ class AppDir(AppReader):
                 del files[file]
         kept = {package.folder for package in lock.packages}
         gone = tuple(package for package in self.lock.packages if package.folder not in kept)
-        if files or stale or gone or delete:
-            self.write(files, [*stale, *delete, *(package.folder for package in gone)])
+        for folder in sorted((self.root / layout.VENDOR).glob("*/*@*")):
+            name = folder.relative_to(self.root).as_posix()
+            if folder.is_dir() and name not in kept and folder.parent.name != "kustomize":
+                stale.append(name)  # gone, or left behind by a command that was killed
+        if files or stale or delete:
+            self.write(files, [*stale, *delete])
         return gone
 
     def _requirements(

@@ -221,8 +221,11 @@ def _is_missing(app: AppDir, locked: LockedPackage | None, free: Collection[str]
     Raises:
         RegistryError: somebody has changed it.
     """
-    if locked is None or not (app.root / locked.folder).is_dir():
+    if locked is None:
         return True
+    folder = app.root / locked.folder
+    if not folder.is_dir() or not all((folder / path).is_file() for path in locked.files):
+        return True  # a command that was killed may have brought some files of it
     if not free or locked.full_name in free:
         app.vendor.folder(locked)
     return False
