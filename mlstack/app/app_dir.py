@@ -345,17 +345,23 @@ class AppDir(AppReader):
         """
         if changes is None:
             return self._save(self._without_override(section, name))
-        edited, names = self.edited(layout.OVERRIDES, "PersonalOverrides"), self._overridden(section)
-        if name not in names:
-            edited.append((section,), {"name": name, **({} if section == "environments" else changes)})
-        place = (section, names.index(name) if name in names else len(names))
-        for key, value in (changes or {}).items():
+        edited, place = self._own_override(section, name, {} if section == "environments" else changes)
+        for key, value in changes.items():
             if value is None:
                 edited.unset((*place, key))
             else:
                 edited.set((*place, key), value)
         self._save(edited)
-        return name in names
+        return name in self._overridden(section)
+
+    def _own_override(
+        self, section: str, name: str, first: Mapping[str, Any] | None = None
+    ) -> tuple[EditedFile, KeyPath]:
+        """Give the personal file, with an entry for a thing that begins with `first`, and its path."""
+        edited, names = self.edited(layout.OVERRIDES, "PersonalOverrides"), self._overridden(section)
+        if name not in names:
+            edited.append((section,), {"name": name, **(first or {})})
+        return edited, (section, names.index(name) if name in names else len(names))
 
     def _overridden(self, section: str = "environments") -> list[str]:
         return [personal.name for personal in getattr(self.personal, section)]
@@ -508,6 +514,8 @@ class AppDir(AppReader):
         edited, full = self.edited_param(scope, path)
         if not edited.unset(full):
             return None
+        if scope.personal and edited.at(full[:2]).keys() == {"name"}:  # nothing else is otherwise there
+            edited.unset(full[:2])
         if edited.value.keys() == {"apiVersion", "kind"} and edited.text == write.to_yaml(edited.value):
             self.write({}, [edited.file])
         else:
@@ -534,7 +542,11 @@ class AppDir(AppReader):
             self.environment_chain(environment)
             file, kind = layout.environment_params_file(environment), "EnvironmentParams"
             section = ("components", component.full_name) if component is not None else ("globals",)
-        edited = begun or self.edited(file, kind)
+        if scope.personal:
+            edited, place = self._own_override("environments", environment)
+            section = (*place, *section)
+        else:
+            edited = begun or self.edited(file, kind)
         present = edited.at(section)
         spelling = str(path[0])
         if isinstance(present, Mapping) and present and spelling not in present:

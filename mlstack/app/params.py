@@ -304,8 +304,11 @@ class ParamScope:
     component: str | None = None  # full name
     environment: str | None = None
     module: str | None = None  # dotted name
+    personal: bool = False  # for whoever works here alone
 
     def __post_init__(self) -> None:
+        if self.personal and self.environment is None:
+            raise UsageError("what is yours alone belongs to an environment", hint="name it: --env ENV")
         if self.module is not None and (self.component or self.environment):
             raise UsageError(
                 "`--module` sets a value for all its components, in every environment",
@@ -330,7 +333,7 @@ class ParamScope:
             "environment globals": f"all components in {self.environment}",
             "environment": f"{self.component} in {self.environment}",
         }
-        return names[self.kind]
+        return names[self.kind] + (", for you alone" if self.personal else "")
 
 
 @dataclass(frozen=True)

@@ -140,16 +140,22 @@ class Session:
         return AppDir.find(folder, store=code_store(), environ=os.environ)
 
     def environment(self, name: str | None) -> str:
-        """Give the environment that was named, else the one chosen by `env current --set`.
+        """Give the environment that was named, else the one chosen by `env current --set`, else the only one.
 
         Raises:
-            UsageError: none was named, and none is chosen.
+            UsageError: none was named, none is chosen, and there are several or none at all.
         """
         name = name or self.app.current_environment()
-        if name is None:
+        if name is not None:
+            return name
+        names = self.app.environment_names
+        if not names:
+            hint = "mlstack env add NAME makes one from the current kubectl context"
+            raise UsageError("the app has no environment yet", hint=hint)
+        if len(names) > 1:
             hint = "name one, or choose one: mlstack env current --set ENV"
-            raise UsageError("which environment?", hint=hint)
-        return name
+            raise UsageError(f"which environment? There are {', '.join(names)}", hint=hint)
+        return names[0]
 
     def overrides(self) -> Overrides:
         """Give the parameters given for one run, which are read once: `--values -` is stdin."""

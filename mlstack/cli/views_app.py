@@ -278,7 +278,8 @@ def _environment_description(result: app.EnvironmentDescription) -> Page:
         "cluster": ("cluster", (cluster and cluster.uid) or "not contacted yet"),
     }
     rows = [("name", environment.name), ("file", environment.file)]
-    rows += [("overridden", "by .mlstack/overrides.yaml, for you alone")] if result.overridden else []
+    mine = f"{', '.join(result.overrides)} (.mlstack/overrides.yaml, for you alone)"
+    rows += [("overridden", mine)] if result.overrides else []
     for key in keys_of(Environment):
         value = getattr(environment, key.field)
         plain = ("no", "yes")[value] if isinstance(value, bool) else value

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mlstack.app import files, layout, schema
-from mlstack.app.app import App, Component, Environment, RegistryRef
+from mlstack.app.app import App, Component, Environment, PersonalEnvironment, RegistryRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.declare import keys_of
 from mlstack.app.edit import app_lock
@@ -143,7 +143,7 @@ class EnvironmentDescription:
     environment: Environment
     globals: Mapping[str, Any]
     components: Mapping[str, Mapping[str, Any]]
-    overridden: bool = False  # whoever works here has something of it otherwise
+    overrides: tuple[str, ...] = ()  # what whoever works here has otherwise, by its key
 
     def to_dict(self) -> dict[str, Any]:
         """Give the keys of its file, then the parameters."""
@@ -152,7 +152,8 @@ class EnvironmentDescription:
         about = {"name": self.environment.name, "file": self.environment.file, **settings}
         return {
             **about,
-            "overridden": self.overridden,
+            "overridden": bool(self.overrides),
+            "overrides": self.overrides,
             "globals": self.globals,
             "components": self.components,
         }
@@ -303,7 +304,7 @@ def describe_environment(app: AppDir, name: str) -> EnvironmentDescription:
     sections = {name for layer in chain for name in (*layer.components, *layer.encrypted_components)}
     return EnvironmentDescription(
         environment=environment,
-        overridden=app.personal.environment(name) is not None,
+        overrides=tuple(_own_keys(app.personal.environment(name))),
         globals=_masked(_merged(layer for files in chain for layer in files.for_all), _secret_names(app)),
         components={
             component: _masked(
@@ -313,6 +314,16 @@ def describe_environment(app: AppDir, name: str) -> EnvironmentDescription:
             for component in sorted(sections)
         },
     )
+
+
+def _own_keys(personal: PersonalEnvironment | None) -> Iterator[str]:
+    """Give the keys of what one person has otherwise about an environment."""
+    if personal is None:
+        return
+    yield from (key for key in ("context", "namespace") if getattr(personal, key))
+    yield from (f"globals.{key}" for key in personal.globals)
+    for component, values in personal.components.items():
+        yield from (f"components.{component}.{key}" for key in values or ())
 
 
 def _merged(layers: Iterable[Layer]) -> dict[str, Any]:

@@ -47,6 +47,8 @@ def test_a5_the_first_environment_takes_the_context_and_namespace_that_are_named
     run.ok("init shop --context gke -n ml")
     text = Path("shop/environments/default/environment.yaml").read_text()
     assert text == HEAD.format("Environment") + "context: gke\nnamespace: ml\n"
+    context = run("init at --server https://gke.invalid -o json").json["context"]
+    assert context == "gke"
     ran = run("init other --context nowhere")
     assert (ran.code, Path("other").exists()) == (4, False)
     run.contexts, run.current = {}, ""
@@ -311,3 +313,45 @@ def test_what_is_no_label_changes_nothing(run: Runner, app: Path, option: str) -
         ran = run(f"{command} --label fine=1 --label {option}")
         assert (ran.code, "hint:" in ran.err) == (2, True)
     assert shared(app) == before
+
+
+def test_a1_the_only_environment_is_the_one_that_is_meant(run: Runner, app: Path) -> None:
+    none = run("render")
+    assert (none.code, "mlstack env add NAME" in none.err) == (2, True)
+    run.ok("env add dev --no-preset")
+    assert "kind: ConfigMap" in run.ok("render")
+    run.ok("env add prod --no-preset")
+    several = run("render")
+    assert (several.code, "There are dev, prod" in several.err) == (2, True)
+    run.ok("env current --set prod")
+    assert "mlstack.dev/environment: prod" in run.ok("render")
+
+
+def test_a14_a_parameter_is_made_ones_own_and_taken_back(run: Runner, app: Path) -> None:
+    run.ok("env add dev --no-preset")
+    run.ok("param set --env dev front replicas 2")
+    before = shared(app)
+    said = run.ok("param set --env dev --override front replicas 7")
+    assert "for you alone, .mlstack/overrides.yaml" in said
+    run.ok("param set --env dev --override color green")
+    run.ok("param set --env dev --override front tags.team me")
+    run.ok("param set --env dev --override front args a,b")
+    run.ok("param set --env dev --override front args[1] c")
+    chain = run("param explain front replicas --env dev -o json").json["parameters"][0]
+    assert (chain["value"], chain["where"]) == (7, ".mlstack/overrides.yaml:7")
+    described = run.ok("env describe dev")
+    assert "globals.color, components.front.replicas" in described
+    assert ".mlstack/overrides.yaml" in described
+    assert 'replicas: "7"' in run.ok("render dev") and "color: green" in run.ok("render dev")
+    for words in ("color", "front replicas", "front tags.team", "front args"):
+        run.ok(f"param unset --env dev --override {words}")
+    assert run("param unset --env dev --override front replicas").code == 4
+    assert not (app / ".mlstack/overrides.yaml").exists()
+    assert shared(app) == before
+    run.ok("env set dev --override -n ada")
+    own = (app / ".mlstack/overrides.yaml").read_bytes()
+    run.ok("param set --env dev --override front replicas 7")
+    run.ok("param unset --env dev --override front replicas")
+    assert (app / ".mlstack/overrides.yaml").read_bytes() == own
+    assert run("param set --override front replicas 7").code == 2
+    assert run("param set --module m --override front replicas 7").code == 2

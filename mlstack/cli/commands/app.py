@@ -28,6 +28,7 @@ env = family("Environments: kubectl contexts and namespaces that components are 
     folder=option("--dir DIR", "The folder to make. Default: NAME, here."),
     env=option("--env ENV", "Make a first environment of this name and choose it."),
     context=option("--context NAME", "Its kubectl context. Default: the current one, if there is one."),
+    server=option("--server URL", "Take the context that leads to this API server."),
     namespace=option("--namespace -n NAME", "Its namespace. Default: that of the context."),
     skip_default_registries=option(
         "--skip-default-registries", "Name no registry, not even the bundled one."
@@ -39,6 +40,7 @@ def init(
     folder: Path | None = None,
     env: str | None = None,
     context: str | None = None,
+    server: str | None = None,
     namespace: str | None = None,
     skip_default_registries: bool = False,
 ) -> object:
@@ -46,9 +48,13 @@ def init(
     from mlstack.operations import app
 
     place = folder or (session.folder or Path()) / name
-    if env is None and (context or namespace):
+    if context and server:
+        raise UsageError("`--context` and `--server` exclude each other", hint="leave out --server")
+    if env is None and (context or server or namespace):
         env = "default"
     kubeconfig = session.ports.kubeconfig(session.options["kubeconfig"]) if env else None
+    if server is not None and kubeconfig is not None:
+        context = kubeconfig.of_server(server).name
     return app.init(
         place,
         name,

@@ -15,6 +15,7 @@ top = family()
 param = family("Parameters, at every level of an app.")
 
 IN_ENV = option("--env ENV", "In this environment alone.", environments)
+MINE = option("--override", "For you alone, in --env ENV: a value that git does not see.")
 MODULE = option("--module NAME", "For all components of this module.")
 
 
@@ -26,6 +27,7 @@ MODULE = option("--module NAME", "For all components of this module.")
         "mlstack param set --env=gke accelerator nvidia-l4",
         "mlstack param set cnn extra_args --forward_only=true",
         "mlstack param set cnn labels.team vision",
+        "mlstack param set --env=gke cnn batch_size 8 --override",
         "mlstack param set cnn 'args[0]' --verbose",
     ],
     words=word(
@@ -35,6 +37,7 @@ MODULE = option("--module NAME", "For all components of this module.")
     ),
     env=IN_ENV,
     module=MODULE,
+    override=MINE,
     as_string=option("--as-string", "Store the text as it is, without reading a type."),
     file=option("--file -f FILE", "Read the value from a file; `-` is stdin."),
     resolve_image=option("--resolve-image", "Pin an image to the digest that its tag has now."),
@@ -44,6 +47,7 @@ def set_(
     words: list[str] | None = None,
     env: str | None = None,
     module: str | None = None,
+    override: bool = False,
     as_string: bool = False,
     file: Path | None = None,
     resolve_image: bool = False,
@@ -55,7 +59,8 @@ def set_(
     words = [*(words or []), *([read_text(file)] if file is not None else [])]
     _check_count(words, 2, "set", "KEY VALUE", "num_gpus 1")
     *component, key, value = words
-    place = ParamScope(component=next(iter(component), None), environment=env, module=module)
+    owner = next(iter(component), None)
+    place = ParamScope(component=owner, environment=env, module=module, personal=override)
     return params.set_param(session.app, place, key, value, as_string=as_string, resolve_image=resolve_image)
 
 
@@ -67,13 +72,18 @@ _UNSET = {
     ),
     "env": IN_ENV,
     "module": MODULE,
+    "override": MINE,
 }
 
 
 @param.command("delete", hidden=True, examples=["mlstack param delete cnn num_gpus"], **_UNSET)
 @param.command(examples=["mlstack param unset --env=gke cnn num_gpus", "mlstack param unset cloud"], **_UNSET)
 def unset(
-    session: Session, words: list[str] | None = None, env: str | None = None, module: str | None = None
+    session: Session,
+    words: list[str] | None = None,
+    env: str | None = None,
+    module: str | None = None,
+    override: bool = False,
 ) -> object:
     """Take a value back, so that the next lower level counts again."""
     from mlstack.app.params import ParamScope
@@ -82,7 +92,8 @@ def unset(
     words = words or []
     _check_count(words, 1, "unset", "KEY", "num_gpus")
     *component, key = words
-    place = ParamScope(component=next(iter(component), None), environment=env, module=module)
+    owner = next(iter(component), None)
+    place = ParamScope(component=owner, environment=env, module=module, personal=override)
     return params.unset_param(session.app, place, key)
 
 
