@@ -147,7 +147,10 @@ def _shapes(nodes: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
 
 def _quotas(items: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
     for item in sorted(items, key=lambda item: str(item["metadata"]["name"])):
-        hard = (item.get("spec") or {}).get("hard") or {}
+        spec = item.get("spec") or {}
+        if spec.get("scopes") or spec.get("scopeSelector"):
+            continue  # it counts only some pods, and nobody knows which before they run
+        hard = spec.get("hard") or {}
         yield {"name": item["metadata"]["name"], "hard": {name: str(hard[name]) for name in sorted(hard)}}
 
 

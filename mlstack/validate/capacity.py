@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from mlstack.objects.kinds import plural_of
 from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.pods import PodTemplate, templates
-from mlstack.objects.resources import Amounts, amount, amounts, is_host_port, requests, written
+from mlstack.objects.resources import Amounts, amount, amounts, is_host_port, limits, requests, written
 from mlstack.validate.formats import Fault
 
-_OUT_OF_QUOTA = ("requests.", "limits.")
+_REQUESTS = ("cpu", "memory", "ephemeral-storage")  # as quotas may say `requests.cpu`, and so on
 
 
 def too_large(objects: Sequence[KubeObject], nodes: Sequence[Mapping[str, Any]]) -> Iterator[Fault]:
@@ -39,26 +40,59 @@ def too_large(objects: Sequence[KubeObject], nodes: Sequence[Mapping[str, Any]])
 def over_quota(
     objects: Sequence[KubeObject], quotas: Sequence[Mapping[str, Any]], namespace: str
 ) -> Iterator[Fault]:
-    """Warn where all pods of a namespace together ask for more than a quota gives."""
-    total: dict[str, int] = defaultdict(int)
+    """Warn where all objects of a namespace together are or ask for more than a quota gives.
+
+    Requests and limits of pods, storage (of each class too), and counts of objects, in the words of
+    https://kubernetes.io/docs/concepts/policy/resource-quotas/.
+    """
+    total: Counter[str] = Counter()
     for obj in objects:
-        for template in templates(obj) if obj.namespace == namespace else ():
-            total["pods"] += template.replicas
-            for resource, value in _asked(template).items():
-                total[f"requests.{resource}"] += value * template.replicas
+        if obj.namespace == namespace:
+            total.update(_counts(obj))
     for quota in quotas:
         for name, hard in sorted((quota.get("hard") or {}).items()):
-            key = name if name == "pods" or name.startswith(_OUT_OF_QUOTA) else f"requests.{name}"
-            resource = key.removeprefix("requests.").removeprefix("limits.")
-            asked = total.get(key, 0)
+            resource = name.rpartition("requests.")[2].removeprefix("limits.")
+            asked = total[f"requests.{name}" if name in _REQUESTS else name]
             if asked > amount(resource, str(hard)):
+                verb = "ask for" if f"requests.{resource}" in total or name.startswith("limits.") else "are"
+                amount_asked = f"{written(resource, asked)} {resource}"
                 yield Fault(
                     component="",
                     object=f"ResourceQuota {namespace}/{quota.get('name')}",
                     path=f"spec.hard.{name}",
-                    message=f"all pods together ask for {written(resource, asked)}, the quota gives {hard}",
+                    message=f"all together {verb} {amount_asked}, the quota gives {hard}",
                     severity="warning",
                 )
+
+
+def _counts(obj: KubeObject) -> Counter[str]:
+    """Give how much of what quotas count an object is, and asks for with its pods and claims."""
+    plural, spec = plural_of(obj.kind), obj.data.get("spec") or {}
+    counts = Counter({f"count/{plural}.{obj.group}".rstrip("."): 1})
+    pods = templates(obj)
+    for template in pods:
+        counts["pods"] += template.replicas
+        parts = {"requests": _asked(template), "limits": limits(template.spec)}
+        for kind, amounts_of_pod in parts.items():
+            counts.update(
+                {f"{kind}.{name}": value * template.replicas for name, value in amounts_of_pod.items()}
+            )
+    if not obj.group and obj.kind != "Pod":
+        counts[plural] += 1
+    if (obj.group, obj.kind) == ("", "Service") and spec.get("type") in ("NodePort", "LoadBalancer"):
+        counts["services.loadbalancers"] += spec["type"] == "LoadBalancer"
+        counts["services.nodeports"] += len(spec.get("ports") or ())
+    claims = [spec] if (obj.group, obj.kind) == ("", "PersistentVolumeClaim") else []
+    claims += [claim.get("spec") or {} for claim in spec.get("volumeClaimTemplates") or ()]
+    replicas = pods[0].replicas if pods else 1
+    for claim in claims:
+        asked = amounts((claim.get("resources") or {}).get("requests")).get("storage", 0) * replicas
+        of_class = f"{claim.get('storageClassName')}.storageclass.storage.k8s.io/"
+        for prefix in ("", of_class):
+            counts[f"{prefix}requests.storage"] += asked
+            if prefix or obj.kind == "StatefulSet":
+                counts[f"{prefix}persistentvolumeclaims"] += replicas
+    return counts
 
 
 def _asked(template: PodTemplate) -> Amounts:

@@ -76,6 +76,7 @@ def test_command_works_from_any_folder_of_the_app_and_by_dir(
 
 
 def test_current_environment_counts_when_none_is_named(run: Runner) -> None:
+    run.ok("env add other --no-preset")
     expected = run.ok("render gke")
     assert run("render").code == 2
     run.ok("env current --set gke")
