@@ -131,3 +131,26 @@ def test_training_jobs_refuse_what_does_not_go_together(
     with pytest.raises(MlstackError) as caught:
         examples.render_one(tmp_path / "app", prototype, params)
     assert told in str(caught.value)
+
+
+MPI = "kubeflow/training/mpi-job"
+
+
+def test_a_launcher_without_a_program_is_said(tmp_path: Path) -> None:
+    (note,) = examples.render_one(tmp_path / "app", MPI, {"image": "x"}).notes
+    assert "set `program`" in note
+
+
+@pytest.mark.parametrize(
+    ("prototype", "params", "told"),
+    [
+        (MPI, {"image": "x", "args": "a", "runAsUser": 1000}, "only root reads /root/.ssh"),
+        ("kubeflow/training/mpi-job-simple", {"gpus": 9, "args": "a"}, "no multiple of it"),
+    ],
+)
+def test_mpi_jobs_refuse_what_does_not_go_together(
+    tmp_path: Path, prototype: str, params: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(MlstackError) as caught:
+        examples.render_one(tmp_path / "app", prototype, params)
+    assert told in str(caught.value)
