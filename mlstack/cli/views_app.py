@@ -597,7 +597,7 @@ def _prototype_begun(result: new_prototype.PrototypeBegun) -> Page:
     steps = [f"next: mlstack pkg test {result.package}"]
     if result.new_package:
         steps.insert(0, f"say under which `license` it is: {result.package}/package.yaml")
-    return Page(tuple(lines), (result.name,), tuple(steps))
+    return Page(tuple(lines), (result.name,), (*notes(result), *steps))
 
 
 @view

@@ -18,6 +18,7 @@ from typing import Any
 from mlstack.app.document import decode
 from mlstack.app.files import read_file, read_folder
 from mlstack.errors import ConfigError, NotFoundError, RegistryError, UsageError
+from mlstack.importers.exported import SIGNS, without_server_fields
 from mlstack.importers.plan import Data, PlannedComponent
 from mlstack.names import MAX_NAME, nearest
 from mlstack.objects import masking
@@ -38,6 +39,7 @@ class SourceFile:
     name: str
     path: PurePosixPath
     text: str
+    notes: tuple[str, ...] = ()  # what was changed in it
 
 
 def read_sources(place: str) -> list[SourceFile]:
@@ -117,7 +119,15 @@ def _bytes(path: Path) -> bytes:
 
 
 def _source(name: str, path: Any, data: bytes) -> SourceFile:
-    return SourceFile(name=name, path=PurePosixPath(path), text=decode(data, file=name))
+    """Give a file without what a server had set in it."""
+    text, left_out = decode(data, file=name), list[str]()
+    if SIGNS.search(text):
+        parts = [without_server_fields(part, source=name) for part in document_texts(text, name)]
+        text = "".join(shorter for shorter, _ in parts)
+        left_out = [field for _, fields in parts for field in fields]
+    listed = ", ".join(dict.fromkeys(left_out))
+    notes = (f"{name}: left out what the server had set: {listed}",) if left_out else ()
+    return SourceFile(name=name, path=PurePosixPath(path), text=text, notes=notes)
 
 
 # --- components ---
@@ -145,6 +155,7 @@ def components(
         if not any(_is_object(data) for document in documents for _, data in unpacked(document.value)):
             notes.append(f"left out {source.name}: it holds no object of Kubernetes")
             continue
+        notes += source.notes
         _check(source, documents, places)
         parts = [*_split(source, documents)] if split else [(component_name(source.path.stem), source)]
         folder = ".".join(map(component_name, source.path.parent.parts))

@@ -224,9 +224,10 @@ def refuse_duplicates(objects: Iterable[KubeObject]) -> None:
 # dropped from it would stay in the Secret for ever), empty maps (they would own the whole map), fields
 # that only the server sets (a manifest exported by `kubectl get -o yaml` carries them).
 
-_SERVER_METADATA = frozenset(
+SERVER_METADATA = frozenset(
     {"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"}
 )
+"""What the server alone sets in an object's metadata."""
 _EMPTY_IS_ABSENT = frozenset(
     {"annotations", "args", "binaryData", "command", "data", "env", "envFrom", "finalizers"}
     | {"imagePullSecrets", "initContainers", "labels", "limits", "nodeSelector", "ownerReferences"}
@@ -265,7 +266,7 @@ def normalised(data: Mapping[str, Any], *, built_in: bool) -> dict[str, Any]:
 def _metadata(metadata: Any) -> Any:
     if not isinstance(metadata, Mapping):
         return metadata
-    kept = {key: value for key, value in metadata.items() if key not in _SERVER_METADATA}
+    kept = {key: value for key, value in metadata.items() if key not in SERVER_METADATA}
     return {key: value for key, value in kept.items() if value not in (None, {}, [])}
 
 

@@ -30,6 +30,7 @@ class PrototypeBegun:
     files: tuple[str, ...]  # those that were written, by path
     parameters: tuple[str, ...]
     objects: tuple[str, ...]  # what its example renders to, equal to the manifests it was made from
+    notes: tuple[str, ...] = ()  # what was left out of the manifests
 
 
 _BEGINNING = """\
@@ -91,7 +92,8 @@ def new_prototype(name: str, *, source: str = "", package: Path | None = None) -
     check_package_name(name)
     text = _BEGINNING.format(name=name.lower().replace("_", "-").replace(".", "-"))
     beginning = SourceFile(name="the beginning", path=PurePosixPath(f"{name}.yaml"), text=text)
-    offer = offered(read_sources(source) if source else [beginning], name=name)
+    sources = read_sources(source) if source else [beginning]
+    offer = offered(sources, name=name)
     folder = package or (Path() if Path("package.yaml").is_file() else Path(name))
     is_new = not (folder / "package.yaml").is_file()
     if is_new and folder.is_dir() and any(folder.iterdir()):
@@ -113,6 +115,7 @@ def new_prototype(name: str, *, source: str = "", package: Path | None = None) -
         files=tuple(str(folder / path) for path in files),
         parameters=("name", *offer.params),
         objects=objects,
+        notes=tuple(note for read in sources for note in read.notes),
     )
 
 
