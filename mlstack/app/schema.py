@@ -380,6 +380,8 @@ def _flattened(error: Any) -> Iterator[_Refusal]:
         best = min(branches.values(), key=lambda errors: (any(map(_is_type_of_whole, errors)), len(errors)))
         for inner in best:
             yield from _flattened(inner)
+    elif error.validator in ("maxLength", "maxItems") and error.validator_value == 0:
+        yield _Refusal(path, "forbidden", {}, error.instance)
     else:  # where every branch refuses the value's type, the list of types says it best
         yield _Refusal(path, str(error.validator), schema, error.instance)
 
