@@ -66,6 +66,6 @@ def holes(value: Any, path: str = "") -> Any:
 def test_a_value_with_a_default_need_not_be_given() -> None:
     given = {name for each in examples.prototypes() for name, p in each.params.items() if p.required}
     serving = {"model_path", "modelRepositoryPath", "model", "modelStore", "steps", "imageA", "imageB"}
-    data = {"server", "logDir"}
+    data = {"server", "logDir", "selector"}
     files = {"modelPath", "inputFilePatterns", "inputFileFormat", "outputResultPrefix", "outputErrorPrefix"}
     assert given == {"image", "entrypoint", *serving, *files, *data}
