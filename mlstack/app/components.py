@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mlstack.app import layout
@@ -11,6 +11,7 @@ from mlstack.app.app_dir import AppDir, write_lock
 from mlstack.app.declare import to_map
 from mlstack.app.document import decode
 from mlstack.app.edit import EditedFile
+from mlstack.app.secret_sources import renamed
 from mlstack.errors import ConfigError, UsageError
 from mlstack.yaml import write
 
@@ -59,8 +60,21 @@ def remove(app: AppDir, names: Collection[str], *, modules: Sequence[str] = ()) 
         kept = tuple(entry for entry in app.lock.kustomizations if entry not in copies)
         changed[layout.LOCK_FILE] = write_lock(replace(app.lock, kustomizations=kept))
         deleted += [entry.folder for entry in copies]
+    changed |= _encrypted(app, dict.fromkeys(names))
     app.write(changed, deleted)
     return tuple(sorted([*deleted, *changed]))
+
+
+def _encrypted(app: AppDir, names: Mapping[str, str | None]) -> dict[str, bytes]:
+    """Give encrypted files of environments in which components have other names, or are gone (None)."""
+    changed = {}
+    for environment in app.environment_names:
+        file = layout.encrypted_params_file(environment)
+        document = app.files.encrypted(file)
+        components = document.value.get("components") if document is not None else None
+        if document is not None and (own := names.keys() & (components or {}).keys()):
+            changed[file] = renamed(app.root / file, name=file, names={old: names[old] for old in own})
+    return changed
 
 
 def _without_moved(app: AppDir, names: Collection[str]) -> EditedFile:
@@ -143,6 +157,7 @@ def rename(app: AppDir, old: str, new: str, *, named: str | None = None) -> tupl
         if content is not None:
             files[layout.patch_file(environment, new)] = content
             deleted.append(patch)
+    files |= _encrypted(app, {old: new})
     app.write({target: own.text, **files}, deleted)
     return target, tuple(sorted({target, *files, *deleted}))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from mlstack import programs
@@ -53,15 +54,43 @@ def decrypt(file: Path, *, name: str, data: bytes = b"") -> Any:
         ConfigError: it cannot be decrypted, as without its key.
         RegistryError: there is no program `sops`.
     """
-    command = ["sops", "--decrypt", "--input-type", "yaml", "--output-type", "json"]
+    options = ["--input-type", "yaml", "--output-type", "json"]
+    value = json.loads(
+        _sops("--decrypt", *options, "/dev/stdin" if data else str(file), name=name, stdin=data)
+    )
+    return {key: inner for key, inner in value.items() if key != SOPS}
+
+
+def _sops(*arguments: str, name: str, stdin: bytes = b"") -> bytes:
     try:
         programs.find("sops")
     except MlstackError as error:
         message = f"`{name}` is encrypted by SOPS, and the program `sops` is not installed"
         raise RegistryError(message, hint="install it: https://getsops.io") from error
     try:
-        value = json.loads(programs.run([*command, "/dev/stdin" if data else str(file)], stdin=data).stdout)
+        return programs.run(["sops", *arguments], stdin=stdin).stdout
     except programs.ProgramError as error:
         hint = f"whoever may read it has its key: sops decrypt {name}"
         raise ConfigError(error.message, where=name, hint=hint) from error
-    return {key: inner for key, inner in value.items() if key != SOPS}
+
+
+def renamed(file: Path, *, name: str, names: Mapping[str, str | None]) -> bytes:
+    """Give a file that SOPS has encrypted with other names for components, or without them (None).
+
+    `sops` binds each value to its place, so that what moves is encrypted anew; nothing is ever written
+    that is not encrypted.
+
+    Raises:
+        ConfigError: it cannot be decrypted, as without its key.
+        RegistryError: there is no program `sops`.
+    """
+    values = decrypt(file, name=name)["components"]
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / file.name
+        copy.write_bytes(file.read_bytes())
+        for old, new in names.items():
+            if new is not None:
+                content = json.dumps(values[old]).encode()
+                _sops("set", "--value-stdin", str(copy), f'["components"]["{new}"]', name=name, stdin=content)
+            _sops("unset", str(copy), f'["components"]["{old}"]', name=name)
+        return copy.read_bytes()

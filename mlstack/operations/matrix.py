@@ -11,9 +11,10 @@ from mlstack.app import layout
 from mlstack.app.app import API_VERSION, ApprovedDifference, Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.declare import to_map
-from mlstack.app.prototype import mask_value
+from mlstack.app.secret_values import mapped, shown
 from mlstack.errors import UsageError
 from mlstack.objects.kube_object import DesiredState
+from mlstack.objects.masking import MASK
 from mlstack.objects.pods import templates
 from mlstack.objects.resources import is_gpu, requests
 from mlstack.render import render
@@ -94,6 +95,18 @@ def compare_all(
     )
 
 
+@dataclass(frozen=True)
+class _Secret:
+    """The value of a secret parameter, which is compared and not shown."""
+
+    value: Any  # with what people may see in the place of each reference
+
+    def beside(self, first: Any) -> Any:
+        """Give what people see of it, who see the first one as the mask."""
+        text = shown(self.value)
+        return f"{text} (another)" if text == MASK and isinstance(first, _Secret) and self != first else text
+
+
 _SECTIONS: tuple[Section, ...] = ("param", "image", "replicas", "gpus")
 
 
@@ -108,6 +121,9 @@ def _row(
     values = {name: known.get(name) for name in environments}
     first = values[environments[0]]
     differs = any(value != first for value in values.values())
+    values = {
+        name: value.beside(first) if isinstance(value, _Secret) else value for name, value in values.items()
+    }
     reason = app.approved.reason(subject) if differs else None
     return MatrixRow(
         section=section,
@@ -125,9 +141,9 @@ def _params(app: AppDir, environment: str, components: Sequence[str]) -> Iterato
             params = app.prototype(component.prototype).params
             for name, value in app.resolve(component, environment).values.items():
                 if value is not None:
-                    param = params.get(name)
-                    shown = mask_value(value, param) if param is not None else value
-                    yield "param", f"{component.full_name} {name}", shown
+                    is_secret = name in params and params[name].secret
+                    known = mapped(value, lambda place: place.shown) if is_secret else value
+                    yield "param", f"{component.full_name} {name}", _Secret(known) if is_secret else known
 
 
 def _objects(state: DesiredState) -> Iterator[tuple[Section, str, Any]]:

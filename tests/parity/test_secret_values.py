@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.builders import read_tree
 from tests.support.cli import Runner
 from tests.support.registry import small_app
 from tests.support.tools import tool
@@ -176,3 +177,40 @@ def test_a_file_that_should_be_encrypted_and_is_not_is_refused(app: Path, run: R
     refused = run("render gke")
     assert (refused.code, "the file is not encrypted" in refused.err) == (3, True)
     assert "sops encrypt --in-place environments/gke/params.sops.yaml" in refused.err
+
+
+@pytest.mark.slow
+def test_a_renamed_component_keeps_its_encrypted_values(
+    app: Path, run: Runner, sops: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = app / "environments/gke/params.sops.yaml"
+    encrypt(sops, file, f"globals:\n  token: lower\ncomponents:\n  web:\n    token: {SECRET}\n")
+    run.ok("component rename web shop.page")
+    assert rendered(run) == SECRET
+    text = file.read_text()
+    assert "shop.page:" in text and "web:" not in text
+    assert_on_no_disk((SECRET,), app, home)
+    before = read_tree(app)
+    monkeypatch.delenv("SOPS_AGE_SSH_PRIVATE_KEY_FILE")
+    refused = run("component rename shop.page web")
+    assert (refused.code, "environments/gke/params.sops.yaml" in refused.err) == (3, True)
+    assert read_tree(app) == before
+    monkeypatch.setenv("SOPS_AGE_SSH_PRIVATE_KEY_FILE", str(sops))
+    run.ok("component rm shop.page")
+    assert "page" not in file.read_text()
+    assert run("env describe gke").code == 0
+
+
+def test_the_matrix_tells_that_secrets_differ_and_shows_none(app: Path, run: Runner) -> None:
+    run.ok("env add prod --no-preset --namespace ml")
+    for name in ("gke", "prod"):
+        run.ok(f"param set --env {name} web token {SECRET}")
+    assert run("env matrix gke prod -o json").json["rows"] == []
+    run.ok(f"param set --env prod web token {KEPT}")
+    ran = run("env matrix gke prod -o json")
+    (row,) = ran.json["rows"]
+    assert (ran.code, row["values"]) == (1, {"gke": "********", "prod": "******** (another)"})
+    assert "another" in run("env matrix gke prod").out
+    assert SECRET not in ran.out + ran.err and KEPT not in ran.out + ran.err
+    run.ok("env", "matrix", "gke", "prod", "--approve", "own passwords")
+    assert run("env matrix gke prod").code == 0

@@ -50,6 +50,7 @@ def test_parameters_images_replicas_and_gpus_stand_side_by_side(run: Runner, app
     found = rows(run)
     assert found == {
         "param front replicas": [1, 3, 1],
+        "param front token": ["********", "********", "******** (another)"],
         "replicas train Job train": [2, 8, 2],
         "gpus train Job train": [8, 32, 8],
     }
