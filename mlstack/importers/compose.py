@@ -299,6 +299,8 @@ class _Composer:
                     self._note(
                         f"{name}: an item of its List is null in `{part.environment.name}`; it is left out"
                     )
+                elif isinstance(data, Mapping) and data.get("kind") == "List" and not data.get("items"):
+                    continue
                 elif not isinstance(data, Mapping) or not data.get("kind") or not data.get("apiVersion"):
                     reason = (
                         "it brings something that is no object of Kubernetes (no `apiVersion` and `kind`)"

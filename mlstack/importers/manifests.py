@@ -83,9 +83,6 @@ def _fetched(url: str) -> SourceFile:
     if answer.status != 200:
         hint = "download it with your login, then import the file"
         raise RegistryError(f"`{shown}` answers with HTTP {answer.status}", hint=hint)
-    if re.match(rb"\s*<(!doctype|html)", answer.data[:200], re.IGNORECASE):
-        hint = "give the address of the text itself: https://raw.githubusercontent.com/OWNER/REPO/REF/FILE"
-        raise UsageError(f"`{shown}` is a web page, not YAML or JSON", hint=hint)
     name = PurePosixPath(re.split("[?#]", url)[0]).name or "url"
     return _source(shown, PurePosixPath(name), answer.data)
 
@@ -120,6 +117,9 @@ def _bytes(path: Path) -> bytes:
 
 def _source(name: str, path: Any, data: bytes) -> SourceFile:
     """Give a file without what a server had set in it."""
+    if re.match(rb"\s*<(!doctype|html)", data[:200], re.IGNORECASE):
+        hint = "give the address of the text itself: https://raw.githubusercontent.com/OWNER/REPO/REF/FILE"
+        raise UsageError(f"`{name}` is a web page, not YAML or JSON", hint=hint)
     text, left_out = decode(data, file=name), list[str]()
     if SIGNS.search(text):
         parts = [without_server_fields(part, source=name) for part in document_texts(text, name)]
@@ -165,9 +165,10 @@ def components(
             planned.append(component)
             notes += more
     if not planned:
-        raise UsageError(
-            "there is no object of Kubernetes to import", hint="name a file or folder of manifests"
-        )
+        hint = "name a file or folder of manifests"
+        if any(isinstance(item.value, list) for item in documents):
+            hint = "a list of objects is written as `apiVersion: v1`, `kind: List`, `items:`"
+        raise UsageError(f"there is no object of Kubernetes in `{sources[0].name}`", hint=hint)
     if name is not None and len(planned) > 1:
         raise UsageError(f"`--name` names one component, and there are {len(planned)}", hint="leave it out")
     return _distinct(planned), notes
@@ -225,6 +226,9 @@ def _generated_name(data: Any) -> str | None:
     return str(metadata["generateName"]).rstrip("-.")
 
 
+_HELM = re.compile(r"\{\{-?\s*\.(Values|Release|Chart|Capabilities|Files)\b[^\n]{0,60}?\}\}")
+
+
 def _component(full_name: str, source: SourceFile) -> tuple[PlannedComponent, list[str]]:
     suffix = ".json" if source.path.suffix == ".json" else ".yaml"
     text, notes = _named(source)
@@ -232,6 +236,11 @@ def _component(full_name: str, source: SourceFile) -> tuple[PlannedComponent, li
     objects = [data for document in documents for _, data in unpacked(document.value)]
     for data in objects:
         notes += told_of(data, full_name)
+    if template := _HELM.search(text):
+        told = (
+            f"holds `{template[0]}` as text: Helm's templates are rendered first, mlstack import helm CHART"
+        )
+        notes.append(f"{source.name}: {told}")
     return PlannedComponent(name=full_name, text=text, suffix=suffix, objects=tuple(objects)), notes
 
 

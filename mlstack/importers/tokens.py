@@ -128,7 +128,8 @@ def literal(text: str) -> Any:
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 
 
-def _text_of(token: Token) -> str:
+def text_of(token: Token) -> str:
+    """Give what a string says; raises NotLiteralError for a block."""
     if token.kind == "block":
         raise NotLiteralError  # its indentation is Jsonnet's to take away
     if token.text[0] == "@":
@@ -156,7 +157,7 @@ class _LiteralReader:
         if token.text == "[":
             return self._list()
         if token.kind in ("string", "block"):
-            return _text_of(token)
+            return text_of(token)
         if token.kind == "word" and token.text in ("true", "false", "null"):
             return {"true": True, "false": False, "null": None}[token.text]
         sign = ""
@@ -170,7 +171,7 @@ class _LiteralReader:
         result: dict[str, Any] = {}
         while not self._takes("}"):
             token = self._next()
-            key = _text_of(token) if token.kind == "string" else token.text
+            key = text_of(token) if token.kind == "string" else token.text
             if token.kind not in ("string", "word") or not self._takes(":", "+:"):
                 raise NotLiteralError
             result[key] = self.value()

@@ -205,7 +205,9 @@ def import_ksonnet(
     if not all(environment.path for environment in source.environments):
         plan = replace(plan, environments=(), params={})
     written = write_app(target, source.name, plan, replace=request.replace)
-    if request.modernise:
+    if request.modernise and not plan.environments:
+        notes.append("nothing was modernised: without an environment nothing tells what would change")
+    elif request.modernise:
         app = target if isinstance(target, AppDir) else AppDir(target.absolute())
         with app.locked():
             notes += _modernised(app, source, composition)
@@ -286,13 +288,16 @@ def _replaced(app: AppDir, name: str, known: tuple[str, str, str, str], composit
     file = app.component_files[name][0]
     environments = [env for env, values in composition.params.items() if env in app.environment_names]
     patches = [layout.patch_file(env, name) for env in environments]
-    touched = [file, *patches, *map(layout.environment_params_file, environments)]
+    values_files = map(layout.environment_params_file, environments)
+    touched = [layout.APP_FILE, layout.LOCK_FILE, file, *patches, *values_files]
     before = {path: data for path in touched if (data := app.files.bytes(path)) is not None}
+    installed = {locked.full_name: locked.folder for locked in app.lock.packages}
     wanted = PackageRef(registry=registry, name=package)
     stem = name.rpartition(".")[2]
     try:
         old = _kinds_of(app, name, environments)
-        installation.change(app, {APP: (wanted,)}, free=((APP, wanted.full_name),))
+        if wanted.full_name not in installed:
+            installation.change(app, {APP: (wanted,)})
         prototype = app.prototype(f"{registry}/{package}/{prototype_name}")
         values = {env: composition.params[env].get(name, {}) for env in environments}
         fits = {env: modernise.fitting(prototype, old_name, stem, own) for env, own in values.items()}
@@ -311,7 +316,9 @@ def _replaced(app: AppDir, name: str, known: tuple[str, str, str, str], composit
         for env in environments:  # beside the others too
             render.load(app, env)
     except MlstackError as error:
-        app.write(before, [path for path in touched if path not in before and (app.root / path).is_file()])
+        folders = [locked.folder for locked in app.lock.packages if locked.folder not in installed.values()]
+        made = [path for path in touched if path not in before and (app.root / path).is_file()]
+        app.write(before, [*made, *folders])
         return f"{name}: stays a manifest, as `{prototype_name}` does not take it over: {error.message}"
     dropped = sorted({key for _, others in fits.values() for key in others})
     told = f"{name}: component of `{prototype.full_name}` now, whose objects differ"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from mlstack.importers import modernise
 from mlstack.yaml.read import read_documents
 from tests.support.cli import Ran, Runner
 from tests.support.ksonnet import MAIN, MAP, write_app
@@ -448,3 +450,56 @@ local web = others["web"];
     assert ran.json["summary"] == "2 of 2 objects equal; 1 component could not be imported"
     assert rendered(run, "default")["ConfigMap/app"]["data"] == {"of": "web"}
     assert any("app: brings 1 object of the other components again" in note for note in ran.json["notes"])
+
+
+CALL = """\
+local params = std.extVar("__ksonnet/params").components["core"];
+local k = import "k.libsonnet";
+local all = import "kubeflow/core/all.libsonnet";
+std.prune(k.core.v1.list.new(all.all(params)))
+"""
+
+
+def test_what_is_not_modernised_leaves_no_package_behind(run: Runner, tmp_path: Path) -> None:
+    hub = '{ apiVersion: "apps/v1", kind: "StatefulSet", metadata: { name: "tf-hub" } }'
+    files = FILES | {
+        "components/core.jsonnet": CALL,
+        "components/hub.jsonnet": hub,
+        "components/none.jsonnet": '{ apiVersion: "v1", kind: "List" }',
+        "vendor/kubeflow/core/all.libsonnet": f"{{ all(params):: [{hub.replace('tf-hub', 'old')}] }}",
+    }
+    app = write_app(tmp_path / "old", files, params=WEB | {"core": {"name": "core"}})
+    imported(run, app)
+    plain = digest(tmp_path / "new")
+    shutil.rmtree(tmp_path / "new")
+    ran = imported(run, app, "--modernise")
+    assert any(note.startswith("core: stays a manifest, as `kubeflow-core`") for note in ran.json["notes"])
+    assert digest(tmp_path / "new") == plain
+
+
+def test_a_prototype_is_known_by_its_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    prototype = """\
+// @optionalParam size string 3 How much
+local env = std.extVar("__ksonnet/environments");
+local size = import "param://size";
+[{ apiVersion: "v1", kind: "ConfigMap", data: { 'size': size, of: "all" } }]
+"""
+    component = """\
+local env = std.extVar("__ksonnet/environments");
+local params = std.extVar("__ksonnet/params").components["my-map"];
+local size = params.size;
+[
+  {
+    apiVersion: 'v1',
+    kind: "ConfigMap",
+    data: {
+      size: size,
+      "of": 'all',
+    },
+  },
+]
+"""
+    monkeypatch.setattr(modernise, "_known", lambda: {modernise.fingerprint(prototype): "some-map"})
+    assert modernise.old_names(component) == ("some-map",)
+    assert modernise.old_names(component.replace("my-map", "other")) == ("some-map",)
+    assert modernise.old_names(component.replace("'all'", "'one'")) == ()

@@ -93,10 +93,12 @@ def test_generated_names_null_items_and_secrets_are_told(run: Runner, app: Path)
         ("a: [", 3, "broken YAML"),
         (f"{MAP}---\na: 1\n", 3, "is no Kubernetes object"),
         (f"{MAP}---\n{MAP}", 3, "is there twice: it stands at x.yaml:2 too (x.yaml:8)"),
-        ("", 2, "there is no object of Kubernetes to import"),
+        ("", 2, "there is no object of Kubernetes in `x.yaml`"),
+        ("- {apiVersion: v1, kind: Pod}\n", 2, "a list of objects is written as `apiVersion: v1`"),
+        ("<!DOCTYPE html>", 2, "`x.yaml` is a web page"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {}\n", 3, "it has no `metadata.name`"),
     ],
-    ids=["broken", "mixed", "twice", "empty", "nameless"],
+    ids=["broken", "mixed", "twice", "empty", "list", "page", "nameless"],
 )
 def test_what_cannot_be_imported_changes_nothing(
     run: Runner, app: Path, text: str, code: int, said: str
@@ -270,3 +272,8 @@ def test_as_prototype_is_one_write(run: Runner, app: Path, monkeypatch: pytest.M
     assert run("import web.yaml --as-prototype").code == 0
     assert len([paths for paths in writes if paths]) == 1
     assert {path for path in app.rglob("*") if path.is_file()} > before.keys()
+
+
+def test_templates_of_helm_are_told(run: Runner, app: Path) -> None:
+    Path("web.yaml").write_text(MAP.replace("'1'", "'{{ .Values.a }}'"))
+    assert "holds `{{ .Values.a }}` as text" in run("import web.yaml").err
