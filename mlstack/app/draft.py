@@ -108,10 +108,11 @@ def _values(
             known = values.get(name)
             values[name] = merge(known, value) if isinstance(known, Mapping) else value
             origins[(name,)] = origin
-    # Under an old name, `null` is what ksonnet wrote where nothing was set.
-    texts = {key: text for key, text in request.texts.items() if not (alias and text == "null")}
-    for name, value in params.typed(called, texts).items():
+    for name, value in params.typed(called, request.texts).items():
         values[name], origins[(name,)] = value, Origin(f"--{name}")
+        # `null` is what ksonnet wrote where nothing was set.
+        if value is None and (alias or name in prototype.schema.get("required", ())):
+            del values[name]
     idle = [name for name in values if called.param(name).deprecated == NO_EFFECT]
     values = {name: value for name, value in values.items() if name not in idle}
     return values, origins, tuple(f"`{name}` has no effect any more" for name in idle)

@@ -41,8 +41,11 @@ def without_server_fields(text: str, *, source: str) -> tuple[str, list[str]]:
         for own in server_fields(data)
     ]
     if any("items" in path[:1] for path in paths):
-        is_json = text.lstrip().startswith("{")
-        [commented] = [json.loads(text)] if is_json else rewrite.load(text, source=source)
+        is_json = False
+        with suppress(ValueError):
+            commented, is_json = json.loads(text), True
+        if not is_json:
+            [commented] = rewrite.load(text, source=source)
         for path in reversed(paths):  # later items of a list first
             inner = commented
             for part in path[:-1]:
