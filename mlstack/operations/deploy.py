@@ -5,6 +5,7 @@ Plan files and rollbacks are rare: what they need is imported when they come.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -12,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from mlstack.app.app import API_VERSION, ClusterIdentity
+from mlstack.app.app import API_VERSION, ClusterIdentity, Environment
+from mlstack.app.app_dir import AppDir
 from mlstack.clock import Clock
 from mlstack.deploy import history_store, inventory_store, permissions, wait
 from mlstack.deploy import lock as locking
@@ -29,6 +31,7 @@ from mlstack.deploy.source import of_folder, refuse_changed
 from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.errors import (
     ClusterError,
+    ConfigError,
     ForbiddenError,
     MlstackError,
     ObjectNotFoundError,
@@ -176,14 +179,25 @@ def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
 # --- the steps of an apply ---
 
 
+def _bind(app: AppDir, place: Environment, pin: ClusterIdentity) -> str:
+    """Bind an environment to its cluster; a checkout that nobody may write to, as in CI, stays as it is."""
+    who = guard.describe(pin)
+    try:
+        app.pin_identity(place.name, pin)
+    except ConfigError:
+        if os.access(app.root, os.W_OK):
+            raise
+        return (
+            f"environment `{place.name}` is bound to no cluster, as the app cannot be written ({who}):"
+            f" apply once from a checkout that can be, and commit {place.file}"
+        )
+    return f"environment `{place.name}` is now bound to this cluster ({who})"
+
+
 def _begin(plan: ApplyPlan, clock: Clock, on_event: OnEvent) -> Run:
     """Bind an environment that is new to its cluster, tell what is to be told, and begin a run."""
     if plan.pin is not None:
-        plan.resolved.target.app.pin_identity(plan.place.name, plan.pin)
-        who = guard.describe(plan.pin)
-        on_event(
-            RunEvent("note", None, f"environment `{plan.place.name}` is now bound to this cluster ({who})")
-        )
+        on_event(RunEvent("note", None, _bind(plan.resolved.target.app, plan.place, plan.pin)))
     for note in plan.changes.notes:
         on_event(RunEvent("note", None, note))
     resolved, changes, applies = plan.resolved, plan.changes, not plan.deletes

@@ -1,5 +1,8 @@
 """Environments: first ones, copies, personal overrides, other machines, those that end; row by row."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -355,3 +358,32 @@ def test_a14_a_parameter_is_made_ones_own_and_taken_back(run: Runner, app: Path)
     assert (app / ".mlstack/overrides.yaml").read_bytes() == own
     assert run("param set --override front replicas 7").code == 2
     assert run("param set --module m --override front replicas 7").code == 2
+
+
+READ_ONLY = """
+import sys
+from mlstack.cli.main import main
+from tests.support.cli import Runner
+runner = Runner(capsys=None, contexts={"minikube": "default"})
+lines = ("render dev", "diff dev", "apply dev", "apply dev", "status dev")
+codes = [main(line.split(), ports=runner.ports()) for line in lines]
+print(codes, file=sys.stderr)
+"""
+
+
+@pytest.mark.slow
+def test_a_first_apply_of_a_checkout_that_cannot_be_written_goes_ahead(run: Runner, app: Path) -> None:
+    run.ok("env add dev --no-preset")
+    before = read_tree(app)
+    mount = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && cd "$1"'
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    arguments = [f'{mount} && exec "$2" -c "$0"', READ_ONLY, str(app), sys.executable]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        [*command, *arguments], env=environment, capture_output=True, text=True, check=False
+    )
+    if "mount:" in done.stderr or "unshare:" in done.stderr:
+        pytest.skip(f"nothing may be mounted here: {done.stderr}")
+    assert done.stderr.endswith("[0, 1, 0, 0, 0]\n"), done.stderr
+    assert "is bound to no cluster, as the app cannot be written" in done.stderr
+    assert read_tree(app) == before
