@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mlstack.app import document
@@ -32,6 +32,11 @@ _LONGEST_HELP = 300
 def is_chart(files: Files) -> bool:
     """Tell whether a folder is a chart, and no package that holds one."""
     return CHART_FILE in files and PurePosixPath("package.yaml") not in files
+
+
+def is_chart_folder(folder: Path) -> bool:
+    """Tell the same of a folder of the disk."""
+    return (folder / CHART_FILE).is_file() and not (folder / "package.yaml").is_file()
 
 
 def without_ignored(files: Files, rules: bytes | None) -> Files:

@@ -28,7 +28,7 @@ from mlstack.app import chart, document
 from mlstack.app.app import LockedPackage
 from mlstack.app.declare import keys_of, to_map
 from mlstack.app.document import AppDocument, fields_of
-from mlstack.app.files import read_folder
+from mlstack.app.files import read_file, read_folder
 from mlstack.app.index import IndexPackage, IndexPrototype, IndexVersion
 from mlstack.app.prototype import Alias, Chart, Example, Need, Package, Param, Prototype, PrototypeFile
 from mlstack.app.schema import PassedStore, check_file, check_schema
@@ -94,9 +94,12 @@ class PackageFolder:
     def read(
         cls, folder: Path, *, source: str = "", registry: str = "", passed: PassedStore | None = None
     ) -> PackageFolder:
-        """Read a folder of the disk."""
-        source = source or str(folder)
-        return cls(read_folder(folder, source=source), source=source, registry=registry, passed=passed)
+        """Read a folder of the disk; of a chart what helm would pack."""
+        source, ignored = source or str(folder), folder / ".helmignore"
+        files: Files = read_folder(folder, source=source)
+        if chart.is_chart(files) and ignored.is_file():
+            files = chart.without_ignored(files, read_file(ignored))
+        return cls(files, source=source, registry=registry, passed=passed)
 
     @cached_property
     def digest(self) -> str:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from mlstack.app import files as folders
 from mlstack.app.app import Environment
-from mlstack.app.chart import is_chart, without_ignored
+from mlstack.app.chart import is_chart
+from mlstack.app.package import PackageFolder
 from mlstack.app.prototype import Chart
 from mlstack.errors import ClusterError, NotFoundError, UsageError
 from mlstack.events import listed
@@ -65,9 +66,7 @@ def fetch(source: ChartSource) -> Chart:
 
 
 def _read(folder: Path, named: str) -> Chart:
-    ignored = folder / ".helmignore"
-    rules = folders.read_file(ignored) if ignored.is_file() else None
-    files = without_ignored(folders.read_folder(folder, source=named), rules)
+    files = PackageFolder.read(folder, source=named).files
     if not is_chart(files):
         raise UsageError(
             f"`{named}` holds no chart: there is no Chart.yaml", hint="mlstack import DIR takes manifests"

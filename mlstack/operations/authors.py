@@ -20,7 +20,7 @@ from mlstack.deploy.upgrade_safety import upgrade_faults
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import nearest
 from mlstack.objects.kube_object import KubeObject
-from mlstack.registries.directory import build_index, package_folders
+from mlstack.registries.directory import build_index, is_package_folder, package_folders, refuse_chart
 from mlstack.registries.installation import full_ref, read_package
 from mlstack.registries.registry import INDEX_FILE
 from mlstack.render.sandbox import template_faults
@@ -107,6 +107,7 @@ def lint_registry(folder: Path) -> Linted:
     faults = _Faults()
     if not folder.is_dir():
         raise NotFoundError(f"no folder `{folder}`", hint="relative paths start at the working directory")
+    refuse_chart(folder, "which helm looks through", f"helm lint {folder}")
     is_package = (folder / "package.yaml").is_file()
     places = [folder] if is_package else package_folders(folder)
     packages: list[PackageFolder] = []
@@ -124,9 +125,9 @@ def lint_registry(folder: Path) -> Linted:
                     f"{package.source}/package.yaml",
                 )
             names[key] = package.source
-            if not package.head.license:
+            if not package.head.license and not package.is_chart:
                 faults.add("licence", "the package names no `license`", f"{package.source}/package.yaml")
-            if not package.head.summary:
+            if not package.head.summary and not package.is_chart:
                 faults.add("package", "the package has no `summary`", f"{package.source}/package.yaml")
     prototypes = 0
     for package in packages:
@@ -187,7 +188,7 @@ def _lint_package(package: PackageFolder, libraries: Mapping[str, PackageFolder]
             if path.is_relative_to(PurePosixPath(name, "templates")) and path.suffix == ".j2":
                 is_library = path.name.startswith("_")
                 _lint_template(package, path, None if is_library else declared, faults)
-        if prototype is not None:
+        if prototype is not None and not package.is_chart:
             _lint_prototype(package, prototype, faults, renders=len(faults) == before)
 
 
@@ -235,7 +236,7 @@ def _lint_index(folder: Path, faults: _Faults) -> None:
         for package in fields.each("packages"):
             for version in package.each("versions"):
                 path = version.text("path")
-                if not (folder / path / "package.yaml").is_file():
+                if not is_package_folder(folder / path):
                     name = f"{package.text('name')}@{version.text('version')}"
                     faults.add("index", f"the folder of `{name}` is missing: `{path}`", str(file))
 
@@ -310,6 +311,8 @@ def test_package(
         UsageError: mlstack has no schemas of that Kubernetes, or the earlier version is another package.
         ConfigError: a file of the package is wrong, or the output cannot be written.
     """
+    tested = "mlstack validate ENV -c COMPONENT, once a component is made of it"
+    refuse_chart(folder, "which is tried as a component", tested)
     if not (folder / "package.yaml").is_file():
         raise NotFoundError(
             f"no package in `{folder}`: it has no package.yaml", hint="mlstack prototype new NAME"

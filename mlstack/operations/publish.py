@@ -11,7 +11,7 @@ from mlstack.app.files import read_folder
 from mlstack.app.package import PackageFolder
 from mlstack.errors import NotFoundError, RegistryError
 from mlstack.names import nearest
-from mlstack.registries.directory import build_index
+from mlstack.registries.directory import build_index, refuse_chart
 from mlstack.registries.distribution import SCHEME
 from mlstack.registries.oci import place_of
 from mlstack.registries.registry import INDEX_FILE, guarded, is_bundled, protocol_of
@@ -50,6 +50,8 @@ def publish_package(folder: Path, to: str, *, app: AppDir | None, key: str = "")
         SchemaError: a file of the package is wrong.
     """
     address = _address(to, app)
+    push = f"helm package {folder}, then helm push ARCHIVE oci://HOST/PATH: --type helm reads it there"
+    refuse_chart(folder, "which helm publishes", push)
     if not (folder / "package.yaml").is_file():
         raise NotFoundError(f"no package in `{folder}`", hint="a package is a folder with package.yaml")
     package = PackageFolder(read_folder(folder), source=str(folder))

@@ -9,13 +9,14 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from mlstack.app.app import API_VERSION, RegistryRef
+from mlstack.app.chart import is_chart_folder
 from mlstack.app.declare import to_map
 from mlstack.app.files import read_file, read_folder
 from mlstack.app.index import IndexPackage, RegistryIndex, joined
 from mlstack.app.package import PackageFolder
 from mlstack.errors import RegistryError, UsageError
 from mlstack.names import check_registry_name
-from mlstack.registries.registry import INDEX_FILE, Files, fetch_package, protocol, read_index
+from mlstack.registries.registry import INDEX_FILE, PACKAGE_FILES, Files, fetch_package, protocol, read_index
 from mlstack.registries.signatures import sign
 from mlstack.yaml import write
 
@@ -147,8 +148,23 @@ def package_folders(folder: Path, packages: Path | None = None) -> list[Path]:
     if not _has_packages(source):
         beside = "" if packages else ", nor in `prototypes` beside it"
         message = f"no package folder in `{packages or folder}`{beside}"
-        raise RegistryError(message, hint="a package is a folder with package.yaml")
-    return sorted(file.parent for file in source.glob("*/package.yaml"))
+        raise RegistryError(message, hint="a package is a folder with package.yaml, or a chart")
+    return sorted(folder for folder in source.glob("*") if is_package_folder(folder))
+
+
+def is_package_folder(folder: Path) -> bool:
+    """Tell whether a folder holds a package, or a chart, which is one too."""
+    return any((folder / name).is_file() for name in PACKAGE_FILES)
+
+
+def refuse_chart(folder: Path, why: str, hint: str) -> None:
+    """Refuse a chart where only a package of ours is served.
+
+    Raises:
+        UsageError: it is one; `hint` says what serves.
+    """
+    if is_chart_folder(folder):
+        raise UsageError(f"`{folder}` is a Helm chart, {why}", hint=hint)
 
 
 def _signed(package: IndexPackage, key: str) -> IndexPackage:
@@ -164,7 +180,7 @@ def _signed(package: IndexPackage, key: str) -> IndexPackage:
 
 
 def _has_packages(folder: Path) -> bool:
-    return any(folder.glob("*/package.yaml"))
+    return any(map(is_package_folder, folder.glob("*")))
 
 
 def _known(folder: Path, name: str) -> RegistryIndex:
@@ -184,7 +200,7 @@ def _kept(package: IndexPackage, folder: Path) -> Iterator[IndexPackage]:
     """Give the package with each of the versions whose folder still holds that version."""
     for version in package.versions:
         place = folder / version.path
-        if (place / "package.yaml").is_file():
+        if is_package_folder(place):
             head = PackageFolder.read(place, source=version.path).head
             if (head.name, head.version) == (package.name, version.version):
                 yield replace(package, versions=(version,))

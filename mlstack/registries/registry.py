@@ -76,6 +76,7 @@ protocol = PROTOCOLS.register
 
 INDEX_FILE = "registry.yaml"
 CHART_INDEX = "index.yaml"
+PACKAGE_FILES = ("package.yaml", "Chart.yaml")
 _UNCLEAR = re.compile(r"https?://(?!(?:www\.)?(?:github|gitlab|bitbucket)\.)[^#]+(?<!\.git)")
 _Read = TypeVar("_Read")
 
@@ -131,7 +132,7 @@ def _parsed(data: bytes, source: str, name: str, revision: str) -> RegistryIndex
 def _derived(tree: Tree, source: str, name: str, revision: str) -> RegistryIndex:
     entries = []
     for folder in sorted(tree.names()):
-        if any(tree.read(PurePosixPath(folder, file)) is not None for file in ("package.yaml", "Chart.yaml")):
+        if any(tree.read(PurePosixPath(folder, file)) is not None for file in PACKAGE_FILES):
             files = _package_files(tree, PurePosixPath(folder))
             entries.append(PackageFolder(files, source=f"{source}/{folder}").entry(folder, strict=False))
     if not entries:

@@ -190,3 +190,32 @@ def test_r5_one_changed_byte_of_a_chart_is_found(run: Runner, app: Path) -> None
     file = app / "vendor/charts/platform@1.2.0/files/motd.txt"
     file.write_text("Two\nlines\n")
     assert run("render dev").code == 5
+
+
+def test_r5_a_folder_of_charts_is_indexed_and_looked_through(run: Runner, app: Path, tmp_path: Path) -> None:
+    write_tree(tmp_path / "charts", {"strict/.helmignore": "notes.md\n", "strict/notes.md": "ours"})
+    run.ok("pkg rm charts/strict")
+    assert "no `registry.yaml`" in run("registry lint ../charts").out
+    assert "index of 3 packages was rewritten" in run.ok("registry index ../charts")
+    run.ok("registry lint ../charts")
+    run.ok("registry update charts")
+    run.ok("pkg install charts/strict")
+    assert not (app / "vendor/charts/strict@0.1.0/notes.md").exists()
+    (tmp_path / "charts/strict/values.yaml").write_text("level: 4\n")
+    assert "digests included" in run("registry lint ../charts").out
+
+
+@pytest.mark.parametrize(
+    ("command", "instead"),
+    [
+        ("registry lint ../charts/strict", "helm lint ../charts/strict"),
+        ("pkg test ../charts/strict", "mlstack validate ENV -c COMPONENT"),
+        ("pkg publish ../charts/strict oci://127.0.0.1:1/x", "helm package ../charts/strict"),
+    ],
+)
+def test_r5_commands_for_authors_of_packages_say_what_serves_a_chart(
+    run: Runner, app: Path, command: str, instead: str
+) -> None:
+    ran = run(command)
+    assert (ran.code, "`../charts/strict` is a Helm chart, which" in ran.err) == (2, True)
+    assert f"hint: {instead}" in ran.err
