@@ -136,3 +136,25 @@ def _covers(entry: str, there: Address) -> bool:
         return ip_number(name) == number
     name = name[1:] if name.startswith("*.") else name
     return host.endswith(name) if name.startswith(".") else host == name or host.endswith(f".{name}")
+
+
+def joined(url: str, location: str) -> str:
+    """Give the address that a `Location` means, seen from another address."""
+    if re.match("[A-Za-z][A-Za-z0-9+.-]*://", location):
+        return location
+    place = url.partition("#")[0].partition("?")[0]
+    scheme, _, rest = place.partition("://")
+    host, _, path = rest.partition("/")
+    if location.startswith("//"):
+        return f"{scheme}:{location}"
+    if location.startswith("/"):
+        return f"{scheme}://{host}{location}"
+    if location.startswith("?"):
+        return place + location
+    folder = path.rpartition("/")[0]
+    return f"{scheme}://{host}/{folder}{'/' if folder else ''}{location}"
+
+
+def shown(url: str) -> str:
+    """Write an address for a message: without a password, and without what a query may hold."""
+    return re.sub(r"(?<=//)[^/@]*@", "", url.partition("?")[0])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import mlstack
-from mlstack.addresses import Address, Endpoint, address, proxy_of
+from mlstack.addresses import Address, Endpoint, address, joined, proxy_of, shown
 from mlstack.errors import RegistryError
 from mlstack.http import About, ConnectionPool, NoAnswerError, Response, basic, patiently, tls_context
 
@@ -118,28 +118,6 @@ class Web:
             pool.use(tls_context(ca_pem=None, cert_file=None, key_file=None, verify=True))
             self._pools[origin] = pool
         return self._pools[origin]
-
-
-def joined(url: str, location: str) -> str:
-    """Give the address that a `Location` means, seen from another address."""
-    if re.match("[A-Za-z][A-Za-z0-9+.-]*://", location):
-        return location
-    place = url.partition("#")[0].partition("?")[0]
-    scheme, _, rest = place.partition("://")
-    host, _, path = rest.partition("/")
-    if location.startswith("//"):
-        return f"{scheme}:{location}"
-    if location.startswith("/"):
-        return f"{scheme}://{host}{location}"
-    if location.startswith("?"):
-        return place + location
-    folder = path.rpartition("/")[0]
-    return f"{scheme}://{host}/{folder}{'/' if folder else ''}{location}"
-
-
-def shown(url: str) -> str:
-    """Write an address for a message: without a password, and without what a query may hold."""
-    return re.sub(r"(?<=//)[^/@]*@", "", url.partition("?")[0])
 
 
 def _login(url: str) -> dict[str, str]:

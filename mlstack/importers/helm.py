@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlstack.addresses import shown
 from mlstack.app import files as folders
 from mlstack.app.app import Environment
 from mlstack.app.chart import is_chart
@@ -24,7 +25,6 @@ from mlstack.objects.kinds import Kinds
 from mlstack.registries.helm import fetch_chart, unpacked
 from mlstack.registries.logins import chart_repository
 from mlstack.render import helm, render
-from mlstack.web import shown
 from mlstack.yaml.read import read_documents
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from mlstack import clock
-from mlstack.addresses import Address, address
+from mlstack.addresses import Address, address, joined
 from mlstack.errors import NotFoundError, RegistryError
 from mlstack.objects import masking
 from mlstack.registries.logins import Credentials, credentials
@@ -153,8 +153,6 @@ class Distribution:
 
     def _listed(self, path: str, name: str, key: str) -> list[str] | None:
         """Give all of a list that may come page by page, None where it is not there."""
-        from mlstack.web import joined
-
         entries: list[str] = []
         for _ in range(_MOST_PAGES):
             answer = self._send("GET", path, name)
@@ -195,8 +193,6 @@ class Distribution:
             return digest
         started = self._send("POST", f"{name}/blobs/uploads/", name, push=True, body=b"")
         self._refuse(started, 202)
-        from mlstack.web import joined
-
         place = joined(started.url, started.headers.get("Location") or "")
         place += f"{'&' if '?' in place else '?'}digest={digest}"
         headers = {"Content-Type": "application/octet-stream"}

@@ -17,9 +17,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlstack import disk_cache
+from mlstack.addresses import joined as joined_url
+from mlstack.addresses import shown
 from mlstack.app.app import RegistryRef
 from mlstack.app.chart import CHART_FILE
 from mlstack.app.index import IndexPackage, IndexPrototype, IndexVersion, RegistryIndex, joined
@@ -32,9 +34,10 @@ from mlstack.registries.distribution import Distribution, repository_of, split_a
 from mlstack.registries.known import believed
 from mlstack.registries.logins import chart_login
 from mlstack.registries.registry import CHART_INDEX, PackagesByName, guarded, protocol
-from mlstack.web import Web, shown
-from mlstack.web import joined as joined_url
 from mlstack.yaml.read import read_document
+
+if TYPE_CHECKING:
+    from mlstack.web import Web
 
 _LAYER_TYPE = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 _DEPRECATED = "its maintainers say so"
@@ -124,6 +127,8 @@ def fetch_chart(place: str, *, repository: str = "", version: str = "") -> Files
         NotFoundError: no such chart or version.
         RegistryError: it cannot be fetched.
     """
+    from mlstack.web import Web
+
     if not repository and not place.startswith("oci://"):
         return unpacked(_get(Web(), place, repository=place.rpartition("/")[0]), shown(place))
     source = repository or place
@@ -150,6 +155,8 @@ class _Release:
 
 class _Repository:
     def __init__(self, base: str, *, fresh: bool) -> None:
+        from mlstack.web import Web
+
         self._base, self._fresh = base, fresh
         self._web = Web()
         self._cache = disk_cache.of_user(os.environ)

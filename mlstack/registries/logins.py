@@ -15,7 +15,6 @@ from typing import Any
 from mlstack import programs
 from mlstack.addresses import address
 from mlstack.errors import RegistryError, YamlError
-from mlstack.http import basic
 from mlstack.objects import masking
 from mlstack.programs import ProgramError
 from mlstack.yaml.read import read_document
@@ -146,6 +145,8 @@ def chart_login(url: str, *, repository: str) -> dict[str, str]:
         if str(entry.get("url")).rstrip("/") != repository.rstrip("/") or not (user or password):
             continue
         if entry.get("pass_credentials_all") is True or _server(url) == _server(repository):
+            from mlstack.http import basic
+
             return {"Authorization": basic(user, password)}
     return {}
 

@@ -66,6 +66,12 @@ def test_completion_answers_without_anything_heavy(tmp_path: Path, line: str, wo
     assert heavy(modules(tmp_path, **asked)) == []
 
 
+@pytest.mark.parametrize("line", ["pkg install ours/tools", "pkg list", "generate web front --image=nginx"])
+def test_packages_of_a_folder_need_no_library_of_the_web(tmp_path: Path, line: str) -> None:
+    small_app(tmp_path)
+    assert not {"urllib3", "ssl", "mlstack.http"} & modules(tmp_path / "demo", *line.split())
+
+
 def test_version_imports_not_even_the_command_line_library(tmp_path: Path) -> None:
     found = modules(tmp_path, "--version")
     assert heavy(found) == []

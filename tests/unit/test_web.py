@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.addresses import joined, shown
 from mlstack.errors import RegistryError
-from mlstack.web import Web, joined, shown
+from mlstack.web import Web
 from tests.support.certificates import self_signed
 from tests.support.oci import FakeRegistry, Reply
 from tests.support.proxies import ConnectingProxy
