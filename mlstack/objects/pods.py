@@ -1,22 +1,28 @@
-"""The pod templates in objects of any kind: what runs, how many times, on how many GPUs."""
+"""The pod templates in objects of any kind: what runs, and how many times."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import prod
 from typing import Any, NamedTuple
 
 from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.references import is_pod_spec
 
 _UNSAID = frozenset({"spec", "template", "jobTemplate"})  # parts of a path that tell nobody anything
-_COUNTS = ("replicas", "parallelism", "size")
+_COUNTS = ("replicas", "parallelism", "size", "parallelTrialCount")
+_NAMES = ("name", "groupName")
 
 
 class PodTemplate(NamedTuple):
     """One template of pods in an object."""
 
     role: str  # where it stands, as far as that says anything: `Worker`; empty for the only one
-    replicas: int
+    replicas: int  # at first; of each node where there is one a node
     spec: Mapping[str, Any]
+    least: int | None = None  # where a controller scales it by itself: between these
+    most: int | None = None
+    is_per_node: bool = False
 
     @property
     def containers(self) -> tuple[Mapping[str, Any], ...]:
@@ -26,21 +32,35 @@ class PodTemplate(NamedTuple):
 
 
 def templates(obj: KubeObject) -> tuple[PodTemplate, ...]:
-    """Give the pod templates of an object, in the order in which they stand."""
-    if obj.kind == "Pod":
-        return (PodTemplate("", 1, obj.data.get("spec") or {}),)
-    found = list(_templates(obj.data, ()))
-    return tuple(template if len(found) > 1 else template._replace(role="") for template in found)
+    """Give the pod templates of an object, in the order in which they stand.
+
+    Of templates within templates, as the Jobs of a JobSet have, the counts are multiplied.
+    """
+    rows = list(_templates(obj.data, ()))
+    rows = rows if len(rows) > 1 else [row._replace(role="") for row in rows]
+    return tuple(row._replace(is_per_node=obj.kind == "DaemonSet") for row in rows)
 
 
-def _templates(value: Any, path: tuple[str, ...]) -> Iterator[PodTemplate]:
+def _templates(value: Any, path: tuple[str, ...], count: int = 1) -> Iterator[PodTemplate]:
+    if isinstance(value, list):
+        for item in value:
+            names = [item[name] for name in _NAMES if item.get(name)] if isinstance(item, Mapping) else []
+            yield from _templates(item, (*path, *map(str, names[:1])), count)
     if not isinstance(value, Mapping):
         return
+    count *= _count(value)
     for key, inner in value.items():
-        spec = inner.get("spec") if key == "template" and isinstance(inner, Mapping) else None
-        if isinstance(spec, Mapping) and isinstance(spec.get("containers"), list):
+        if key == "spec" and is_pod_spec(inner):
             said = [part for part in path if part not in _UNSAID]
-            counts = [value[name] for name in _COUNTS if isinstance(value.get(name), int)]
-            yield PodTemplate(said[-1] if said else "", counts[0] if counts else 1, spec)
+            yield PodTemplate(said[-1] if said else "", count, inner)
         else:
-            yield from _templates(inner, (*path, str(key)))
+            yield from _templates(inner, (*path, str(key)), count)
+
+
+def _count(value: Mapping[str, Any]) -> int:
+    """Give how many there are at once of what stands below a part; a host of a Ray worker is a pod."""
+    counts = [value[name] for name in _COUNTS if isinstance(value.get(name), int)][:1]
+    if counts and isinstance(completions := value.get("completions"), int):
+        counts = [min(counts[0], completions)]
+    hosts = value.get("numOfHosts")
+    return prod((*counts, hosts if isinstance(hosts, int) else 1))
