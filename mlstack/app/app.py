@@ -756,6 +756,26 @@ class ApprovedDifferences:
         return next(fitting, None)
 
 
+_BY_NAME = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices:
+    """What a cluster's provider asks for what an environment takes."""
+
+    currency: str = key(WORD, "Of all prices, as people write it: `USD`.", default="")
+    requests: Mapping[str, float] = key(
+        _BY_NAME, "Of a core, a GiB or a piece for an hour, by resource.", default_factory=dict
+    )
+    gpus: Mapping[str, float] = key(
+        _BY_NAME, "Of a GPU for an hour, by product; `*` is any other.", default_factory=dict
+    )
+    storage: Mapping[str, float] = key(
+        _BY_NAME, "Of a GiB for a month, by storage class; `*` is any other.", default_factory=dict
+    )
+    load_balancers: float | None = key({"type": "number", "minimum": 0}, "Of one, a month.", default=None)
+
+
 @dataclass(frozen=True, kw_only=True)
 class PersonalEnvironment:
     """What one person has otherwise about an environment."""

@@ -14,6 +14,7 @@ VENDOR = "vendor"
 MODULE_PARAMS = "params.yaml"
 ENVIRONMENT = "environment.yaml"
 APPROVED = "environments/approved-differences.yaml"
+PRICES = "prices.yaml"  # below environments/, or one environment's folder
 SNAPSHOT = "cluster.json"
 CURRENT_ENVIRONMENT = ".mlstack/current-environment"
 OVERRIDES = ".mlstack/overrides.yaml"

@@ -25,6 +25,7 @@ from mlstack.app.app import (
     Manifest,
     ModuleParams,
     PersonalOverrides,
+    Prices,
     RegistryRef,
 )
 from mlstack.app.declare import keys_of
@@ -142,6 +143,13 @@ class AppReader:
         if document is None:
             return ApprovedDifferences()
         return fields_of(document, "ApprovedDifferences").record(ApprovedDifferences)
+
+    def prices(self, environment: str) -> Prices | None:
+        """Give what an environment's cluster costs: its own file, else the one for all, if there is one."""
+        for folder in (f"{layout.ENVIRONMENTS}/{environment}", layout.ENVIRONMENTS):
+            if document := self.files.document(f"{folder}/{layout.PRICES}", "Prices"):
+                return fields_of(document, "Prices").record(Prices)
+        return None
 
     # --- components ---
 

@@ -29,6 +29,7 @@ from mlstack.app.app import (
     ModuleParams,
     PatchFile,
     PersonalOverrides,
+    Prices,
 )
 from mlstack.app.document import AppDocument, expectation, shown, suggestion
 from mlstack.app.index import RegistryIndex
@@ -106,6 +107,7 @@ _DECLARED: Mapping[str, tuple[type, Mapping[str, Any]]] = {  # kind → dataclas
     "Package": (Package, {}),
     "PersonalOverrides": (PersonalOverrides, {}),
     "Patch": (PatchFile, {}),
+    "Prices": (Prices, {}),
     "Prototype": (PrototypeFile, {}),
     "Registry": (RegistryIndex, {}),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from mlstack.cli.page import (
     Style,
     TableView,
     TextLine,
+    TextTable,
     count,
     facts,
     notes,
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
     from mlstack.deploy.drift import Difference, DriftRow
     from mlstack.deploy.history import Revision
     from mlstack.deploy.result import ChangeReport, ObjectChange, PodStatus, RunResult, StatusResult
+    from mlstack.objects.resources import Amounts
     from mlstack.operations.deploy import PlanResult
+    from mlstack.operations.footprint import ComponentFootprint, FootprintResult
     from mlstack.operations.history import (
         CompareResult,
         DriftResult,
@@ -256,6 +259,48 @@ TABLE_VIEWS |= {
         spare={"PINNED": lambda cells: cells <= {""}},
     )
 }
+
+
+@view
+def _footprint(result: FootprintResult) -> Page:
+    from mlstack.objects.resources import is_gpu, written
+
+    columns: dict[str, Callable[[ComponentFootprint], str]] = {
+        "COMPONENT": lambda row: row.component or "all together",
+        "PODS": lambda row: str(row.requests.get("pods", 0)),
+        "CPU": lambda row: written("cpu", row.requests.get("cpu", 0)),
+        "MEMORY": lambda row: written("memory", row.requests.get("memory", 0)),
+        "GPUS": lambda row: amounts_text(row.gpus),
+        "STORAGE": lambda row: amounts_text(row.storage, "storage"),
+        "LBS": lambda row: str(row.load_balancers or ""),
+        f"{result.currency}/MONTH": lambda row: ""
+        if row.monthly_cost is None
+        else f"{row.monthly_cost:,.2f}",
+    }
+    rows = (*result.components, result.total)
+    shown = {head: cell for head, cell in columns.items() if any(map(cell, rows)) or head in _ALWAYS}
+    cells = tuple(tuple(cell(row) for cell in shown.values()) for row in rows)
+    blocks: list[Block] = [TextTable(tuple(shown), cells)]
+    limits = {name: value for name, value in result.total.limits.items() if not is_gpu(name)}
+    blocks += [TextLine(f"limits: {amounts_text(limits)}", hang=2)] if limits else []
+    if result.least != result.total or result.most != result.total:
+        least, most = (amounts_text(row.requests) for row in (result.least, result.most))
+        blocks.append(TextLine(f"scaled between {least} and {most}", hang=2))
+    if result.per_node:
+        blocks.append(TextLine(f"on each node besides: {amounts_text(result.per_node)}", hang=2))
+    blocks += [TextLine(f"not counted: {name} (it decides by itself)", hang=2) for name in result.uncounted]
+    return Page(tuple(blocks), tuple(row.component for row in result.components), notes(result))
+
+
+_ALWAYS = ("COMPONENT", "PODS", "CPU", "MEMORY")
+
+
+def amounts_text(amounts: Amounts, resource: str = "") -> str:
+    """Write amounts in one line: `2 pods, 4 cpu, 8Gi memory`; of one kind of resource by class."""
+    from mlstack.objects.resources import written
+
+    words = [f"{written(resource or name, value)} {name}".strip() for name, value in amounts.items() if value]
+    return ", ".join(words)
 
 
 @view

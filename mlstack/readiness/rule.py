@@ -7,7 +7,7 @@ users report.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -16,6 +16,7 @@ from typing import Any, Literal
 from mlstack.names import Table
 from mlstack.objects.kube_object import group_of
 from mlstack.objects.managed_fields import FieldChange
+from mlstack.objects.pods import PodTemplate
 
 State = Literal["ready", "waiting", "failed", "done", "suspended", "terminating", "missing"]
 
@@ -147,6 +148,16 @@ NewRunRule = Callable[[Mapping[str, Any], Sequence[FieldChange]], str | None]
 
 NEW_RUN_RULES: Table[NewRunRule] = Table("rule of what needs a new run")
 new_run_rule = NEW_RUN_RULES.register
+
+
+PodsRule = Callable[[Mapping[str, Any]], Iterable[PodTemplate]]
+"""From an object's specification to its pods, where its controller makes other ones than stand in it."""
+
+PODS: Table[PodsRule] = Table("rule of pods")
+pods_rule = PODS.register
+
+UNCOUNTED: set[str] = set()
+"""Kinds that make pods which nobody can count beforehand."""
 
 
 def key_of(data: Mapping[str, Any]) -> str:

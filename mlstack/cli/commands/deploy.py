@@ -130,6 +130,27 @@ def images(session: Session) -> object:
 
 
 @top.command(
+    takes=f"env components {GIVEN} folder output",
+    examples=["mlstack footprint gke", "mlstack footprint gke -c cnn --set num_workers=8 -o json"],
+)
+def footprint(session: Session) -> object:
+    """Add up what an environment takes: pods, requests, GPUs, storage, and cost; needs no cluster.
+
+    Prices stand in environments/prices.yaml, or in prices.yaml of one environment's folder.
+    """
+    from mlstack.operations.footprint import footprint_of
+
+    options = session.options
+    return footprint_of(
+        session.app,
+        session.environment(options["env"]),
+        components=options["components"],
+        overrides=session.overrides(),
+        store=code_store(),
+    )
+
+
+@top.command(
     takes=f"words live summary every keep_going components {GIVEN}"
     f" {PLACE} prune adopt force_conflicts keep_foreign_fields {CLUSTER}",
     examples=[

@@ -1,0 +1,129 @@
+"""`footprint`: what an environment takes of a cluster, component by component, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mlstack.app.app import API_VERSION, Prices
+from mlstack.app.params import Overrides
+from mlstack.app.reader import AppReader
+from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.resources import Amounts, is_gpu
+from mlstack.readiness.footprint import footprint
+from mlstack.render import render
+from mlstack.render.template import CodeStore
+
+_NO_OVERRIDES = Overrides()
+_HOURS = 730  # of a month, as cloud providers count
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentFootprint:
+    """What objects take: cores in thousandths, memory and storage in bytes, all else in pieces."""
+
+    component: str  # full name; empty for all together
+    requests: Amounts  # `pods`, and what the scheduler reserves by resource
+    limits: Amounts  # by resource
+    gpus: Amounts  # by product, as far as the pods ask for one
+    storage: Amounts  # by storage class; the cluster's own has no name
+    load_balancers: int
+    monthly_cost: float | None = None  # in the currency of the prices; None without prices
+
+
+@dataclass(frozen=True, kw_only=True)
+class FootprintResult:
+    """What an environment takes of a cluster."""
+
+    api_version: str = API_VERSION
+    environment: str
+    components: tuple[ComponentFootprint, ...]  # by name
+    total: ComponentFootprint
+    least: ComponentFootprint  # where controllers scale pods by themselves: the least
+    most: ComponentFootprint  # and the most
+    per_node: Amounts  # what comes on top for each node of the cluster: requests by resource
+    currency: str = ""  # of the prices
+    uncounted: tuple[str, ...] = ()  # objects that make pods which nobody can count beforehand
+    notes: tuple[str, ...] = ()
+
+
+def footprint_of(
+    app: AppReader,
+    environment: str,
+    *,
+    components: Sequence[str] = (),
+    overrides: Overrides = _NO_OVERRIDES,
+    store: CodeStore | None = None,
+) -> FootprintResult:
+    """Add up what an environment takes; arguments as of `render.load`.
+
+    Raises:
+        ConfigError: a file, parameter or template is wrong.
+    """
+    prices = app.prices(environment)
+    state = render.load(
+        app, environment, components=components, overrides=overrides, store=store, stand_ins=True
+    )
+    by_component: dict[str, list[KubeObject]] = {}
+    for obj in state.objects:
+        by_component.setdefault(obj.component, []).append(obj)
+    # An autoscaler may stand in another component than what it scales: the sum is of all objects together.
+    whole = footprint(state.objects)
+    names = sorted(name for name in by_component if footprint(by_component[name]).now)
+    unknown = [name for name in sorted(whole.now) if prices and _price(name, prices) is None]
+    notes = [f"no price for {', '.join(unknown)}"] if unknown else []
+    return FootprintResult(
+        environment=environment,
+        components=tuple(_row(name, footprint(by_component[name]).now, prices) for name in names),
+        total=_row("", whole.now, prices),
+        least=_row("", whole.least, prices),
+        most=_row("", whole.most, prices),
+        per_node=_part("requests", whole.per_node) | _only(("pods",), whole.per_node),
+        currency=prices.currency if prices else "",
+        uncounted=whole.uncounted,
+        notes=(*state.notes, *notes),
+    )
+
+
+def _row(component: str, amounts: Amounts, prices: Prices | None) -> ComponentFootprint:
+    cost = sum((_price(name, prices) or 0) * value for name, value in amounts.items()) if prices else None
+    return ComponentFootprint(
+        component=component,
+        requests=_only(("pods",), amounts) | _part("requests", amounts),
+        limits=_part("limits", amounts),
+        gpus=_part("gpus", amounts),
+        storage=_part("storage", amounts),
+        load_balancers=amounts.get("loadbalancers", 0),
+        monthly_cost=None if cost is None else round(cost, 2),
+    )
+
+
+def _part(kind: str, amounts: Amounts) -> dict[str, int]:
+    return {
+        name.removeprefix(f"{kind}."): value for name, value in amounts.items() if name.startswith(f"{kind}.")
+    }
+
+
+def _only(names: Iterable[str], amounts: Amounts) -> dict[str, int]:
+    return {name: amounts[name] for name in names if name in amounts}
+
+
+def _price(name: str, prices: Prices) -> float | None:
+    """Give what one unit of an amount costs a month, None if the prices do not say."""
+    kind, _, rest = name.partition(".")
+    unit = {"cpu": 1 / 1000, "memory": 1 / 2**30, "ephemeral-storage": 1 / 2**30}.get(rest, 1)
+    match kind:
+        case "requests" if is_gpu(rest):
+            return 0  # by product
+        case "requests":
+            price = prices.requests.get(rest)
+            return None if price is None else price * unit * _HOURS
+        case "gpus":
+            price = prices.gpus.get(rest, prices.gpus.get("*"))
+            return None if price is None else price * _HOURS
+        case "storage":
+            price = prices.storage.get(rest, prices.storage.get("*"))
+            return None if price is None else price / 2**30
+        case "loadbalancers":
+            return prices.load_balancers
+    return 0
