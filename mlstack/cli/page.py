@@ -234,6 +234,7 @@ def view(function: View) -> View:
 _ROOMS = (
     ("mlstack.deploy", "views_deploy"),
     ("mlstack.operations.deploy", "views_deploy"),
+    ("mlstack.operations.footprint", "views_deploy"),
     ("mlstack.operations.history", "views_deploy"),
     ("mlstack.operations.render", "views_deploy"),
     ("mlstack.importers", "views_imports"),

@@ -102,9 +102,17 @@ def _changes(result: ChangeReport | PlanResult, *, manifests: bool) -> Page:
     changed = [row for row in result.objects if row.action not in ("unchanged", "kept", "missing")]
     blocks = changed_objects(changed, result.environment if manifests else None)
     blocks += [TextLine(f"note: {note}", hang=2) for note in result.notes]
+    if result.takes or result.takes_more:
+        blocks.append(TextLine(_takes(result.takes, result.takes_more), hang=2))
     counts = {_TO_DO.get(action, action): number for action, number in result.counts.items()}
     blocks += [TextLine(counted(counts, f"`{result.environment}` (context {result.context})"), hang=2)]
     return Page(tuple(blocks), tuple(row.object for row in changed))
+
+
+def _takes(takes: Amounts, more: Amounts) -> str:
+    """Write in one line what objects take afterwards, and by how much that is more or less than now."""
+    change = amounts_text(more, signed=True)
+    return f"takes {amounts_text(takes) or 'nothing'}" + (f" ({change})" if change else "")
 
 
 def changed_objects(rows: Sequence[ObjectChange], environment: str | None = None) -> list[Block]:
@@ -263,28 +271,29 @@ TABLE_VIEWS |= {
 
 @view
 def _footprint(result: FootprintResult) -> Page:
-    from mlstack.objects.resources import is_gpu, written
+    def cell(*kinds: str) -> Callable[[ComponentFootprint], str]:
+        return lambda row: amounts_text(
+            {name: value for name, value in row.takes.items() if name.startswith(kinds)}, bare=True
+        )
 
     columns: dict[str, Callable[[ComponentFootprint], str]] = {
         "COMPONENT": lambda row: row.component or "all together",
-        "PODS": lambda row: str(row.requests.get("pods", 0)),
-        "CPU": lambda row: written("cpu", row.requests.get("cpu", 0)),
-        "MEMORY": lambda row: written("memory", row.requests.get("memory", 0)),
-        "GPUS": lambda row: amounts_text(row.gpus),
-        "STORAGE": lambda row: amounts_text(row.storage, "storage"),
-        "LBS": lambda row: str(row.load_balancers or ""),
-        f"{result.currency}/MONTH": lambda row: ""
-        if row.monthly_cost is None
-        else f"{row.monthly_cost:,.2f}",
+        "PODS": cell("pods"),
+        "CPU": cell("requests.cpu"),
+        "MEMORY": cell("requests.memory"),
+        "GPUS": cell("gpus."),
+        "STORAGE": cell("storage."),
+        "LBS": cell("loadbalancers"),
+        f"{result.currency}/MONTH": lambda row: f"{row.monthly_cost:,.2f}" if row.monthly_cost else "",
     }
     rows = (*result.components, result.total)
-    shown = {head: cell for head, cell in columns.items() if any(map(cell, rows)) or head in _ALWAYS}
-    cells = tuple(tuple(cell(row) for cell in shown.values()) for row in rows)
+    shown = {head: text for head, text in columns.items() if any(map(text, rows))}
+    cells = tuple(tuple(text(row) for text in shown.values()) for row in rows)
     blocks: list[Block] = [TextTable(tuple(shown), cells)]
-    limits = {name: value for name, value in result.total.limits.items() if not is_gpu(name)}
-    blocks += [TextLine(f"limits: {amounts_text(limits)}", hang=2)] if limits else []
-    if result.least != result.total or result.most != result.total:
-        least, most = (amounts_text(row.requests) for row in (result.least, result.most))
+    if limits := amounts_text(result.total.takes, limits=True):
+        blocks.append(TextLine(f"limits: {limits}", hang=2))
+    if not result.least.takes == result.total.takes == result.most.takes:
+        least, most = (amounts_text(row.takes) for row in (result.least, result.most))
         blocks.append(TextLine(f"scaled between {least} and {most}", hang=2))
     if result.per_node:
         blocks.append(TextLine(f"on each node besides: {amounts_text(result.per_node)}", hang=2))
@@ -292,14 +301,23 @@ def _footprint(result: FootprintResult) -> Page:
     return Page(tuple(blocks), tuple(row.component for row in result.components), notes(result))
 
 
-_ALWAYS = ("COMPONENT", "PODS", "CPU", "MEMORY")
+def amounts_text(takes: Amounts, *, signed: bool = False, bare: bool = False, limits: bool = False) -> str:
+    """Write amounts in one line (`2 pods, 4 cpu, 8Gi memory, 1 nvidia-l4`), without limits unless asked for.
 
+    GPUs are told of by product, so that their requests are left out.
+    """
+    from mlstack.objects.resources import is_gpu, written
 
-def amounts_text(amounts: Amounts, resource: str = "") -> str:
-    """Write amounts in one line: `2 pods, 4 cpu, 8Gi memory`; of one kind of resource by class."""
-    from mlstack.objects.resources import written
-
-    words = [f"{written(resource or name, value)} {name}".strip() for name, value in amounts.items() if value]
+    words = []
+    for name, value in takes.items():
+        kind, _, rest = name.partition(".")
+        if (kind == "limits") is not limits or (kind != "gpus" and is_gpu(rest)):
+            continue
+        number = written("storage" if kind == "storage" else rest, abs(value))
+        sign = "-" if value < 0 else "+" if signed else ""
+        what = rest if kind in ("gpus", "storage") or not bare else ""
+        what = what or ("" if bare else {"loadbalancers": "load balancers"}.get(name, kind))
+        words.append(f"{sign}{number} {what}".strip())
     return ", ".join(words)
 
 

@@ -72,7 +72,7 @@ class Change:
     labels: tuple[tuple[str, str], ...] = ()
     made_elsewhere: bool = False  # whether another tool made the object, from which it is not taken over
     fingerprint: str = ""  # hash of what differs, with the true values
-    # the live object of a deletion, its metadata at least: the order is read from it
+    # the live object of a change that is seen, and of a deletion, of that its metadata at least
     live: KubeObject | None = None
 
     @property

@@ -393,6 +393,7 @@ def update(
         "action": "update",
         "fields": result.masked(manifest.identity, changed),
         "fingerprint": fingerprint(changed),
+        "live": KubeObject(data=live),
         "live_uid": str(live["metadata"]["uid"]),
         "live_version": str(live["metadata"]["resourceVersion"]),
     }

@@ -51,6 +51,10 @@ class ChangeReport:
     context: str  # the kubectl context
     objects: tuple[ObjectChange, ...]  # one row an object, in the order of execution
     counts: Mapping[str, int]  # number of objects of each action
+    # what the objects take of the cluster afterwards, by amount: `pods`, `requests.cpu` (thousandths of a
+    # core), `requests.memory` (bytes), `gpus.PRODUCT`, `storage.CLASS`, `loadbalancers` and the like
+    takes: Mapping[str, int] = field(default_factory=dict)
+    takes_more: Mapping[str, int] = field(default_factory=dict)  # than now, by amount; less below 0
     notes: tuple[str, ...] = ()  # remarks on the run as a whole
 
 
@@ -96,6 +100,11 @@ class Interrupted(KeyboardInterrupt):
 
 def report(changes: Changes) -> ChangeReport:
     """Write down what a run would do."""
+    from mlstack.readiness.footprint import footprint
+
+    later = [change.desired for change in changes.changes if change.desired is not None]
+    now = [change.live or change.desired for change in changes.changes if change.action != "create"]
+    takes = footprint(later)
     return ChangeReport(
         ok=not changes.visible,
         app=changes.app,
@@ -104,6 +113,8 @@ def report(changes: Changes) -> ChangeReport:
         context=changes.context,
         objects=tuple(_row(change, changes.secrets) for change in changes.changes),
         counts=changes.counts(),
+        takes=takes.now,
+        takes_more=takes - footprint([obj for obj in now if obj is not None]),
         notes=changes.notes,
     )
 

@@ -362,6 +362,8 @@ class PlanResult:
     file: str | None  # the plan file that was written, null if none was
     objects: tuple[ObjectChange, ...]  # one row an object, in the order of execution
     counts: Mapping[str, int]  # number of objects of each action
+    takes: Mapping[str, int]  # what the objects take of the cluster afterwards, as in a DiffResult
+    takes_more: Mapping[str, int]  # than now
     # what would be waited for, in the order of execution; none with `--no-wait`
     waits: tuple[PlannedWait, ...] = ()
     notes: tuple[str, ...] = ()  # remarks on the run as a whole

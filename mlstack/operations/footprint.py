@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlstack.app.app import API_VERSION, Prices
+from mlstack.app.app import Prices
 from mlstack.app.params import Overrides
 from mlstack.app.reader import AppReader
 from mlstack.objects.kube_object import KubeObject
@@ -20,14 +20,15 @@ _HOURS = 730  # of a month, as cloud providers count
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentFootprint:
-    """What objects take: cores in thousandths, memory and storage in bytes, all else in pieces."""
+    """What a component's objects take, by amount.
+
+    Amounts are `pods`, `requests.cpu` (thousandths of a core), `requests.memory` (bytes) and so on by
+    resource, the same of `limits`, `gpus.PRODUCT`, `storage.CLASS` (bytes; the cluster's own class has no
+    name) and `loadbalancers`.
+    """
 
     component: str  # full name; empty for all together
-    requests: Amounts  # `pods`, and what the scheduler reserves by resource
-    limits: Amounts  # by resource
-    gpus: Amounts  # by product, as far as the pods ask for one
-    storage: Amounts  # by storage class; the cluster's own has no name
-    load_balancers: int
+    takes: Amounts  # by amount
     monthly_cost: float | None = None  # in the currency of the prices; None without prices
 
 
@@ -35,13 +36,12 @@ class ComponentFootprint:
 class FootprintResult:
     """What an environment takes of a cluster."""
 
-    api_version: str = API_VERSION
     environment: str
     components: tuple[ComponentFootprint, ...]  # by name
-    total: ComponentFootprint
+    total: ComponentFootprint  # of all components together
     least: ComponentFootprint  # where controllers scale pods by themselves: the least
     most: ComponentFootprint  # and the most
-    per_node: Amounts  # what comes on top for each node of the cluster: requests by resource
+    per_node: Amounts  # what comes on top for each node of the cluster
     currency: str = ""  # of the prices
     uncounted: tuple[str, ...] = ()  # objects that make pods which nobody can count beforehand
     notes: tuple[str, ...] = ()
@@ -78,34 +78,18 @@ def footprint_of(
         total=_row("", whole.now, prices),
         least=_row("", whole.least, prices),
         most=_row("", whole.most, prices),
-        per_node=_part("requests", whole.per_node) | _only(("pods",), whole.per_node),
+        per_node=whole.per_node,
         currency=prices.currency if prices else "",
         uncounted=whole.uncounted,
         notes=(*state.notes, *notes),
     )
 
 
-def _row(component: str, amounts: Amounts, prices: Prices | None) -> ComponentFootprint:
-    cost = sum((_price(name, prices) or 0) * value for name, value in amounts.items()) if prices else None
+def _row(component: str, takes: Amounts, prices: Prices | None) -> ComponentFootprint:
+    cost = sum((_price(name, prices) or 0) * value for name, value in takes.items()) if prices else None
     return ComponentFootprint(
-        component=component,
-        requests=_only(("pods",), amounts) | _part("requests", amounts),
-        limits=_part("limits", amounts),
-        gpus=_part("gpus", amounts),
-        storage=_part("storage", amounts),
-        load_balancers=amounts.get("loadbalancers", 0),
-        monthly_cost=None if cost is None else round(cost, 2),
+        component=component, takes=takes, monthly_cost=None if cost is None else round(cost, 2)
     )
-
-
-def _part(kind: str, amounts: Amounts) -> dict[str, int]:
-    return {
-        name.removeprefix(f"{kind}."): value for name, value in amounts.items() if name.startswith(f"{kind}.")
-    }
-
-
-def _only(names: Iterable[str], amounts: Amounts) -> dict[str, int]:
-    return {name: amounts[name] for name in names if name in amounts}
 
 
 def _price(name: str, prices: Prices) -> float | None:
