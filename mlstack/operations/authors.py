@@ -396,6 +396,8 @@ class _Checker:
             for file, text in package.crds.items()
             for found in read.read_documents(text, source=file)
         ]
+        prototypes = package.prototypes.values()
+        self._needed = {need.kind for prototype in prototypes for need in prototype.needs}
         self.golden: dict[str, str] = {}  # text of each example by its golden file's name
 
     def prototype(self, prototype: Prototype, only: Selection) -> PrototypeTested:
@@ -477,7 +479,9 @@ class _Checker:
             objects = trial.objects(example.params, example=example)
             texts = write.to_yaml_documents(obj.data for obj in objects)
             self.golden[f"{name}/{example.name}.yaml"] = texts
-            for fault in validate_objects(objects, self._schemas, crds=self._crds).faults:
+            for fault in validate_objects(
+                objects, self._schemas, crds=self._crds, needed=self._needed
+            ).faults:
                 message = f"{title}{_said(fault)}"
                 self._faults.add("schema", message, fault.where, severity=fault.severity, **about)
             is_sound = True
@@ -522,7 +526,9 @@ class _Checker:
         """Give the faults of objects by what stays the same whatever the objects are called."""
         others = [obj for obj in objects if obj.kind != CRD]  # the examples have shown them
         crds = [obj.data for obj in objects if obj.kind == CRD]
-        faults = validate_objects(others, self._schemas, crds=[*self._crds, *crds]).faults
+        faults = validate_objects(
+            others, self._schemas, crds=[*self._crds, *crds], needed=self._needed
+        ).faults
         return {
             f"{fault.path} {fault.message}": _said(fault) for fault in faults if fault.severity == "error"
         }

@@ -160,7 +160,7 @@ def how_to_install(operator: Operator, environment: str) -> str:
 def how_to_bring(need: Need, environment: str) -> str:
     """Say how a kind that is needed comes into a cluster: with a prototype of ours, else upstream's way."""
     if not need.brings:
-        return f"install it as its project does: {need.install}"
+        return f"as its project says: {need.install}"
     params = "".join(f", its parameter `{name}` naming {value}" for name, value in need.params.items())
     add = f"mlstack generate {need.brings} {need.brings}"
     apply = f"mlstack apply {environment} -c {need.brings}"

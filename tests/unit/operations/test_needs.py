@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from mlstack.app import files
 from mlstack.deploy.changes import ApplyOptions
 from mlstack.deploy.target import Target
 from mlstack.errors import ObjectNotFoundError
-from mlstack.operations import deploy, packages, prototypes
+from mlstack.operations import authors, deploy, packages, prototypes
 from mlstack.operations.render import validate_environment
 from mlstack.testing.cluster import MemoryCluster
 from tests.support import examples
@@ -71,3 +72,9 @@ def test_every_prototype_that_brings_a_kind_is_there() -> None:
         assert need.brings or need.install, need.kind
         if need.brings:
             assert set(need.params) <= set(examples.prototype(need.brings).params)
+
+
+def test_a_trial_leaves_kinds_without_a_definition_to_the_cluster() -> None:
+    folder = files.folder("prototypes") / "scheduling"
+    result = authors.test_package(folder, only=authors.Selection(prototype="local-queue", example="team"))
+    assert [fault.message for fault in result.faults if fault.severity == "error"] == []

@@ -154,3 +154,30 @@ def test_mpi_jobs_refuse_what_does_not_go_together(
     with pytest.raises(MlstackError) as caught:
         examples.render_one(tmp_path / "app", prototype, params)
     assert told in str(caught.value)
+
+
+GROUP, QUEUE = "kubeflow/scheduling/pod-group", "kubeflow/scheduling/cluster-queue"
+
+
+@pytest.mark.parametrize(
+    ("prototype", "params", "told"),
+    [
+        (GROUP, {"minMember": 2, "scheduler": "kubernetes", "queue": "a"}, "has no such field"),
+        (GROUP, {"minMember": 2, "scheduleTimeoutSeconds": 5}, "`scheduler` is volcano"),
+        (QUEUE, {"quotas": "cpu=1", "borrowing": "memory=1Gi", "cohort": "a"}, "which `quotas` does not"),
+        (QUEUE, {"quotas": "cpu=1", "borrowing": "cpu=1"}, "`cohort` is not"),
+        (QUEUE, {"quotas": "cpu=1", "nodeLabels": "a=b", "createFlavor": False}, "somebody else makes"),
+        ("kubeflow/training/train-job", {"storageSecret": "a"}, "nothing else uses it"),
+    ],
+)
+def test_scheduling_refuses_what_does_not_go_together(
+    tmp_path: Path, prototype: str, params: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(MlstackError) as caught:
+        examples.render_one(tmp_path / "app", prototype, params)
+    assert told in str(caught.value)
+
+
+def test_the_group_of_an_archived_scheduler_is_said(tmp_path: Path) -> None:
+    params = {"minMember": 2, "scheduler": "kube-batch"}
+    assert "archived" in examples.render_one(tmp_path / "app", GROUP, params).notes[0]

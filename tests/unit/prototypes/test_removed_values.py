@@ -68,4 +68,5 @@ def test_a_value_with_a_default_need_not_be_given() -> None:
     serving = {"model_path", "modelRepositoryPath", "model", "modelStore", "steps", "imageA", "imageB"}
     data = {"server", "logDir", "selector"}
     files = {"modelPath", "inputFilePatterns", "inputFileFormat", "outputResultPrefix", "outputErrorPrefix"}
-    assert given == {"image", "entrypoint", *serving, *files, *data}
+    scheduling = {"minMember", "quotas", "clusterQueue"}
+    assert given == {"image", "entrypoint", *serving, *files, *data, *scheduling}
