@@ -219,3 +219,16 @@ def test_r5_commands_for_authors_of_packages_say_what_serves_a_chart(
     ran = run(command)
     assert (ran.code, "`../charts/strict` is a Helm chart, which" in ran.err) == (2, True)
     assert f"hint: {instead}" in ran.err
+
+
+def test_m19_a_value_inside_a_chart_is_explained_both_ways(run: Runner, app: Path) -> None:
+    run.ok("generate platform web --image.tag 1.10")
+    run.ok("param set --env dev web image.tag '9'")
+    explained = run("param explain web image.tag --env dev -o json").json["parameters"][0]
+    chain = [(step["layer"], str(step["value"])) for step in explained["chain"]]
+    assert chain[-2:] == [("component", "1.10"), ("environment", "9")]
+    assert any("image" in reach["path"] and ":9" in reach["value"] for reach in explained["reaches"])
+    place = next(reach for reach in explained["reaches"] if "image" in reach["path"])
+    kind, _, name = place["object"].partition(" ")
+    field = run(f"explain {kind}/{name} {place['path']} --env dev -o json").json
+    assert "image" in [param["name"] for param in field["parameters"]]
