@@ -187,6 +187,7 @@ def test_every_string_is_shown_by_an_example(prototype: Prototype) -> None:
         "kserve-inferencegraph": {"steps", "nodes"},
         "tensorboard": {"accelerator"},  # both ask for no GPUs
         "mlflow": {"accelerator"},
+        "pipeline-run": {"steps", "onExit"},
     }
     assert hidden <= {"namespace"} | excused.get(prototype.name, set())
 

@@ -69,4 +69,5 @@ def test_a_value_with_a_default_need_not_be_given() -> None:
     data = {"server", "logDir", "selector"}
     files = {"modelPath", "inputFilePatterns", "inputFileFormat", "outputResultPrefix", "outputErrorPrefix"}
     scheduling = {"minMember", "quotas", "clusterQueue"}
-    assert given == {"image", "entrypoint", *serving, *files, *data, *scheduling}
+    pipelines = {"steps", "schedule", "applicationResource", "serveConfig"}
+    assert given == {"image", "entrypoint", *serving, *files, *data, *scheduling, *pipelines}
