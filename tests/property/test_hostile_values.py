@@ -187,7 +187,9 @@ def test_every_string_is_shown_by_an_example(prototype: Prototype) -> None:
         "kserve-inferencegraph": {"steps", "nodes"},
         "tensorboard": {"accelerator"},  # both ask for no GPUs
         "mlflow": {"accelerator"},
-        "pipeline-run": {"steps", "onExit"},
+        **{name: {"steps", "onExit"} for name in ("pipeline-run", "argo-workflow", "argo-cron-workflow")},
+        # A SparkApplication has no such field.
+        **{name: {"runtimeClassName"} for name in ("spark-application", "scheduled-spark-application")},
     }
     assert hidden <= {"namespace"} | excused.get(prototype.name, set())
 

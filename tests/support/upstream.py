@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -36,4 +37,15 @@ def crds_of(objects: Iterable[KubeObject]) -> list[Path]:
 def _files() -> Mapping[tuple[str, str], Path]:
     files = [file for file in CRDS.glob("*/*.yaml") if file.name not in _OTHERS]
     heads = {file: re.search(r"kind: (\w+), listKind", file.read_text("utf-8")) for file in files}
-    return {(file.parent.name, head.group(1)): file for file, head in heads.items() if head}
+    return {(file.parent.name, head.group(1)): _accepted(file) for file, head in heads.items() if head}
+
+
+def _accepted(file: Path) -> Path:
+    """Give the file, or a copy that API servers of today take: Seldon's graph has items without a type."""
+    text, untyped = file.read_text("utf-8"), "children: {items: {}, type: array}"
+    if untyped not in text:
+        return file
+    typed = "children: {items: {type: object, x-kubernetes-preserve-unknown-fields: true}, type: array}"
+    copy = Path(tempfile.mkdtemp()) / file.name
+    copy.write_text(text.replace(untyped, typed), encoding="utf-8")
+    return copy
