@@ -245,10 +245,7 @@ class AppCatalog:
             message = f"`{locked.ref}` is locked, and {ref.address} has it no more: {error.message}"
             hint = f"mlstack pkg update {locked.full_name}, or take vendor/ from another checkout"
             raise RegistryError(message, hint=hint) from error
-        if digest(files) != locked.digest:
-            message = f"the registry's `{locked.ref}` is not the one that mlstack.lock holds"
-            hint = f"a changed package needs a new version; mlstack pkg rm {locked.ref} lets this one in"
-            raise RegistryError(f"{message}: {digest(files)}, locked {locked.digest}", hint=hint)
+        _refuse_changed(locked, digest(files))
         return FetchedPackage(locked=locked, files=files)
 
     def check_unchanged(self, package: str, version: str) -> None:
@@ -257,10 +254,8 @@ class AppCatalog:
         with suppress(MlstackError):  # it was locked: that it cannot be asked is no fault
             entry = self.entry(package, version)
         # An index of charts has digests of archives, not of what they hold.
-        if locked and entry and entry.digest not in ("", locked.digest):
-            message = f"the registry's `{locked.ref}` is not the one that mlstack.lock holds"
-            hint = f"a changed package needs a new version; mlstack pkg rm {locked.ref} lets this one in"
-            raise RegistryError(f"{message}: {entry.digest}, locked {locked.digest}", hint=hint)
+        if locked and entry and entry.digest:
+            _refuse_changed(locked, entry.digest)
 
     def warnings(self, package: str, version: str) -> list[str]:
         """Tell what a registry says against a version, as far as it was asked."""
@@ -273,6 +268,14 @@ class AppCatalog:
             return []
         said = [("was withdrawn", entry.yanked), ("is deprecated", entry.deprecated)]
         return [f"`{package}@{version}` {what}: {why}" for what, why in said if why]
+
+
+def _refuse_changed(locked: LockedPackage, offered: str) -> None:
+    """Refuse the content of this digest if another one is locked."""
+    if offered != locked.digest:
+        message = f"the registry's `{locked.ref}` is not the one that mlstack.lock holds"
+        hint = f"a changed package needs a new version; mlstack pkg rm {locked.ref} lets this one in"
+        raise RegistryError(f"{message}: {offered}, locked {locked.digest}", hint=hint)
 
 
 def _runs_here(entry: IndexVersion) -> bool:

@@ -40,7 +40,7 @@ from mlstack.registries.distribution import (
     split_address,
 )
 from mlstack.registries.known import believed
-from mlstack.registries.registry import INDEX_FILE, PackagesByName, guarded, protocol, read_index
+from mlstack.registries.registry import INDEX_FILE, PackagesByName, checked, guarded, protocol, read_index
 from mlstack.registries.signatures import sign, sign_artifact
 from mlstack.yaml import write
 
@@ -94,14 +94,7 @@ class OciRegistry:
                 f"`{self.place.shown(name)}@{digest_at}`, which the index names, is gone",
                 hint="publish it again",
             )
-        files = self.place.files(name, manifest)
-        if digest(files) != wanted.digest:
-            raise RegistryError(
-                f"the content of package `{package}@{wanted.version}` is not what the registry's index says:"
-                f" {digest(files)}, the index has {wanted.digest}",
-                hint="nothing was changed; ask the registry's keeper, whose index may be stale",
-            )
-        return files
+        return checked(self.place.files(name, manifest), wanted, f"{package}@{wanted.version}")
 
     def at(self, revision: str) -> OciRegistry:
         """Give the same packages at a tag or digest."""

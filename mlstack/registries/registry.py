@@ -17,7 +17,15 @@ from mlstack.app.app import RegistryRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.chart import is_chart, without_ignored
 from mlstack.app.document import fields_of
-from mlstack.app.index import KSONNET_PREFIX, IndexPackage, RegistryIndex, joined, offers, refuse_retired
+from mlstack.app.index import (
+    KSONNET_PREFIX,
+    IndexPackage,
+    IndexVersion,
+    RegistryIndex,
+    joined,
+    offers,
+    refuse_retired,
+)
 from mlstack.app.package import PackageFolder, digest
 from mlstack.app.prototype import Prototype
 from mlstack.app.reader import as_overridden
@@ -191,6 +199,15 @@ def fetch_package(tree: Tree, index: RegistryIndex, package: str, version: str) 
     files = guarded(lambda: _package_files(tree, PurePosixPath(wanted.path)), named)
     if not files:
         raise RegistryError(f"the folder of package `{named}` is missing: `{wanted.path}`")
+    return checked(files, wanted, named)
+
+
+def checked(files: Files, wanted: IndexVersion, named: str) -> Files:
+    """Give a package's files, if they have the digest that its index says.
+
+    Raises:
+        RegistryError: they have another one.
+    """
     if digest(files) != wanted.digest:
         raise RegistryError(
             f"the content of package `{named}` is not what the registry's index says:"

@@ -7,6 +7,7 @@ registry. Artifacts of an OCI registry may also be signed in cosign's own way, a
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from mlstack import programs
@@ -18,6 +19,7 @@ from mlstack.registries.distribution import DIGEST, SCHEME, repository_of, split
 
 _TIMEOUT_S = 60.0
 _INSTALL = "install cosign 3 (https://docs.sigstore.dev) and make sure it is on the PATH"
+_PASSWORD = "COSIGN_PASSWORD"
 _UNSIGNED = 10  # cosign's exit status for an artifact without signatures
 
 
@@ -107,12 +109,12 @@ def sign_artifact(key: str, artifact: str) -> None:
 
 def _signed(key: str, what: list[str], shown: str, statement: bytes) -> bytes:
     options = ["--yes", f"--key={key}", "--tlog-upload=false", "--use-signing-config=false"]
+    command = ["cosign", what[0], *options, *what[1:]]
+    password = {_PASSWORD: os.environ.get(_PASSWORD, "")}  # else it takes stdin for one
     try:
-        return programs.run(
-            ["cosign", what[0], *options, *what[1:]], stdin=statement, timeout_s=_TIMEOUT_S
-        ).stdout
+        return programs.run(command, settings=password, stdin=statement, timeout_s=_TIMEOUT_S).stdout
     except ProgramError as error:
-        hint = _INSTALL if error.status is None else "check the key, and its password in COSIGN_PASSWORD"
+        hint = _INSTALL if error.status is None else f"check the key, and its password in {_PASSWORD}"
         raise RegistryError(f"cannot sign `{shown}`: {_reason(error)}", hint=hint) from error
 
 

@@ -125,7 +125,10 @@ def test_a_registry_that_is_away_and_a_key_that_is_none_are_told(host: str, tmp_
         packages.install_packages(made, ["own/common"])
 
 
-def test_what_is_published_into_a_folder_is_signed_in_its_index(host: str, tmp_path: Path) -> None:
+def test_what_is_published_into_a_folder_is_signed_in_its_index(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COSIGN_PASSWORD")  # the key has none
     (tmp_path / "folder").mkdir()
     publish_package(tmp_path / "common", str(tmp_path / "folder"), app=None)
     made = new_app(tmp_path, str(tmp_path / "folder"))
