@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mlstack.app import document
+from mlstack.app.params import overlaid
 from mlstack.app.prototype import Package, json_type
 from mlstack.app.schema import is_checkable
 from mlstack.errors import SchemaError, YamlError
@@ -111,6 +112,7 @@ def read_prototype(files: Files, head: Package, *, source: str) -> dict[str, Any
     What the schema says in a way that is not understood here, `helm` checks alone: parameters are open then.
     """
     text, defaults = _values(files, source)
+    defaults = _with_subcharts(files, defaults, source)
     helps = _helps(text)
     schema = _schema(files)
     declared = schema.get("properties") if isinstance(schema.get("properties"), Mapping) else {}
@@ -144,6 +146,40 @@ def _values(files: Files, source: str) -> tuple[str, dict[str, Any]]:
         read = []
     value = read[0].value if read else {}
     return text, {str(key): inner for key, inner in value.items()} if isinstance(value, Mapping) else {}
+
+
+def _with_subcharts(files: Files, values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Give a chart's values over those of the charts in it, which stand under their names, or aliases."""
+    folders = sorted({path.parts[1] for path in files if path.parts[0] == "charts" and len(path.parts) > 2})
+    result = dict(values)
+    for folder in folders:
+        top = PurePosixPath("charts", folder)
+        inner = {path.relative_to(top): data for path, data in files.items() if path.is_relative_to(top)}
+        head = _head(inner, f"{source}/{top}")
+        if head.get("type") == "library" or not head.get("name"):
+            continue
+        own = _with_subcharts(inner, _values(inner, f"{source}/{top}")[1], f"{source}/{top}")
+        own.pop("global", None)
+        for name in _names_of(str(head["name"]), _head(files, source)):
+            if own and isinstance(result.get(name, {}), Mapping):
+                result[name] = overlaid(own, result.get(name, {}))
+    return result
+
+
+def _head(files: Files, source: str) -> Mapping[str, Any]:
+    """Give what `Chart.yaml` says; nothing of one that helm will refuse."""
+    try:
+        text = document.decode(files.get(CHART_FILE, b""), file=source)
+        head = read_document(text, source=source, with_positions=False).value
+    except (SchemaError, YamlError):
+        return {}
+    return head if isinstance(head, Mapping) else {}
+
+
+def _names_of(chart: str, owner: Mapping[str, Any]) -> list[str]:
+    """Give the keys under which the values of a chart inside another one stand."""
+    listed = [entry for entry in owner.get("dependencies") or () if isinstance(entry, Mapping)]
+    return [str(entry.get("alias") or chart) for entry in listed if entry.get("name") == chart] or [chart]
 
 
 def _helps(text: str) -> dict[str, str]:

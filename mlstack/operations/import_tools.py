@@ -21,6 +21,7 @@ from mlstack.importers.write import Imported, ImportFailure, prove, summary, wri
 from mlstack.names import check_environment_name
 from mlstack.registries.kustomize import fetch
 from mlstack.render import kustomize as render_kustomize
+from mlstack.render.helm import helm_version
 
 if TYPE_CHECKING:
     from mlstack.kube.client import Opener
@@ -59,6 +60,7 @@ def import_helm(app: AppDir, request: HelmRequest, *, opener: Opener | None = No
         return _import_release(app, request, places, opener)
     if request.chart is None:
         raise UsageError("which chart?", hint="mlstack import helm CHART, or --live RELEASE")
+    helm_version()
     chart = helm.fetch(request.chart)
     name = request.name or manifests.component_name(str(read_head(chart.files, source=chart.folder)["name"]))
     pseudo = Environment(name="default", namespace=request.namespace or "default")

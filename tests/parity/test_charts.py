@@ -107,6 +107,17 @@ def test_r5_no_value_for_all_components_reaches_a_chart(run: Runner, app: Path) 
     assert "--set web.replicas=VALUE" in ran.err
 
 
+def test_r5_values_of_a_chart_inside_stand_under_its_name(run: Runner, app: Path) -> None:
+    run.ok("generate platform web")
+    described = run.ok("prototype describe platform")
+    assert 'cache: object, default {"size": 64, "policy": "lru", "enabled": true}' in described
+    run.ok("param set web cache.policy fifo")
+    run.ok("param set web global.zone eu")
+    values = {"cache": {"policy": "fifo"}, "global": {"zone": "eu"}}
+    assert rendered(run) == expected(app, "platform@1.2.0", "web", **values)
+    assert "ConfigMap web-cache" in run.ok("param explain web cache.policy --env dev")
+
+
 def test_r5_a_schema_gives_parameters_and_refuses_others(run: Runner, app: Path) -> None:
     assert "level: integer, default 3, 1 to 5" in run.ok("prototype describe strict")
     assert "needs `owner`" in run("generate strict s").err
