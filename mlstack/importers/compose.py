@@ -371,7 +371,7 @@ class _Composer:
 
     def _failed(self, part: _Part, components: Sequence[KsComponent], outcome: Outcome) -> None:
         reason = self._shown("".join(filter(str.isprintable, outcome.error)))
-        lacks_ksonnet_lib = outcome.used_stub and reason.startswith("Field does not exist")
+        lacks_ksonnet_lib = outcome.used_stub and reason.lower().startswith("field does not exist")
         if lacks_ksonnet_lib:
             reason += "; the app has no ksonnet-lib: --jpath names the folder of one"
         if outcome.missing and (library := self._library(part.environment, outcome.missing[-1])):

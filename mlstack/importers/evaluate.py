@@ -1,4 +1,4 @@
-"""The only door to gojsonnet: a process that evaluates Jsonnet of others, each job in a bounded child.
+"""The only door to gojsonnet and jsonnet: a process that evaluates Jsonnet of others, each job in a child.
 
     python -m mlstack.importers.evaluate < request.json > outcomes
 
@@ -40,6 +40,9 @@ def main() -> None:
     """Answer one request."""
     request = json.load(sys.stdin)
     for job in request["jobs"]:
+        if not hasattr(os, "fork"):  # on Windows the caller's limit of time is the only one
+            sys.stdout.write(json.dumps(evaluated(job)) + "\n")
+            continue
         outcome = _apart(job, request["cpu_s"], request["memory_bytes"], request["output_bytes"])
         sys.stdout.buffer.write(outcome + b"\n")
         sys.stdout.buffer.flush()
@@ -89,7 +92,7 @@ def _child(job: Mapping[str, Any], writing: int, cpu_s: int, memory_bytes: int) 
         resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
         resource.setrlimit(resource.RLIMIT_AS, (4 * memory_bytes, 4 * memory_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        answer = memoryview(json.dumps(_evaluated(job)).encode())
+        answer = memoryview(json.dumps(evaluated(job)).encode())
         while answer:
             answer = answer[os.write(writing, answer) :]
         status = 0
@@ -97,18 +100,30 @@ def _child(job: Mapping[str, Any], writing: int, cpu_s: int, memory_bytes: int) 
         os._exit(status)
 
 
-def _evaluated(job: Mapping[str, Any]) -> dict[str, Any]:
-    import _gojsonnet  # the door: nobody else imports it
-
-    imports = _Imports(job)
+def _evaluator() -> tuple[Any, Mapping[str, Any]]:
+    """Give gojsonnet, which evaluates as ks did, or the one in C++, and what they are to be given."""
     try:
-        text = _gojsonnet.evaluate_snippet(
+        import _gojsonnet
+    except ImportError:
+        import _jsonnet
+
+        # It takes several parameters of a function for the same one unless each has a name of one letter.
+        return _jsonnet, {name: (tuple("abc"[: len(params)]), f) for name, (params, f) in NATIVE.items()}
+    return _gojsonnet, NATIVE
+
+
+def evaluated(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer one job (`importers.jsonnet.Evaluation` as a map), without any limits."""
+    imports = _Imports(job)
+    evaluator, native = _evaluator()
+    try:
+        text = evaluator.evaluate_snippet(
             job["file"],
             modern(job["text"]),
             ext_vars=job["ext_vars"],
             ext_codes=job["ext_codes"],
             import_callback=imports.load,
-            native_callbacks=NATIVE,
+            native_callbacks=native,
         )
     except (RuntimeError, UnicodeDecodeError) as error:
         raw = error.object if isinstance(error, UnicodeDecodeError) else str(error).encode()

@@ -49,11 +49,11 @@ def check_evaluator() -> None:
     """Raise when there is nothing that evaluates Jsonnet.
 
     Raises:
-        RegistryError: gojsonnet is not installed.
+        RegistryError: neither gojsonnet nor jsonnet is installed.
     """
-    if find_spec("_gojsonnet") is None:
+    if not any(map(find_spec, ("_gojsonnet", "_jsonnet"))):
         message = "to import an app of ksonnet an evaluator of Jsonnet is needed, and none is installed"
-        raise RegistryError(message, hint="pip install 'mlstack[ksonnet]'")
+        raise RegistryError(message, hint="pip install 'mlstack[ksonnet]', or jsonnet")
 
 
 def evaluate(
@@ -86,7 +86,8 @@ def _outcome(answer: Mapping[str, Any]) -> Outcome:
         return Outcome(value=answer["value"], used_stub=stub, looks_at_others=whole)
     text = str(answer["error"])
     first = text.strip().splitlines()[0] if text.strip() else "it gave no reason"
-    reason = first.removeprefix("RUNTIME ERROR: ").removeprefix("importer error: ")
+    beginnings = r"(RUNTIME ERROR: |STATIC ERROR: |importer error: |couldn't open import \".*?\": )*"
+    reason = re.sub(f"^{beginnings}", "", first)
     static = re.match(r"(\S+?):(?:\((\d+):|(\d+):)\d+\S* (.+)", reason)
     if static:
         where, reason = f"{static[1]}:{static[2] or static[3]}", static[4]

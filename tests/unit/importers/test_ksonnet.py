@@ -5,13 +5,17 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mlstack.importers import modernise
+from mlstack.importers.evaluate import evaluated
+from mlstack.importers.jsonnet import Evaluation
 from mlstack.yaml.read import read_documents
 from tests.support.cli import Ran, Runner
 from tests.support.ksonnet import MAIN, MAP, write_app
@@ -503,3 +507,28 @@ local size = params.size;
     assert modernise.old_names(component) == ("some-map",)
     assert modernise.old_names(component.replace("my-map", "other")) == ("some-map",)
     assert modernise.old_names(component.replace("'all'", "'one'")) == ()
+
+
+def test_the_second_evaluator_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("_jsonnet")
+    (tmp_path / "lib.libsonnet").write_text("{ all: [std.extVar('name')] + import('more.json') }")
+    (tmp_path / "more.json").write_text("[1, 2.5, null]")
+    native = "std.native('parseYaml')('a: 1'), std.native('regexSubst')('b', 'abc', 'x')"
+    whole = Evaluation(
+        file=str(tmp_path / "main.jsonnet"),
+        text=f"(import('lib.libsonnet')) + {{ native: [{native}], k: (import 'k.libsonnet').core.v1 }}",
+        roots=(str(tmp_path),),
+        ext_vars={"name": "web"},
+    )
+    texts = [whole.text, "import '/etc/passwd'", "import '../outside.libsonnet'", "{ a: 1 + }", "{}.a"]
+    jobs = [asdict(replace(whole, text=text)) for text in texts]
+    (tmp_path.parent / "outside.libsonnet").write_text("{}")
+    first = [evaluated(job) for job in jobs]
+    monkeypatch.setitem(sys.modules, "_gojsonnet", None)
+    second = [evaluated(job) for job in jobs]
+    assert first[0] == second[0]
+    assert first[0]["value"]["all"] == ["web", 1, 2.5, None]
+    for one, other in zip(first[1:], second[1:], strict=True):
+        assert one.keys() == other.keys() >= {"error"}
+    for answer in (first[1], second[1], first[2], second[2]):
+        assert "leads out of the app" in answer["error"]
