@@ -205,11 +205,12 @@ def _diagnosis(result: doctor.Diagnosis) -> Page:
 def _matrix(result: matrix.MatrixResult) -> Page:
     if not result.rows:
         return Page((TextLine("no difference"),))
+    longest = max(8, min(20, 44 // len(result.environments)))  # what is compared stays readable beside them
     columns: Columns = {
         "": lambda row: "" if row.approved or not row.differs else "!",
         "WHAT": "section",
         "SUBJECT": "subject",
-        **{name.upper(): _cell(name) for name in result.environments},
+        **{name.upper(): _cell(name, longest) for name in result.environments},
         "APPROVED": lambda row: row.reason or ("yes" if row.approved else ""),
     }
     spare = {"APPROVED": lambda cells: cells <= {""}, "": lambda cells: cells <= {""}}
@@ -220,16 +221,13 @@ def _matrix(result: matrix.MatrixResult) -> Page:
     return Page(page.blocks, page.names, (*page.notes, *told))
 
 
-def _cell(name: str) -> Any:
+def _cell(name: str, longest: int) -> Any:
     def text(row: matrix.MatrixRow) -> str:
         value = one_line_value(row.values[name]) if row.values[name] is not None else "-"
         # Of images the end tells more than the beginning.
-        return value if len(value) <= _LONGEST_CELL else f"…{value[1 - _LONGEST_CELL :]}"
+        return value if len(value) <= longest else f"…{value[1 - longest :]}"
 
     return text
-
-
-_LONGEST_CELL = 20
 
 
 @view
