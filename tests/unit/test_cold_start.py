@@ -66,6 +66,7 @@ def test_completion_answers_without_anything_heavy(tmp_path: Path, line: str, wo
     assert heavy(modules(tmp_path, **asked)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["pkg install ours/tools", "pkg list", "generate web front --image=nginx"])
 def test_packages_of_a_folder_need_no_library_of_the_web(tmp_path: Path, line: str) -> None:
     small_app(tmp_path)

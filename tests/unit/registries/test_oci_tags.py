@@ -61,6 +61,7 @@ def opened(address: str, *, fresh: bool = False) -> Registry:
     return open_registry(ref, root=Path("/"), fresh=fresh)
 
 
+@pytest.mark.slow
 def test_one_package_is_had_where_nobody_may_ask_for_more() -> None:
     """Some registries answer with a refusal for what is not there, and list no repositories."""
     with FakeRegistry().running() as fake:
