@@ -63,7 +63,7 @@ def repository_of(path: str, name: str) -> str:
     return path if is_own else f"{path}/{name}".removeprefix("/")
 
 
-class RefusedError(RegistryError):
+class UnauthorizedError(RegistryError):
     """Raised when a registry does not let us in; some answer so for what is not there."""
 
 
@@ -293,7 +293,7 @@ class Distribution:
         if answer.status in (401, 403):
             has = "does not let us in" if answer.status == 401 else "does not allow that"
             message = f"the registry at `{self.host}` fails: it {has}"
-            raise RefusedError(message, hint=f"docker login {self.host}")
+            raise UnauthorizedError(message, hint=f"docker login {self.host}")
         code = _code(answer.data)
         text = "it has no such thing" if answer.status == 404 else f"HTTP {answer.status}"
         hint = "check the address"

@@ -34,7 +34,7 @@ from mlstack.registries.distribution import (
     SCHEME,
     ArtifactManifest,
     Distribution,
-    RefusedError,
+    UnauthorizedError,
     digest_of,
     repository_of,
     split_address,
@@ -249,7 +249,7 @@ class Repository:
         refusal = None
         try:
             text = self._published_index()
-        except RefusedError as error:  # so some answer for what is not there
+        except UnauthorizedError as error:  # so some answer for what is not there
             text, refusal = None, error
         if text is not None:
             return text
