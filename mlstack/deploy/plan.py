@@ -134,8 +134,13 @@ def diff_environment(resolved: ResolvedTarget, options: ApplyOptions) -> ApplyPl
         )
     if options.adopt:
         notes += _former_environments(resolved, known)
+    rows = (*changes.changes, *pruned.changes)
+    if any(change.action == "update" for change in rows):
+        from mlstack.deploy import rollout
+
+        rows = rollout.noted(rows)
     return ApplyPlan(
-        changes=replace(changes, changes=(*changes.changes, *pruned.changes), notes=tuple(notes)),
+        changes=replace(changes, changes=rows, notes=tuple(notes)),
         resolved=resolved,
         options=options,
         inventory=known,

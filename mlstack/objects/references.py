@@ -21,6 +21,7 @@ _STORAGE_CLASS = ("storage.k8s.io", "StorageClass", False)
 _SECRET = ("", "Secret", True)
 _CONFIG_MAP = ("", "ConfigMap", True)
 
+_CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _OF_PODS: tuple[_Row, ...] = (
     ("serviceAccountName", "", "ServiceAccount", True),
     ("priorityClassName", "scheduling.k8s.io", "PriorityClass", False),
@@ -33,7 +34,7 @@ _OF_PODS: tuple[_Row, ...] = (
     ("volumes[].projected.sources[].secret.name", *_SECRET),
     *(
         (f"{containers}[].{field}.name", *kind)
-        for containers in ("initContainers", "containers", "ephemeralContainers")
+        for containers in _CONTAINERS
         for field, kind in (
             ("envFrom[].configMapRef", _CONFIG_MAP),
             ("envFrom[].secretRef", _SECRET),
@@ -131,6 +132,20 @@ def read_by_pods(manifest: KubeObject) -> Iterator[Identity]:
     """Give the ConfigMaps and Secrets that the pods of an object read, whether or not they exist."""
     for spec in _pod_specs(manifest.data):
         yield from _named(spec, _CONFIGS, manifest.namespace)
+
+
+def read_once(manifest: KubeObject) -> Iterator[Identity]:
+    """Give those of them that a pod reads when it starts alone: as variables, or as a file of a `subPath`."""
+    for spec in _pod_specs(manifest.data):
+        mounts = [
+            mount
+            for part in _CONTAINERS
+            for row in spec.get(part) or ()
+            for mount in row.get("volumeMounts") or ()
+        ]
+        fixed = {mount.get("name") for mount in mounts if mount.get("subPath") or mount.get("subPathExpr")}
+        volumes = [volume for volume in spec.get("volumes") or () if volume.get("name") in fixed]
+        yield from _named({**spec, "volumes": volumes}, _CONFIGS, manifest.namespace)
 
 
 def pod_labels(content: Any) -> Iterator[Mapping[str, str]]:

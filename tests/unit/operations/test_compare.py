@@ -185,8 +185,8 @@ def test_what_goes_with_an_item_of_ours_is_said(stack: Stack, clusters: Clusters
     clusters["minikube"].patch(WEB, {"spec": theirs}, manager="operator")
     stack.write("a", deployment(env=env[1:]))
     (row,) = stack.diff().objects
-    assert row.notes == (
-        "removes `spec.template.spec.containers[main].env[A].value` of `operator` with what it is part of",
+    assert row.notes[0] == (
+        "removes `spec.template.spec.containers[main].env[A].value` of `operator` with what it is part of"
     )
     stack.apply()
     assert get(clusters, WEB)["spec"]["template"]["spec"]["containers"][0]["env"] == env[1:]
