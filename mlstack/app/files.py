@@ -225,6 +225,11 @@ def preset(name: str) -> Path | None:
     return folder("environments") / name if name in presets() else None
 
 
+def stacks() -> tuple[str, ...]:
+    """Give the names of the stacks that an app may begin with, sorted."""
+    return tuple(sorted(file.stem for file in (folder("registry") / "stacks").glob("*.yaml")))
+
+
 # --- `--values` files: `{globals: {…}, components: {name: {…}}}`, or a flat map for every component ----
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from mlstack.app.app import DIGEST, SIGNATURE, Retired
-from mlstack.app.declare import NAME, SHORT_NAME, TEXT, VERSION, WORD, key, list_of, records
+from mlstack.app.declare import MAP, NAME, SHORT_NAME, TEXT, VERSION, WORD, key, list_of, records
 from mlstack.app.document import FieldReader
 from mlstack.app.versions import best_first, check_range
 from mlstack.errors import NotFoundError
@@ -152,6 +153,26 @@ class RegistryIndex:
     def revision_of(self, name: str, version: str = "") -> str:
         """Give the commit or digest at which a version is read again; empty where there is none."""
         return self.version(name, version).revision or self.revision
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackComponent:
+    """One component of a stack."""
+
+    name: str = key(NAME, required=True)
+    prototype: str = key(WORD, "A prototype of the bundled registry, as `package/prototype`.", required=True)
+    example: str = key(TEXT, "The example of the prototype that it starts from.", default="")
+    params: Mapping[str, Any] = key(MAP, default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """Components and environments that belong together, for `mlstack init NAME --stack STACK`."""
+
+    name: str = key(SHORT_NAME, required=True)
+    summary: str = key(TEXT, required=True)
+    environments: tuple[str, ...] = key(list_of(NAME), "Presets of environments.", required=True)
+    components: tuple[StackComponent, ...] = records(StackComponent, minItems=1, required=True)
 
 
 def offers(index: RegistryIndex, name: str) -> list[tuple[IndexPackage, IndexPrototype]]:

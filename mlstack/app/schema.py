@@ -32,7 +32,7 @@ from mlstack.app.app import (
     Prices,
 )
 from mlstack.app.document import AppDocument, expectation, shown, suggestion
-from mlstack.app.index import RegistryIndex
+from mlstack.app.index import RegistryIndex, Stack
 from mlstack.app.params import KeyPath as ValuePath
 from mlstack.app.params import ParamFault, Resolved, Setting, join_path, nearest_origin, param_error
 from mlstack.app.prototype import Example, Package, Param, Prototype, PrototypeFile, mask_value
@@ -110,6 +110,7 @@ _DECLARED: Mapping[str, tuple[type, Mapping[str, Any]]] = {  # kind → dataclas
     "Prices": (Prices, {}),
     "Prototype": (PrototypeFile, {}),
     "Registry": (RegistryIndex, {}),
+    "Stack": (Stack, {}),
 }
 
 

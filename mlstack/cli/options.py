@@ -224,6 +224,13 @@ def presets(ctx: typer.Context, incomplete: str) -> list[str]:
     return _matching(files.presets(), incomplete)
 
 
+def stacks(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Give the names of the stacks that an app may begin with."""
+    from mlstack.app import files
+
+    return _matching(files.stacks(), incomplete)
+
+
 def component_lists(ctx: typer.Context, incomplete: str) -> list[str]:
     """Give what the last name of a list with commas may become, the names before it kept."""
     before, comma, last = incomplete.rpartition(",")

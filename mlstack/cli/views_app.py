@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         publish,
         registries,
         snapshot,
+        stacks,
     )
 
 PACKAGES = {"PACKAGE": "package", "VERSION": "version", "INSTALLED": "installed", "SUMMARY": "summary"}
@@ -168,6 +169,18 @@ def _initialised(result: app.Initialised) -> Page:
     text += f" and environment `{result.environment}` ({context})" if result.environment else ""
     usual = "mlstack pkg install kubeflow/core" if registries else "mlstack registry add NAME ADDRESS"
     return sentence(text, result.app, f"next: cd {result.folder} && {usual}")
+
+
+@view
+def _stack_begun(result: stacks.StackBegun) -> Page:
+    text = f"created app `{result.app}` in {result.folder} with the stack `{result.stack}`: components "
+    text += f"{', '.join(result.components)}; environments {', '.join(result.environments)}"
+    first = result.environments[0]
+    steps = (
+        f"next: cd {result.folder} && mlstack validate {first}",
+        f"mlstack env set {first} --context CONTEXT",
+    )
+    return sentence(text, result.app, *steps)
 
 
 # --- environments ---

@@ -29,12 +29,10 @@ from mlstack.importers.plan import Data, ImportPlan, PlannedComponent, PlannedPa
 from mlstack.importers.proof import EnvironmentProof
 from mlstack.names import check_component_name, check_module_name, check_new_name
 from mlstack.registries.directory import build_index
-from mlstack.registries.registry import INDEX_FILE
+from mlstack.registries.registry import DEFAULT_REGISTRY, INDEX_FILE
 from mlstack.registries.resolver import APP
 from mlstack.render import render
 from mlstack.yaml import write
-
-DEFAULT_REGISTRY = RegistryRef(name="kubeflow", address="bundled", protocol="directory")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mlstack.app import files, layout, schema
-from mlstack.app.app import App, Component, Environment, PersonalEnvironment, RegistryRef
+from mlstack.app.app import App, Component, Environment, PersonalEnvironment
 from mlstack.app.app_dir import AppDir
 from mlstack.app.declare import keys_of
 from mlstack.app.edit import app_lock
@@ -24,12 +24,11 @@ from mlstack.kube.kubeconfig import IN_CLUSTER
 from mlstack.names import check_environment_name, check_namespace, nearest
 from mlstack.objects import masking
 from mlstack.operations import row
+from mlstack.registries.registry import DEFAULT_REGISTRY
 from mlstack.render.metadata import added
 
 if TYPE_CHECKING:
     from mlstack.kube.kubeconfig import Context, Kubeconfig
-
-DEFAULT_REGISTRY = RegistryRef(name="kubeflow", address="bundled", protocol="directory")
 
 
 @dataclass(frozen=True, kw_only=True)

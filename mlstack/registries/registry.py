@@ -261,6 +261,7 @@ class PackagesByName(Mapping[str, IndexPackage]):
 
 BUNDLED = "bundled"
 DEFAULT_NAME = "kubeflow"
+DEFAULT_REGISTRY = RegistryRef(name=DEFAULT_NAME, address=BUNDLED, protocol="directory")
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from mlstack.app.app import Environment
 from mlstack.app.declare import FileKey, keys_of
 from mlstack.cli.main import family
-from mlstack.cli.options import ENV, components, duration, environments, option, presets, word
+from mlstack.cli.options import ENV, components, duration, environments, option, presets, stacks, word
 from mlstack.cli.options import packages as offer_packages
 from mlstack.cli.ports import Session
 from mlstack.errors import UsageError
@@ -23,9 +23,13 @@ env = family("Environments: kubectl contexts and namespaces that components are 
     examples=[
         "mlstack init my-kubeflow && cd my-kubeflow",
         "mlstack init my-kubeflow --env dev --context minikube -n kubeflow",
+        "mlstack init my-jobs --stack training",
     ],
     name=word("NAME", "The app's name, and that of its new folder."),
     folder=option("--dir DIR", "The folder to make. Default: NAME, here."),
+    stack=option(
+        "--stack NAME", "Begin with components and environments: training, serving or full.", stacks
+    ),
     env=option("--env ENV", "Make a first environment of this name and choose it."),
     context=option("--context NAME", "Its kubectl context. Default: the current one, if there is one."),
     server=option("--server URL", "Take the context that leads to this API server."),
@@ -38,6 +42,7 @@ def init(
     session: Session,
     name: str,
     folder: Path | None = None,
+    stack: str | None = None,
     env: str | None = None,
     context: str | None = None,
     server: str | None = None,
@@ -48,6 +53,13 @@ def init(
     from mlstack.operations import app
 
     place = folder or (session.folder or Path()) / name
+    if stack is not None:
+        from mlstack.operations.stacks import init_stack
+
+        if env or context or server or namespace or skip_default_registries:
+            hint = f"mlstack init {name} --stack {stack}"
+            raise UsageError("`--stack` brings registry and environments of its own", hint=hint)
+        return init_stack(place, name, stack)
     if context and server:
         raise UsageError("`--context` and `--server` exclude each other", hint="leave out --server")
     if env is None and (context or server or namespace):

@@ -204,13 +204,22 @@ def test_the_packages_of_the_launch_can_be_fetched_with_what_they_require(name: 
     assert locked.address == LAUNCH
 
 
-def test_retired_names_are_given_once_and_no_prototype_or_package_has_them(tmp_path: Path) -> None:
+def test_retired_names_are_given_once_and_lead_to_what_has_them_now(tmp_path: Path) -> None:
     ref = RegistryRef(name="kubeflow", address="bundled", protocol="directory")
     index = open_registry(ref, root=tmp_path).index()
     names = [name for each in index.retired for name in each.names]
     assert {"mxnet-job", "katib", "spartakus"} <= set(names)
     assert len(names) == len(set(names))
-    assert not set(names) & {*index.packages, *(each.name for each in examples.prototypes())}
+    assert not set(names) & {*index.packages}
+    # The packages of Kubeflow were called as their prototypes: such a name leads to the package of today.
+    brought = {
+        name: package.name
+        for package in index.packages.values()
+        for p in package.prototypes
+        for name in p.names
+    }
+    led = {name: each.instead for each in index.retired for name in each.names if name in brought}
+    assert not [name for name, step in led.items() if f"pkg install kubeflow/{brought[name]}" not in step]
 
 
 def test_what_to_do_instead_of_a_retired_name_names_what_is_there(tmp_path: Path) -> None:
