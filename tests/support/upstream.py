@@ -36,7 +36,7 @@ def crds_of(objects: Iterable[KubeObject]) -> list[Path]:
 @cache
 def _files() -> Mapping[tuple[str, str], Path]:
     files = [file for file in CRDS.glob("*/*.yaml") if file.name not in _OTHERS]
-    heads = {file: re.search(r"kind: (\w+), listKind", file.read_text("utf-8")) for file in files}
+    heads = {file: re.search(r"  names:[^}]*?\bkind: (\w+)", file.read_text("utf-8")) for file in files}
     return {(file.parent.name, head.group(1)): _accepted(file) for file, head in heads.items() if head}
 
 

@@ -183,7 +183,9 @@ def use(stage: Stage) -> set[Use]:
     again = {**training_job(minimum=1, maximum=3), "status": {}}
     stage.delete("TrainingJob", "train", JOBS)
     stage.put(again)
-    stage.reconciler.reconcile(stage.clock.now_ms + 3_600_000)  # it has not heard of the other job of that name
+    stage.reconciler.reconcile(
+        stage.clock.now_ms + 3_600_000
+    )  # it has not heard of the other job of that name
     settings = ControllerSettings(identity="me", lease_namespace="default")
     for _ in range(2):
         Controller(noted, settings, log=lambda text: None).once()

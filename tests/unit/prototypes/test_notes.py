@@ -68,7 +68,11 @@ def test_an_ordinary_choice_is_not(tmp_path: Path, prototype: str, params: dict[
         (TF_CNN, {"num_ps": 0}, "`num_ps` must be at least 1 replica, got 0"),
         (SERVING, {}, "`model_path` is required"),
         (SERVING, {"model_path": "ftp://x"}, "`model_path` must match"),
-        (SERVING, {"model_path": "/mnt/x", "modelStorageType": "pvc"}, "not be empty, because `modelStorageType` is pvc"),
+        (
+            SERVING,
+            {"model_path": "/mnt/x", "modelStorageType": "pvc"},
+            "not be empty, because `modelStorageType` is pvc",
+        ),
         (TRITON, {"modelRepositoryPath": "/m", "loadModels": "a"}, "because `loadModels` is set"),
         (VLLM, {"model": "m", "replicas": 2}, "`cachePvc` must not be empty, because `replicas` is 2"),
         (VLLM, {"model": "m", "tensorParallelSize": 4}, "`tensorParallelSize` is 4, more than `numGpus`"),
@@ -181,3 +185,36 @@ def test_scheduling_refuses_what_does_not_go_together(
 def test_the_group_of_an_archived_scheduler_is_said(tmp_path: Path) -> None:
     params = {"minMember": 2, "scheduler": "kube-batch"}
     assert "archived" in examples.render_one(tmp_path / "app", GROUP, params).notes[0]
+
+
+SEARCH: dict[str, Any] = {
+    "image": "x",
+    "objective": "loss",
+    "parameters": [{"name": "lr", "type": "double", "min": 0, "max": 1}],
+}
+
+
+# kubeflow/katib v0.19.0, pkg/webhook/v1beta1/experiment/validator/validator.go
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({"parallelTrialCount": 13}, "more than `maxTrialCount`, which is 12"),
+        ({"maxFailedTrialCount": 13}, "more than `maxTrialCount`, which is 12"),
+        ({"additionalMetrics": "loss"}, "which is the objective"),
+        ({"metricsCollector": "File"}, "because `metricsCollector` is File"),
+        ({"metricsPath": "/tmp/a"}, "which reads no file"),
+        ({"numWorkers": 2}, "which has one pod"),
+        ({"name": "a" * 41}, "40"),
+        ({"algorithm": "annealing"}, "algorithm"),
+        ({"algorithm": "grid"}, "because `algorithm` is grid"),
+        ({"parameters": [*SEARCH["parameters"], *SEARCH["parameters"]]}, "twice"),
+        ({"parameters": [{"name": "a", "type": "int", "min": 1}]}, "because its type is int"),
+        ({"parameters": [{"name": "a", "type": "int", "min": 2, "max": 1}]}, "more than `max`"),
+        ({"parameters": [{"name": "a", "type": "categorical"}]}, "needs a `list`"),
+        ({"parameters": []}, "parameters"),
+    ],
+)
+def test_what_katib_refuses_is_refused(tmp_path: Path, params: dict[str, Any], told: str) -> None:
+    with pytest.raises(MlstackError) as caught:
+        examples.render_one(tmp_path / "app", "kubeflow/tuning/katib-experiment", {**SEARCH, **params})
+    assert told in str(caught.value)

@@ -68,6 +68,6 @@ def test_a_value_with_a_default_need_not_be_given() -> None:
     serving = {"model_path", "modelRepositoryPath", "model", "modelStore", "steps", "imageA", "imageB"}
     data = {"server", "logDir", "selector"}
     files = {"modelPath", "inputFilePatterns", "inputFileFormat", "outputResultPrefix", "outputErrorPrefix"}
-    scheduling = {"minMember", "quotas", "clusterQueue"}
+    scheduling = {"minMember", "quotas", "clusterQueue", "objective", "parameters"}
     pipelines = {"steps", "schedule", "applicationResource", "serveConfig"}
     assert given == {"image", "entrypoint", *serving, *files, *data, *scheduling, *pipelines}
