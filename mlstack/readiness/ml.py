@@ -89,8 +89,15 @@ _EXPERIMENT = Phases(
     waits="has not begun",
     is_job=True,
 )
+# Kinds of Knative's way: one condition says all.
+_READY = Phases(
+    states={"+Stopped": "suspended: stopped", "+Ready": "ready"}, why="+Ready", waits="is being started"
+)
 _PHASES = {
-    "serving.knative.dev/Service": Phases(states={"+Ready": "ready"}, why="+Ready", waits="is being started"),
+    "serving.knative.dev/Service": _READY,
+    "serving.kserve.io/InferenceGraph": _READY,
+    "serving.kserve.io/LLMInferenceService": _READY,
+    "serving.kserve.io/TrainedModel": _READY,
     "machinelearning.seldon.io/SeldonDeployment": Phases(
         phase="state",
         states={"Available": "ready", "Failed": "failed"},
@@ -131,6 +138,20 @@ _PHASES = {
         new="is not submitted yet",
         is_job=True,
     ),
+    # The operator reads the schedule when it first looks at one.
+    "sparkoperator.k8s.io/ScheduledSparkApplication": Phases(
+        phase="scheduleState",
+        states={
+            "FailedValidation": "failed",
+            "spec.suspend": "suspended: suspended",
+            "Scheduled": "ready",
+        },
+        why="reason",
+        waits="is {}",
+        new="is not looked at yet",
+    ),
+    # Its status tells of the last start alone: nothing says that one is wrong.
+    "ray.io/RayCronJob": Phases(states={"spec.suspend": "suspended: suspended", "*": "ready"}),
     "kubeflow.org/Experiment": _EXPERIMENT,
     "kubeflow.org/Trial": _EXPERIMENT,
 }
@@ -602,6 +623,28 @@ def new_run_of_elastic_job(live: Mapping[str, Any], changed: Sequence[FieldChang
     return (
         _new_run(live, lasting, "a training job keeps its image, commands and servers.") if lasting else None
     )
+
+
+# What the controllers of work that runs once read at any time; the rest they have read at its start.
+_FOLLOWED = {
+    "Workflow": ("suspend", "parallelism", "activeDeadlineSeconds", "ttlStrategy", "podGC", "shutdown"),
+    "RayJob": ("suspend", "activeDeadlineSeconds", "shutdownAfterJobFinishes", "ttlSecondsAfterFinished"),
+}
+
+
+@new_run_rule("argoproj.io/Workflow", "ray.io/RayJob")
+def new_run_of_what_runs_once(live: Mapping[str, Any], changed: Sequence[FieldChange]) -> str | None:
+    """Ask for a new run when steps, program or cluster differ.
+
+    The workflow controller leaves a finished Workflow alone, and steps that ran do not run again; the Ray
+    operator makes a RayJob's cluster once. A suspended RayJob has no cluster and reads its specification
+    when it resumes.
+    """
+    followed = ("metadata", *(f"spec.{name}" for name in _FOLLOWED[str(live.get("kind"))]))
+    lasting = [change for change in changed if not change.path.startswith(followed)]
+    if not lasting or Facts(data=live).text("jobDeploymentStatus") == "Suspended":
+        return None
+    return _new_run(live, lasting, f"the {serving_operator(live)} runs one once, as it was at its start.")
 
 
 def _new_run(live: Mapping[str, Any], changed: Sequence[FieldChange], why: str) -> str:

@@ -91,7 +91,33 @@ _EXPERIMENT = [
     Case(state="done", status=conditions(Succeeded=("True", "", "goal")), reason="goal"),
 ]
 
+_READY = [
+    Case(state="ready", status=conditions(Ready="True")),
+    Case(state="waiting", status=conditions(Ready=("False", "", "no route")), reason="no route"),
+    Case(state="failed", status=conditions(Ready="Unknown"), facts=BROKEN),
+]
+
 CASES: Mapping[str, tuple[str, list[Case]]] = {
+    "serving.kserve.io/InferenceGraph": ("serving.kserve.io/v1alpha1", _READY),
+    "serving.kserve.io/LLMInferenceService": ("serving.kserve.io/v1alpha2", _READY),
+    "serving.kserve.io/TrainedModel": ("serving.kserve.io/v1alpha1", _READY),
+    "sparkoperator.k8s.io/ScheduledSparkApplication": (
+        "sparkoperator.k8s.io/v1beta2",
+        [
+            Case(state="ready", status={"scheduleState": "Scheduled"}),
+            Case(state="waiting", status={"lastRunName": "pi-1"}, reason="is not looked at yet"),
+            Case(
+                state="failed",
+                status={"scheduleState": "FailedValidation", "reason": "bad cron"},
+                reason="bad cron",
+            ),
+            Case(state="suspended", spec={"suspend": True}, status={"scheduleState": "Scheduled"}),
+        ],
+    ),
+    "ray.io/RayCronJob": (
+        "ray.io/v1",
+        [Case(state="ready"), Case(state="suspended", spec={"suspend": True}), *_SETTLED[1:]],
+    ),
     "Pod": (
         "v1",
         [
@@ -466,6 +492,7 @@ NEVER_FAIL = frozenset(
         "Service",
         "Namespace",
         "batch/CronJob",
+        "ray.io/RayCronJob",
         "apiregistration.k8s.io/APIService",
         "admissionregistration.k8s.io/ValidatingWebhookConfiguration",
         "admissionregistration.k8s.io/MutatingWebhookConfiguration",

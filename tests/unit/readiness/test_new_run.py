@@ -33,6 +33,21 @@ PYTORCH_WORKERS = changed("spec.pytorchReplicaSpecs.Worker.replicas")
 IN_PLACE = [changed("spec.runPolicy.suspend"), changed('metadata.labels["a/b"]')]
 ELASTIC = {"apiVersion": "paddlepaddle.org/v1", "kind": "TrainingJob", "metadata": {"name": "cnn"}}
 
+ONCE = {
+    kind: {"apiVersion": group, "kind": kind, "metadata": {"name": "cnn"}, "spec": {}, "status": {}}
+    for group, kind in (("ray.io/v1", "RayJob"), ("argoproj.io/v1alpha1", "Workflow"))
+}
+
+
+@pytest.mark.parametrize("kind", ONCE)
+def test_what_runs_once_can_be_held_and_ended(kind: str) -> None:
+    assert needs_new_run(ONCE[kind], [changed("spec.suspend"), changed("spec.activeDeadlineSeconds")]) is None
+
+
+def test_a_suspended_ray_job_reads_what_is_new_when_it_resumes() -> None:
+    live = {**ONCE["RayJob"], "status": {"jobDeploymentStatus": "Suspended"}}
+    assert needs_new_run(live, [changed("spec.entrypoint", "a", "b")]) is None
+
 
 @pytest.mark.parametrize(
     ("live", "change", "why"),
@@ -47,6 +62,8 @@ ELASTIC = {"apiVersion": "paddlepaddle.org/v1", "kind": "TrainingJob", "metadata
         (job("PyTorchJob"), PYTORCH_WORKERS, "workers 1 -> 3 needs a new run"),
         (job("MPIJob"), WORKERS, "the training operator does not change a running job"),
         (job("MPIJob", version="v2beta1"), WORKERS, "the MPI operator does not change a running job"),
+        (ONCE["RayJob"], changed("spec.entrypoint", "a", "b"), "entrypoint a -> b needs a new run: the Ray"),
+        (ONCE["Workflow"], changed("spec.entrypoint", "a", "b"), "the workflow controller runs one once"),
         *(
             (ELASTIC, changed(f"spec.{path}"), "needs a new run: a training job keeps its image")
             for path in (
