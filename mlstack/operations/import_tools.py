@@ -60,8 +60,8 @@ def import_helm(app: AppDir, request: HelmRequest, *, opener: Opener | None = No
         return _import_release(app, request, places, opener)
     if request.chart is None:
         raise UsageError("which chart?", hint="mlstack import helm CHART, or --live RELEASE")
-    helm_version()
     chart = helm.fetch(request.chart)
+    helm_version()
     name = request.name or manifests.component_name(str(read_head(chart.files, source=chart.folder)["name"]))
     pseudo = Environment(name="default", namespace=request.namespace or "default")
     objects: dict[str, Sequence[Data]] = {}

@@ -106,6 +106,18 @@ def test_c25_a_chart_of_chance_changes_nothing(run: Runner, app: Path, tmp_path:
     assert read_tree(app) == before
 
 
+def test_c25_a_chart_is_imported_by_helm_4_alone(
+    run: Runner, app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tree(tmp_path, {"chart/Chart.yaml": "{apiVersion: v2, name: web, version: 0.1.0}\n"})
+    write_tree(tmp_path, {"bin/helm": "#!/bin/sh\necho v3.19.0\n"})
+    (tmp_path / "bin/helm").chmod(0o755)
+    for path, said in ((tmp_path, "is not installed"), (tmp_path / "bin", "the helm on the PATH is v3.19.0")):
+        monkeypatch.setenv("PATH", str(path))
+        ran = run("import helm ../chart")
+        assert (ran.code, said in ran.err, "hint: get helm 4" in ran.err) == (5, True, True)
+
+
 def release(manifest: str, *, version: int = 3, status: str = "deployed") -> dict[str, Any]:
     """Give the Secret in which helm keeps a revision of the release `web`."""
     content = {
