@@ -245,7 +245,18 @@ def test_y19_what_cannot_change_is_explained_and_recreated_on_request(live: Path
 
 
 def test_y20_applying_again_writes_nothing(live: Path, run: Runner) -> None:
+    names = [ObjectRef("v1", "ConfigMap", "default", name) for name in ("front", "a", "b")]
+    before = [existing(run.cluster("minikube"), ref) for ref in names]
     assert set(outcomes(run, "apply minikube").values()) == {"unchanged"}
+    assert [existing(run.cluster("minikube"), ref) for ref in names] == before
+    # Whoever writes one aside makes it be looked at whole; what is wanted stands there all the same.
+    for ref in names:
+        run.cluster("minikube").patch(
+            ref, {"metadata": {"labels": {"seen": "yes"}}}, manager="some-controller"
+        )
+    before = [existing(run.cluster("minikube"), ref) for ref in names]
+    assert set(outcomes(run, "apply minikube").values()) == {"unchanged"}
+    assert [existing(run.cluster("minikube"), ref) for ref in names] == before
 
 
 def test_y21_context_and_namespace_may_be_others_for_one_run(live: Path, run: Runner) -> None:

@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlstack.cli.main import main
-from tests.support.builders import Tree, read_tree, restore_tree, write_tree
+from mlstack.cli.ports import Ports
+from tests.support.builders import Tree, kubeconfig, read_tree, restore_tree, write_tree
 from tests.support.cli import Runner
 from tests.support.registry import generate, small_app
 
@@ -94,9 +95,10 @@ FILES = {
         "registry describe ours",
         "pkg install --force ours/tools",
         "registry index ../registry",
+        "registry lint ../registry",
     ),
-    "registry/tools/package.yaml": ("registry add new ../registry", "pkg list", "registry index ../registry"),
-    "registry/tools/web/prototype.yaml": ("registry index ../registry", "pkg install new/tools"),
+    "registry/tools/package.yaml": ("registry add new ../registry", "pkg list", "registry lint ../registry"),
+    "registry/tools/web/prototype.yaml": ("registry lint ../registry", "pkg install new/tools"),
     "registry/tools/web/templates/page.yaml.j2": (
         "pkg install new/tools",
         "prototype preview new/tools/web --image x",
@@ -212,9 +214,9 @@ ODD_VALUES = (
 )
 
 
-def run(words: str, folder: Path) -> tuple[int, str]:
+def run(words: str, folder: Path, ports: Ports | None = None) -> tuple[int, str]:
     """Run a command line in the app, on clusters in memory, and give its exit code and what it said."""
-    ports = Runner(capsys=None).ports()  # type: ignore[arg-type]  # nothing is read back
+    ports = ports or Runner(capsys=None).ports()  # type: ignore[arg-type]  # nothing is read back
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err), chdir(folder / "demo"):
         code = main(shlex.split(words), ports=ports)
@@ -305,3 +307,16 @@ def test_every_command_works_or_says_what_is_wrong(folder: Path, file: str, data
         assert not [path for path in after if path.endswith((".tmp", "~"))]
         if code not in (0, 1, 6, 7):
             assert after == before, (line, said)
+
+
+@settings(max_examples=settings.default.max_examples // 12)
+@given(content=broken(kubeconfig("gke", "minikube", current="gke", server="https://127.0.0.1:1").encode()))
+def test_a_broken_kubeconfig_is_told(folder: Path, content: bytes) -> None:
+    for line in ("env add new --context gke", "env list", "apply gke --dry-run", "doctor gke"):
+        restore_tree(folder, {**tree(), "kubeconfig": content})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("KUBECONFIG", str(folder / "kubeconfig"))
+            code, said = run(line, folder, ports=Ports())
+        assert code in (0, 1, 2, 3, 4, 6), (line, said)
+        assert "internal fault" not in said
+        assert "Traceback" not in said

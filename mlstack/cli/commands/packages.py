@@ -24,7 +24,9 @@ PACKAGE = word("REGISTRY/PACKAGE[@VERSION]", "The package, as `kubeflow/core`.",
 
 _INSTALL = {
     "names": word(
-        "[REGISTRY/PACKAGE[@VERSION]]...", "Packages; `@^1.2`, a branch or a commit as well.", offer_packages
+        "[REGISTRY/PACKAGE[@VERSION]]...",
+        "Packages; `@^1.2`, a branch, commit or digest too.",
+        offer_packages,
     ),
     "env": option("--env ENV", "Only for this environment."),
     "frozen": option("--frozen", "Change no file but vendor/; the lock must fit."),
