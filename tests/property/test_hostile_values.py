@@ -184,6 +184,8 @@ def test_every_string_is_shown_by_an_example(prototype: Prototype) -> None:
         "kubeflow-core": {"name"},
         "tf-serving": {*mount, "trafficRule"},
         "triton": mount,
+        "cluster-queue": {"borrowing"},  # names resources of `quotas`
+        "katib-experiment": {"parameters"},  # their names are identifiers, and agree with each other
         "kserve-inferencegraph": {"steps", "nodes"},
         "tensorboard": {"accelerator"},  # both ask for no GPUs
         "mlflow": {"accelerator"},
