@@ -84,6 +84,10 @@ def test_the_pods_of_an_example_pass_pod_security(
         spec = {"restartPolicy": "Never", **template["spec"]}
         for field in ("serviceAccountName", "priorityClassName", "runtimeClassName"):
             spec.pop(field, None)  # objects that are not there
+        # A StatefulSet's own claims are volumes that its controller adds.
+        mounts = {mount["name"] for each in spec["containers"] for mount in each.get("volumeMounts", ())}
+        lacking = sorted(mounts - {volume["name"] for volume in spec.get("volumes", ())})
+        spec["volumes"] = [*spec.get("volumes", ()), *({"name": name, "emptyDir": {}} for name in lacking)]
         metadata = {**template.get("metadata", {}), "name": f"pod-{number}", "namespace": namespace}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         said = minikube.kubectl("create", *DRY_RUN[3:], input=json.dumps(pod), check=False)
