@@ -30,7 +30,7 @@ REQUIRED_NOW = {
     "model_path": "gs://bucket/it",  # the bucket of Kubeflow's examples is gone
     "logDir": "gs://bucket/it",  # it was `logs`, a folder that no pod has
     "inputFileFormat": "json",  # 0.3 guessed it
-    "objective": "{type: maximize, goal: 0.99, objectiveMetricName: accuracy}",  # a StudyJob had its own
+    "objective": "accuracy",  # a StudyJob had its own
     "parameters": "[{name: lr, type: double, min: 0.1, max: 0.2}]",
 }
 TOGETHER = {"spark-job": {"mainClass": "org.example.It"}}  # what `type: Scala` does not run without
