@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
 from mlstack.app.declare import (
+    ANNOTATIONS,
     FLAG,
+    LABELS,
     MAP,
     NAME,
+    REQUIREMENT,
     SHORT_NAME,
     TEXT,
-    VERSION,
     WORD,
     key,
     list_of,
@@ -23,48 +25,17 @@ from mlstack.app.declare import (
 )
 from mlstack.app.versions import check_range, is_range
 from mlstack.errors import UsageError
-from mlstack.names import names_a_package, version_key
+from mlstack.names import names_a_package
 from mlstack.objects.managed_fields import FieldPattern
 
 if TYPE_CHECKING:
     from mlstack.app.document import FieldReader
 
 API_VERSION = "mlstack.dev/v1"
-DEFAULT_KUBERNETES_VERSION = "1.36"
-ClusterScoped = Literal["allowed", "refused"]
 Scalar = str | int | float | bool
 Taker = Literal["ours", "theirs"]
 Hooks = Literal["skip", "apply"]
 
-_NAMESPACE = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}
-_ENVIRONMENT = "^[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?(/[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?)*$"
-_PACKAGE = {"type": "string", "pattern": r"^[^/@\s]+/[^/@\s]+(@[^/@\s]+)?$"}
-_RANGE = {
-    **TEXT,
-    "description": "A version, or a range: `^1.2`, `~1.2`, `1.x`, `>=1.0 <2`; any when left out.",
-}
-_REQUIREMENT = {
-    "type": ["string", "object"],
-    "pattern": _PACKAGE["pattern"],
-    "required": ["name"],
-    "additionalProperties": False,
-    "properties": {"name": _PACKAGE, "version": _RANGE},
-}
-DIGEST = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
-_LABEL_KEY = "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
-_OWN_LABELS = r"^(mlstack\.dev/.*|app\.kubernetes\.io/(managed-by|part-of))$"
-_LABEL_VALUE = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
-_LABELS = {
-    "type": "object",
-    "propertyNames": {"pattern": _LABEL_KEY},
-    "patternProperties": {_OWN_LABELS: {"not": {}}},
-    "additionalProperties": {"type": ["string", "null"], "maxLength": 63, "pattern": _LABEL_VALUE},
-}
-_ANNOTATIONS = {
-    "type": "object",
-    "propertyNames": {"pattern": _LABEL_KEY},
-    "additionalProperties": {"type": ["string", "null"]},
-}
 _DURATION = {
     "type": ["string", "integer"],
     "pattern": "^([0-9.]+h)?([0-9.]+m)?([0-9.]+s)?$|^[0-9.]+$",
@@ -308,107 +279,6 @@ class Retired:
         return "planned" if self.planned else "retired"
 
 
-@dataclass(frozen=True, kw_only=True)
-class LockedRegistry:
-    """Where a registry was read from when a package of it was last installed."""
-
-    name: str = key(SHORT_NAME, required=True)
-    address: str = key(WORD, required=True)
-    # What its index said of retired names, where asking it again would need a network.
-    retired: tuple[Retired, ...] = records(
-        Retired, "Names of packages and prototypes that are not offered any more.", default=()
-    )
-
-
-def _read_ranges(fields: FieldReader, name: str) -> dict[str, str]:
-    ranges: dict[str, str] = {}
-    for package, wanted in fields.map(name).items():
-        try:
-            ranges[package] = check_range(wanted)
-        except ValueError as error:
-            fields.refuse((name, package), str(error))
-    return ranges
-
-
-SIGNATURE = {"type": "string", "pattern": "^[A-Za-z0-9+/]+=*$"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class LockedPackage:
-    """One installed package: exact version and `sha256:…` of its content."""
-
-    full_name: str = key(  # `registry/name`
-        _PACKAGE, name="package", required=True, reader=lambda fields, name: fields.package(name).full_name
-    )
-    version: str = key(VERSION, required=True)
-    digest: str = key(DIGEST, "Over the package folder's paths and bytes.", required=True)
-    source: str = key(TEXT, "Address the package was fetched from.", default="")
-    revision: str = key(TEXT, "Commit, or digest of an artifact, that it was read at.", default="")
-    signature: str = key(SIGNATURE, "What cosign made of its name, version and digest.", default="")
-    requires: Mapping[str, str] = key(
-        {"type": "object", "additionalProperties": TEXT},
-        "Packages that it requires, with the versions that fit.",
-        reader=_read_ranges,
-        default_factory=dict,
-        hash=False,
-    )
-    # `*` for the app, else names of environments with requirements of their own
-    environments: tuple[str, ...] = key(
-        list_of(WORD),
-        "Where the package's name without a version means this one: `*` for everywhere, names of environments"
-        " that ask for another one than the app.",
-        default=(),
-    )
-    files: Mapping[str, str] = key(
-        {"type": "object", "additionalProperties": DIGEST},
-        "Digest of each file, to name the one that was changed.",
-        default_factory=dict,
-        hash=False,
-    )
-
-    @property
-    def registry(self) -> str:
-        """Give the app's name of the registry it came from."""
-        return self.full_name.partition("/")[0]
-
-    @property
-    def name(self) -> str:
-        """Give its name in the registry."""
-        return self.full_name.partition("/")[2]
-
-    @property
-    def ref(self) -> PackageRef:
-        """Give the exact requirement that this package meets."""
-        return PackageRef(registry=self.registry, name=self.name, version=self.version)
-
-    @property
-    def folder(self) -> str:
-        """Give the package's folder in the app: `vendor/kubeflow/core@0.1.0`."""
-        return f"vendor/{self.full_name}@{self.version}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class LockedKustomization:
-    """A kustomization of somebody else's, copied into `vendor/` with all that it refers to."""
-
-    source: str = key(
-        WORD, "As components name it: an address with its branch, tag or commit.", required=True
-    )
-    folder: str = key(WORD, "Where its copy stands, below the app.", required=True)
-    root: str = key(TEXT, "The kustomization in that folder.", default="")
-    revision: str = key(WORD, "The commit that was copied.", required=True)
-    digest: str = key(DIGEST, "Over the paths and bytes of the copy.", required=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lock:
-    """Exact versions and digests of the installed packages; written by mlstack alone."""
-
-    registries: tuple[LockedRegistry, ...] = records(LockedRegistry, default=())
-    packages: tuple[LockedPackage, ...] = records(LockedPackage, default=())
-    kustomizations: tuple[LockedKustomization, ...] = records(LockedKustomization, default=())
-
-
 def parse_package_ref(text: str) -> PackageRef:
     """Read `registry/package`, with `@` and a version, a range, a branch, tag, commit or digest if wanted.
 
@@ -431,12 +301,6 @@ def parse_package_ref(text: str) -> PackageRef:
     return PackageRef(registry=registry, name=name, version=version)
 
 
-def newest(packages: Iterable[LockedPackage]) -> dict[str, LockedPackage]:
-    """Give the newest version of each package by full name, sorted by it."""
-    ordered = sorted(packages, key=lambda package: (package.full_name, version_key(package.version)))
-    return {package.full_name: package for package in ordered}
-
-
 # --- the app, its components and environments ----------------------------------------------------------
 
 
@@ -455,7 +319,7 @@ class App:
     name: str = key(SHORT_NAME, "Becomes a label of every object.", required=True)
     registries: tuple[RegistryRef, ...] = records(RegistryRef, "Where packages come from.", default=())
     packages: tuple[PackageRef, ...] = key(
-        list_of(_REQUIREMENT),
+        list_of(REQUIREMENT),
         "Requirements: `registry/package`, `registry/package@version`, or a map with a range of versions.",
         reader=lambda fields, name: fields.packages(name),
         default=(),
@@ -470,18 +334,18 @@ class App:
         MAP, "For every component whose prototype declares the name.", default_factory=dict
     )
     labels: Mapping[str, str | None] = key(
-        _LABELS, "Labels of every object that does not set them itself.", default_factory=dict
+        LABELS, "Labels of every object that does not set them itself.", default_factory=dict
     )
     annotations: Mapping[str, str | None] = key(
-        _ANNOTATIONS, "Annotations of every object that does not set them itself.", default_factory=dict
+        ANNOTATIONS, "Annotations of every object that does not set them itself.", default_factory=dict
     )
     pod_labels: Mapping[str, str | None] = key(
-        _LABELS,
+        LABELS,
         "Labels of every pod, in the templates of workloads and custom resources.",
         default_factory=dict,
     )
     pod_annotations: Mapping[str, str | None] = key(
-        _ANNOTATIONS, "Annotations of every pod, as `podLabels`.", default_factory=dict
+        ANNOTATIONS, "Annotations of every pod, as `podLabels`.", default_factory=dict
     )
     conflicts: tuple[ConflictRule, ...] = records(
         ConflictRule,
@@ -573,20 +437,6 @@ class ModuleParams:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnvironmentParams:
-    """Parameter values of one environment."""
-
-    globals: Mapping[str, Any] = key(
-        MAP, "For every component whose prototype declares the name.", default_factory=dict
-    )
-    components: Mapping[str, Mapping[str, Any] | None] = key(
-        {"type": "object", "additionalProperties": {"type": ["object", "null"]}},
-        "By component name; `module.name` for components of modules.",
-        default_factory=dict,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class PatchTarget:
     """The objects of a component that a patch changes."""
 
@@ -655,162 +505,3 @@ class Kustomization(Manifest):
     def is_remote(self) -> bool:
         """Tell whether it is somebody else's, of which the app has a copy."""
         return "://" in self.source or self.source.startswith(("git@", "github.com/"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterIdentity:
-    """What tells one cluster from another, whatever a context is called."""
-
-    # UID of the namespace kube-system.
-    uid: str | None = key(TEXT, "UID of the namespace kube-system.", default=None)
-    # `sha256:…` of the server's CA bundle.
-    ca: str | None = key(DIGEST, "Hash of the server's CA bundle.", default=None)
-    # the address it was reached at; shown to people, never compared.
-    server: str | None = key(TEXT, "The address it was reached at; for people only.", default=None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Environment:
-    """A kubectl context and namespace that components are deployed to."""
-
-    name: str  # folder below `environments/`; may be nested (`us-west/staging`)
-    context: str = key(TEXT, "The kubectl context.", default="")
-    namespace: str = key(_NAMESPACE, "Where objects go that name no namespace.", default="default")
-    kubernetes_version: str = key(
-        {"type": "string", "pattern": r"^1\.[0-9]{1,3}$"},
-        'The version that offline validation takes, such as "1.36".',
-        default=DEFAULT_KUBERNETES_VERSION,
-    )
-    extends: str | None = key(
-        {"type": "string", "pattern": _ENVIRONMENT},
-        "The environment whose values lie below this one's.",
-        default=None,
-    )
-    targets: tuple[str, ...] = key(
-        list_of(TEXT), "Components and modules to deploy; all when left out or empty.", default=()
-    )
-    packages: tuple[PackageRef, ...] = key(
-        list_of(_REQUIREMENT),
-        "Requirements of this environment, which take the place of the app's for the same package.",
-        reader=lambda fields, name: fields.packages(name),
-        default=(),
-    )
-    protected: bool = key(
-        FLAG, "Every change wants the environment's name typed, or `--yes-i-mean ENV`.", default=False
-    )
-    allowed_namespaces: tuple[str, ...] = key(
-        list_of(_NAMESPACE),
-        "The only namespaces it may write to, besides its own; any when left out or empty.",
-        default=(),
-    )
-    cluster_scoped: ClusterScoped = key(
-        {"enum": ["allowed", "refused"]},
-        "Whether it may bring objects outside namespaces, such as CRDs and ClusterRoles.",
-        default="allowed",
-    )
-    labels: Mapping[str, str | None] = key(
-        _LABELS, "As in app.yaml, and over what stands there; null takes a label away.", default_factory=dict
-    )
-    annotations: Mapping[str, str | None] = key(
-        _ANNOTATIONS, "As in app.yaml, and over what stands there.", default_factory=dict
-    )
-    pod_labels: Mapping[str, str | None] = key(
-        _LABELS, "As in app.yaml, and over what stands there.", default_factory=dict
-    )
-    pod_annotations: Mapping[str, str | None] = key(
-        _ANNOTATIONS, "As in app.yaml, and over what stands there.", default_factory=dict
-    )
-    wait_for_load_balancer: bool = key(
-        FLAG, "A Service of type LoadBalancer is ready only when it has an address.", default=False
-    )
-    expires: str = key(
-        {"type": "string", "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"},
-        "When it is over, in UTC; `delete --expired` takes it out of its cluster then.",
-        default="",
-    )
-    cluster: ClusterIdentity | None = record(
-        ClusterIdentity, "The cluster's identity, pinned at first contact.", default=None
-    )
-    file: str = ""  # below the app directory, with `/`
-
-
-@dataclass(frozen=True, kw_only=True)
-class ApprovedDifference:
-    """A difference between environments that is meant."""
-
-    subject: str = key(
-        WORD, "As `env matrix` names it: `cnn num_gpus`; `*` stands for anything.", required=True
-    )
-    reason: str = key(TEXT, "Why.", default="")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ApprovedDifferences:
-    """The differences between environments that are meant; `env matrix` finds the others."""
-
-    approved: tuple[ApprovedDifference, ...] = records(ApprovedDifference, default=())
-
-    def reason(self, subject: str) -> str | None:
-        """Say why a difference is meant; None if it is not."""
-        fitting = (entry.reason for entry in self.approved if fnmatchcase(subject, entry.subject))
-        return next(fitting, None)
-
-
-_BY_NAME = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prices:
-    """What a cluster's provider asks for what an environment takes."""
-
-    currency: str = key(WORD, "Of all prices, as people write it: `USD`.", default="")
-    requests: Mapping[str, float] = key(
-        _BY_NAME, "Of a core, a GiB or a piece for an hour, by resource.", default_factory=dict
-    )
-    gpus: Mapping[str, float] = key(
-        _BY_NAME, "Of a GPU for an hour, by product; `*` is any other.", default_factory=dict
-    )
-    storage: Mapping[str, float] = key(
-        _BY_NAME, "Of a GiB for a month, by storage class; `*` is any other.", default_factory=dict
-    )
-    load_balancers: float | None = key({"type": "number", "minimum": 0}, "Of one, a month.", default=None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PersonalEnvironment:
-    """What one person has otherwise about an environment."""
-
-    name: str = key({"type": "string", "pattern": _ENVIRONMENT}, required=True)
-    context: str = key(TEXT, "Another kubectl context.", default="")
-    namespace: str = key(_NAMESPACE, "Another namespace.", default="")
-    globals: Mapping[str, Any] = key(
-        MAP, "For every component whose prototype declares the name.", default_factory=dict
-    )
-    components: Mapping[str, Mapping[str, Any] | None] = key(
-        {"type": "object", "additionalProperties": {"type": ["object", "null"]}},
-        "Values by component name.",
-        default_factory=dict,
-    )
-    cluster: ClusterIdentity | None = record(
-        ClusterIdentity, "Identity of the cluster behind the other context.", default=None
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PersonalRegistry:
-    """Where one person reads a registry from, in place of its address."""
-
-    name: str = key(SHORT_NAME, required=True)
-    address: str = key(WORD, "As in app.yaml; what is locked stays what it is.", required=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PersonalOverrides:
-    """What one person has otherwise than the app's files say; git ignores it."""
-
-    environments: tuple[PersonalEnvironment, ...] = records(PersonalEnvironment, default=())
-    registries: tuple[PersonalRegistry, ...] = records(PersonalRegistry, default=())
-
-    def environment(self, name: str) -> PersonalEnvironment | None:
-        """Give what is otherwise about an environment."""
-        return next((own for own in self.environments if own.name == name), None)

@@ -9,21 +9,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from mlstack.app import atomic, layout
-from mlstack.app.app import (
-    API_VERSION,
-    ClusterIdentity,
-    Component,
-    Environment,
-    Lock,
-    LockedKustomization,
-    LockedPackage,
-    PackageRef,
-    RegistryRef,
-)
+from mlstack.app.app import API_VERSION, Component, PackageRef, RegistryRef
 from mlstack.app.declare import to_map
 from mlstack.app.document import decode, layer_of
 from mlstack.app.edit import EditedFile, app_lock
+from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.app.files import read_file
+from mlstack.app.lock import Lock, LockedKustomization, LockedPackage
 from mlstack.app.package import FetchedPackage
 from mlstack.app.params import (
     KeyPath,

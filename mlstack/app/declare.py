@@ -14,6 +14,36 @@ FLAG = {"type": "boolean"}
 NAME = {"type": "string", "pattern": "^[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?$"}
 SHORT_NAME = {**NAME, "maxLength": 63}
 VERSION = {"type": "string", "pattern": "^[0-9a-zA-Z]([-_.+a-zA-Z0-9]*[0-9a-zA-Z])?$"}
+NAMESPACE = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}
+ENVIRONMENT = "^[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?(/[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?)*$"
+PACKAGE = {"type": "string", "pattern": r"^[^/@\s]+/[^/@\s]+(@[^/@\s]+)?$"}
+_RANGE = {
+    **TEXT,
+    "description": "A version, or a range: `^1.2`, `~1.2`, `1.x`, `>=1.0 <2`; any when left out.",
+}
+REQUIREMENT = {
+    "type": ["string", "object"],
+    "pattern": PACKAGE["pattern"],
+    "required": ["name"],
+    "additionalProperties": False,
+    "properties": {"name": PACKAGE, "version": _RANGE},
+}
+DIGEST = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
+_LABEL_KEY = "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+_OWN_LABELS = r"^(mlstack\.dev/.*|app\.kubernetes\.io/(managed-by|part-of))$"
+_LABEL_VALUE = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
+LABELS = {
+    "type": "object",
+    "propertyNames": {"pattern": _LABEL_KEY},
+    "patternProperties": {_OWN_LABELS: {"not": {}}},
+    "additionalProperties": {"type": ["string", "null"], "maxLength": 63, "pattern": _LABEL_VALUE},
+}
+ANNOTATIONS = {
+    "type": "object",
+    "propertyNames": {"pattern": _LABEL_KEY},
+    "additionalProperties": {"type": ["string", "null"]},
+}
+SIGNATURE = {"type": "string", "pattern": "^[A-Za-z0-9+/]+=*$"}
 
 
 def list_of(items: Mapping[str, Any], **more: Any) -> dict[str, Any]:

@@ -6,8 +6,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mlstack.app.app import DIGEST, SIGNATURE, Retired
-from mlstack.app.declare import MAP, NAME, SHORT_NAME, TEXT, VERSION, WORD, key, list_of, records
+from mlstack.app.app import Retired
+from mlstack.app.declare import (
+    DIGEST,
+    MAP,
+    NAME,
+    SHORT_NAME,
+    SIGNATURE,
+    TEXT,
+    VERSION,
+    WORD,
+    key,
+    list_of,
+    records,
+)
 from mlstack.app.document import FieldReader
 from mlstack.app.versions import best_first, check_range
 from mlstack.errors import NotFoundError

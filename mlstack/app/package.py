@@ -25,11 +25,11 @@ from typing import Any
 
 from mlstack import __version__
 from mlstack.app import chart, document
-from mlstack.app.app import LockedPackage
 from mlstack.app.declare import keys_of, to_map
 from mlstack.app.document import AppDocument, fields_of
 from mlstack.app.files import read_file, read_folder
 from mlstack.app.index import IndexPackage, IndexPrototype, IndexVersion
+from mlstack.app.lock import LockedPackage
 from mlstack.app.prototype import Alias, Chart, Example, Need, Package, Param, Prototype, PrototypeFile
 from mlstack.app.schema import PassedStore, check_file, check_schema
 from mlstack.disk_cache import from_json

@@ -14,23 +14,18 @@ from typing import Any, NoReturn
 
 from mlstack.app import document as documents
 from mlstack.app import files, layout, secret_values
-from mlstack.app.app import (
-    App,
-    ApprovedDifferences,
-    Component,
-    Environment,
-    EnvironmentParams,
-    Kustomization,
-    Lock,
-    Manifest,
-    ModuleParams,
-    PersonalOverrides,
-    Prices,
-    RegistryRef,
-)
+from mlstack.app.app import App, Component, Kustomization, Manifest, ModuleParams, RegistryRef
 from mlstack.app.declare import keys_of
 from mlstack.app.document import AppDocument, FieldReader, fields_of, layer_of
+from mlstack.app.environment import (
+    ApprovedDifferences,
+    Environment,
+    EnvironmentParams,
+    PersonalOverrides,
+    Prices,
+)
 from mlstack.app.files import AppFiles
+from mlstack.app.lock import Lock
 from mlstack.app.params import (
     Declared,
     KeyPath,

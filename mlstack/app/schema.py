@@ -17,22 +17,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mlstack.app import declare, secret_values
-from mlstack.app.app import (
-    API_VERSION,
-    SIGN,
-    App,
+from mlstack.app.app import API_VERSION, SIGN, App, Component, ModuleParams, PatchFile
+from mlstack.app.document import AppDocument, expectation, shown, suggestion
+from mlstack.app.environment import (
     ApprovedDifferences,
-    Component,
     Environment,
     EnvironmentParams,
-    Lock,
-    ModuleParams,
-    PatchFile,
     PersonalOverrides,
     Prices,
 )
-from mlstack.app.document import AppDocument, expectation, shown, suggestion
 from mlstack.app.index import RegistryIndex, Stack
+from mlstack.app.lock import Lock
 from mlstack.app.params import KeyPath as ValuePath
 from mlstack.app.params import ParamFault, Resolved, Setting, join_path, nearest_origin, param_error
 from mlstack.app.prototype import Example, Package, Param, Prototype, PrototypeFile, mask_value

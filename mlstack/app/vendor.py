@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from mlstack import __version__
-from mlstack.app.app import LockedPackage, newest
 from mlstack.app.index import KSONNET_PREFIX
+from mlstack.app.lock import LockedPackage, newest
 from mlstack.app.package import FetchedPackage, PackageFolder, changed_files
 from mlstack.app.params import spelling_table
 from mlstack.app.prototype import Package, Param, Prototype

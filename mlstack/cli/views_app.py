@@ -266,8 +266,8 @@ def _environment_targets(result: app.EnvironmentTargets) -> Page:
 
 @view
 def _environment_description(result: app.EnvironmentDescription) -> Page:
-    from mlstack.app.app import Environment
     from mlstack.app.declare import keys_of
+    from mlstack.app.environment import Environment
 
     environment, cluster = result.environment, result.environment.cluster
     reach = ", ".join(environment.allowed_namespaces)

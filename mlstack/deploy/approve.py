@@ -17,7 +17,8 @@ from typing import Any
 
 import mlstack
 from mlstack.app import atomic, reader
-from mlstack.app.app import API_VERSION, ClusterIdentity, Component
+from mlstack.app.app import API_VERSION, Component
+from mlstack.app.environment import ClusterIdentity
 from mlstack.app.params import Overrides
 from mlstack.app.schema import check_file
 from mlstack.clock import timestamp

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from mlstack.app.app import ClusterIdentity
+from mlstack.app.environment import ClusterIdentity
 from mlstack.errors import ConflictError, InvalidError, MlstackError
 from mlstack.events import listed
 from mlstack.kube import parallel

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from mlstack.app.app import Environment
+from mlstack.app.environment import Environment
 from mlstack.deploy import history, inventory_store, plan, result
 from mlstack.deploy.changes import Action, ApplyOptions, Change
 from mlstack.deploy.inventory import MEMBER_LABEL, Member

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from mlstack.app.app import Environment
+from mlstack.app.environment import Environment
 from mlstack.clock import Clock
 from mlstack.deploy import history
 from mlstack.deploy import target as guard

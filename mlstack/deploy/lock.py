@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from threading import Event as Flag
 from threading import RLock, Thread
 
-from mlstack.app.app import Environment
+from mlstack.app.environment import Environment
 from mlstack.clock import Clock
 from mlstack.deploy.inventory import Inventory, environment_marks, name_of
 from mlstack.deploy.inventory_store import explained, patient

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from mlstack.app.app import Environment
+from mlstack.app.environment import Environment
 from mlstack.deploy.changes import Action, Change
 from mlstack.deploy.inventory import Inventory, name_of
 from mlstack.deploy.target import ResolvedTarget

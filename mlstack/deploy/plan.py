@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import mlstack
-from mlstack.app.app import ClusterIdentity, Environment
+from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.clock import timestamp
 from mlstack.deploy import history_store, inventory, inventory_store, result
 from mlstack.deploy.changes import DESTRUCTIVE, EXISTING, Action, ApplyOptions, Change, Changes, what_moved

@@ -17,7 +17,7 @@ from mlstack.objects.kube_object import APP_LABEL, ENVIRONMENT_LABEL, Data, Kube
 from mlstack.objects.managed_fields import FieldChange, path_text
 from mlstack.objects.order import is_made_anew_as_hook
 from mlstack.readiness import assess
-from mlstack.readiness.ml import change_text
+from mlstack.readiness.training import change_text
 
 RECREATE = "mlstack.dev/recreate"
 

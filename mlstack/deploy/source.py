@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlstack import programs
-from mlstack.app.app import Environment
+from mlstack.app.environment import Environment
 from mlstack.errors import UsageError
 from mlstack.events import listed
 

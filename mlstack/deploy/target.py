@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from mlstack.app.app import ClusterIdentity, Environment, ReadyRules
+from mlstack.app.app import ReadyRules
 from mlstack.app.app_dir import AppDir
+from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.app.params import Overrides
 from mlstack.errors import ConfigError, WrongClusterError
 from mlstack.kube.client import Cluster, Opener

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from mlstack.addresses import shown
 from mlstack.app import files as folders
-from mlstack.app.app import Environment
 from mlstack.app.chart import is_chart
+from mlstack.app.environment import Environment
 from mlstack.app.package import PackageFolder
 from mlstack.app.prototype import Chart
 from mlstack.errors import ClusterError, NotFoundError, UsageError

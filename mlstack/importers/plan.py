@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlstack.app import layout
-from mlstack.app.app import Environment
+from mlstack.app.environment import Environment
 
 Data = Mapping[str, Any]
 """An object of Kubernetes as plain data."""

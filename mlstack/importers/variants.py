@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlstack.app.app import Environment
+from mlstack.app.environment import Environment
 from mlstack.errors import ConfigError
 from mlstack.importers.manifests import component_name, told_of
 from mlstack.importers.plan import Data, ImportPlan, PlannedComponent

@@ -10,18 +10,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from mlstack.app import atomic, layout
-from mlstack.app.app import (
-    API_VERSION,
-    Environment,
-    Lock,
-    LockedPackage,
-    LockedRegistry,
-    PackageRef,
-    RegistryRef,
-)
+from mlstack.app.app import API_VERSION, PackageRef, RegistryRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.declare import to_map
 from mlstack.app.edit import EditedFile, app_lock
+from mlstack.app.environment import Environment
+from mlstack.app.lock import Lock, LockedPackage, LockedRegistry
 from mlstack.app.package import FetchedPackage, PackageFolder, digest, file_digests
 from mlstack.errors import UsageError
 from mlstack.importers import manifests, proof, variants

@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from threading import Lock
 from typing import Any
 
-from mlstack.app.app import ClusterIdentity
+from mlstack.app.environment import ClusterIdentity
 from mlstack.errors import (
     ClusterError,
     ForbiddenError,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from mlstack.app.app import ClusterIdentity
+from mlstack.app.environment import ClusterIdentity
 from mlstack.objects import masking
 from mlstack.objects.kinds import Kinds
 from mlstack.objects.kube_object import MANAGER

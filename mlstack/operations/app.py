@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mlstack.app import files, layout, schema
-from mlstack.app.app import App, Component, Environment, PersonalEnvironment
+from mlstack.app.app import App, Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.declare import keys_of
 from mlstack.app.edit import app_lock
+from mlstack.app.environment import Environment, PersonalEnvironment
 from mlstack.app.files import read_folder
 from mlstack.app.params import Layer, merge, split_path
 from mlstack.app.prototype import Param

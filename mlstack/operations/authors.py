@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mlstack.app import atomic, document, files, schema
-from mlstack.app.app import DEFAULT_KUBERNETES_VERSION
 from mlstack.app.app_dir import AppDir
+from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
 from mlstack.app.package import PackageFolder
 from mlstack.app.params import as_typed, join_path, typed
 from mlstack.app.prototype import Example, Package, Prototype
@@ -50,8 +50,8 @@ class PackageFault:
     message: str
     where: str | None = None  # file, or file:line
     severity: str = "error"  # a `warning` alone fails nothing
-    prototype: str = ""
-    example: str = ""
+    prototype: str = ""  # whose; empty for the package as a whole
+    example: str = ""  # of that prototype
     params: Mapping[str, Any] = field(default_factory=dict)  # what differs from the example's
     repeat: str = ""  # the command that shows this one again
 
@@ -248,8 +248,8 @@ def _lint_index(folder: Path, faults: _Faults) -> None:
 class Selection:
     """What is to be tried; all of it where nothing is named."""
 
-    prototype: str = ""
-    example: str = ""
+    prototype: str = ""  # whose; empty for the package as a whole
+    example: str = ""  # of that prototype
     texts: Mapping[str, str | None] = field(default_factory=dict)  # one set of parameters, as typed
 
     def __bool__(self) -> bool:

@@ -10,8 +10,9 @@ from typing import Any
 
 from mlstack.app import components as edits
 from mlstack.app import layout
-from mlstack.app.app import Component, Environment, Kustomization, Manifest
+from mlstack.app.app import Component, Kustomization, Manifest
 from mlstack.app.app_dir import AppDir
+from mlstack.app.environment import Environment
 from mlstack.app.params import Resolved
 from mlstack.deploy import inventory_store
 from mlstack.deploy.inventory import Inventory

@@ -13,8 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from mlstack.app.app import API_VERSION, ClusterIdentity, Environment
+from mlstack.app.app import API_VERSION
 from mlstack.app.app_dir import AppDir
+from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.clock import Clock
 from mlstack.deploy import history_store, inventory_store, permissions, wait
 from mlstack.deploy import lock as locking

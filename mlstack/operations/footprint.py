@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlstack.app.app import Prices
+from mlstack.app.environment import Prices
 from mlstack.app.params import Overrides
 from mlstack.app.reader import AppReader
 from mlstack.objects.kube_object import KubeObject

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from mlstack.app.app import API_VERSION, Environment
+from mlstack.app.app import API_VERSION
+from mlstack.app.environment import Environment
 from mlstack.clock import Clock
 from mlstack.deploy import compare, drift, history, lock
 from mlstack.deploy import target as guard

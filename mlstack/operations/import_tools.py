@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlstack.app import files, layout, params
-from mlstack.app.app import Component, Environment, Kustomization
+from mlstack.app.app import Component, Kustomization
 from mlstack.app.app_dir import AppDir
 from mlstack.app.chart import read_head
+from mlstack.app.environment import Environment
 from mlstack.deploy.diff import ADOPT
 from mlstack.errors import UsageError
 from mlstack.importers import helm, kustomize, manifests, variants

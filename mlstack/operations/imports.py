@@ -10,9 +10,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from mlstack.app import atomic, layout
-from mlstack.app.app import API_VERSION, Environment, PackageRef
+from mlstack.app.app import API_VERSION, PackageRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.document import decode
+from mlstack.app.environment import Environment
 from mlstack.app.files import read_file
 from mlstack.app.index import offers
 from mlstack.errors import ConfigError, MlstackError, UsageError

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mlstack.app import layout
-from mlstack.app.app import API_VERSION, ApprovedDifference, Component
+from mlstack.app.app import API_VERSION, Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.declare import to_map
+from mlstack.app.environment import ApprovedDifference
 from mlstack.app.secret_values import mapped, shown
 from mlstack.errors import UsageError
 from mlstack.objects.kube_object import DesiredState

@@ -7,9 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from mlstack.app.app import Component, Lock, LockedPackage, PackageRef
+from mlstack.app.app import Component, PackageRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.files import read_folder
+from mlstack.app.lock import Lock, LockedPackage
 from mlstack.app.package import PackageFolder, changed_files, digest
 from mlstack.app.params import Resolved, spelling_table
 from mlstack.app.prototype import Package, Param, Prototype, mask_value

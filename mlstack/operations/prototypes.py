@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlstack.app.app import Environment
 from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest, draft
+from mlstack.app.environment import Environment
 from mlstack.app.index import KSONNET_PREFIX, IndexPackage, RegistryIndex
 from mlstack.app.prototype import Prototype
 from mlstack.app.schema import PassedStore

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlstack.app import atomic
-from mlstack.app.app import Component, RegistryRef, newest
+from mlstack.app.app import Component, RegistryRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.index import RegistryIndex
+from mlstack.app.lock import newest
 from mlstack.app.reader import as_overridden
 from mlstack.errors import MlstackError, NotFoundError, UsageError
 from mlstack.names import check_registry_name, nearest, version_key

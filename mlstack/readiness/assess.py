@@ -9,7 +9,7 @@ from typing import Any
 from mlstack.app.app import ConditionSign, FieldSign, ReadyRule, ReadyRules, Sign
 from mlstack.objects.kube_object import group_of
 from mlstack.objects.managed_fields import ANY, FieldChange
-from mlstack.readiness import core, ml, pods, workloads
+from mlstack.readiness import core, ml, pods, training, workloads
 from mlstack.readiness.rule import (
     NEW_RUN_RULES,
     REPLACEMENTS,
@@ -27,7 +27,7 @@ from mlstack.readiness.rule import (
 )
 
 # The files of rules: importing one enters its rules into the table.
-RULE_FILES = (core, workloads, ml)
+RULE_FILES = (core, workloads, training, ml)
 
 # A controller that is there writes a first status within this time.
 STATUS_GRACE_S = 10.0

@@ -13,7 +13,7 @@ from typing import Any
 from mlstack.objects.kube_object import Identity, KubeObject, group_of
 from mlstack.objects.pods import PodTemplate, templates
 from mlstack.objects.resources import Amounts, amount, is_gpu, limits, requests
-from mlstack.readiness import ml as ml  # registers its rules
+from mlstack.readiness import ml as ml  # registers its rules, and those of training
 from mlstack.readiness.rule import PODS, UNCOUNTED, key_of
 
 # Labels that say which GPU a pod asks for: of GKE, NVIDIA's feature discovery, Karpenter on AWS, AKS.

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from mlstack.app.app import LockedPackage, LockedRegistry, PackageRef, RegistryRef
+from mlstack.app.app import PackageRef, RegistryRef
 from mlstack.app.index import IndexVersion
+from mlstack.app.lock import LockedPackage, LockedRegistry
 from mlstack.app.package import FetchedPackage, PackageFolder, digest, file_digests
 from mlstack.app.versions import best_first, check_mlstack, fits, is_range
 from mlstack.errors import MlstackError, NotFoundError, RegistryError

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from mlstack.app import layout
-from mlstack.app.app import Component, Lock, LockedPackage, PackageRef, newest, parse_package_ref
+from mlstack.app.app import Component, PackageRef, parse_package_ref
 from mlstack.app.app_dir import AppDir
 from mlstack.app.index import KSONNET_PREFIX, IndexPackage
+from mlstack.app.lock import Lock, LockedPackage, newest
 from mlstack.app.package import FetchedPackage
 from mlstack.app.prototype import Package, Prototype
 from mlstack.app.vendor import Vendor

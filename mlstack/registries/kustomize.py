@@ -7,9 +7,9 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
 from mlstack import programs
-from mlstack.app.app import LockedKustomization
 from mlstack.app.app_dir import AppDir, Copy
 from mlstack.app.files import read_folder
+from mlstack.app.lock import LockedKustomization
 from mlstack.app.package import Files, digest
 from mlstack.errors import ConfigError, RegistryError
 from mlstack.objects import masking

@@ -11,7 +11,8 @@ import os
 from pathlib import Path
 
 from mlstack import programs
-from mlstack.app.app import App, LockedPackage, RegistryRef, SignaturePolicy
+from mlstack.app.app import App, RegistryRef, SignaturePolicy
+from mlstack.app.lock import LockedPackage
 from mlstack.app.reader import as_overridden
 from mlstack.errors import ConfigError, RegistryError
 from mlstack.programs import ProgramError

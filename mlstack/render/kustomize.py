@@ -9,8 +9,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from mlstack import programs
-from mlstack.app.app import Kustomization, LockedKustomization
+from mlstack.app.app import Kustomization
 from mlstack.app.files import read_folder
+from mlstack.app.lock import LockedKustomization
 from mlstack.app.package import digest
 from mlstack.app.reader import AppReader
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError, TemplateError

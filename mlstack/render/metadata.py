@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlstack.app.app import App, Environment
+from mlstack.app.app import App
+from mlstack.app.environment import Environment
 from mlstack.errors import ConfigError
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.objects.masking import is_secret

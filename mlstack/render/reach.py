@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlstack.app import params, schema
-from mlstack.app.app import Component, Environment
+from mlstack.app.app import Component
+from mlstack.app.environment import Environment
 from mlstack.app.params import KeyPath, Origin, Overrides, Setting, at
 from mlstack.app.prototype import mask_value
 from mlstack.app.reader import AppReader

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mlstack.app import schema
-from mlstack.app.app import App, Component, Environment, Kustomization, Manifest
+from mlstack.app.app import App, Component, Kustomization, Manifest
 from mlstack.app.document import described, expectation
+from mlstack.app.environment import Environment
 from mlstack.app.params import Overrides, Resolved, join_path, overridden
 from mlstack.app.prototype import Chart, Prototype
 from mlstack.app.reader import AppReader

@@ -16,7 +16,7 @@ from itertools import count
 from threading import RLock
 from typing import Any
 
-from mlstack.app.app import ClusterIdentity
+from mlstack.app.environment import ClusterIdentity
 from mlstack.errors import InvalidError, ObjectNotFoundError, WatchExpiredError
 from mlstack.kube.api_errors import error_of
 from mlstack.kube.client import Applied, Listing, ObjectRef, PatchKind, Propagation, Right, Rights, WatchEvent

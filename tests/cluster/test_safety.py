@@ -446,7 +446,7 @@ from mlstack.cli.ports import SystemClock
 from mlstack.cli.ports import holder
 from mlstack.kube import connect as kube
 from mlstack.deploy import lock
-from mlstack.app.app import Environment
+from mlstack.app.environment import Environment
 
 place = Environment(name="minikube", context="minikube", namespace=sys.argv[2])
 cluster = kube.connect("minikube", kubeconfig=sys.argv[1])

@@ -6,8 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mlstack.app import app
-from mlstack.app.app import Environment
 from mlstack.app.app_dir import AppDir
+from mlstack.app.environment import Environment
 from mlstack.deploy.changes import ApplyOptions, Changes
 from mlstack.deploy.inventory import Inventory, Member, owned_hash, payload_hash
 from mlstack.deploy.live import context_of

@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.app.app import Environment
 from mlstack.app.app_dir import AppDir
+from mlstack.app.environment import Environment
 from mlstack.deploy.changes import Changes
 from mlstack.deploy.run import Run
 from mlstack.deploy.target import ResolvedTarget, Target

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from textwrap import dedent
 
-from mlstack.app.app import Component, Lock, LockedPackage
+from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir, write_lock
+from mlstack.app.lock import Lock, LockedPackage
 from mlstack.app.package import digest, file_digests
 from tests.support.builders import Tree, write_tree
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.app.app import LockedRegistry, PackageRef, RegistryRef
+from mlstack.app.app import PackageRef, RegistryRef
+from mlstack.app.lock import LockedRegistry
 from mlstack.app.package import FetchedPackage, digest
 from mlstack.errors import MlstackError, NotFoundError, RegistryError
 from mlstack.registries.catalog import AppCatalog

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from mlstack.app.app import Environment
 from mlstack.app.declare import FileKey, keys_of
+from mlstack.app.environment import Environment
 from mlstack.cli.main import family
 from mlstack.cli.options import ENV, components, duration, environments, option, presets, stacks, word
 from mlstack.cli.options import packages as offer_packages

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mlstack.app.app import DEFAULT_KUBERNETES_VERSION
+from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
 from mlstack.cli.main import FreeOptionsCommand, family
 from mlstack.cli.options import ENV_OPTION, option, prototypes, word
 from mlstack.cli.options import examples as offer_examples

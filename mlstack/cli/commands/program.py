@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 from mlstack import __version__
-from mlstack.app.app import DEFAULT_KUBERNETES_VERSION
+from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
 from mlstack.cli.main import family
 from mlstack.cli.options import SCRIPTS, word
 from mlstack.cli.output import write

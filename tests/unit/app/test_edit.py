@@ -9,17 +9,10 @@ from typing import Any
 import pytest
 
 from mlstack.app import components
-from mlstack.app.app import (
-    ClusterIdentity,
-    Component,
-    Environment,
-    Lock,
-    LockedPackage,
-    LockedRegistry,
-    PackageRef,
-    RegistryRef,
-)
+from mlstack.app.app import Component, PackageRef, RegistryRef
 from mlstack.app.app_dir import AppDir
+from mlstack.app.environment import ClusterIdentity, Environment
+from mlstack.app.lock import Lock, LockedPackage, LockedRegistry
 from mlstack.app.package import FetchedPackage, digest
 from mlstack.app.params import ParamScope
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, ParamError, UsageError

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from mlstack.app.app import Environment
+from mlstack.app.environment import Environment
 from mlstack.clock import timestamp
 from mlstack.deploy import history
 from mlstack.deploy.history import Result, Revision

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.app.app import Environment
+from mlstack.app.environment import Environment
 from mlstack.deploy import lock
 from mlstack.deploy.target import Holder, readable_holder
 from mlstack.errors import LockedError

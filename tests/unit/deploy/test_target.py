@@ -7,7 +7,7 @@ from threading import Event
 
 import pytest
 
-from mlstack.app.app import ClusterIdentity, Environment
+from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.deploy import target
 from mlstack.deploy.target import Target, resolve
 from mlstack.errors import ClusterError, ConfigError, WrongClusterError

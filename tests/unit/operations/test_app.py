@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from mlstack.app import files
-from mlstack.app.app import ClusterIdentity
 from mlstack.app.app_dir import AppDir
+from mlstack.app.environment import ClusterIdentity
 from mlstack.errors import ConfigError, MlstackError, UsageError
 from mlstack.kube.kubeconfig import Kubeconfig
 from mlstack.operations import app

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from mlstack.app import files
-from mlstack.app.app import Lock, LockedRegistry, PackageRef, RegistryRef, Retired
+from mlstack.app.app import PackageRef, RegistryRef, Retired
 from mlstack.app.app_dir import AppDir, write_lock
+from mlstack.app.lock import Lock, LockedRegistry
 from mlstack.errors import NotFoundError, RegistryError
 from mlstack.registries.directory import build_index
 from mlstack.registries.registry import find_prototype, is_bundled, open_registry, protocol_of

@@ -1,0 +1,209 @@
+"""An environment: where components go, what it costs, and what one person has otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Literal
+
+from mlstack.app.app import PackageRef
+from mlstack.app.declare import (
+    ANNOTATIONS,
+    DIGEST,
+    ENVIRONMENT,
+    FLAG,
+    LABELS,
+    MAP,
+    NAMESPACE,
+    REQUIREMENT,
+    SHORT_NAME,
+    TEXT,
+    WORD,
+    key,
+    list_of,
+    record,
+    records,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+DEFAULT_KUBERNETES_VERSION = "1.36"
+
+
+ClusterScoped = Literal["allowed", "refused"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentParams:
+    """Parameter values of one environment."""
+
+    globals: Mapping[str, Any] = key(
+        MAP, "For every component whose prototype declares the name.", default_factory=dict
+    )
+    components: Mapping[str, Mapping[str, Any] | None] = key(
+        {"type": "object", "additionalProperties": {"type": ["object", "null"]}},
+        "By component name; `module.name` for components of modules.",
+        default_factory=dict,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterIdentity:
+    """What tells one cluster from another, whatever a context is called."""
+
+    # UID of the namespace kube-system.
+    uid: str | None = key(TEXT, "UID of the namespace kube-system.", default=None)
+    # `sha256:…` of the server's CA bundle.
+    ca: str | None = key(DIGEST, "Hash of the server's CA bundle.", default=None)
+    # the address it was reached at; shown to people, never compared.
+    server: str | None = key(TEXT, "The address it was reached at; for people only.", default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """A kubectl context and namespace that components are deployed to."""
+
+    name: str  # folder below `environments/`; may be nested (`us-west/staging`)
+    context: str = key(TEXT, "The kubectl context.", default="")
+    namespace: str = key(NAMESPACE, "Where objects go that name no namespace.", default="default")
+    kubernetes_version: str = key(
+        {"type": "string", "pattern": r"^1\.[0-9]{1,3}$"},
+        'The version that offline validation takes, such as "1.36".',
+        default=DEFAULT_KUBERNETES_VERSION,
+    )
+    extends: str | None = key(
+        {"type": "string", "pattern": ENVIRONMENT},
+        "The environment whose values lie below this one's.",
+        default=None,
+    )
+    targets: tuple[str, ...] = key(
+        list_of(TEXT), "Components and modules to deploy; all when left out or empty.", default=()
+    )
+    packages: tuple[PackageRef, ...] = key(
+        list_of(REQUIREMENT),
+        "Requirements of this environment, which take the place of the app's for the same package.",
+        reader=lambda fields, name: fields.packages(name),
+        default=(),
+    )
+    protected: bool = key(
+        FLAG, "Every change wants the environment's name typed, or `--yes-i-mean ENV`.", default=False
+    )
+    allowed_namespaces: tuple[str, ...] = key(
+        list_of(NAMESPACE),
+        "The only namespaces it may write to, besides its own; any when left out or empty.",
+        default=(),
+    )
+    cluster_scoped: ClusterScoped = key(
+        {"enum": ["allowed", "refused"]},
+        "Whether it may bring objects outside namespaces, such as CRDs and ClusterRoles.",
+        default="allowed",
+    )
+    labels: Mapping[str, str | None] = key(
+        LABELS, "As in app.yaml, and over what stands there; null takes a label away.", default_factory=dict
+    )
+    annotations: Mapping[str, str | None] = key(
+        ANNOTATIONS, "As in app.yaml, and over what stands there.", default_factory=dict
+    )
+    pod_labels: Mapping[str, str | None] = key(
+        LABELS, "As in app.yaml, and over what stands there.", default_factory=dict
+    )
+    pod_annotations: Mapping[str, str | None] = key(
+        ANNOTATIONS, "As in app.yaml, and over what stands there.", default_factory=dict
+    )
+    wait_for_load_balancer: bool = key(
+        FLAG, "A Service of type LoadBalancer is ready only when it has an address.", default=False
+    )
+    expires: str = key(
+        {"type": "string", "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"},
+        "When it is over, in UTC; `delete --expired` takes it out of its cluster then.",
+        default="",
+    )
+    cluster: ClusterIdentity | None = record(
+        ClusterIdentity, "The cluster's identity, pinned at first contact.", default=None
+    )
+    file: str = ""  # below the app directory, with `/`
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovedDifference:
+    """A difference between environments that is meant."""
+
+    subject: str = key(
+        WORD, "As `env matrix` names it: `cnn num_gpus`; `*` stands for anything.", required=True
+    )
+    reason: str = key(TEXT, "Why.", default="")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovedDifferences:
+    """The differences between environments that are meant; `env matrix` finds the others."""
+
+    approved: tuple[ApprovedDifference, ...] = records(ApprovedDifference, default=())
+
+    def reason(self, subject: str) -> str | None:
+        """Say why a difference is meant; None if it is not."""
+        fitting = (entry.reason for entry in self.approved if fnmatchcase(subject, entry.subject))
+        return next(fitting, None)
+
+
+_BY_NAME = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices:
+    """What a cluster's provider asks for what an environment takes."""
+
+    currency: str = key(WORD, "Of all prices, as people write it: `USD`.", default="")
+    requests: Mapping[str, float] = key(
+        _BY_NAME, "Of a core, a GiB or a piece for an hour, by resource.", default_factory=dict
+    )
+    gpus: Mapping[str, float] = key(
+        _BY_NAME, "Of a GPU for an hour, by product; `*` is any other.", default_factory=dict
+    )
+    storage: Mapping[str, float] = key(
+        _BY_NAME, "Of a GiB for a month, by storage class; `*` is any other.", default_factory=dict
+    )
+    load_balancers: float | None = key({"type": "number", "minimum": 0}, "Of one, a month.", default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonalEnvironment:
+    """What one person has otherwise about an environment."""
+
+    name: str = key({"type": "string", "pattern": ENVIRONMENT}, required=True)
+    context: str = key(TEXT, "Another kubectl context.", default="")
+    namespace: str = key(NAMESPACE, "Another namespace.", default="")
+    globals: Mapping[str, Any] = key(
+        MAP, "For every component whose prototype declares the name.", default_factory=dict
+    )
+    components: Mapping[str, Mapping[str, Any] | None] = key(
+        {"type": "object", "additionalProperties": {"type": ["object", "null"]}},
+        "Values by component name.",
+        default_factory=dict,
+    )
+    cluster: ClusterIdentity | None = record(
+        ClusterIdentity, "Identity of the cluster behind the other context.", default=None
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonalRegistry:
+    """Where one person reads a registry from, in place of its address."""
+
+    name: str = key(SHORT_NAME, required=True)
+    address: str = key(WORD, "As in app.yaml; what is locked stays what it is.", required=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonalOverrides:
+    """What one person has otherwise than the app's files say; git ignores it."""
+
+    environments: tuple[PersonalEnvironment, ...] = records(PersonalEnvironment, default=())
+    registries: tuple[PersonalRegistry, ...] = records(PersonalRegistry, default=())
+
+    def environment(self, name: str) -> PersonalEnvironment | None:
+        """Give what is otherwise about an environment."""
+        return next((own for own in self.environments if own.name == name), None)
