@@ -30,8 +30,8 @@ class StackBegun:
 
     app: str
     folder: str  # as given
-    stack: str
-    components: tuple[str, ...]
+    stack: str  # its name
+    components: tuple[str, ...]  # full names
     environments: tuple[str, ...]  # none of them names a context yet
 
 

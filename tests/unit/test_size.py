@@ -15,26 +15,26 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PRODUCT = ROOT / "mlstack"
 LINES = {
-    "": 1650,
-    "app": 6900,
-    "cli": 7200,
-    "deploy": 8350,
-    "elastic": 8600,
-    "importers": 3300,
+    "": 1750,
+    "app": 7350,
+    "cli": 7500,
+    "deploy": 8700,
+    "elastic": 8450,
+    "importers": 3550,
     "kube": 3450,
-    "objects": 2300,
-    "operations": 7000,
-    "readiness": 2600,
-    "registries": 3350,
+    "objects": 2550,
+    "operations": 7500,
+    "readiness": 2950,
+    "registries": 3750,
     "render": 3500,
     "simulator": 3550,
     "testing": 2450,
-    "validate": 3050,
+    "validate": 3100,
     "yaml": 1600,
 }
-MODULES = 257
-LINES_OF_PRODUCT = 68_500
-LINES_OF_TESTS = 74_700
+MODULES = 265
+LINES_OF_PRODUCT = 71_250
+LINES_OF_TESTS = 78_300
 
 
 def lines(folder: Path) -> int:
