@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -21,6 +22,7 @@ from mlstack.readiness.rule import (
     done,
     failed,
     job_rule,
+    key_of,
     new_run_rule,
     number,
     pods_rule,
@@ -153,6 +155,24 @@ _PHASES = {
     ),
     # Its status tells of the last start alone: nothing says that one is wrong.
     "ray.io/RayCronJob": Phases(states={"spec.suspend": "suspended: suspended", "*": "ready"}),
+    # A group is there before its pods: these tell what they wait for.
+    **{
+        f"{group}/PodGroup": Phases(phase="phase", states={"Failed": "failed", "*": "ready"})
+        for group in (
+            *("scheduling.volcano.sh", "scheduling.x-k8s.io", "scheduling.k8s.io"),
+            *("scheduling.incubator.k8s.io", "scheduling.sigs.dev"),
+        )
+    },
+    "scheduling.volcano.sh/Queue": Phases(
+        phase="state",
+        states={
+            "Open": "ready",
+            "Closed": "suspended: takes nothing (closed)",
+            "Closing": "suspended: takes nothing (closing)",
+        },
+        waits="is {}",
+        new="is new",
+    ),
     "kubeflow.org/Experiment": _EXPERIMENT,
     "kubeflow.org/Trial": _EXPERIMENT,
 }
@@ -382,23 +402,43 @@ def workload(facts: Facts) -> Readiness:
 # --- what runs once ---
 
 
-# What the controllers of work that runs once read at any time; the rest they have read at its start.
-_FOLLOWED = {
-    "Workflow": ("suspend", "parallelism", "activeDeadlineSeconds", "ttlStrategy", "podGC", "shutdown"),
-    "RayJob": ("suspend", "activeDeadlineSeconds", "shutdownAfterJobFinishes", "ttlSecondsAfterFinished"),
+# What the controllers of work that runs once follow while it runs, and why not the rest: they read it at its
+# start. Where upstream's webhook refuses all else, its words are followed (trainer's and JobSet's fields are
+# immutable, pkg/webhook/v1beta1/experiment/validator of Katib, pkg/webhooks/admission/jobs of Volcano).
+_ONCE = "runs one once, as it was at its start."
+_FOLLOWED: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "argoproj.io/Workflow": (
+        _ONCE,
+        ("suspend", "parallelism", "activeDeadlineSeconds", "ttlStrategy", "podGC", "shutdown"),
+    ),
+    "ray.io/RayJob": (
+        _ONCE,
+        ("suspend", "activeDeadlineSeconds", "shutdownAfterJobFinishes", "ttlSecondsAfterFinished"),
+    ),
+    "trainer.kubeflow.org/TrainJob": (_ONCE, ("suspend", "activeDeadlineSeconds")),
+    "jobset.x-k8s.io/JobSet": (_ONCE, ("suspend", "ttlSecondsAfterFinished")),
+    "kubeflow.org/Experiment": (
+        "changes how many trials there are, and nothing else.",
+        ("parallelTrialCount", "maxTrialCount", "maxFailedTrialCount"),
+    ),
+    "batch.volcano.sh/Job": (
+        "changes how many pods there are, and nothing else.",
+        ("minAvailable", r"tasks\[[^]]*\]\.replicas", r"tasks\[[^]]*\]\.minAvailable", "priorityClassName"),
+    ),
 }
 
 
-@new_run_rule("argoproj.io/Workflow", "ray.io/RayJob")
+@new_run_rule(*_FOLLOWED)
 def new_run_of_what_runs_once(live: Mapping[str, Any], changed: Sequence[FieldChange]) -> str | None:
     """Ask for a new run when steps, program or cluster differ.
 
     The workflow controller leaves a finished Workflow alone, and steps that ran do not run again; the Ray
-    operator makes a RayJob's cluster once. A suspended RayJob has no cluster and reads its specification
-    when it resumes.
+    operator makes a RayJob's cluster once. What is suspended has no pods, and is read when it resumes.
     """
-    followed = ("metadata", *(f"spec.{name}" for name in _FOLLOWED[str(live.get("kind"))]))
-    lasting = [change for change in changed if not change.path.startswith(followed)]
-    if not lasting or Facts(data=live).text("jobDeploymentStatus") == "Suspended":
+    why, names = _FOLLOWED[key_of(live)]
+    followed = re.compile(rf"(metadata|spec\.({'|'.join(names)}))(?![A-Za-z])")
+    lasting = [change for change in changed if not followed.match(change.path)]
+    facts = Facts(data=live)
+    if not lasting or facts.text("jobDeploymentStatus") == "Suspended" or facts.has("Suspended"):
         return None
-    return new_run(live, lasting, f"the {serving_operator(live)} runs one once, as it was at its start.")
+    return new_run(live, lasting, f"the {serving_operator(live)} {why}")

@@ -485,6 +485,31 @@ CASES: Mapping[str, tuple[str, list[Case]]] = {
             *_SETTLED[1:],
         ],
     ),
+    **{
+        f"{group}/PodGroup": (
+            f"{group}/{version}",
+            [
+                Case(state="ready", status={"phase": "Pending"}),
+                Case(state="failed", status={"phase": "Failed"}),
+                *_SETTLED[1:],
+            ],
+        )
+        for group, version in (
+            ("scheduling.volcano.sh", "v1beta1"),
+            ("scheduling.x-k8s.io", "v1alpha1"),
+            ("scheduling.k8s.io", "v1beta1"),
+            ("scheduling.incubator.k8s.io", "v1alpha1"),
+            ("scheduling.sigs.dev", "v1alpha2"),
+        )
+    },
+    "scheduling.volcano.sh/Queue": (
+        "scheduling.volcano.sh/v1beta1",
+        [
+            Case(state="ready", status={"state": "Open"}),
+            Case(state="waiting", status={}, reason="no Volcano controller has picked it up"),
+            Case(state="suspended", status={"state": "Closed"}, reason="takes nothing"),
+        ],
+    ),
 }
 
 NEVER_FAIL = frozenset(
@@ -498,6 +523,7 @@ NEVER_FAIL = frozenset(
         "admissionregistration.k8s.io/MutatingWebhookConfiguration",
         "autoscaling/HorizontalPodAutoscaler",
         "policy/PodDisruptionBudget",
+        "scheduling.volcano.sh/Queue",
         "networking.k8s.io/Ingress",
         "cert-manager.io/Issuer",
         "cert-manager.io/ClusterIssuer",

@@ -35,13 +35,26 @@ ELASTIC = {"apiVersion": "paddlepaddle.org/v1", "kind": "TrainingJob", "metadata
 
 ONCE = {
     kind: {"apiVersion": group, "kind": kind, "metadata": {"name": "cnn"}, "spec": {}, "status": {}}
-    for group, kind in (("ray.io/v1", "RayJob"), ("argoproj.io/v1alpha1", "Workflow"))
+    for group, kind in (
+        ("ray.io/v1", "RayJob"),
+        ("argoproj.io/v1alpha1", "Workflow"),
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
+        ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+        ("kubeflow.org/v1beta1", "Experiment"),
+        ("batch.volcano.sh/v1alpha1", "Job"),
+    )
+}
+FOLLOWED = {
+    "Experiment": ("spec.maxTrialCount", "spec.parallelTrialCount"),
+    "Job": ("spec.tasks[worker].replicas", "spec.minAvailable"),
+    "JobSet": ("spec.suspend", "spec.ttlSecondsAfterFinished"),
 }
 
 
 @pytest.mark.parametrize("kind", ONCE)
 def test_what_runs_once_can_be_held_and_ended(kind: str) -> None:
-    assert needs_new_run(ONCE[kind], [changed("spec.suspend"), changed("spec.activeDeadlineSeconds")]) is None
+    paths = FOLLOWED.get(kind, ("spec.suspend", "spec.activeDeadlineSeconds"))
+    assert needs_new_run(ONCE[kind], [changed(path) for path in paths]) is None
 
 
 def test_a_suspended_ray_job_reads_what_is_new_when_it_resumes() -> None:
@@ -64,6 +77,11 @@ def test_a_suspended_ray_job_reads_what_is_new_when_it_resumes() -> None:
         (job("MPIJob", version="v2beta1"), WORKERS, "the MPI operator does not change a running job"),
         (ONCE["RayJob"], changed("spec.entrypoint", "a", "b"), "entrypoint a -> b needs a new run: the Ray"),
         (ONCE["Workflow"], changed("spec.entrypoint", "a", "b"), "the workflow controller runs one once"),
+        (ONCE["TrainJob"], changed("spec.trainer.numNodes"), "numNodes 1 -> 3 needs a new run"),
+        (ONCE["TrainJob"], changed("spec.suspendMore"), "needs a new run"),
+        (ONCE["JobSet"], changed("spec.replicatedJobs[w].replicas"), "the JobSet controller runs one once"),
+        (ONCE["Experiment"], changed("spec.objective.goal"), "the Katib controller changes how many trials"),
+        (ONCE["Job"], changed("spec.tasks[w].template.spec.x"), "the Volcano controller changes how many"),
         *(
             (ELASTIC, changed(f"spec.{path}"), "needs a new run: a training job keeps its image")
             for path in (
