@@ -22,6 +22,7 @@ KeyPath = tuple[str | int, ...]
 
 # --- what a typed text or a file's value means, and how two layers' values merge -----------------------
 
+_SHARE = re.compile(r"[^:=]+:\s*[0-9]+")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
 _INTEGERS = range(-(2**63), 2**63)  # what Kubernetes can hold; longer ones stay text and fail the schema
 _NUMBER = re.compile(r"[+-]?([0-9]{1,30}(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
@@ -83,8 +84,11 @@ def coerce(param: Param, value: Any) -> Any:
     parts = [part.strip() for part in value.split(",") if part.strip()]
     if param.format == "csv":
         return parts
-    if param.format == "kv" and all("=" in part for part in parts):
-        return {key.strip(): text.strip() for key, _, text in (part.partition("=") for part in parts)}
+    if param.format == "kv":
+        # Shares of traffic were written `v1:90,v2:10`; elsewhere a colon may be part of a value.
+        sign = ":" if all(_SHARE.fullmatch(part) for part in parts) else "="
+        if all(sign in part for part in parts):
+            return {key.strip(): text.strip() for key, _, text in (part.partition(sign) for part in parts)}
     if "string" in types or param.format is not None:
         return value
     if "boolean" in types and value.lower() in ("true", "false"):

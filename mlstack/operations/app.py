@@ -152,7 +152,6 @@ class EnvironmentDescription:
         about = {"name": self.environment.name, "file": self.environment.file, **settings}
         return {
             **about,
-            "overridden": bool(self.overrides),
             "overrides": self.overrides,
             "globals": self.globals,
             "components": self.components,

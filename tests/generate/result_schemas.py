@@ -176,7 +176,6 @@ def _object(found: type, definitions: dict[str, Any]) -> dict[str, Any]:
     return {
         "description": _sentence((found.__doc__ or "").split("\n\n")[0]),
         "type": "object",
-        "repository": "Where its source is.",
         "required": list(properties),
         "properties": properties,
     }

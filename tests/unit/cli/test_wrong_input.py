@@ -28,7 +28,6 @@ CONFLICT = "<<<<<<< ours\nname: a\n=======\nname: b\n>>>>>>> theirs\n"
 NAMES = """
 aply prod | 2 | no command `mlstack aply` | did you mean `mlstack apply`?
 param sett front color red | 2 | no command `mlstack param sett` | did you mean `mlstack param set`?
-render | 2 | which environment? | name one, or choose one: mlstack env current --set ENV
 render prdo | 4 | no environment `prdo` | did you mean `prod`?
 apply other.json | 4 | no environment `other.json` | mlstack plan ENV --out other.json
 render other | 4 | no environment `other` | mlstack env add other
