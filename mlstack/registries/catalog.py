@@ -74,7 +74,10 @@ class AppCatalog:
             return best_first(at_hand, wanted)
         entries = [entry for entry in index if not entry.yanked or entry.version == wanted]
         usable = [entry.version for entry in entries if _runs_here(entry) or entry.version == wanted]
-        return best_first(usable or [entry.version for entry in entries], wanted)
+        offered = best_first(usable or [entry.version for entry in entries], wanted)
+        if not offered and (offered := best_first(at_hand, wanted)):
+            self.notes[f"`{package}` {wanted} is not offered any more, and what is locked is kept"] = None
+        return offered
 
     def requires(self, package: str, version: str) -> Mapping[str, str]:
         """Give what a version requires: full names, as the app names registries, with fitting versions."""

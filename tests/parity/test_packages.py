@@ -148,6 +148,19 @@ def test_p13_outdated_packages_are_listed_and_updated(registry: Path, run: Runne
     assert ("ours/tools", "1.3.0", []) in installed(run)
 
 
+def test_p13_what_is_not_offered_any_more_is_kept(registry: Path, run: Runner) -> None:
+    text = Path("app.yaml").read_text().replace("- ours/tools\n", "")
+    Path("app.yaml").write_text(f"{text}- {{name: ours/tools, version: ^1.2}}\n")
+    run.ok("pkg install")
+    before = installed(run)
+    for version in ("tools", "tools-1.3"):
+        shutil.rmtree(registry / version)
+    run.ok(f"registry index {registry}")
+    ran = run("pkg update")
+    assert "`ours/tools` ^1.2 is not offered any more, and what is locked is kept" in ran.err
+    assert (ran.code, installed(run)) == (0, before)
+
+
 def test_p14_requirements_are_resolved_across_registries_and_locked(
     demo: Path, tmp_path: Path, run: Runner
 ) -> None:
