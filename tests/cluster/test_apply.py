@@ -342,7 +342,7 @@ def test_fields_of_a_program_stay_and_are_said(stack: Stack, minikube: TestClust
     minikube.kubectl("patch", "deployment", "web", "-n", namespace, "-p", patch, "--field-manager=autoscaler")
     stack.write("a", deployment(replicas=2, image="nginx:1.28"))
     (row,) = stack.diff().objects
-    assert row.notes == ("leaves `spec.replicas` to `autoscaler`",)
+    assert row.notes[0] == "leaves `spec.replicas` to `autoscaler`"
     assert outcomes(stack.apply()) == {"web": "updated"}
     assert minikube.request("GET", path(namespace, "deployments", "web"))["spec"]["replicas"] == 5
 

@@ -18,7 +18,7 @@ from mlstack.kube import connect
 from mlstack.operations import deploy
 from mlstack.render import render
 from mlstack.yaml import write
-from tests.support import examples
+from tests.support import examples, upstream
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
 from tests.support.deploying import RealClock
@@ -37,10 +37,14 @@ ELSEWHERE = ("research",)  # namespaces that an example expects to be there
 
 
 @pytest.fixture(scope="module")
-def definitions(control_plane: ControlPlane) -> Iterator[None]:
-    """The definitions that training jobs need, as somebody else has installed them."""
+def definitions(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The definitions that the examples need, ours and upstream's, as somebody else has installed them."""
     gke = control_plane.clusters["gke"]
-    flags = [word for file in CRDS for word in ("-f", str(file))]
+    app = examples.shipped_app(tmp_path_factory.mktemp("examples") / "app")
+    objects = [obj for case in examples.cases() for obj in examples.render(app, case).objects]
+    ours = {file.name for file in CRDS}
+    theirs = [file for file in upstream.crds_of(objects) if file.name not in ours]
+    flags = [word for file in (*CRDS, *theirs) for word in ("-f", str(file))]
     gke.kubectl("apply", "--server-side", *flags)
     gke.kubectl("wait", "--for=condition=Established", *flags, "--timeout=30s")
     yield

