@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from mlstack.app.app import PackageRef
 from mlstack.app.declare import (
@@ -26,13 +26,7 @@ from mlstack.app.declare import (
     records,
 )
 
-if TYPE_CHECKING:
-    pass
-
-
 DEFAULT_KUBERNETES_VERSION = "1.36"
-
-
 ClusterScoped = Literal["allowed", "refused"]
 
 

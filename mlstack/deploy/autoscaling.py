@@ -20,37 +20,17 @@ from mlstack.objects.kube_object import (
     Data,
     Identity,
     KubeObject,
-    group_of,
     label_of,
     marks,
 )
 from mlstack.objects.managed_fields import FORCE_FIELDS, MISSING, Path, annotated
+from mlstack.objects.references import scaled_workload
 
 SCALABLE = frozenset(
     {("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet"), ("", "ReplicationController")}
 )
 REPLICAS = ("f:spec", "f:replicas")
 _AUTOSCALERS = (("autoscaling/v2", "HorizontalPodAutoscaler"), ("keda.sh/v1alpha1", "ScaledObject"))
-
-
-def scaled_workload(data: Data) -> Identity | None:
-    """Read what an object scales: a HorizontalPodAutoscaler, or a ScaledObject of KEDA; None for others.
-
-    Deployment is what KEDA scales where the kind is not said.
-    """
-    kind, group = str(data.get("kind", "")), group_of(str(data.get("apiVersion", "")))
-    if (group, kind) not in (("autoscaling", "HorizontalPodAutoscaler"), ("keda.sh", "ScaledObject")):
-        return None
-    target = (data.get("spec") or {}).get("scaleTargetRef") or {}
-    if not isinstance(target, Mapping) or not target.get("name"):
-        return None
-    usual = ("apps/v1", "Deployment") if group == "keda.sh" else ("", "")
-    return Identity(
-        group_of(str(target.get("apiVersion") or usual[0])),
-        str(target.get("kind") or usual[1]),
-        str((data.get("metadata") or {}).get("namespace") or ""),
-        str(target["name"]),
-    )
 
 
 def _by_workload(objects: Iterable[Data]) -> dict[Identity, str]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, floor
 from typing import Any
 
 from mlstack.deploy.changes import Change
 from mlstack.events import listed
-from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.objects.references import read_by_pods, read_once
+from mlstack.readiness.assess import ODD
 from mlstack.readiness.rule import number
 
 _CONFIGS = ("ConfigMap", "Secret")
@@ -19,8 +20,12 @@ _DATA = ("data", "binaryData", "stringData")
 
 
 def noted(changes: Sequence[Change]) -> tuple[Change, ...]:
-    """Give changes with what they do to pods among the notes of each workload and of each setting."""
+    """Give changes with what they do to pods among the notes of each workload and of each setting.
+
+    Of odd values, which the API server refuses, nothing is said.
+    """
     notes = {change.identity: note for change in changes if (note := _restart(change))}
+    settings = {change.identity for change in changes if _changes(change, _DATA, _CONFIGS)}
     staying = [
         change.desired
         for change in changes
@@ -28,24 +33,35 @@ def noted(changes: Sequence[Change]) -> tuple[Change, ...]:
         and change.action in ("update", "unchanged")
         and change.identity not in notes
     ]
-    notes |= {change.identity: note for change in changes if (note := _unnoticed(change, staying))}
+    notes |= _unnoticed(settings, staying) if settings else {}
     return tuple(
         replace(change, notes=(*change.notes, notes[change.identity])) if change.identity in notes else change
         for change in changes
     )
 
 
+def _changes(change: Change, paths: tuple[str, ...], kinds: Container[str]) -> bool:
+    return (
+        change.action == "update"
+        and change.identity.kind in kinds
+        and any(row.path.startswith(paths) for row in change.fields)
+    )
+
+
 def _restart(change: Change) -> str:
     """Say of a workload whose pods are made anew how that goes, as its controller does it."""
-    is_update = change.action == "update" and change.desired is not None
-    if not is_update or not any(row.path.startswith("spec.template.") for row in change.fields):
+    rule = _ROLLOUTS.get(change.identity.kind) if change.identity.group == "apps" else None
+    if rule is None or change.desired is None or not _changes(change, ("spec.template.",), _ROLLOUTS):
         return ""
-    assert change.desired is not None
-    rule = _ROLLOUTS.get((change.desired.group, change.desired.kind))
-    live = (change.live or change.desired).data.get("spec") or {}
-    spec = change.desired.data.get("spec") or {}
-    # An autoscaler's number stands in the cluster alone.
-    return rule(spec, number(spec, "replicas", number(live, "replicas", 1))) if rule else ""
+    try:
+        live = (change.live or change.desired).data.get("spec") or {}
+        spec = change.desired.data.get("spec") or {}
+        if (spec.get("updateStrategy") or {}).get("type") == "OnDelete":
+            return "its pods keep what they have until somebody deletes them (updateStrategy OnDelete)"
+        # An autoscaler's number stands in the cluster alone.
+        return rule(spec, number(spec, "replicas", number(live, "replicas", 1)))
+    except ODD:
+        return ""
 
 
 def _deployment(spec: Mapping[str, Any], count: int) -> str:
@@ -61,10 +77,7 @@ def _deployment(spec: Mapping[str, Any], count: int) -> str:
 
 
 def _stateful_set(spec: Mapping[str, Any], count: int) -> str:
-    strategy = spec.get("updateStrategy") or {}
-    if strategy.get("type") == "OnDelete":
-        return "its pods keep what they have until somebody deletes them (updateStrategy OnDelete)"
-    budget = strategy.get("rollingUpdate") or {}
+    budget = (spec.get("updateStrategy") or {}).get("rollingUpdate") or {}
     first = number(budget, "partition")
     at_once = max(1, _share(budget.get("maxUnavailable", 1), count, ceil))
     kept = f"; those below {first} stay as they are (partition)" if first else ""
@@ -72,18 +85,15 @@ def _stateful_set(spec: Mapping[str, Any], count: int) -> str:
 
 
 def _daemon_set(spec: Mapping[str, Any], count: int) -> str:
-    strategy = spec.get("updateStrategy") or {}
-    if strategy.get("type") == "OnDelete":
-        return "its pods keep what they have until somebody deletes them (updateStrategy OnDelete)"
-    budget = strategy.get("rollingUpdate") or {}
+    budget = (spec.get("updateStrategy") or {}).get("rollingUpdate") or {}
     at_once = budget.get("maxUnavailable", 1)
     return f"restarts the pod of every node, {at_once} of them at a time"
 
 
 _ROLLOUTS = {
-    ("apps", "Deployment"): _deployment,
-    ("apps", "StatefulSet"): _stateful_set,
-    ("apps", "DaemonSet"): _daemon_set,
+    "Deployment": _deployment,
+    "StatefulSet": _stateful_set,
+    "DaemonSet": _daemon_set,
 }
 
 
@@ -98,20 +108,23 @@ def _pods(count: int) -> str:
     return f"{count} pod{'' if count == 1 else 's'}"
 
 
-def _unnoticed(change: Change, staying: Sequence[KubeObject]) -> str:
-    """Say of a setting whose content changes which workloads that read it are not restarted."""
-    is_update = change.action == "update" and change.identity.kind in _CONFIGS
-    if not is_update or not any(row.path.startswith(_DATA) for row in change.fields):
-        return ""
-    readers = [obj for obj in staying if change.identity in set(read_by_pods(obj))]
-    once = [obj for obj in readers if change.identity in set(read_once(obj))]
-    files = [obj for obj in readers if obj not in once]
-    return "; ".join(_sentences(once, files))
+def _unnoticed(settings: Container[Identity], staying: Sequence[KubeObject]) -> dict[Identity, str]:
+    """Say of each setting whose content changes which workloads that read it are not restarted."""
+    readers: dict[Identity, tuple[list[str], list[str]]] = {}
+    for obj in staying:
+        try:
+            read, once = set(read_by_pods(obj)), set(read_once(obj))
+        except ODD:
+            continue
+        for setting in read:
+            if setting in settings:
+                readers.setdefault(setting, ([], []))[setting not in once].append(str(obj.identity))
+    return {setting: "; ".join(_sentences(*names)) for setting, names in readers.items()}
 
 
-def _sentences(once: Sequence[KubeObject], files: Sequence[KubeObject]) -> Iterator[str]:
+def _sentences(once: Sequence[str], files: Sequence[str]) -> Iterator[str]:
     if once:
-        yield f"running pods of {listed([str(obj.identity) for obj in once], _NAMED)} do not notice it"
+        yield f"running pods of {listed(once, _NAMED)} do not notice it"
     if files:
-        names = listed([str(obj.identity) for obj in files], _NAMED)
+        names = listed(files, _NAMED)
         yield f"running pods of {names} get the new files within minutes, and are not restarted"

@@ -165,6 +165,27 @@ def _pods(content: Any, metadata: Data) -> Iterator[tuple[Data, Data]]:
         yield from _pods(part, {})
 
 
+def scaled_workload(data: Data) -> Identity | None:
+    """Read what an object scales: a HorizontalPodAutoscaler, or a ScaledObject of KEDA; None for others.
+
+    Deployment is what KEDA scales where the kind is not said.
+    """
+    kind, group = str(data.get("kind", "")), group_of(str(data.get("apiVersion", "")))
+    if (group, kind) not in (("autoscaling", "HorizontalPodAutoscaler"), ("keda.sh", "ScaledObject")):
+        return None
+    spec = data.get("spec")
+    target = spec.get("scaleTargetRef") if isinstance(spec, Mapping) else None
+    if not isinstance(target, Mapping) or not target.get("name"):
+        return None
+    usual = ("apps/v1", "Deployment") if group == "keda.sh" else ("", "")
+    return Identity(
+        group_of(str(target.get("apiVersion") or usual[0])),
+        str(target.get("kind") or usual[1]),
+        str((data.get("metadata") or {}).get("namespace") or ""),
+        str(target["name"]),
+    )
+
+
 # --- webhook configurations: which Services must answer, and for which objects the API server asks them
 
 

@@ -49,8 +49,8 @@ def requests(spec: Mapping[str, Any]) -> dict[str, int]:
     top. Requests of the pod as a whole replace the sum. See Kubernetes' pages on init containers, sidecars
     and pod overhead. A port of the node is a thing that each node has one of.
     """
-    total = _sum(_of_pod(spec, "limits", "requests"), amounts(spec.get("overhead")))
-    return {**{name: value for name, value in total.items() if value}, **_host_ports(spec), "pods": 1}
+    asked = total(_of_pod(spec, "limits", "requests"), amounts(spec.get("overhead")))
+    return {**{name: value for name, value in asked.items() if value}, **_host_ports(spec), "pods": 1}
 
 
 def limits(spec: Mapping[str, Any]) -> dict[str, int]:
@@ -69,11 +69,11 @@ def _of_pod(spec: Mapping[str, Any], *kinds: str) -> dict[str, int]:
     sidecars: dict[str, int] = {}
     most: dict[str, int] = {}
     for container in spec.get("initContainers") or ():
-        beside = _sum(sidecars, read(container))
+        beside = total(sidecars, read(container))
         most = _most(most, beside)
         if container.get("restartPolicy") == "Always":
             sidecars = beside
-    running = _sum(*map(read, spec.get("containers") or ()), sidecars)
+    running = total(*map(read, spec.get("containers") or ()), sidecars)
     return {**_most(running, most), **read(spec)}
 
 
@@ -97,12 +97,13 @@ def _host_ports(spec: Mapping[str, Any]) -> dict[str, int]:
     return ports
 
 
-def _sum(*parts: Amounts) -> dict[str, int]:
-    total: dict[str, int] = {}
+def total(*parts: Amounts) -> dict[str, int]:
+    """Add amounts up by name."""
+    amounts_by_name: dict[str, int] = {}
     for part in parts:
         for name, value in part.items():
-            total[name] = total.get(name, 0) + value
-    return total
+            amounts_by_name[name] = amounts_by_name.get(name, 0) + value
+    return amounts_by_name
 
 
 def _most(one: Amounts, other: Amounts) -> dict[str, int]:

@@ -69,12 +69,12 @@ def footprint_of(
         by_component.setdefault(obj.component, []).append(obj)
     # An autoscaler may stand in another component than what it scales: the sum is of all objects together.
     whole = footprint(state.objects)
-    names = sorted(name for name in by_component if footprint(by_component[name]).now)
+    amounts = {name: footprint(by_component[name]).now for name in sorted(by_component)}
     unknown = [name for name in sorted(whole.now) if prices and _price(name, prices) is None]
     notes = [f"no price for {', '.join(unknown)}"] if unknown else []
     return FootprintResult(
         environment=environment,
-        components=tuple(_row(name, footprint(by_component[name]).now, prices) for name in names),
+        components=tuple(_row(name, takes, prices) for name, takes in amounts.items() if takes),
         total=_row("", whole.now, prices),
         least=_row("", whole.least, prices),
         most=_row("", whole.most, prices),

@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlstack.objects.kube_object import Identity, KubeObject, group_of
+from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.objects.pods import PodTemplate, templates
-from mlstack.objects.resources import Amounts, amount, is_gpu, limits, requests
+from mlstack.objects.references import scaled_workload
+from mlstack.objects.resources import Amounts, amount, is_gpu, is_host_port, limits, requests, total
 from mlstack.readiness import ml as ml  # registers its rules, and those of training
-from mlstack.readiness.rule import PODS, UNCOUNTED, key_of
+from mlstack.readiness.assess import ODD
+from mlstack.readiness.rule import PODS, UNCOUNTED, key_of, number
 
 # Labels that say which GPU a pod asks for: of GKE, NVIDIA's feature discovery, Karpenter on AWS, AKS.
 _PRODUCTS = (
@@ -44,32 +46,43 @@ class Footprint:
 
 
 def footprint(objects: Sequence[KubeObject]) -> Footprint:
-    """Add up what objects take together."""
+    """Add up what objects take together; odd ones, which the API server refuses, are not counted."""
     scaled = dict(_scaled(objects))
     parts: dict[str, list[Amounts]] = {"now": [], "least": [], "most": [], "per_node": []}
     uncounted = []
     for obj in objects:
-        if key_of(obj.data) in UNCOUNTED:
+        try:
+            rows = None if key_of(obj.data) in UNCOUNTED else list(_taken(obj, scaled.get(obj.identity)))
+        except ODD:
+            rows = None
+        if rows is None:
             uncounted.append(str(obj.identity))
+        for name, amounts in rows or ():
+            parts[name].append(amounts)
+    sums = {name: total(*rows) for name, rows in parts.items()}
+    return Footprint(
+        **{name: {key: value for key, value in row.items() if value} for name, row in sums.items()},
+        uncounted=tuple(uncounted),
+    )
+
+
+def _taken(obj: KubeObject, scaled: tuple[int, int] | None) -> Iterator[tuple[str, Amounts]]:
+    """Give what an object takes, each part under the field of a Footprint that it counts in."""
+    own, claims = _others(obj), _claims(obj)
+    yield from (("now", own), ("least", own), ("most", own))
+    for template in pods_of(obj):
+        pod = {**_of_pod(template.spec), **claims}
+        if template.is_per_node:
+            yield "per_node", pod
             continue
-        others = _others(obj)
-        for name in ("now", "least", "most"):
-            parts[name].append(others)
-        for template in pods_of(obj):
-            one = _of_pod(template.spec)
-            if template.is_per_node:
-                parts["per_node"].append(one)
-                continue
-            first = template.replicas
-            least = first if template.least is None else template.least
-            most = first if template.most is None else template.most
-            if obj.identity in scaled:
-                least, most = scaled[obj.identity]
-                first = min(max(first, least), most)
-            for name, count in (("now", first), ("least", least), ("most", most)):
-                claims = _claims(obj)
-                parts[name].append({key: value * count for key, value in (one | claims).items()})
-    return Footprint(**{name: _sum(rows) for name, rows in parts.items()}, uncounted=tuple(uncounted))
+        first = template.replicas
+        least = first if template.least is None else template.least
+        most = first if template.most is None else template.most
+        if scaled is not None:
+            least, most = scaled
+            first = min(max(first, least), most)
+        for name, count in (("now", first), ("least", least), ("most", most)):
+            yield name, {key: value * count for key, value in pod.items()}
 
 
 def pods_of(obj: KubeObject) -> tuple[PodTemplate, ...]:
@@ -79,7 +92,7 @@ def pods_of(obj: KubeObject) -> tuple[PodTemplate, ...]:
 
 
 def _of_pod(spec: Mapping[str, Any]) -> dict[str, int]:
-    asked = {name: value for name, value in requests(spec).items() if not name.startswith("hostport:")}
+    asked = {name: value for name, value in requests(spec).items() if not is_host_port(name)}
     count = {"pods": asked.pop("pods")}
     gpus = sum(value for name, value in asked.items() if is_gpu(name))
     selectors = {**_required(spec), **(spec.get("nodeSelector") or {})}
@@ -118,7 +131,9 @@ def _claims(obj: KubeObject) -> dict[str, int]:
     """Give the storage of each pod of a StatefulSet."""
     if (obj.group, obj.kind) != ("apps", "StatefulSet"):
         return {}
-    return _sum(_claim(row.get("spec") or {}) for row in obj.data["spec"].get("volumeClaimTemplates") or ())
+    return total(
+        *(_claim(row.get("spec") or {}) for row in obj.data["spec"].get("volumeClaimTemplates") or ())
+    )
 
 
 def _claim(spec: Mapping[str, Any]) -> dict[str, int]:
@@ -127,18 +142,9 @@ def _claim(spec: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _scaled(objects: Iterable[KubeObject]) -> Iterator[tuple[Identity, tuple[int, int]]]:
-    """Give between which counts autoscalers of the objects hold which workloads."""
+    """Give between which counts HorizontalPodAutoscalers of the objects hold which workloads."""
     for obj in objects:
-        spec = obj.data.get("spec") or {}
-        target, least, most = spec.get("scaleTargetRef"), spec.get("minReplicas", 1), spec.get("maxReplicas")
-        if obj.kind == "HorizontalPodAutoscaler" and isinstance(target, Mapping) and isinstance(most, int):
-            group, name = group_of(str(target.get("apiVersion") or "")), str(target.get("name"))
-            yield Identity(group, str(target.get("kind")), obj.namespace, name), (least, most)
-
-
-def _sum(parts: Iterable[Amounts]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for part in parts:
-        for name, value in part.items():
-            total[name] = total.get(name, 0) + value
-    return {name: value for name, value in total.items() if value}
+        if obj.kind == "HorizontalPodAutoscaler" and (workload := scaled_workload(obj.data)) is not None:
+            most = obj.data["spec"].get("maxReplicas")
+            if isinstance(most, int):
+                yield workload, (number(obj.data["spec"], "minReplicas", 1), most)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.autoscaling import scaled_workload
 from mlstack.objects.kube_object import Identity
+from mlstack.objects.references import scaled_workload
 
 
 def scaler(named: tuple[str, str], **target: str) -> dict[str, Any]:

@@ -233,3 +233,22 @@ def test_a_difference_tells_what_it_takes_more(run: Runner, app: Path) -> None:
     assert ran.json["takesMore"] == {"pods": 3, "requests.cpu": 1500, "requests.memory": 3 * GI}
     run.ok("component rm web")
     assert "takes nothing (-2 pods, -1 cpu, -2Gi memory)" in run("diff minikube").out
+
+
+@pytest.mark.parametrize("spec", [[1], "text", {"volumeClaimTemplates": 3, **template()}])
+def test_odd_objects_are_not_counted(spec: Any) -> None:
+    both = footprint([obj("apps/StatefulSet", spec, name="odd"), obj("Pod", pod())])
+    assert both.uncounted == ("StatefulSet ml/odd",)
+    assert both.now == {"pods": 1, "requests.cpu": 1000}
+
+
+@pytest.mark.parametrize("containers", ["none", [1], [{"resources": {"requests": {"cpu": "lots"}}}]])
+def test_odd_containers_ask_for_nothing(containers: Any) -> None:
+    spec = {"replicas": 2, "template": {"spec": {"containers": containers}}}
+    assert not any(name.startswith("requests") for name in of("apps/Deployment", spec).now)
+
+
+def test_an_odd_autoscaler_leaves_the_count_alone() -> None:
+    scaled = obj("apps/Deployment", {"replicas": 3, **template()})
+    odd = [obj("autoscaling/HorizontalPodAutoscaler", spec) for spec in ([], "x", {"scaleTargetRef": 1})]
+    assert footprint([scaled, *odd]).now["pods"] == 3
