@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Literal
 
+from mlstack.objects.nodes import NodePlace, is_eligible
 from mlstack.objects.resources import Amounts, amounts, is_device, requests
 
 JOB_LABEL = "mlstack.dev/training-job"
@@ -47,15 +48,6 @@ def controller_of(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 # --- nodes ---
 
 
-@dataclass(frozen=True)
-class NodePlace:
-    """What a node tells pods that look for a place."""
-
-    name: str  # of the node
-    labels: Mapping[str, str]  # of the node
-    taints: tuple[Mapping[str, Any], ...] = ()  # that keep pods away, as the node has them
-
-
 class Eligible:
     """Answers which nodes a pod may go to, once for each shape of pods."""
 
@@ -85,60 +77,6 @@ def shape(spec: Mapping[str, Any]) -> str:
 def _required(spec: Mapping[str, Any]) -> Any:
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     return affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-
-
-def is_eligible(spec: Mapping[str, Any], place: NodePlace) -> bool:
-    """Tell whether a pod may go to a node, room aside."""
-    selector: Mapping[str, str] = spec.get("nodeSelector") or {}
-    required = spec.get("required")
-    tolerations = spec.get("tolerations") or ()
-    return (
-        all(place.labels.get(name) == value for name, value in selector.items())
-        and (not required or any(_matches(term, place) for term in required.get("nodeSelectorTerms") or ()))
-        and all(any(_tolerates(each, taint) for each in tolerations) for taint in place.taints)
-    )
-
-
-def _matches(term: Mapping[str, Any], place: NodePlace) -> bool:
-    """Tell whether a node fits one term; a term without any expression fits none."""
-    labels: Sequence[Mapping[str, Any]] = term.get("matchExpressions") or ()
-    fields: Sequence[Mapping[str, Any]] = term.get("matchFields") or ()
-    pairs = [(expression, place.labels) for expression in labels]
-    pairs += [(expression, {"metadata.name": place.name}) for expression in fields]
-    return bool(pairs) and all(_holds(expression, values) for expression, values in pairs)
-
-
-def _holds(expression: Mapping[str, Any], values: Mapping[str, str]) -> bool:
-    value, operator = values.get(str(expression.get("key"))), expression.get("operator")
-    choices: Sequence[str] = expression.get("values") or ()
-    match operator:
-        case "In":
-            return value in choices
-        case "NotIn":
-            return value not in choices
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            try:
-                difference = int(value or "") - int(choices[0])
-            except (ValueError, IndexError):
-                return False
-            return difference > 0 if operator == "Gt" else difference < 0
-    return False
-
-
-def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """Tell whether a toleration is for a taint; without a key it is for all of them."""
-    if toleration.get("effect") not in (None, "", taint.get("effect")):
-        return False
-    key = toleration.get("key")
-    if key and key != taint.get("key"):
-        return False
-    if toleration.get("operator") == "Exists":
-        return True
-    return bool(key) and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from mlstack.elastic.facts import NodePlace, is_eligible, time_ms
+from mlstack.elastic.facts import time_ms
 from mlstack.kube.client import WatchEvent
+from mlstack.objects.nodes import NodePlace, is_eligible
 from mlstack.simulator.engine import (
     ENDED,
     Action,

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from mlstack.elastic import pods
 from mlstack.elastic.controller.cache import ClusterCache, JobFacts
 from mlstack.elastic.facts import PodFacts, time_ms
-from mlstack.elastic.resources import excess
 from mlstack.elastic.snapshot import ScalePlan
 from mlstack.errors import (
     ClusterError,
@@ -21,6 +20,7 @@ from mlstack.errors import (
     UnreachableError,
 )
 from mlstack.kube.client import Cluster, ObjectRef, WatchEvent
+from mlstack.objects.quotas import excess
 
 MANAGER = "mlstack-elastic"
 FRESH_MS = 60_000

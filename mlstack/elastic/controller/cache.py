@@ -23,11 +23,11 @@ from mlstack.elastic.facts import (
     time_ms,
     version,
 )
-from mlstack.elastic.resources import QuotaFacts, parse_quota
 from mlstack.elastic.snapshot import NO_LIMIT, Curve, JobStage, Priority, PriorityGrants
 from mlstack.elastic.training_job import API_VERSION, KIND, RoleName, Server, TrainingJob
 from mlstack.errors import ClusterError
 from mlstack.kube.client import ObjectRef, WatchEvent
+from mlstack.objects.quotas import QuotaFacts, parse_quota
 from mlstack.objects.resources import Amounts, requests
 
 SERVICE = ("v1", "Service")
