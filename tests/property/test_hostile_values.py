@@ -187,8 +187,8 @@ def test_every_string_is_shown_by_an_example(prototype: Prototype) -> None:
         "cluster-queue": {"borrowing"},  # names resources of `quotas`
         "katib-experiment": {"parameters"},  # their names are identifiers, and agree with each other
         "kserve-inferencegraph": {"steps", "nodes"},
-        "tensorboard": {"accelerator"},  # both ask for no GPUs
-        "mlflow": {"accelerator"},
+        "tensorboard": {"accelerator", "gpuResource"},  # both ask for no GPUs
+        "mlflow": {"accelerator", "gpuResource"},
         **{name: {"steps", "onExit"} for name in ("pipeline-run", "argo-workflow", "argo-cron-workflow")},
         # A SparkApplication has no such field.
         **{name: {"runtimeClassName"} for name in ("spark-application", "scheduled-spark-application")},
@@ -207,7 +207,7 @@ def test_any_text_changes_only_its_value(name: str, text: str) -> None:
 @pytest.mark.parametrize(("prototype", "path"), PLACES, ids=IDS)
 def test_nul_is_refused(prototype: Prototype, path: Path) -> None:
     with pytest.raises(ParamError):
-        resolve(prototype.params, [Layer("component", nested(path, "a\x00b"))])
+        resolve(prototype.params, [Layer("component", {path[0]: nested(path[1:], "a\x00b", None)})])
 
 
 FREE = ("env", "annotations", "args", "script", "data_dir")
@@ -267,7 +267,8 @@ def is_admitted(case: Case, path: Path, text: str) -> bool:
     """
     param = case.prototype.params[path[0]]
     try:
-        found = resolve({param.name: param}, [Layer("component", nested(path, text))])
+        own = case.example.params.get(param.name)
+        found = resolve({param.name: param}, [Layer("component", {param.name: nested(path[1:], text, own)})])
     except ParamError:
         return False
     value = found.values[param.name]
@@ -275,18 +276,23 @@ def is_admitted(case: Case, path: Path, text: str) -> bool:
     return taken and not schema.check_value(param, value)
 
 
-def nested(path: Path, text: str) -> dict[str, Any]:
-    """Give parameters that hold a text at a place."""
-    value: Any = text
-    for key in reversed(path[1:]):
-        value = [value] if key == "0" else {key: value}
-    return {path[0]: value}
+def nested(path: Path, text: str, own: Any) -> Any:
+    """Give a value that holds a text at a place, beside what else an example's value holds."""
+    if not path:
+        return text
+    if path[0] == "0":
+        first, *others = own if isinstance(own, list) and own else [None]
+        return [nested(path[1:], text, first), *others]
+    beside = own if isinstance(own, Mapping) else {}
+    return {**beside, path[0]: nested(path[1:], text, beside.get(path[0]))}
 
 
 def with_texts(case: Case, texts: Mapping[Path, str]) -> Resolved:
     """Resolve an example's parameters with texts on top, each as an environment would give it."""
-    layers = [Layer("component", case.example.params)]
-    layers += [Layer("environment", nested(path, text)) for path, text in texts.items()]
+    changed: dict[str, Any] = {}
+    for (name, *path), text in texts.items():
+        changed[name] = nested(tuple(path), text, changed.get(name, case.example.params.get(name)))
+    layers = [Layer("component", case.example.params), Layer("environment", changed)]
     return resolve(case.prototype.params, layers, prototype=case.prototype.full_name)
 
 
