@@ -236,6 +236,7 @@ _ROOMS = (
     ("mlstack.operations.deploy", "views_deploy"),
     ("mlstack.operations.footprint", "views_deploy"),
     ("mlstack.operations.history", "views_deploy"),
+    ("mlstack.operations.images", "views_deploy"),
     ("mlstack.operations.render", "views_deploy"),
     ("mlstack.importers", "views_imports"),
     ("mlstack.operations.import", "views_imports"),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from mlstack.cli.page import (
     LONGEST_LINE,
-    TABLE_VIEWS,
     WIDTH,
     Block,
     Columns,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from mlstack.deploy.history import Revision
     from mlstack.deploy.result import ChangeReport, ObjectChange, PodStatus, RunResult, StatusResult
     from mlstack.objects.resources import Amounts
+    from mlstack.operations import images
     from mlstack.operations.deploy import PlanResult
     from mlstack.operations.footprint import ComponentFootprint, FootprintResult
     from mlstack.operations.history import (
@@ -253,20 +253,26 @@ def counted(counts: Mapping[str, int], place: str) -> str:
 # --- validate, status, unlock ---
 
 
-TABLE_VIEWS |= {
-    "ImageList": TableView(
-        "images",
-        {
-            "IMAGE": "image",
-            "PINNED": "pinned",
-            "USED BY": lambda row: row.used_by[0]
-            + (f" +{len(row.used_by) - 1}" if len(row.used_by) > 1 else ""),
-        },
-        names="image",
-        empty="no object names an image",
-        spare={"PINNED": lambda cells: cells <= {""}},
-    )
-}
+@view
+def _image_list(result: images.ImageList) -> Page:
+    blocks: list[Block] = []
+    for row in result.images:
+        used = row.used_by[0] if row.used_by else "nothing as it is now"
+        others = f" and {len(row.used_by) - 1} more" if len(row.used_by) > 1 else ""
+        blocks.append(TextLine(row.image, "head"))
+        blocks += [TextLine(f"  {origin_text(origin)}", hang=4) for origin in row.origins]
+        blocks.append(TextLine(f"  used by {used}{others}", hang=4))
+    hints = notes(result) if result.images else (*notes(result), "no object names an image")
+    return Page(tuple(blocks), tuple(row.image for row in result.images), hints)
+
+
+def origin_text(origin: images.ImageOrigin) -> str:
+    """Say what sets an image."""
+    if not origin.parameter:
+        return f"{origin.layer} {origin.where}".rstrip()
+    if origin.layer == "default":
+        return f"{origin.component} {origin.parameter}: default of {origin.where}"
+    return f"{origin.component} {origin.parameter}: {origin.where}"
 
 
 @view

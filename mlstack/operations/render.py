@@ -1,8 +1,7 @@
-"""`validate` and `images`: what is wrong with the objects of an environment, what they run; offline."""
+"""`validate`: what is wrong with the objects of an environment."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -35,70 +34,6 @@ class ValidateResult:
     count: int  # of objects
     faults: tuple[Fault, ...]  # in the order of the objects
     notes: tuple[str, ...] = ()  # deprecations, and what only the API server checks
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImageRow:
-    """One image."""
-
-    image: str  # as it is written
-    pinned: bool  # whether a digest says which one it is
-    used_by: tuple[str, ...]  # the objects that name it, each with the component that brings it in front
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImageList:
-    """The container images that the objects of an environment name, each once, by name."""
-
-    images: tuple[ImageRow, ...]  # by name
-    notes: tuple[str, ...] = ()
-
-
-def list_images(
-    app: AppReader,
-    environment: str,
-    *,
-    components: Sequence[str] = (),
-    overrides: Overrides = _NO_OVERRIDES,
-    store: CodeStore | None = None,
-) -> ImageList:
-    """List what has to be in a registry before an environment can run; arguments as of `render.load`.
-
-    Images are told from other texts by their key, in pods as in custom resources; what programs read from
-    settings stays unknown.
-
-    Raises:
-        ConfigError: a file, parameter or template is wrong.
-    """
-    state = render.load(
-        app, environment, components=components, overrides=overrides, store=store, stand_ins=True
-    )
-    users: dict[str, list[str]] = defaultdict(list)
-    for obj in state.objects:
-        if (obj.group, obj.kind) not in _NO_PODS:
-            for image in dict.fromkeys(_images(obj.data)):
-                users[image].append(f"{obj.component}: {obj.identity}")
-    rows = [
-        ImageRow(image=image, pinned="@sha" in image, used_by=tuple(users[image])) for image in sorted(users)
-    ]
-    return ImageList(images=tuple(rows), notes=state.notes)
-
-
-# Objects in which a text called `image` is a setting or an example.
-_NO_PODS = {("", "ConfigMap"), ("", "Secret"), ("apiextensions.k8s.io", "CustomResourceDefinition")}
-
-
-def _images(content: Any) -> Iterator[str]:
-    if isinstance(content, Mapping):
-        for key, value in content.items():
-            if key == "image" and isinstance(value, Mapping) and isinstance(value.get("reference"), str):
-                yield value["reference"]  # a volume that is an image
-            elif key == "image" and isinstance(value, str) and value:
-                yield value
-            else:
-                yield from _images(value)
-    for item in content if isinstance(content, list | tuple) else ():
-        yield from _images(item)
 
 
 def validate_environment(

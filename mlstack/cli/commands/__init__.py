@@ -20,7 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "render": ("deploy.top.render", "Print the Kubernetes objects of an environment"),
     "show": ("deploy.top.render", "The same as render"),
     "validate": ("deploy.top.validate", "Check the objects of an environment, offline"),
-    "images": ("deploy.top.images", "List the container images of an environment"),
+    "images": ("deploy.images", "The container images of environments: list, copy"),
     "footprint": ("deploy.top.footprint", "Add up what an environment takes of a cluster"),
     "diff": ("deploy.top.diff", "Show what apply would change in the cluster"),
     "plan": ("deploy.top.plan", "Keep what apply would do in a file, to be approved"),

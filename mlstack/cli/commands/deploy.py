@@ -32,6 +32,11 @@ history = family(
     cls=ListingGroup,
 )
 
+images = family(
+    "The container images of environments: `images [ENV]...` lists them, `copy` brings them elsewhere.",
+    cls=ListingGroup,
+)
+
 PLACE = "context namespace"
 CLUSTER = "kubeconfig folder output"
 CONFIRMED = "lock_timeout_s yes yes_i_mean"
@@ -111,21 +116,24 @@ def _validated(session: Session, env: str | None, *, server: bool) -> object:
     )
 
 
-@top.command(
-    takes=f"env components {GIVEN} folder output",
-    examples=["mlstack images gke", "mlstack images gke -o name | xargs -n 1 docker pull"],
+@images.command(
+    "list",
+    takes=f"envs every keep_going components {GIVEN} folder output",
+    examples=["mlstack images gke", "mlstack images --all -o name | sort -u | xargs -n 1 docker pull"],
 )
-def images(session: Session) -> object:
-    """List the container images of an environment, each once, with what uses it; needs no cluster."""
-    from mlstack.operations import render
+def list_images(session: Session) -> object:
+    """List the container images of environments, each once, with what sets and uses it; needs no cluster."""
+    from mlstack.operations import images
 
-    options = session.options
-    return render.list_images(
-        session.app,
-        session.environment(options["env"]),
-        components=options["components"],
-        overrides=session.overrides(),
-        store=code_store(),
+    return several.each(
+        session,
+        lambda env: images.list_images(
+            session.app,
+            session.environment(env),
+            components=session.options["components"],
+            overrides=session.overrides(),
+            store=code_store(),
+        ),
     )
 
 
