@@ -6,6 +6,7 @@ A rule takes a field and gives its problems; `at` lays rules on the fields below
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from mlstack.objects.resources import quantity
 from mlstack.validate.formats import (
@@ -22,6 +23,16 @@ from mlstack.validate.formats import (
 Rule = Callable[[Field], Problems]
 Table = tuple[tuple[tuple[str, ...], tuple[Rule, ...]], ...]
 """Rules by the kinds that they are for."""
+
+
+class OperatorRules(NamedTuple):
+    """What an operator refuses of kinds of its own, in a webhook or before it starts to work."""
+
+    operator: str  # with its version, as messages name it
+    source: str  # where the rules were read: repository, version, file
+    kinds: tuple[str, ...]
+    rules: tuple[Rule, ...]
+
 
 MAX_PORT = 65535
 MAX_INT32 = 2**31 - 1
@@ -62,6 +73,7 @@ def between(low: int, high: int = MAX_INT32) -> Rule:
         number = field.number
         if number is not None and not low <= number <= high:
             expected = f"at least {low}" if high == MAX_INT32 and number < low else f"{low} to {high}"
+            expected = str(low) if low == high else expected
             yield field.says(f"must be {expected}, got {number}")
 
     return check

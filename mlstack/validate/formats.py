@@ -33,7 +33,8 @@ class Fault:
     message: str  # what is wrong
     # Template or manifest as `file:line`, if it is known.
     where: str | None = None
-    # An `error` would be refused by the API server, a `warning` would be taken by it but will not work.
+    # An `error` would be refused, by the API server or the kind's operator; a `warning` would be taken but
+    # will not work.
     severity: Severity = "error"
     keys: Keys = ()  # the field again, key by key
 

@@ -11,6 +11,7 @@ from functools import cache
 from mlstack.validate.checks import (
     COMPUTE,
     MAX_PORT,
+    OperatorRules,
     Rule,
     Table,
     at,
@@ -40,6 +41,7 @@ from mlstack.validate.formats import (
     shown,
     subdomain,
 )
+from mlstack.validate.training_rules import TRAINING_RULES
 from mlstack.validate.workload_rules import WORKLOAD_RULES
 
 
@@ -559,3 +561,12 @@ def rules_for(kind: str) -> tuple[Rule, ...]:
     """Give the rules for objects of a kind (`apps/Deployment`, `Service`)."""
     own = [rule for kinds, rules in _RULES if kind in kinds for rule in rules]
     return (_METADATA, *own)
+
+
+OPERATOR_RULES: tuple[OperatorRules, ...] = (*TRAINING_RULES,)
+
+
+@cache
+def operator_rules_for(kind: str) -> tuple[OperatorRules, ...]:
+    """Give what the operators of a kind refuse beyond its definition."""
+    return tuple(rules for rules in OPERATOR_RULES if kind in rules.kinds)

@@ -15,9 +15,10 @@ from mlstack.objects.kinds import CRD_GROUP, Kind, Kinds, Schemas, is_group
 from mlstack.objects.kube_object import KubeObject
 from mlstack.validate.formats import Fault, Field, Problem, Problems, Subject, path_of, shown
 from mlstack.validate.pod_rules import POD_RULES
-from mlstack.validate.rules import rules_for
+from mlstack.validate.rules import operator_rules_for, rules_for
 from mlstack.validate.schema import Definitions, SchemaCheck, check_custom, custom_definitions
-from mlstack.validate.workload_rules import TEMPLATES, job_templates
+from mlstack.validate.training_rules import job_templates
+from mlstack.validate.workload_rules import TEMPLATES
 
 FIRST_MINOR = 30
 LAST_MINOR = 37
@@ -44,11 +45,11 @@ def validate_objects(
         objects: what is rendered; CustomResourceDefinitions among them count for the others.
         schemas: the built-in kinds of the environment's Kubernetes version.
         crds: further CustomResourceDefinitions, vendored with packages; those among `objects` win.
-        needed: kinds, as `apiVersion/kind`, that the cluster is to have: without a definition they are left
-            to the API server.
+        needed: kinds, as `apiVersion/kind`, that the cluster is to have: without a definition only the rules
+            of their operators are looked at.
     """
     own = [obj for obj in objects if obj.kind == "CustomResourceDefinition" and is_group(obj.data, CRD_GROUP)]
-    problems = {id(obj): list(_problems(obj, schemas, {})) for obj in own}
+    problems = {id(obj): list(_problems(obj, schemas, {}, needed)) for obj in own}
     sound = [not any("openAPIV3Schema" in problem.keys for problem in problems[id(obj)]) for obj in own]
     definitions = {
         **custom_definitions(crds),
@@ -59,9 +60,7 @@ def validate_objects(
     }
     for obj in objects:
         if id(obj) not in problems:
-            is_known = (obj.group, obj.version, obj.kind) in definitions
-            is_left = f"{obj.api_version}/{obj.kind}" in needed and not is_known
-            problems[id(obj)] = [] if is_left else list(_problems(obj, schemas, definitions))
+            problems[id(obj)] = list(_problems(obj, schemas, definitions, needed))
     listed = [(obj, problem) for obj in objects for problem in dict.fromkeys(problems[id(obj)])]
     unchecked = Counter(obj.kind for obj, problem in listed if problem.severity == "unchecked")
     return Validation([_fault(*fault) for fault in listed if fault[1].severity != "unchecked"], unchecked)
@@ -81,20 +80,28 @@ def _fault(obj: KubeObject, problem: Problem) -> Fault:
     )
 
 
-def _problems(obj: KubeObject, schemas: Schemas, definitions: Definitions) -> Problems:
+def _problems(
+    obj: KubeObject, schemas: Schemas, definitions: Definitions, needed: Collection[str]
+) -> Problems:
     definition = definitions.get((obj.group, obj.version, obj.kind))
     root = schemas.root(obj.group, obj.version, obj.kind)
+    problems: list[Problem] = []
     if root is not None:
-        yield from SchemaCheck(schemas=schemas, custom=False).check(root, Field(obj.data))
+        problems.extend(SchemaCheck(schemas=schemas, custom=False).check(root, Field(obj.data)))
     elif definition is not None:
-        yield from check_custom(definition, obj.data, schemas)
-    else:
+        problems.extend(check_custom(definition, obj.data, schemas))
+    elif f"{obj.api_version}/{obj.kind}" not in needed:
         yield _unknown_kind(obj, schemas, definitions)
         return
     kind = f"{obj.group}/{obj.kind}" if obj.group else obj.kind
     templates = Field(obj.data).all("spec.volumeClaimTemplates[].metadata.name")
     claims = frozenset(template.text for template in templates)
-    yield from _rule_problems(Field(obj.data, (), Subject(kind, schemas.minor, claims)))
+    field = Field(obj.data, (), Subject(kind, schemas.minor, claims))
+    problems.extend(_rule_problems(field))
+    yield from problems
+    # Operators are asked last, as the API server does it.
+    if not any(problem.severity == "error" for problem in problems):
+        yield from _operator_problems(field)
 
 
 def _rule_problems(root: Field) -> Problems:
@@ -107,6 +114,15 @@ def _rule_problems(root: Field) -> Problems:
         for problem in _pod_problems(template):
             message = f"{problem.message} (the job is taken, its pods are refused)"
             yield problem._replace(message=message, severity="warning")
+
+
+def _operator_problems(root: Field) -> Problems:
+    for rules in operator_rules_for(root.subject.kind):
+        for rule in rules.rules:
+            for problem in rule(root):
+                is_refusal = problem.severity == "error"
+                said = f"{problem.message} (rule of {rules.operator})" if is_refusal else problem.message
+                yield problem._replace(message=said)
 
 
 def _pod_problems(template: Field) -> Problems:

@@ -251,38 +251,6 @@ def _volume(spec: Field) -> Problems:
         yield spec.says(f"must have one source, got {joined(sources, ' and ') or 'none'}")
 
 
-# --- remarks on training jobs: what the API server takes and the operator then does otherwise ---
-
-_REPLICAS = {
-    "kubeflow.org/JAXJob": "jaxReplicaSpecs",
-    "kubeflow.org/PaddleJob": "paddleReplicaSpecs",
-    "kubeflow.org/PyTorchJob": "pytorchReplicaSpecs",
-    "kubeflow.org/TFJob": "tfReplicaSpecs",
-    "kubeflow.org/XGBoostJob": "xgbReplicaSpecs",
-}
-
-
-def job_templates(root: Field) -> list[Field]:
-    """Give the pod templates of a training job, none for other kinds."""
-    name = _REPLICAS.get(root.subject.kind)
-    return root.all(f"spec.{name}.*.template") if name else []
-
-
-def _training_job(root: Field) -> Problems:
-    for policy in root.all(f"spec.{_REPLICAS[root.subject.kind]}.*.restartPolicy"):
-        if policy.text == "ExitCode":
-            # Seen with 1.8.1.
-            yield policy.says(
-                "`ExitCode` retries without end: the operator does not heed `backoffLimit`", "warning"
-            )
-    # kubeflow/trainer#3358
-    late = "may be passed: the operator looks at it only when a pod changes"
-    yield from at("spec.runPolicy.activeDeadlineSeconds", says(late, "warning"))(root)
-    overridden = says("is overridden: give `restartPolicy` beside `template`", "warning")
-    for template in job_templates(root):
-        yield from overridden(template.at("spec", "restartPolicy"))
-
-
 # --- the table ---
 
 _KEPT_RUNNING = at(
@@ -291,7 +259,6 @@ _KEPT_RUNNING = at(
     at("activeDeadlineSeconds", says("must not be set for pods that are kept running")),
 )
 WORKLOAD_RULES: Table = (
-    (tuple(_REPLICAS), (_training_job,)),
     (
         ("autoscaling/HorizontalPodAutoscaler",),
         (
