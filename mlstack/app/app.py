@@ -207,6 +207,8 @@ class ConflictRule:
         return fnmatchcase(manager, self.manager) and self.path.covers(path)
 
 
+_POLICY_HINT = "key: cosign.pub; or identity: ada@example.com and issuer: https://accounts.google.com"
+
 # --- registries, packages and the lock -----------------------------------------------------------------
 
 
@@ -226,10 +228,39 @@ class RegistryRef:
 
 @dataclass(frozen=True, kw_only=True)
 class SignaturePolicy:
-    """Says that packages of a registry are let in only when a key has signed them."""
+    """Says that packages of a registry are let in only when a key, or somebody known, has signed them."""
 
     registry: str = key(SHORT_NAME, "The app's name of the registry.", required=True)
-    public_key: str = key(WORD, "The public key of cosign: a file of the app.", name="key", required=True)
+    public_key: str = key(
+        WORD,
+        "The public key of cosign: a file of the app, or what cosign takes in its place:"
+        " `awskms://…`, `k8s://NAMESPACE/SECRET`.",
+        name="key",
+        default="",
+    )
+    identity: str = key(
+        WORD,
+        "Who signs without a key: the mail address or workflow in the certificate; needs `issuer`.",
+        default="",
+    )
+    issuer: str = key(WORD, "Who vouches for `identity`: the address of its OpenID provider.", default="")
+    trusted_root: str = key(
+        WORD,
+        "Authorities that certify identities, in place of Sigstore's own: a file of the app that"
+        " `cosign trusted-root create` writes. With it nothing is asked of a network.",
+        default="",
+    )
+
+
+def _read_policies(fields: FieldReader, name: str) -> tuple[SignaturePolicy, ...]:
+    policies = []
+    for entry in fields.each(name):
+        policy = entry.record(SignaturePolicy)
+        keyless = (policy.identity, policy.issuer)
+        if any((*keyless, policy.trusted_root)) if policy.public_key else not all(keyless):
+            entry.refuse((), "needs either `key`, or `identity` and `issuer`", hint=_POLICY_HINT)
+        policies.append(policy)
+    return tuple(policies)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,7 +359,10 @@ class App:
         TEXT, "Versions of mlstack that this app works with: `>=0.1,<1`; any when left out.", default=""
     )
     verify: tuple[SignaturePolicy, ...] = records(
-        SignaturePolicy, "Registries whose packages must be signed, with whose key.", default=()
+        SignaturePolicy,
+        "Registries whose packages must be signed, and by whom.",
+        reader=_read_policies,
+        default=(),
     )
     params: Mapping[str, Any] = key(
         MAP, "For every component whose prototype declares the name.", default_factory=dict

@@ -220,8 +220,9 @@ class AppCatalog:
     def _new(self, package: str, version: str) -> FetchedPackage:
         registry_name, _, name = package.partition("/")
         registry = self._moved.get((package, version)) or self.registry(registry_name)
-        entry = registry.index().version(name, version)
-        files = registry.fetch(name, entry.version)
+        exact = registry.index().version(name, version).version
+        files = registry.fetch(name, exact)
+        entry = registry.index().version(name, exact)  # of a chart the revision is known once it is fetched
         return FetchedPackage(
             locked=LockedPackage(
                 full_name=package,

@@ -30,9 +30,10 @@ from mlstack.app.versions import best_first
 from mlstack.errors import NotFoundError, RegistryError, YamlError
 from mlstack.names import names_a_package
 from mlstack.registries import archive
-from mlstack.registries.distribution import Distribution, repository_of, split_address
+from mlstack.registries.distribution import DIGEST
 from mlstack.registries.known import believed
 from mlstack.registries.logins import chart_login
+from mlstack.registries.oci import entry_of, place_of
 from mlstack.registries.registry import CHART_INDEX, PackagesByName, guarded, protocol
 from mlstack.yaml.read import read_document
 
@@ -92,13 +93,18 @@ class HelmRegistry:
         return inside
 
     def at(self, revision: str) -> HelmRegistry:
-        """Refuse: charts have versions alone.
+        """Give the charts of an OCI registry at a digest.
 
         Raises:
-            RegistryError: always.
+            RegistryError: charts have no other revisions.
         """
-        hint = f"mlstack registry describe {self._ref.name} lists the versions"
-        raise RegistryError(f"registry `{self._ref.name}` holds charts, which have versions alone", hint=hint)
+        if not isinstance(self._place, _OciCharts) or not DIGEST.fullmatch(revision):
+            hint = f"mlstack registry describe {self._ref.name} lists the versions"
+            message = f"registry `{self._ref.name}` holds charts, which have versions alone"
+            raise RegistryError(message, hint=hint)
+        moved = HelmRegistry(self._ref, root=Path())
+        moved._place = _OciCharts(self._ref.address, revision)
+        return moved
 
 
 def unpacked(data: bytes, named: str) -> Files:
@@ -264,39 +270,42 @@ def _releases(charts: Mapping[str, list[list[Any]]]) -> dict[str, list[_Release]
 
 
 class _OciCharts:
-    def __init__(self, address: str) -> None:
-        host, self._path = split_address(address)
-        self._api = Distribution(host)
+    """Charts below a path; at a digest, the one that it is of."""
+
+    def __init__(self, address: str, digest: str = "") -> None:
+        self._place, self._digest = place_of(address), digest
+        self._packages = PackagesByName(self._entry, ())
 
     def index(self, name: str) -> RegistryIndex:
         """Give an index whose packages are looked for as they are named."""
-        own = self._path.rpartition("/")[2]
-        is_chart = bool(own) and self._versions(self._path) is not None
-        packages = PackagesByName(self._entry, (own,) if is_chart else ())
+        own = self._place.path.rpartition("/")[2]
+        is_chart = bool(own) and not self._digest and bool(self._versions(own))
+        self._packages = PackagesByName(self._entry, (own,) if is_chart else ())
         note = "" if is_chart else "an OCI registry gives no list of its charts: name them"
-        return RegistryIndex(name=name, packages=packages, note=note)
+        return RegistryIndex(name=name, packages=self._packages, note=note)
 
     def _entry(self, chart: str) -> IndexPackage | None:
-        versions = self._versions(repository_of(self._path, chart))
-        if not versions:
-            return None
+        if self._digest:
+            return entry_of(chart, unpacked(self._pulled(chart, self._digest)[0], chart), self._digest)
         entries = [
             IndexPackage(name=chart, prototypes=(IndexPrototype(name=chart),), versions=(_entry(version),))
-            for version in versions
+            for version in self._versions(chart)
         ]
-        return joined(entries)[chart]
+        return joined(entries)[chart] if entries else None
 
-    def _versions(self, repository: str) -> list[str] | None:
-        tags = self._api.tags(repository)
-        versions = [tag.replace("_", "+") for tag in tags or () if names_a_package("r", "c", tag)]
-        return [version for version in versions if re.match(r"v?\d+\.\d+", version)] or None
+    def _versions(self, chart: str) -> list[str]:
+        return [version for version in self._place.versions(chart) if re.match(r"v?\d+\.\d+", version)]
 
     def archive(self, chart: str, version: str) -> bytes:
-        repository, tag = repository_of(self._path, chart), version.replace("+", "_")
-        manifest = self._api.manifest(repository, tag)
+        data, digest = self._pulled(chart, self._digest or version.replace("+", "_"))
+        package = self._packages[chart]
+        versions = (replace(v, revision=digest) if v.version == version else v for v in package.versions)
+        self._packages.learn(replace(package, versions=tuple(versions)))
+        return data
+
+    def _pulled(self, chart: str, reference: str) -> tuple[bytes, str]:
+        """Give the archive of a chart, and the digest of its manifest."""
+        manifest = self._place.manifest(chart, reference)
         if manifest is None:
-            raise NotFoundError(f"no chart `{chart}@{version}` in `{self._api.host}/{repository}`")
-        layers = [layer for layer in manifest.layers if layer.get("mediaType") == _LAYER_TYPE]
-        if len(layers) != 1:
-            raise RegistryError(f"`{self._api.host}/{repository}:{tag}` is no chart")
-        return self._api.blob(repository, str(layers[0].get("digest")))
+            raise NotFoundError(f"no chart `{chart}@{reference}` in `{self._place.shown(chart)}`")
+        return self._place.layer(chart, manifest, _LAYER_TYPE), manifest.digest

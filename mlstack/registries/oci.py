@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from mlstack import disk_cache
@@ -221,15 +221,17 @@ class Repository:
 
     def files(self, name: str, manifest: ArtifactManifest) -> Files:
         """Give the files of a package's artifact."""
-        return archive.unpack(self._layer(name, manifest, _PACKAGE_TYPE), f"{name}@{manifest.digest[:19]}")
+        return archive.unpack(self.layer(name, manifest, _PACKAGE_TYPE), f"{name}@{manifest.digest[:19]}")
 
-    def _layer(self, name: str, manifest: ArtifactManifest, kind: str) -> bytes:
-        """Give the one layer of an artifact of ours; its bytes are kept by their digest."""
+    def layer(self, name: str, manifest: ArtifactManifest, kind: str) -> bytes:
+        """Give the one layer of an artifact of some kind; its bytes are kept by their digest."""
         layers = [layer for layer in manifest.layers if str(layer.get("mediaType")).startswith(kind)]
         if len(layers) != 1 or not DIGEST.fullmatch(str(layers[0].get("digest"))):
-            what = "no package" if kind == _PACKAGE_TYPE else "no index"
-            message = f"`{self.shown(name)}@{manifest.digest}` is {what} of mlstack's"
-            raise RegistryError(message, hint="charts are taken with --type helm")
+            what = {_PACKAGE_TYPE: "package of mlstack's", _INDEX_TYPE: "index of mlstack's"}.get(
+                kind, "chart"
+            )
+            hint = "packages of mlstack's are taken with --type oci, charts with --type helm"
+            raise RegistryError(f"`{self.shown(name)}@{manifest.digest}` is no {what}", hint=hint)
         cache, blob = disk_cache.of_user(os.environ), str(layers[0]["digest"])
         data = cache.get(f"oci blob {blob}")
         if data is None or digest_of(data) != blob:
@@ -266,14 +268,17 @@ class Repository:
         manifest = self._api.manifest(self._repository(_INDEX_NAME), _INDEX_TAG)
         if manifest is None:
             return None
-        return self._layer(_INDEX_NAME, manifest, _INDEX_TYPE).decode("utf-8", "surrogateescape")
+        return self.layer(_INDEX_NAME, manifest, _INDEX_TYPE).decode("utf-8", "surrogateescape")
+
+    def versions(self, name: str) -> list[str]:
+        """Give the tags of a repository that a version of a package may have; none where there is none."""
+        tags = (tag.replace("_", "+") for tag in self._api.tags(self._repository(name)) or ())
+        return [tag for tag in tags if names_a_package("r", name, tag)]
 
     def _tagged(self, name: str) -> Iterator[IndexPackage]:
         """Give the versions of a package that its tags tell of; what is no package of mlstack's has none."""
-        tags = self._api.tags(self._repository(name)) or ()
-        versions = {tag.replace("_", "+"): tag for tag in tags if re.match(r"\d+\.\d+", tag)}
-        for version in best_first(filter(partial(names_a_package, "r", name), versions)):
-            manifest = self.manifest(name, versions[version])
+        for version in best_first(filter(re.compile(r"\d+\.\d+").match, self.versions(name))):
+            manifest = self.manifest(name, version.replace("+", "_"))
             if manifest is None or manifest.value.get("artifactType") != _PACKAGE_TYPE:
                 return
             with suppress(MlstackError):  # it is told to whoever asks for that version

@@ -250,6 +250,10 @@ class PackagesByName(Mapping[str, IndexPackage]):
             raise KeyError(name)
         return package
 
+    def learn(self, package: IndexPackage) -> None:
+        """Take what is known of a package now in place of what was."""
+        self._known[package.name] = package
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 

@@ -7,11 +7,15 @@ registry. Artifacts of an OCI registry may also be signed in cosign's own way, a
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from mlstack import programs
 from mlstack.app.app import App, RegistryRef, SignaturePolicy
+from mlstack.app.chart import CHART_FILE
 from mlstack.app.lock import LockedPackage
 from mlstack.app.reader import as_overridden
 from mlstack.errors import ConfigError, RegistryError
@@ -21,6 +25,10 @@ from mlstack.registries.distribution import DIGEST, SCHEME, repository_of, split
 _TIMEOUT_S = 60.0
 _INSTALL = "install cosign 3 (https://docs.sigstore.dev) and make sure it is on the PATH"
 _PASSWORD = "COSIGN_PASSWORD"
+KEYLESS = "keyless"
+"""In place of a private key: sign as whom one is logged in."""
+_BUNDLE = b'{"'
+_UNPREPARED = ("public key", "trusted root", "fetching", "TUF")  # it did not come to look at the signature
 _UNSIGNED = 10  # cosign's exit status for an artifact without signatures
 
 
@@ -35,49 +43,78 @@ def policy_of(app: App, registry: str) -> SignaturePolicy | None:
 
 
 def check_locked(app: App, locked: LockedPackage, policy: SignaturePolicy, *, root: Path) -> str:
-    """Refuse a package that the policy's key has not signed.
+    """Refuse a package that those whom the policy names have not signed.
 
     Returns:
         The artifact that is signed, which is to hold this content; empty where the content itself is signed.
 
     Raises:
-        ConfigError: the key is not there.
-        RegistryError: it is not signed, or by another key; `cosign` is missing, or its registry is away.
+        ConfigError: a file of the policy is not there.
+        RegistryError: it is not signed, or by others; `cosign` is missing, or its registry is away.
     """
-    key = root / policy.public_key
-    if not key.is_file():
-        hint = "put cosign's public key there: cosign generate-key-pair writes it as cosign.pub"
-        raise ConfigError(
-            f"there is no key `{policy.public_key}` to verify with", where="app.yaml", hint=hint
-        )
     signed, artifact = f"package `{locked.ref}`", _artifact(locked, root)
-    options = [f"--key={key}", "--insecure-ignore-tlog=true"]
-    checks = {}
-    if locked.signature:
-        command = ("cosign", "verify-blob", *options, f"--signature={locked.signature}", "-")
-        checks[command] = _statement(locked.name, locked.version, locked.digest)
-    if artifact:
-        checks["cosign", "verify", *options, artifact] = b""
-    by_other_key = False
-    for command, statement in checks.items():
-        try:
-            programs.run(command, stdin=statement, timeout_s=_TIMEOUT_S)
-            return "" if statement else artifact
-        except ProgramError as error:
-            reason = _reason(error)
-            is_cut_short = error.status is None or "public key" in reason
-            is_answer = error.status == _UNSIGNED or "no matching" in reason or bool(statement)
-            if is_cut_short or not (is_answer or by_other_key):
-                hint = _INSTALL if error.status is None else "check the key, the network and docker's login"
-                raise RegistryError(f"cannot verify {signed}: {reason}", hint=hint) from error
-            by_other_key = by_other_key or error.status != _UNSIGNED
-    if by_other_key:
-        message = f"the signature of {signed} is not by the key `{policy.public_key}`"
+    asked, by_others = _options(policy, root), False
+    with TemporaryDirectory(prefix="mlstack-signature-") as folder:
+        checks = {}
+        if made := _signature(locked, policy, Path(folder)):
+            command = ("cosign", "verify-blob", *asked, made, "-")
+            checks[command] = _statement(locked.name, locked.version, locked.digest)
+        if artifact:
+            checks["cosign", "verify", *asked, artifact] = b""
+        for command, statement in checks.items():
+            try:
+                programs.run(command, stdin=statement, timeout_s=_TIMEOUT_S)
+                return "" if statement else artifact
+            except ProgramError as error:
+                reason = _reason(error)
+                is_cut_short = error.status is None or any(text in reason for text in _UNPREPARED)
+                is_answer = error.status == _UNSIGNED or bool(statement) or "no matching" in reason
+                if is_cut_short or not (is_answer or by_others):
+                    hint = (
+                        _INSTALL if error.status is None else "check the key, the network and docker's login"
+                    )
+                    raise RegistryError(f"cannot verify {signed}: {reason}", hint=hint) from error
+                by_others = by_others or error.status != _UNSIGNED
+    if by_others:
+        whose = f"by the key `{policy.public_key}`" if policy.public_key else f"by `{policy.identity}`"
+        message = f"the signature of {signed} is not {whose}"
         hint = "nothing was changed; ask who keeps the registry, or change `verify` in app.yaml"
         raise RegistryError(message, hint=hint)
     message = f"{signed} is not signed, and app.yaml asks for signatures of registry `{policy.registry}`"
-    step = f"cosign sign --key KEY {artifact}" if artifact else "mlstack registry index DIR --sign KEY"
-    raise RegistryError(message, hint=f"its keeper signs with: {step}")
+    key = "--key KEY " if policy.public_key else ""
+    step = f"its keeper signs with: mlstack registry index DIR --sign {'KEY' if key else KEYLESS}"
+    if artifact:
+        step = f"its keeper signs with: cosign sign {key}{artifact}"
+    elif CHART_FILE.name in locked.files:
+        step = "charts are signed in OCI registries alone (no `.prov` is read): helm push, then cosign sign"
+    raise RegistryError(message, hint=step)
+
+
+def _options(policy: SignaturePolicy, root: Path) -> list[str]:
+    """Give what asks cosign for the signature of those whom a policy names."""
+    for name, file in (("key", policy.public_key), ("trusted root", policy.trusted_root)):
+        if file and "://" not in file and not (root / file).is_file():
+            hint = "put cosign's public key there: cosign generate-key-pair writes it as cosign.pub"
+            hint = hint if name == "key" else "cosign trusted-root create --out FILE writes it"
+            raise ConfigError(f"there is no {name} `{file}` to verify with", where="app.yaml", hint=hint)
+    if policy.public_key:
+        key = policy.public_key if "://" in policy.public_key else root / policy.public_key
+        return [f"--key={key}", "--insecure-ignore-tlog=true"]
+    trusted = [f"--trusted-root={root / policy.trusted_root}"] if policy.trusted_root else []
+    identity = [f"--certificate-identity={policy.identity}", f"--certificate-oidc-issuer={policy.issuer}"]
+    return [*identity, *trusted]
+
+
+def _signature(locked: LockedPackage, policy: SignaturePolicy, folder: Path) -> str:
+    """Give cosign's option for the signature of a package's content; empty where none is of use.
+
+    With a key that is the signature alone; without one it is cosign's bundle: certificate and log entry too.
+    """
+    content = base64.b64decode(locked.signature)
+    if not content.startswith(_BUNDLE):
+        return f"--signature={locked.signature}" if locked.signature and policy.public_key else ""
+    (folder / "bundle").write_bytes(content)
+    return f"--bundle={folder / 'bundle'}"
 
 
 def _artifact(locked: LockedPackage, root: Path) -> str:
@@ -92,15 +129,22 @@ def _artifact(locked: LockedPackage, root: Path) -> str:
 def sign(key: str, *, name: str, version: str, digest: str) -> str:
     """Sign a package version with a private key of cosign; its password is taken from COSIGN_PASSWORD.
 
+    `KEYLESS` in place of the key signs as whom the person, or the workflow of a CI server, is logged in.
+
     Raises:
         RegistryError: `cosign` is missing or refuses.
     """
-    what = ["sign-blob", "--new-bundle-format=false", "-"]
-    return _signed(key, what, f"{name}@{version}", _statement(name, version, digest)).decode().strip()
+    what, statement = f"{name}@{version}", _statement(name, version, digest)
+    if key != KEYLESS:
+        return _signed(key, ["sign-blob", "--new-bundle-format=false", "-"], what, statement).decode().strip()
+    with TemporaryDirectory(prefix="mlstack-signature-") as folder:
+        bundle = Path(folder, "bundle")
+        _signed(key, ["sign-blob", f"--bundle={bundle}", "-"], what, statement)
+        return base64.b64encode(json.dumps(json.loads(bundle.read_bytes())).encode()).decode()
 
 
 def sign_artifact(key: str, artifact: str) -> None:
-    """Sign an artifact in an OCI registry as cosign does, with a private key; the signature lies beside it.
+    """Sign an artifact in an OCI registry as cosign does, as `sign`; the signature lies beside it.
 
     Raises:
         RegistryError: `cosign` is missing or refuses, or the registry does.
@@ -109,13 +153,18 @@ def sign_artifact(key: str, artifact: str) -> None:
 
 
 def _signed(key: str, what: list[str], shown: str, statement: bytes) -> bytes:
-    options = ["--yes", f"--key={key}", "--tlog-upload=false", "--use-signing-config=false"]
+    options = ["--yes"]
+    if key != KEYLESS:
+        options += [f"--key={key}", "--tlog-upload=false", "--use-signing-config=false"]
     command = ["cosign", what[0], *options, *what[1:]]
     password = {_PASSWORD: os.environ.get(_PASSWORD, "")}  # else it takes stdin for one
     try:
         return programs.run(command, settings=password, stdin=statement, timeout_s=_TIMEOUT_S).stdout
     except ProgramError as error:
-        hint = _INSTALL if error.status is None else f"check the key, and its password in {_PASSWORD}"
+        hint = f"check the key, and its password in {_PASSWORD}"
+        if key == KEYLESS:
+            hint = "give a token of your OpenID provider in SIGSTORE_ID_TOKEN, as CI servers do"
+        hint = _INSTALL if error.status is None else hint
         raise RegistryError(f"cannot sign `{shown}`: {_reason(error)}", hint=hint) from error
 
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 import json
 import os
 import subprocess
-import tarfile
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import pytest
 
-from tests.support.builders import Tree, read_tree, write_tree
-from tests.support.charts import PLATFORM, STRICT
+from tests.support.builders import read_tree, write_tree
+from tests.support.charts import PLATFORM, STRICT, packed
 from tests.support.cli import Runner
 from tests.support.oci import real_registry
 from tests.support.serving import served
@@ -40,20 +37,6 @@ class Quiet(SimpleHTTPRequestHandler):
             self.send_error(401)
         else:
             super().do_GET()
-
-
-def packed(name: str, tree: Tree, *, version: str = "") -> bytes:
-    """Give a chart as helm packs it: gzip, with a folder around the files."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for path, text in tree.items():
-            content = dedent(str(text))
-            if version and path == "Chart.yaml":
-                content = content.replace("1.2.0", version)
-            member = tarfile.TarInfo(f"{name}/{path}")
-            member.size = len(content.encode())
-            archive.addfile(member, io.BytesIO(content.encode()))
-    return buffer.getvalue()
 
 
 def release(file: str, data: bytes, **facts: Any) -> dict[str, Any]:

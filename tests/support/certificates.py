@@ -22,7 +22,7 @@ _Point = tuple[int, int] | None
 
 _EC_KEY = bytes.fromhex("06072a8648ce3d0201")
 _CURVE = bytes.fromhex("06082a8648ce3d030107")
-_ECDSA_SHA256 = bytes.fromhex("300a06082a8648ce3d040302")
+ECDSA_SHA256 = bytes.fromhex("300a06082a8648ce3d040302")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,55 +52,67 @@ def self_signed(
         issuer: who signs it, if not it itself.
         has_alternative: whether the name stands as subject alternative name too, as it must.
     """
-    secret = _number(f"key {host} {seed}")
+    secret = number(f"key {host} {seed}")
     by, signer = issuer.subject if issuer else (host, secret)
-    public = _bits(b"\x04" + b"".join(part.to_bytes(32, "big") for part in _times(secret, _G) or ()))
+    public = _public(secret)
     more = _alternative_name(host) if has_alternative else b""
-    body = _tlv(
+    body = tlv(
         0x30,
-        _tlv(0xA0, _integer(2))
-        + _integer(_number(f"serial {host} {seed}") >> 100)
-        + _ECDSA_SHA256
-        + _name(by)
-        + _tlv(0x30, _tlv(0x17, b"200101000000Z") + _tlv(0x17, b"491231235959Z"))
-        + _name(host)
-        + _tlv(0x30, _tlv(0x30, _EC_KEY + _CURVE) + public)
-        + _tlv(0xA3, _tlv(0x30, _basic_constraints() + more)),
+        tlv(0xA0, integer(2))
+        + integer(number(f"serial {host} {seed}") >> 100)
+        + ECDSA_SHA256
+        + name(by)
+        + tlv(0x30, tlv(0x17, b"200101000000Z") + tlv(0x17, b"491231235959Z"))
+        + name(host)
+        + public_key(secret)
+        + tlv(0xA3, tlv(0x30, _basic_constraints() + more)),
     )
-    signed = _tlv(0x30, body + _ECDSA_SHA256 + _bits(_sign(signer, body)))
-    key = _tlv(
-        0x30, _integer(1) + _tlv(0x04, secret.to_bytes(32, "big")) + _tlv(0xA0, _CURVE) + _tlv(0xA1, public)
+    signed = tlv(0x30, body + ECDSA_SHA256 + bits(sign(signer, body)))
+    key = tlv(
+        0x30, integer(1) + tlv(0x04, secret.to_bytes(32, "big")) + tlv(0xA0, _CURVE) + tlv(0xA1, public)
     )
     return Certificate(
-        certificate=_pem("CERTIFICATE", signed), key=_pem("EC PRIVATE KEY", key), subject=(host, secret)
+        certificate=pem("CERTIFICATE", signed), key=pem("EC PRIVATE KEY", key), subject=(host, secret)
     )
 
 
-def _name(text: str) -> bytes:
-    return _tlv(0x30, _tlv(0x31, _tlv(0x30, bytes.fromhex("0603550403") + _tlv(0x0C, text.encode()))))
+def _public(secret: int) -> bytes:
+    return bits(b"\x04" + b"".join(part.to_bytes(32, "big") for part in _times(secret, _G) or ()))
+
+
+def public_key(secret: int) -> bytes:
+    """Give the public key of a secret number, as DER."""
+    return tlv(0x30, tlv(0x30, _EC_KEY + _CURVE) + _public(secret))
+
+
+def name(text: str) -> bytes:
+    """Give a distinguished name with one common name, as DER."""
+    return tlv(0x30, tlv(0x31, tlv(0x30, bytes.fromhex("0603550403") + tlv(0x0C, text.encode()))))
 
 
 def _basic_constraints() -> bytes:
-    return _tlv(0x30, bytes.fromhex("0603551d130101ff") + _tlv(0x04, bytes.fromhex("30030101ff")))
+    return tlv(0x30, bytes.fromhex("0603551d130101ff") + tlv(0x04, bytes.fromhex("30030101ff")))
 
 
 def _alternative_name(host: str) -> bytes:
     try:
-        entry = _tlv(0x87, ip_address(host).packed)
+        entry = tlv(0x87, ip_address(host).packed)
     except ValueError:
-        entry = _tlv(0x82, host.encode())
-    return _tlv(0x30, bytes.fromhex("0603551d11") + _tlv(0x04, _tlv(0x30, entry)))
+        entry = tlv(0x82, host.encode())
+    return tlv(0x30, bytes.fromhex("0603551d11") + tlv(0x04, tlv(0x30, entry)))
 
 
-def _number(text: str) -> int:
+def number(text: str) -> int:
+    """Give a secret number made of a text."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big") % _N
 
 
-def _sign(secret: int, message: bytes) -> bytes:
+def sign(secret: int, message: bytes) -> bytes:
+    """Sign by ECDSA with SHA-256; the signature is DER."""
     digest = int.from_bytes(hashlib.sha256(message).digest(), "big")
-    nonce = _number(f"nonce {secret} {digest}")
+    nonce = number(f"nonce {secret} {digest}")
     r = (_times(nonce, _G) or (0, 0))[0] % _N
-    return _tlv(0x30, _integer(r) + _integer(pow(nonce, -1, _N) * (digest + r * secret) % _N))
+    return tlv(0x30, integer(r) + integer(pow(nonce, -1, _N) * (digest + r * secret) % _N))
 
 
 def _times(factor: int, point: _Point) -> _Point:
@@ -126,15 +138,18 @@ def _plus(one: _Point, other: _Point) -> _Point:
     return x, (slope * (one[0] - x) - one[1]) % _P
 
 
-def _integer(value: int) -> bytes:
-    return _tlv(0x02, value.to_bytes(value.bit_length() // 8 + 1, "big"))
+def integer(value: int) -> bytes:
+    """Give a whole number as DER."""
+    return tlv(0x02, value.to_bytes(value.bit_length() // 8 + 1, "big"))
 
 
-def _bits(content: bytes) -> bytes:
-    return _tlv(0x03, b"\x00" + content)
+def bits(content: bytes) -> bytes:
+    """Give bytes as a bit string."""
+    return tlv(0x03, b"\x00" + content)
 
 
-def _tlv(tag: int, content: bytes) -> bytes:
+def tlv(tag: int, content: bytes) -> bytes:
+    """Give a tag with its content as DER."""
     size = len(content)
     if size < 128:
         return bytes((tag, size)) + content
@@ -142,7 +157,8 @@ def _tlv(tag: int, content: bytes) -> bytes:
     return bytes((tag, 0x80 | len(length))) + length + content
 
 
-def _pem(label: str, der: bytes) -> str:
+def pem(label: str, der: bytes) -> str:
+    """Write DER as PEM."""
     text = base64.b64encode(der).decode()
     lines = "\n".join(text[at : at + 64] for at in range(0, len(text), 64))
     return f"-----BEGIN {label}-----\n{lines}\n-----END {label}-----\n"

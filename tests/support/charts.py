@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from subprocess import run
+from textwrap import dedent
 from typing import Any
 
 from mlstack.importers import proof
@@ -205,3 +208,17 @@ def comparable(objects: Iterable[Mapping[str, Any]], *, namespace: str = "ml") -
         assert key not in result, key
         result[key] = plain
     return result
+
+
+def packed(name: str, tree: Tree, *, version: str = "") -> bytes:
+    """Give a chart as helm packs it: gzip, with a folder around the files."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for path, text in tree.items():
+            content = dedent(str(text))
+            if version and path == "Chart.yaml":
+                content = content.replace("1.2.0", version)
+            member = tarfile.TarInfo(f"{name}/{path}")
+            member.size = len(content.encode())
+            archive.addfile(member, io.BytesIO(content.encode()))
+    return buffer.getvalue()

@@ -207,3 +207,24 @@ def test_two_rules_for_one_kind_are_refused(app: Build) -> None:
     with pytest.raises(ConfigError, match=r"has a rule already: `a\.com/W`") as caught:
         rules(app, one + one)
     assert "(app.yaml:7)" in caught.value.describe()
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_whole"),
+    [
+        ("key: awskms:///alias/ml", True),
+        ("identity: ada@example.com, issuer: 'https://idp.example.com', trustedRoot: root.json", True),
+        ("identity: ada@example.com", False),
+        ("issuer: 'https://idp.example.com'", False),
+        ("key: a.pub, identity: ada@example.com, issuer: 'https://idp.example.com'", False),
+        ("key: a.pub, trustedRoot: root.json", False),
+    ],
+)
+def test_a_policy_names_a_key_or_a_person_with_a_provider(app: Build, policy: str, is_whole: bool) -> None:
+    made = app({"app.yaml": HEAD.removesuffix("readiness:\n") + f"verify:\n- {{registry: own, {policy}}}\n"})
+    if is_whole:
+        assert AppDir(made).app.verify[0].registry == "own"
+        return
+    with pytest.raises(ConfigError, match=r"`verify\[0\]` needs either `key`, or `identity`") as caught:
+        _ = AppDir(made).app
+    assert "app.yaml:5" in caught.value.describe()

@@ -1,5 +1,7 @@
 """Signatures of cosign: packages of real OCI registries and of folders, unsigned, by another key, changed."""
 
+import base64
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,12 +11,14 @@ import pytest
 from mlstack import programs
 from mlstack.app.app_dir import AppDir
 from mlstack.app.files import read_folder
-from mlstack.app.package import digest, file_digests
+from mlstack.app.package import PackageFolder, digest, file_digests
 from mlstack.errors import ConfigError, RegistryError
 from mlstack.operations import app as apps
 from mlstack.operations import package_changes, packages, registries
 from mlstack.operations.publish import publish_package
+from tests.support import sigstore
 from tests.support.builders import read_tree, write_tree
+from tests.support.charts import STRICT, packed
 from tests.support.oci import real_registry
 from tests.support.packages import COMMON
 from tests.support.tools import tool
@@ -27,6 +31,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A real registry; beside it two pairs of keys, and the package `common` in a folder."""
     monkeypatch.setenv("PATH", f"{tool('cosign').parent}:/usr/bin:/bin")
     monkeypatch.setenv("COSIGN_PASSWORD", "")
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")  # nothing leaves the machine
     for name in ("ours", "theirs"):
         (tmp_path / name).mkdir()
         programs.run(["cosign", "generate-key-pair"], cwd=tmp_path / name)
@@ -36,15 +41,15 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield host
 
 
-def new_app(tmp_path: Path, address: str) -> AppDir:
-    """Make an app that asks for signatures by our key."""
+def new_app(tmp_path: Path, address: str, asked: str = "key: ours.pub", protocol: str = "") -> AppDir:
+    """Make an app that asks for signatures, by our key if it is not told otherwise."""
     shutil.rmtree(tmp_path / "demo", ignore_errors=True)
     apps.init(tmp_path / "demo", "demo", default_registry=False)
     made = AppDir(tmp_path / "demo")
     shutil.copy(tmp_path / "ours/cosign.pub", made.root / "ours.pub")
-    registries.add_registry(made, "own", address)
+    registries.add_registry(made, "own", address, protocol=protocol)
     file = made.root / "app.yaml"
-    file.write_text(file.read_text() + "verify:\n- {registry: own, key: ours.pub}\n")
+    file.write_text(file.read_text() + f"verify:\n- {{registry: own, {asked}}}\n")
     return AppDir(made.root)
 
 
@@ -151,6 +156,104 @@ def test_a_wrong_password_publishes_nothing(
     assert not (tmp_path / "server/common@0.1.0").exists()
     with pytest.raises(RegistryError, match="nothing was published there"):
         registries.add_registry(AppDir(new_empty(tmp_path)), "own", f"oci://{host}/ml")
+
+
+def test_charts_of_an_oci_registry_are_asked_for_signatures_and_restored_by_digest(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tool('helm').parent}:{tool('cosign').parent}:/usr/bin:/bin")
+    push = ["helm", "push", "strict-0.1.0.tgz", f"oci://{host}/charts", "--plain-http"]
+
+    def pushed(more: dict[str, str]) -> str:
+        (tmp_path / push[2]).write_bytes(packed("strict", STRICT | more))
+        said = programs.run(push, cwd=tmp_path)
+        return re.findall("sha256:[0-9a-f]{64}", said.stdout.decode() + said.stderr)[0]
+
+    digest = pushed({})
+    made = new_app(tmp_path, f"oci://{host}/charts", protocol="helm")
+    before = read_tree(made.root)
+    with pytest.raises(RegistryError, match=r"`own/strict@0\.1\.0` is not signed") as caught:
+        packages.install_packages(made, ["own/strict"])
+    assert caught.value.hint == f"its keeper signs with: cosign sign --key KEY {host}/charts/strict@{digest}"
+    assert read_tree(made.root) == before
+    options = ["--yes", "--tlog-upload=false", "--use-signing-config=false", f"--key={key(tmp_path, 'ours')}"]
+    programs.run(["cosign", "sign", *options, f"{host}/charts/strict@{digest}"])
+    packages.install_packages(made, ["own/strict"])
+    assert AppDir(made.root).lock.packages[0].revision == digest
+    assert package_changes.verify_packages(AppDir(made.root)).signed == 1
+    assert pushed({"templates/more.yaml": "# other\n"}) != digest  # the tag leads elsewhere now
+    shutil.rmtree(made.root / "vendor")
+    packages.install_packages(AppDir(made.root), [])
+    assert package_changes.verify_packages(AppDir(made.root)).signed == 1
+
+
+# --- signatures without a key ---
+
+ADA = "identity: ada@example.com, issuer: 'https://idp.example.com', trustedRoot: root.json"
+
+
+def signed_index(tmp_path: Path) -> tuple[str, Path]:
+    """Publish into a folder, and sign in its index as cosign would for somebody who is logged in."""
+    (tmp_path / "folder").mkdir()
+    publish_package(tmp_path / "common", str(tmp_path / "folder"), app=None)
+    index = tmp_path / "folder/registry.yaml"
+    content = PackageFolder(read_folder(tmp_path / "common"), source="common").digest
+    statement = f"common@0.1.0 {content}\n".encode()
+    bundle = sigstore.bundle(statement, identity="ada@example.com", issuer="https://idp.example.com")
+    line = f"    digest: {content}\n"
+    assert line in index.read_text()
+    signature = f"    signature: {base64.b64encode(bundle).decode()}\n"
+    index.write_text(index.read_text().replace(line, line + signature))
+    return str(tmp_path / "folder"), sigstore.trusted_root(tmp_path)
+
+
+def test_who_signs_without_a_key_is_let_in_by_name_with_nothing_asked_of_a_network(
+    host: str, tmp_path: Path
+) -> None:
+    address, root = signed_index(tmp_path)
+    made = new_app(tmp_path, address, ADA)
+    with pytest.raises(ConfigError, match=r"there is no trusted root `root\.json`") as caught:
+        packages.install_packages(made, ["own/common"])
+    assert "cosign trusted-root create" in str(caught.value.hint)
+    shutil.copy(root, made.root)
+    packages.install_packages(made, ["own/common"])
+    assert package_changes.verify_packages(AppDir(made.root)).signed == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (
+            ADA.replace("ada@", "eve@"),
+            "the signature of package `own/common@0.1.0` is not by `eve@example.com`",
+        ),
+        (ADA.replace("idp.", "other."), "is not by `ada@example.com`"),
+        ("key: ours.pub", "is not by the key `ours.pub`"),
+        (ADA.partition(", trustedRoot")[0], "cannot verify package `own/common@0.1.0`: "),  # Sigstore's own
+        ("key: 'awskms:///nobody'", "kms specification should be in the format awskms://"),
+        ("key: 'k8s://nowhere/key'", "cannot verify package `own/common@0.1.0`: "),
+    ],
+    ids=["another person", "another provider", "a key", "no network", "kms", "cluster"],
+)
+def test_what_others_signed_or_nobody_can_check_is_refused(
+    host: str, tmp_path: Path, asked: str, message: str
+) -> None:
+    address, root = signed_index(tmp_path)
+    made = new_app(tmp_path, address, asked)
+    shutil.copy(root, made.root)
+    assert message in str(refused(made))
+
+
+def test_artifacts_nobody_signed_are_refused_where_a_person_is_asked_for(host: str, tmp_path: Path) -> None:
+    published = publish_package(tmp_path / "common", f"oci://{host}/ml", app=None)
+    made = new_app(tmp_path, f"oci://{host}/ml", ADA)
+    shutil.copy(sigstore.trusted_root(tmp_path), made.root)
+    unsigned = refused(made)
+    assert "is not signed, and app.yaml asks for signatures" in str(unsigned)
+    assert unsigned.hint == f"its keeper signs with: cosign sign {host}/ml/common@{published.revision}"
+    with pytest.raises(RegistryError, match=r"cannot sign `common@0\.1\.0`") as caught:
+        publish_package(tmp_path / "common", f"oci://{host}/ml", app=None, key="keyless")
+    assert "SIGSTORE_ID_TOKEN" in str(caught.value.hint)
 
 
 def new_empty(tmp_path: Path) -> Path:
