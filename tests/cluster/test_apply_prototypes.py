@@ -61,7 +61,7 @@ def write_app(root: Path, case: Case, namespace: str) -> AppDir:
 
 
 @pytest.mark.usefixtures("definitions")
-@pytest.mark.parametrize("case", examples.cases(), ids=str)
+@pytest.mark.parametrize("case", examples.served_cases(), ids=str)
 def test_example_is_applied_once_and_for_all(
     case: Case, tmp_path: Path, gke: TestCluster, namespace: str, kubeconfig: Path
 ) -> None:

@@ -54,7 +54,7 @@ def definitions(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFa
         cluster.kubectl("delete", *arguments[name], "--wait=true")
 
 
-@pytest.mark.parametrize("case", examples.cases(), ids=str)
+@pytest.mark.parametrize("case", examples.served_cases(), ids=str)
 def test_an_example_passes_a_strict_dry_run(
     case: Case, tmp_path: Path, namespace: str, minikube: TestCluster, gke: TestCluster
 ) -> None:
@@ -68,7 +68,7 @@ def test_an_example_passes_a_strict_dry_run(
         assert said.stderr == ""
 
 
-@pytest.mark.parametrize("case", examples.cases(), ids=str)
+@pytest.mark.parametrize("case", examples.served_cases(), ids=str)
 def test_the_pods_of_an_example_pass_pod_security(
     case: Case, tmp_path: Path, namespace: str, minikube: TestCluster
 ) -> None:

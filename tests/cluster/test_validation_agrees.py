@@ -86,14 +86,14 @@ def check(variant: Variant, data: Mapping[str, Any], said: str | None, crds: Crd
     assert bool(found) == variant.refused, f"server: {said}, offline: {found}"
 
 
-@pytest.mark.parametrize("case", examples.cases(), ids=str)
+@pytest.mark.parametrize("case", examples.served_cases(), ids=str)
 def test_rendered_objects_pass_the_definitions_of_upstream(
     case: Case, app: AppDir, with_upstream: TestCluster, upstream_files: list[Path]
 ) -> None:
     check_rendered(case, app, with_upstream, read(upstream_files))
 
 
-@pytest.mark.parametrize("case", examples.cases(), ids=str)
+@pytest.mark.parametrize("case", examples.served_cases(), ids=str)
 def test_rendered_objects_pass_our_definitions(case: Case, app: AppDir, with_ours: TestCluster) -> None:
     check_rendered(case, app, with_ours, read(OURS))
 

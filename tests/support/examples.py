@@ -82,6 +82,11 @@ def cases() -> tuple[Case, ...]:
     return tuple(Case(each, example) for each in prototypes() for example in each.examples.values())
 
 
+def served_cases() -> tuple[Case, ...]:
+    """Give the examples whose kinds a cluster of today can serve: Kubernetes has PodGroups from 1.37 on."""
+    return tuple(case for case in cases() if str(case) != "scheduling/pod-group/kubernetes")
+
+
 class _Memory(dict[str, bytes]):
     """Compiled templates and passed schemas, for as long as the tests run."""
 

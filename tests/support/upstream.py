@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from mlstack.objects.kube_object import KubeObject, group_of
 
@@ -41,11 +44,31 @@ def _files() -> Mapping[tuple[str, str], Path]:
 
 
 def _accepted(file: Path) -> Path:
-    """Give the file, or a copy that API servers of today take: Seldon's graph has items without a type."""
+    """Give the file, or a copy that API servers of today take.
+
+    Seldon's graph has items without a type; kube-batch was archived before definitions had versions.
+    """
     text, untyped = file.read_text("utf-8"), "children: {items: {}, type: array}"
-    if untyped not in text:
-        return file
-    typed = "children: {items: {type: object, x-kubernetes-preserve-unknown-fields: true}, type: array}"
+    if untyped in text:
+        typed = "children: {items: {type: object, x-kubernetes-preserve-unknown-fields: true}, type: array}"
+        return _copy(file, text.replace(untyped, typed))
+    if "apiVersion: apiextensions.k8s.io/v1beta1" in text:
+        return _copy(file, json.dumps(_of_today(yaml.safe_load(text))))
+    return file
+
+
+def _copy(file: Path, text: str) -> Path:
     copy = Path(tempfile.mkdtemp()) / file.name
-    copy.write_text(text.replace(untyped, typed), encoding="utf-8")
+    copy.write_text(text, encoding="utf-8")
     return copy
+
+
+def _of_today(definition: dict[str, Any]) -> dict[str, Any]:
+    """Give a definition of `v1beta1` as `v1` has it; one of a group of Kubernetes says who approved it."""
+    spec = definition["spec"]
+    version = {"name": spec.pop("version"), "served": True, "storage": True}
+    version |= {"schema": spec.pop("validation"), "subresources": spec.pop("subresources")}
+    approved = {"api-approved.kubernetes.io": "unapproved, archived"}
+    metadata = {**definition["metadata"], "annotations": approved}
+    spec = {"scope": "Namespaced", **spec, "versions": [version]}
+    return {**definition, "apiVersion": "apiextensions.k8s.io/v1", "metadata": metadata, "spec": spec}
