@@ -11,7 +11,7 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse, IncompleteRead, RemoteDisconnected
@@ -71,6 +71,7 @@ class _AnswerSource(io.RawIOBase):
         self._timeout_s: float | None = sock.gettimeout()
         self._begun_s = time.monotonic()
         self._came = False
+        self.is_endless = False  # the limit is one of silence alone: what it sends is handed on as it comes
         self.bytes_left: float = MOST_HEAD_BYTES
 
     def makefile(self, mode: str) -> io.BufferedReader:
@@ -94,6 +95,8 @@ class _AnswerSource(io.RawIOBase):
                 raise NoAnswerError(text, about="load") from None
             raise
         self._came = True
+        if self.is_endless:
+            self._begun_s = time.monotonic()
         self.bytes_left -= count
         if self.bytes_left < 0:
             raise NoAnswerError(_too_long())
@@ -233,9 +236,18 @@ class ConnectionPool:
         connection.close()
 
     def send(
-        self, method: str, path: str, *, body: bytes | None, headers: Sent, timeout_s: float, whole: bool
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | Iterable[bytes] | None,
+        headers: Sent,
+        timeout_s: float,
+        whole: bool,
     ) -> Response:
         """Send a request and wait for the answer: to its end if it is wanted `whole`, or is no 200.
+
+        A body that comes in pieces needs its `Content-Length` among the headers.
 
         Raises:
             NoAnswerError: there is none within `timeout_s`, or it breaks a limit.
@@ -395,6 +407,21 @@ def lines_of(raw: Any) -> Iterator[bytes]:
     except (NoAnswerError, urllib3_errors.HTTPError, OSError, ValueError):
         # A stream ends in many ways (server restarted, a proxy's limit, silence): all mean "watch again".
         return
+    finally:
+        give_up(raw)
+
+
+def pieces_of(raw: Any) -> Iterator[bytes]:
+    """Give an answer that was not read whole as it comes, however long it is.
+
+    Raises:
+        NoAnswerError: it breaks off, or stays silent for as long as all of it might have taken.
+    """
+    try:
+        raw.connection.source.is_endless = True
+        yield from raw.stream(_PIECE, decode_content=False)
+    except (NoAnswerError, urllib3_errors.HTTPError, OSError, ValueError) as error:
+        raise _fault(error, is_proxied=False) from error
     finally:
         give_up(raw)
 

@@ -5,14 +5,24 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import mlstack
 from mlstack.addresses import Address, Endpoint, address, joined, proxy_of, shown
 from mlstack.errors import RegistryError
-from mlstack.http import About, ConnectionPool, NoAnswerError, Response, basic, patiently, tls_context
+from mlstack.http import (
+    About,
+    ConnectionPool,
+    NoAnswerError,
+    Response,
+    basic,
+    patiently,
+    pieces_of,
+    tls_context,
+)
 
 TIMEOUT_S = 60.0
 """How long one answer may take, from its first byte to its last."""
@@ -37,6 +47,19 @@ class Answer:
     status: int
     headers: Mapping[str, str] = field(repr=False)
     data: bytes = field(repr=False)
+    raw: Any = field(default=None, repr=False)
+
+    def pieces(self) -> Iterator[bytes]:
+        """Give the body of an answer that was not read whole, as it comes.
+
+        Raises:
+            RegistryError: it breaks off.
+        """
+        try:
+            yield from pieces_of(self.raw)
+        except NoAnswerError as error:
+            message = f"`{shown(self.url)}` does not answer to the end: {error.text}"
+            raise RegistryError(message, hint=_HINTS[error.about]) from error
 
 
 class Web:
@@ -63,13 +86,15 @@ class Web:
         url: str,
         *,
         headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
+        body: bytes | Iterable[bytes] | None = None,
         timeout_s: float = TIMEOUT_S,
+        whole: bool = True,
     ) -> Answer:
         """Send a request and read the whole answer, whatever its status.
 
-        It goes again while the server asks for patience. Reading is led elsewhere up to five times. What
-        shows who we are goes to the first server alone, and nothing goes over plain http but to this machine.
+        A 200 that is not wanted `whole` is left to be read piece by piece. It goes again while the server
+        asks for patience. Reading is led elsewhere up to five times. What shows who we are goes to the first
+        server alone, and nothing goes over plain http but to this machine.
 
         Raises:
             RegistryError: the address is none, there is no answer, or it is led in a circle or to http.
@@ -77,14 +102,16 @@ class Web:
         sent = {"User-Agent": _AGENT, "Accept": "*/*", **_login(url), **(headers or {})}
         for _ in range(_MOST_REDIRECTS + 1):
             answer = patiently(
-                partial(self._answer, method, url, sent, body, timeout_s),
+                partial(self._answer, method, url, sent, body, timeout_s, whole),
                 sleep=self._sleep,
                 clock=self._clock,
                 busy=_BUSY,
             )
             location = answer.headers.get("Location") if method in ("GET", "HEAD") else None
             if not (300 <= answer.status < 400 and location):
-                return Answer(url=url, status=answer.status, headers=answer.headers, data=answer.data)
+                return Answer(
+                    url=url, status=answer.status, headers=answer.headers, data=answer.data, raw=answer.raw
+                )
             there = joined(url, location)
             if _origin(there) != _origin(url):
                 sent = {name: value for name, value in sent.items() if name.lower() != "authorization"}
@@ -92,7 +119,13 @@ class Web:
         raise RegistryError(f"`{shown(url)}` leads elsewhere again and again", hint="check the address")
 
     def _answer(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | Iterable[bytes] | None,
+        timeout_s: float,
+        whole: bool,
     ) -> Response:
         place, mark, query = url.partition("#")[0].partition("?")
         there = _address(url)
@@ -101,7 +134,7 @@ class Web:
         while True:
             try:
                 pool = self._pool(there, place)
-                return pool.send(method, path, body=body, headers=headers, timeout_s=timeout_s, whole=True)
+                return pool.send(method, path, body=body, headers=headers, timeout_s=timeout_s, whole=whole)
             except NoAnswerError as error:
                 if error.broken and not is_repeated:  # a kept connection that the server has closed
                     is_repeated = True

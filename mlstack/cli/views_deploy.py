@@ -276,6 +276,31 @@ def origin_text(origin: images.ImageOrigin) -> str:
 
 
 @view
+def _copy_result(result: images.CopyResult) -> Page:
+    words = {
+        "copied": "copied to",
+        "there": "is there as",
+        "missing": "would be copied to",
+        "left": "left as it is",
+    }
+    blocks: list[Block] = []
+    for row in result.images:
+        blocks += [
+            TextLine(row.image, "head"),
+            TextLine(f"  {words[row.state]} {row.target}".rstrip(), hang=4),
+        ]
+        blocks += [TextLine(f"  set in {text}", "change", hang=4) for text in row.sets]
+        blocks += [TextLine(f"  still to do in {text}", "remove", hang=4) for text in row.remaining]
+    states = [row.state for row in result.images]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)) or "no images"
+    wrote = (
+        f"; {'would write' if result.dry_run else 'wrote'} {', '.join(result.files)}" if result.files else ""
+    )
+    blocks.append(TextLine(f"{result.to}: {counts}{wrote}", "head" if result.ok else "remove", hang=2))
+    return Page(tuple(blocks), tuple(row.target for row in result.images if row.target), notes(result))
+
+
+@view
 def _footprint(result: FootprintResult) -> Page:
     def cell(*kinds: str) -> Callable[[ComponentFootprint], str]:
         return lambda row: amounts_text(

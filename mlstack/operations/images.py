@@ -1,20 +1,39 @@
-"""`images`: every container image of an environment, and which line of which file says so; offline."""
+"""`images`: every container image of an environment, what says so, and how all come to another registry."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mlstack.app import layout
 from mlstack.app.app import Component
-from mlstack.app.params import KeyPath, Overrides, Resolved, inner_schema, join_path
+from mlstack.app.app_dir import AppDir
+from mlstack.app.edit import EditedFile
+from mlstack.app.params import (
+    KeyPath,
+    Overrides,
+    ParamScope,
+    Resolved,
+    at,
+    inner_schema,
+    join_path,
+    nested,
+    placed,
+    split_path,
+)
 from mlstack.app.reader import AppReader
+from mlstack.app.schema import check_value
+from mlstack.errors import MlstackError, NotFoundError, RegistryError
 from mlstack.objects.kube_object import KubeObject
 from mlstack.render import render
 from mlstack.render.template import CodeStore
+
+if TYPE_CHECKING:
+    from mlstack.registries.distribution import ArtifactManifest
+    from mlstack.registries.images import ImageName, Images
 
 _NO_OVERRIDES = Overrides()
 MARK = "x-image"
@@ -47,6 +66,30 @@ class ImageList:
 
     environment: str
     images: tuple[ImageRow, ...]  # by name
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopiedImage:
+    """One image, and what became of it."""
+
+    image: str  # as it is written
+    target: str  # what runs in its place, with its digest; empty where it is none that can be copied
+    state: Literal["copied", "there", "missing", "left"]  # `missing`: a dry run would copy it
+    sent_bytes: int = 0  # of what was not there
+    sets: tuple[str, ...] = ()  # environment, component and parameter that name the target now
+    remaining: tuple[str, ...] = ()  # what no parameter sets: where the target is to be written by hand
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyResult:
+    """What was copied to a registry, and what the files say now."""
+
+    ok: bool  # whether all environments run the copies alone
+    to: str
+    dry_run: bool
+    images: tuple[CopiedImage, ...]  # by name
+    files: tuple[str, ...]  # that changed, or would
     notes: tuple[str, ...] = ()
 
 
@@ -235,3 +278,197 @@ def _setters(params: Sequence[ImageParam], image: str) -> tuple[ImageParam, ...]
         )
     ]
     return tuple([param for param in fitting if param.is_marked] or fitting)
+
+
+# --- copies in another registry ---
+
+
+def copy_images(
+    app: AppDir,
+    environments: Sequence[str],
+    *,
+    to: str,
+    platforms: Sequence[str] = (),
+    components: Sequence[str] = (),
+    for_all: bool = False,
+    dry_run: bool = False,
+    store: CodeStore | None = None,
+) -> CopyResult:
+    """Copy the images of environments to a registry, then set them by digest where parameters say them.
+
+    An image lies below its own registry's name there: `HOST/PATH/docker.io/library/nginx`. Where that does
+    not answer, what was copied before is taken. What is there already is neither sent nor set again.
+
+    Args:
+        app: the app directory.
+        environments: their names.
+        to: `HOST[:PORT][/PATH]`.
+        platforms: only what is for these, as `linux/arm64`; all of an image where none is named.
+        components: only those of these components and modules.
+        for_all: set them for all environments, where no environment says otherwise.
+        dry_run: ask registries, send and write nothing.
+        store: as of `render.load`.
+
+    Raises:
+        NotFoundError: there is no such image, or not for one of the platforms. No file has changed.
+        RegistryError: a registry does not answer or refuses. No file has changed; what is there by then is
+            not sent again.
+        ConfigError: a file, parameter or template is wrong.
+    """
+    from mlstack.registries.images import Images, copy_place
+
+    place, registries = copy_place(to), Images()
+    lists = [list_images(app, name, components=components, store=store) for name in environments]
+    names = sorted({row.image for images in lists for row in images.images})
+    notes: list[str] = []
+    copies: dict[str, CopiedImage] = {}
+    for image in names:
+        try:
+            copies[image] = _copied(registries, image, place, platforms, dry_run=dry_run, notes=notes)
+        except MlstackError as error:
+            error.message = f"`{image}` cannot be copied: {error.message}"
+            raise
+    targets = {copy.image: copy.target for copy in copies.values() if copy.target != copy.image}
+    with app.locked():
+        lists = [list_images(app, name, components=components, store=store) for name in environments]
+        edits = _Edits(app, for_all=for_all)
+        for images in lists:
+            for row in images.images:
+                if target := targets.get(row.image):
+                    edits.set_image(images.environment, row, target)
+        files = {edited.file: edited.text for edited in edits.files.values() if edited.changed}
+        if files and not dry_run:
+            app.write(files)
+    rows = tuple(
+        replace(copy, sets=tuple(edits.sets[image]), remaining=tuple(edits.remaining[image]))
+        for image, copy in copies.items()
+    )
+    return CopyResult(
+        ok=all(row.target and not row.remaining for row in rows),
+        to=place,
+        dry_run=dry_run,
+        images=rows,
+        files=tuple(files),
+        notes=tuple(dict.fromkeys([*(note for images in lists for note in images.notes), *notes])),
+    )
+
+
+def _copied(
+    registries: Images, image: str, place: str, platforms: Sequence[str], *, dry_run: bool, notes: list[str]
+) -> CopiedImage:
+    """Copy one image unless it is there."""
+    from mlstack.registries.images import image_name
+
+    try:
+        name = image_name(image)
+    except RegistryError as error:
+        notes.append(f"{error.message}: what stands in its place is not known")
+        return CopiedImage(image=image, target="", state="left")
+    host, _, path = place.partition("/")
+    if f"{name.host}/{name.name}".startswith(f"{place}/"):
+        return CopiedImage(image=image, target=image, state="there")
+    # No `:` may stand in the name of a repository, and no upper case.
+    origin = f"{name.host.replace(':', '-')}/{name.name}".lower()
+    tag = name.tag or ("" if name.digest else "latest")
+    copy = replace(name, host=host, name=f"{path}/{origin}".removeprefix("/"), tag=tag)
+    manifest, note = _source(registries, name, copy, platforms)
+    notes += [note] if note else []
+    target = str(replace(copy, digest=manifest.digest))
+    known = registries.manifest(copy, manifest.digest) is not None
+    sent = 0 if dry_run or note else registries.copy(name, manifest, copy)
+    state: Literal["there", "missing", "copied"] = "there" if known else "missing" if dry_run else "copied"
+    return CopiedImage(image=image, target=target, state=state, sent_bytes=sent)
+
+
+def _source(
+    registries: Images, name: ImageName, copy: ImageName, platforms: Sequence[str]
+) -> tuple[ArtifactManifest, str]:
+    """Give what is to be copied; where its registry does not answer, what was copied before, with a note."""
+    try:
+        return registries.chosen(name, registries.found(name), platforms), ""
+    except NotFoundError:
+        raise
+    except RegistryError as error:
+        known = registries.manifest(copy, name.digest or copy.tag)
+        if known is None:
+            raise
+        return known, f"`{name}` is taken as it was copied before: {error.message}"
+
+
+class _Edits:
+    """The files whose parameters become those that name copies."""
+
+    def __init__(self, app: AppDir, *, for_all: bool) -> None:
+        self._app, self._for_all = app, for_all
+        self.files: dict[str, EditedFile] = {}  # by the environment or component that they are for
+        self.sets: dict[str, dict[str, None]] = defaultdict(dict)
+        self.remaining: dict[str, dict[str, None]] = defaultdict(dict)
+        self._lists: dict[tuple[ParamScope, KeyPath], Any] = {}
+
+    def set_image(self, environment: str, row: ImageRow, target: str) -> None:
+        """Set an image wherever a parameter says it; note where none does."""
+        for origin in row.origins:
+            where = f"write it in {origin.where}, or a patch: environments/{environment}/patches/"
+            if not origin.parameter:
+                left = f"{environment}: {origin.layer} of {origin.component}: {where}"
+            else:
+                left = self._set(environment, origin, row.image, target)
+                owner = f"{environment}: {origin.component} {origin.parameter}"
+                if not left:
+                    self.sets[row.image][owner] = None
+                    continue
+                left = f"{owner}: {left}"
+            self.remaining[row.image][left] = None
+
+    def _set(self, environment: str, origin: ImageOrigin, image: str, target: str) -> str:
+        """Set one parameter, or tell why it cannot be."""
+        app = self._app
+        component = app.component_with_params(origin.component)
+        prototype = app.prototype(component.prototype, environment=environment)
+        values = app.resolve(component, environment).values
+        path = split_path(origin.parameter)
+        param, current = prototype.param(str(path[0])), at(values, path)
+        settings = {path: target}
+        if isinstance(current, Mapping):
+            settings = {(*path, key): text for key, text in _for_chart(current, target).items()}
+        elif current != image:
+            return f"its value is only the end of the image; another parameter has to say {target}"
+        is_own = self._for_all and origin.layer not in ("environment globals", "environment")
+        scope = ParamScope(component=component.full_name, environment=None if is_own else environment)
+        for full, text in settings.items():
+            faults = check_value(param, nested(full[1:], text)) if _is_plain(full) else []
+            if faults:
+                return f"it does not take {target}: {faults[0]}"
+            place, value = self._with_list(scope, full, text, values)
+            if (inner_schema(param.schema, place[1:]) or {}).get("x-merge") == "append":
+                return f"the list adds to those below it: write {target} in {origin.where}"
+            key = f"{scope.environment}" if scope.environment else f"component {scope.component}"
+            self.files[key], inside = app.edited_param(scope, place, self.files.get(key))
+            self.files[key].set(inside, value)
+        return ""
+
+    def _with_list(
+        self, scope: ParamScope, path: KeyPath, value: Any, values: Mapping[str, Any]
+    ) -> tuple[KeyPath, Any]:
+        """Give the whole list where the path leads to an item of one: lists replace those below them."""
+        if _is_plain(path):
+            return path, value
+        depth = next(number for number, part in enumerate(path) if isinstance(part, int))
+        key = scope, path[:depth]
+        self._lists[key] = placed(self._lists.get(key, at(values, path[:depth])), path[depth:], value)
+        return path[:depth], self._lists[key]
+
+
+def _is_plain(path: KeyPath) -> bool:
+    return not any(isinstance(part, int) for part in path)
+
+
+def _for_chart(current: Mapping[str, Any], target: str) -> dict[str, str]:
+    """Spread an image over the keys that a chart has for it."""
+    place, _, digest = target.partition("@")
+    place, _, tag = place.rpartition(":")
+    registry, _, name = place.partition("/")
+    keys = {"registry": registry, "repository": name} if "registry" in current else {"repository": place}
+    if "digest" in current:
+        return {**keys, "tag": tag, "digest": digest}
+    return {**keys, "tag": f"{tag}@{digest}"}

@@ -118,7 +118,7 @@ def set_param(
         RegistryError: the registry of an image does not answer.
     """
     if resolve_image:
-        from mlstack.registries.distribution import pinned
+        from mlstack.registries.images import pinned
 
         _declared(app, place, key)  # what is misspelt is told before anybody is asked
         text = pinned(text)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from mlstack import clock
 from mlstack.addresses import Address, address, joined
-from mlstack.errors import NotFoundError, RegistryError
+from mlstack.errors import RegistryError
 from mlstack.objects import masking
 from mlstack.registries.logins import Credentials, credentials
 
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 SCHEME = "oci://"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-_DOCKER = "application/vnd.docker.distribution.manifest"
-_INDEX = "application/vnd.oci.image.index.v1+json"
-_IMAGES = f"{_INDEX}, {_DOCKER}.list.v2+json, {MANIFEST}, {_DOCKER}.v2+json"
 _MOST_PAGES = 100
 _MOST_REPOSITORIES = 1000
 MOST_MANIFEST_BYTES = 4 << 20
@@ -74,6 +71,7 @@ class ArtifactManifest:
     digest: str
     data: bytes
     value: Mapping[str, Any]
+    media_type: str = MANIFEST
 
     @property
     def layers(self) -> list[Mapping[str, Any]]:
@@ -87,12 +85,13 @@ class Distribution:
 
     Args:
         host: `HOST` or `HOST:PORT`; this machine is spoken to over plain http, all others over TLS.
+        logins: who we are, by path; else what `docker login` and its like have left here.
 
     Raises:
         RegistryError: the host is none.
     """
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, *, logins: Mapping[str, Credentials] | None = None) -> None:
         from mlstack.web import Web
 
         try:
@@ -104,7 +103,7 @@ class Distribution:
         self._base = f"{'http' if there.is_here else 'https'}://{_HUB_API if is_hub else host}/v2"
         self._web = Web()
         self._proofs: dict[str, str] = {}  # scope → header
-        self._logins: dict[str, Credentials] | None = None
+        self._logins = logins
 
     # --- reading ---
 
@@ -130,7 +129,10 @@ class Distribution:
             value = None
         if not isinstance(value, Mapping) or value.get("schemaVersion") != 2:
             raise self._fault(f"its answer for `{name}:{reference}` is no manifest")
-        return ArtifactManifest(digest=digest, data=answer.data, value=value)
+        media_type = value.get("mediaType") or (answer.headers.get("Content-Type") or "").partition(";")[0]
+        return ArtifactManifest(
+            digest=digest, data=answer.data, value=value, media_type=str(media_type or MANIFEST)
+        )
 
     def tags(self, name: str) -> list[str] | None:
         """Give all tags of a repository, None where there is no such.
@@ -183,7 +185,48 @@ class Distribution:
             raise self._lie(f"{name}@{digest}", digest_of(answer.data))
         return answer.data
 
+    def blob_pieces(self, name: str, digest: str) -> Iterator[bytes]:
+        """Give a blob as it comes, however large it is; its digest is checked before its end is told.
+
+        Raises:
+            RegistryError: as `blob`, or it breaks off.
+        """
+        _check(name, digest)
+        answer = self._send("GET", f"{name}/blobs/{digest}", name, whole=False)
+        self._refuse(answer, 200)
+        content = hashlib.sha256()
+        for piece in answer.pieces():
+            content.update(piece)
+            yield piece
+        if (actual := f"sha256:{content.hexdigest()}") != digest:
+            raise self._lie(f"{name}@{digest}", actual)
+
     # --- writing ---
+
+    def has_blob(self, name: str, digest: str) -> bool:
+        """Tell whether a blob is there."""
+        _check(name, digest)
+        answer = self._send("HEAD", f"{name}/blobs/{digest}", name, push=True)
+        if answer.status not in (200, 404):
+            self._refuse(answer, 200)
+        return answer.status == 200
+
+    def receive_blob(self, name: str, digest: str, size: int, source: Distribution, source_name: str) -> None:
+        """Take a blob over from another registry as it comes, or from another repository of the same one.
+
+        Raises:
+            RegistryError: one of both does not answer or refuses, or it has other bytes than its digest says.
+        """
+        _check(name, digest)
+        mount = f"?mount={digest}&from={source_name}" if source.host == self.host else ""
+        started = self._send("POST", f"{name}/blobs/uploads/{mount}", name, push=True, body=b"")
+        if mount and started.status == 201:
+            return
+        self._refuse(started, 202)
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        pieces = _Blob(source, source_name, digest)
+        place = self._place_of_upload(started, digest)
+        self._refuse(self._send("PUT", place, name, push=True, headers=headers, body=pieces), 201)
 
     def push_blob(self, name: str, data: bytes) -> str:
         """Upload a blob that is not there yet, and give its digest."""
@@ -193,17 +236,26 @@ class Distribution:
             return digest
         started = self._send("POST", f"{name}/blobs/uploads/", name, push=True, body=b"")
         self._refuse(started, 202)
-        place = joined(started.url, started.headers.get("Location") or "")
-        place += f"{'&' if '?' in place else '?'}digest={digest}"
+        place = self._place_of_upload(started, digest)
         headers = {"Content-Type": "application/octet-stream"}
         self._refuse(self._send("PUT", place, name, push=True, headers=headers, body=data), 201)
         return digest
 
+    def _place_of_upload(self, started: Answer, digest: str) -> str:
+        place = joined(started.url, started.headers.get("Location") or "")
+        return f"{place}{'&' if '?' in place else '?'}digest={digest}"
+
     def push_manifest(self, name: str, reference: str, value: Mapping[str, Any]) -> str:
         """Upload a manifest under a tag, and give its digest."""
-        _check(name, reference)
         data = json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
-        headers = {"Content-Type": MANIFEST}
+        return self.push_manifest_data(name, reference, data)
+
+    def push_manifest_data(
+        self, name: str, reference: str, data: bytes, *, media_type: str = MANIFEST
+    ) -> str:
+        """Upload a manifest as it is written under a tag or digest, and give its digest."""
+        _check(name, reference)
+        headers = {"Content-Type": media_type}
         answer = self._send(
             "PUT", f"{name}/manifests/{reference}", name, push=True, headers=headers, body=data
         )
@@ -220,7 +272,8 @@ class Distribution:
         *,
         push: bool = False,
         headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
+        body: bytes | Iterable[bytes] | None = None,
+        whole: bool = True,
     ) -> Answer:
         """Send a request; one that is refused goes again with what the refusal asks for."""
         url = path if "://" in path else f"{self._base}/{path}"
@@ -229,7 +282,7 @@ class Distribution:
         for is_again in (False, True):
             proof = {"Authorization": self._proofs[scope]} if is_ours and scope in self._proofs else {}
             sent = {**(headers or {}), **proof}
-            answer = self._web.send(method, url, headers=sent, body=body, timeout_s=TIMEOUT_S)
+            answer = self._web.send(method, url, headers=sent, body=body, timeout_s=TIMEOUT_S, whole=whole)
             if answer.status != 401 or is_again or not is_ours:
                 break
             asked = answer.headers.get("WWW-Authenticate") or ""
@@ -312,30 +365,14 @@ class Distribution:
         )
 
 
-# --- images ---
+class _Blob:
+    """A blob of a registry, fetched anew each time it is read."""
 
+    def __init__(self, registry: Distribution, name: str, digest: str) -> None:
+        self._registry, self._name, self._digest = registry, name, digest
 
-def pinned(image: str) -> str:
-    """Give an image with the digest that its tag has now: `nginx:1` as `nginx:1@sha256:…`.
-
-    What is read is the list of an image's platforms where there is one; an image with a digest stays.
-
-    Raises:
-        NotFoundError: its registry has no such image.
-        RegistryError: no answer, or refused.
-    """
-    if "@" in image:
-        return image
-    place, colon, tag = image.rpartition(":")
-    if not colon or "/" in tag:  # the port of a host
-        place, tag = image, "latest"
-    host, slash, name = place.partition("/")
-    if not slash or not (host == "localhost" or "." in host or ":" in host):
-        host, name = "docker.io", place if slash else f"library/{place}"
-    manifest = Distribution(host).manifest(name, tag, accept=_IMAGES)
-    if manifest is None:
-        raise NotFoundError(f"{host} has no image `{name}:{tag}`", hint="check its name and tag")
-    return f"{place}:{tag}@{manifest.digest}"
+    def __iter__(self) -> Iterator[bytes]:
+        return self._registry.blob_pieces(self._name, self._digest)
 
 
 def _code(data: bytes) -> str:

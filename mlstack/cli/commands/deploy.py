@@ -137,6 +137,48 @@ def list_images(session: Session) -> object:
     )
 
 
+@images.command(
+    "copy",
+    takes="envs every components folder output",
+    examples=[
+        "mlstack images copy gke --to registry.example.org/ml --dry-run",
+        "mlstack images copy --all --to registry.example.org/ml --platform linux/amd64",
+    ],
+    to=option("--to HOST[/PATH]", "The registry, and the path below which the images are put."),
+    platform=option("--platform OS/ARCH", "Only what is for this platform; repeatable. Default: all."),
+    for_all=option("--for-all", "Set them in the components, for all environments."),
+    dry_run=option("--dry-run", "Ask the registries, send and write nothing."),
+)
+def copy_images(
+    session: Session,
+    to: str | None = None,
+    platform: list[str] | None = None,
+    for_all: bool = False,
+    dry_run: bool = False,
+) -> object:
+    """Copy the images of environments to a registry, by digest, and set them in the files.
+
+    What is there is not sent again. Exits with 1 where something no parameter sets still names another
+    registry. Logins are those of docker, podman and their helpers.
+    """
+    from mlstack.operations import images
+
+    if not to:
+        raise UsageError("where to?", hint="mlstack images copy ENV --to HOST/PATH")
+    names = several.environments(session) or [session.environment(several.only(session))]
+    with page.waiting("copying images"):
+        return images.copy_images(
+            session.app,
+            names,
+            to=to,
+            platforms=platform or (),
+            components=session.options["components"],
+            for_all=for_all,
+            dry_run=dry_run,
+            store=code_store(),
+        )
+
+
 @top.command(
     takes=f"env components {GIVEN} folder output",
     examples=["mlstack footprint gke", "mlstack footprint gke -c cnn --set num_workers=8 -o json"],

@@ -1,0 +1,262 @@
+"""Container images in registries: names, digests and platforms, and how they come to another registry."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlstack.errors import NotFoundError, RegistryError
+from mlstack.registries.distribution import (
+    DIGEST,
+    MANIFEST,
+    SCHEME,
+    ArtifactManifest,
+    Distribution,
+    digest_of,
+)
+from mlstack.registries.logins import Credentials
+
+_DOCKER = "application/vnd.docker.distribution.manifest"
+_INDEX = "application/vnd.oci.image.index.v1+json"
+_INDEXES = (_INDEX, f"{_DOCKER}.list.v2+json")
+_IMAGES = ", ".join((*_INDEXES, MANIFEST, f"{_DOCKER}.v2+json"))
+_NAME = re.compile(
+    r"([\w.-]+(?::[0-9]+)?(?:/[\w.-]+)*?)(?::([A-Za-z0-9_][\w.-]{0,127}))?(?:@([a-z0-9]+:[0-9a-f]+))?", re.A
+)
+_BESIDE = (".sig", ".att", "")
+"""What follows the tag of what is attached to an image: cosign's signatures and attestations, referrers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageName:
+    """The name of an image, read as Kubernetes reads it."""
+
+    host: str  # of the registry: `docker.io` where the image names none
+    name: str  # of the repository
+    tag: str = ""
+    digest: str = ""
+    written: str = ""  # as it was read, without tag and digest
+
+    @property
+    def reference(self) -> str:
+        """Give what the registry is asked for."""
+        return self.digest or self.tag or "latest"
+
+    @property
+    def ending(self) -> str:
+        """Give `:TAG@DIGEST`, what there is of it."""
+        return (f":{self.tag}" if self.tag else "") + (f"@{self.digest}" if self.digest else "")
+
+    def __str__(self) -> str:
+        """Write it whole, with its host."""
+        return f"{self.host}/{self.name}{self.ending}"
+
+
+def image_name(image: str) -> ImageName:
+    """Read the name of an image.
+
+    Raises:
+        RegistryError: it is none.
+    """
+    parts = _NAME.fullmatch(image)
+    if parts is None:
+        raise RegistryError(f"`{image}` is no name of an image", hint="write HOST/NAME:TAG")
+    place, tag, digest = parts[1], parts[2] or "", parts[3] or ""
+    host, slash, name = place.partition("/")
+    if not slash or not (host == "localhost" or "." in host or ":" in host):
+        host, name = "docker.io", place if slash else f"library/{place}"
+    return ImageName(host=host, name=name, tag=tag, digest=digest, written=place)
+
+
+def copy_place(address: str) -> str:
+    """Read where images are copied to: `HOST[:PORT][/PATH]`, with or without `oci://`.
+
+    Raises:
+        RegistryError: it is none.
+    """
+    place = address.removeprefix(SCHEME).rstrip("/")
+    name = image_name(f"{place}/x") if place else None
+    if name is None or name.tag or name.digest or not place.startswith(name.host):
+        raise RegistryError(f"`{address}` is no registry", hint="write HOST[:PORT][/PATH]")
+    return place
+
+
+class Images:
+    """The images of all registries; connections and logins are kept for the next one.
+
+    Args:
+        logins: who we are, by host; else what `docker login` and its like have left here.
+    """
+
+    def __init__(self, logins: Mapping[str, Mapping[str, Credentials]] | None = None) -> None:
+        self._logins = logins
+        self._registries: dict[str, Distribution] = {}
+
+    def registry(self, host: str) -> Distribution:
+        """Give the registry of a host."""
+        if host not in self._registries:
+            logins = None if self._logins is None else self._logins.get(host, {})
+            self._registries[host] = Distribution(host, logins=logins)
+        return self._registries[host]
+
+    def manifest(self, image: ImageName, reference: str = "") -> ArtifactManifest | None:
+        """Give what a registry has for an image: the list of its platforms where there is one.
+
+        Raises:
+            RegistryError: no answer, refused, or other bytes than the digest says.
+        """
+        return self.registry(image.host).manifest(image.name, reference or image.reference, accept=_IMAGES)
+
+    def found(self, image: ImageName) -> ArtifactManifest:
+        """Give what a registry has for an image.
+
+        Raises:
+            NotFoundError: its registry has no such image.
+            RegistryError: as `manifest`.
+        """
+        manifest = self.manifest(image)
+        if manifest is None:
+            message = f"{image.host} has no image `{image.name}{image.ending or ':latest'}`"
+            raise NotFoundError(message, hint="check its name and tag")
+        return manifest
+
+    def platforms(self, image: ImageName, manifest: ArtifactManifest) -> list[str]:
+        """Give the platforms of an image as `linux/arm64`; of what is for no platform none."""
+        if is_index(manifest):
+            return [text for entry in _entries(manifest) if (text := _platform(entry.get("platform")))]
+        config = manifest.value.get("config")
+        digest = str(config.get("digest")) if isinstance(config, Mapping) else ""
+        if not DIGEST.fullmatch(digest):
+            return []
+        try:
+            about = json.loads(self.registry(image.host).blob(image.name, digest))
+        except (ValueError, RecursionError):
+            about = None
+        text = _platform(about)
+        return [text] if text else []
+
+    def chosen(
+        self, image: ImageName, manifest: ArtifactManifest, platforms: Sequence[str]
+    ) -> ArtifactManifest:
+        """Give of an image what is for some platforms: of one its own manifest, of several a list of them.
+
+        Raises:
+            NotFoundError: it has nothing for one of them.
+        """
+        if not platforms:
+            return manifest
+        known = self.platforms(image, manifest)
+        for platform in platforms:
+            if not any(runs_on(own, platform) for own in known):
+                has = f"it has {', '.join(known)}" if known else "it says none"
+                raise NotFoundError(f"`{image}` is not there for {platform}", hint=has)
+        if not is_index(manifest):
+            return manifest
+        entries = [
+            entry
+            for entry in _entries(manifest)
+            if any(runs_on(_platform(entry.get("platform")), platform) for platform in platforms)
+        ]
+        if len(entries) == 1:
+            return self.found(replace(image, digest=str(entries[0]["digest"])))
+        value = {**manifest.value, "manifests": entries}
+        data = json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
+        return ArtifactManifest(
+            digest=digest_of(data), data=data, value=value, media_type=manifest.media_type
+        )
+
+    # --- copying ---
+
+    def copy(self, image: ImageName, manifest: ArtifactManifest, to: ImageName) -> int:
+        """Copy an image with all that is in it and attached to it; gives how many bytes of blobs went.
+
+        What is there is not sent again, so that a copy that broke off goes on where it was. The name comes
+        last: whoever pulls by it gets all or nothing.
+
+        Raises:
+            RegistryError: one of the registries does not answer or refuses, or gives other bytes than a
+                digest says.
+        """
+        sent = 0
+        if self.manifest(to, manifest.digest) is None:
+            sent = self._copy_parts(image, manifest, to)
+            self._push(manifest, to, manifest.digest)
+            for ending in _BESIDE:
+                tag = f"{manifest.digest.replace(':', '-')}{ending}"
+                if (attached := self.manifest(image, tag)) is not None:
+                    sent += self._copy_parts(image, attached, to)
+                    self._push(attached, to, tag)
+        if to.tag and ((known := self.manifest(to, to.tag)) is None or known.digest != manifest.digest):
+            self._push(manifest, to, to.tag)
+        return sent
+
+    def _copy_parts(self, image: ImageName, manifest: ArtifactManifest, to: ImageName) -> int:
+        sent, source, target = 0, self.registry(image.host), self.registry(to.host)
+        for entry in _entries(manifest) if is_index(manifest) else ():
+            if self.manifest(to, str(entry["digest"])) is None:
+                part = self.found(replace(image, digest=str(entry["digest"])))
+                sent += self._copy_parts(image, part, to)
+                self._push(part, to, part.digest)
+        for blob in _blobs(manifest):
+            digest, size = str(blob["digest"]), int(blob.get("size") or 0)
+            if not target.has_blob(to.name, digest):
+                target.receive_blob(to.name, digest, size, source, image.name)
+                sent += size
+        return sent
+
+    def _push(self, manifest: ArtifactManifest, to: ImageName, reference: str) -> None:
+        target = self.registry(to.host)
+        target.push_manifest_data(to.name, reference, manifest.data, media_type=manifest.media_type)
+
+
+def is_index(manifest: ArtifactManifest) -> bool:
+    """Tell whether a manifest is the list of an image's platforms."""
+    return manifest.media_type in _INDEXES or isinstance(manifest.value.get("manifests"), list)
+
+
+def _entries(manifest: ArtifactManifest) -> list[Mapping[str, Any]]:
+    return _descriptors(manifest.value.get("manifests"))
+
+
+def _descriptors(listed: Any) -> list[Mapping[str, Any]]:
+    entries = [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
+    return [entry for entry in entries if DIGEST.fullmatch(str(entry.get("digest")))]
+
+
+def _blobs(manifest: ArtifactManifest) -> Iterator[Mapping[str, Any]]:
+    """Give the blobs of a manifest, but for those that other servers keep."""
+    if not is_index(manifest):
+        yield from _descriptors([manifest.value.get("config")])
+    for layer in _descriptors(manifest.value.get("layers")):
+        if not re.search("foreign|nondistributable", str(layer.get("mediaType"))):
+            yield layer
+
+
+def _platform(about: Any) -> str:
+    if not isinstance(about, Mapping) or about.get("os") in (None, "", "unknown"):
+        return ""
+    parts = (about.get("os"), about.get("architecture"), about.get("variant"))
+    return "/".join(str(part) for part in parts if part)
+
+
+def runs_on(own: str, platform: str) -> bool:
+    """Tell whether what is for one platform runs on another: `linux/arm64/v8` is for `linux/arm64`."""
+    return own == platform or own.startswith(f"{platform}/")
+
+
+def pinned(image: str) -> str:
+    """Give an image with the digest that its tag has now: `nginx:1` as `nginx:1@sha256:…`.
+
+    What is read is the list of an image's platforms where there is one; an image with a digest stays.
+
+    Raises:
+        NotFoundError: its registry has no such image.
+        RegistryError: it is no name of an image, no answer, or refused.
+    """
+    if "@" in image:
+        return image
+    name = image_name(image)
+    return f"{name.written}:{name.tag or 'latest'}@{Images().found(name).digest}"
