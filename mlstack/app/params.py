@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from mlstack.app import secret_values
-from mlstack.app.prototype import Param, Prototype, json_type, schema_types
+from mlstack.app.prototype import NO_EFFECT, Param, Prototype, json_type, schema_types
 from mlstack.errors import ConfigError, ParamError, TypedValueError, UnknownParamError, UsageError
 from mlstack.names import nearest
 from mlstack.objects import masking
@@ -720,9 +720,10 @@ def canonical_name(prototype: Prototype, name: str) -> str:
             return table[spelling]
     if prototype.is_open:
         return name
-    near = next((own for old in prototype.alias_renames.values() if (own := old.get(name))), None)
-    near = near or nearest(name, table)
+    current = prototype.current_names(name)
+    near = next(filter(None, current), None) or nearest(name, table)
     hint = f"did you mean `{near}`?" if near else f"mlstack prototype describe {prototype.name}"
+    hint = NO_EFFECT if current == {None} else hint
     raise UnknownParamError(f"prototype `{prototype.name}` has no parameter `{name}`", hint=hint)
 
 

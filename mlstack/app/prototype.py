@@ -275,6 +275,10 @@ class Prototype:
             digest=self.digest and f"{self.digest} as {alias}",
         )
 
+    def current_names(self, name: str) -> set[str | None]:
+        """Give what a parameter of its old names is called now; None is among them where it has no effect."""
+        return {renames[name] for renames in self.alias_renames.values() if name in renames}
+
     def alias_note(self, name: str) -> str:
         """Tell which prototype an alias leads to, and what it is under that name; empty for other names."""
         alias = self.alias(name)

@@ -780,7 +780,10 @@ def _explained_parameter(param: explain.ExplainedParameter) -> Iterator[Block]:
         yield table(reversed(param.chain), columns, cut="VALUE")
     for name, reaches in groupby(param.reaches, lambda reach: reach.object):
         yield TextLine(f"  reaches {name}:")
-        yield from (TextLine(f"    {reach.path} = {one_line_value(reach.value)}") for reach in reaches)
+        fields = [(reach.path, one_line_value(reach.value) or "not set") for reach in reaches]
+        yield from (
+            TextLine(f"    {path} = {value}" if path else "    the whole object") for path, value in fields
+        )
     if not param.reaches and param.value is not None:
         yield TextLine("  reaches no field of the objects as they are now", "dim")
     yield from (TextLine(f"  note: {note}", hang=4) for note in param.notes)

@@ -171,7 +171,7 @@ def components(
         raise UsageError(f"there is no object of Kubernetes in `{sources[0].name}`", hint=hint)
     if name is not None and len(planned) > 1:
         raise UsageError(f"`--name` names one component, and there are {len(planned)}", hint="leave it out")
-    return _distinct(planned), notes
+    return planned if name else _distinct(planned, notes), notes
 
 
 _LARGE = 1 << 20  # above it, messages name a document's line, not that of each part: positions cost a third
@@ -333,15 +333,20 @@ def _object_name(data: Data) -> str:
     return component_name(f"{str(data['kind']).lower()}-{name}")
 
 
-def _distinct(planned: Sequence[PlannedComponent]) -> list[PlannedComponent]:
+def _distinct(planned: Sequence[PlannedComponent], notes: list[str]) -> list[PlannedComponent]:
     """Number components that would have the same file, or one that differs in letter case alone."""
     taken: set[str] = set()
     distinct = []
     for component in planned:
         name, number = component.name, 1
-        while name.casefold() in taken or name.rpartition(".")[2].lower() == "params":
+        is_of_module = name.lower().endswith(".params")
+        while name.casefold() in taken or name.lower().endswith(".params"):
             number += 1
             name = f"{component.name}-{number}"
+        if is_of_module:
+            notes.append(
+                f"`{component.name}` is called `{name}`: a module keeps its parameters in `params.yaml`"
+            )
         taken.add(name.casefold())
         distinct.append(replace(component, name=name))
     return distinct

@@ -23,6 +23,7 @@ from mlstack.importers.variants import difference, same
 from mlstack.names import is_parameter_name
 from mlstack.objects import masking
 from mlstack.render.patches import patched, read_patch
+from mlstack.render.template import LARGEST_TEMPLATE
 from mlstack.yaml import write
 
 REGISTRY = "local"
@@ -61,6 +62,10 @@ def as_prototypes(plan: ImportPlan, package: str, *, known: Named | None = None)
         names.add(prototype)
         named = _named_values(component, versions, known or {})
         text = _template(component, named)
+        if (size := len(text.encode())) > LARGEST_TEMPLATE:
+            message = f"`{component.name}` has {size / 2**20:.1f} MiB, and a template of a prototype holds"
+            hint = "import it as it is, without --as-prototype; patches change it for one environment"
+            raise ConfigError(f"{message} {LARGEST_TEMPLATE >> 20} MiB", hint=hint)
         files |= _prototype_files(prototype, component, text, named, versions)
         content = {"apiVersion": API_VERSION, "kind": "Component"}
         content["prototype"] = f"{REGISTRY}/{package}/{prototype}"

@@ -21,7 +21,7 @@ from mlstack.errors import UsageError
 from mlstack.importers import manifests, proof, variants
 from mlstack.importers.plan import Data, ImportPlan, PlannedComponent, PlannedPackage
 from mlstack.importers.proof import EnvironmentProof
-from mlstack.names import check_component_name, check_module_name, check_new_name
+from mlstack.names import check_new_name
 from mlstack.registries.directory import build_index
 from mlstack.registries.registry import DEFAULT_REGISTRY, INDEX_FILE
 from mlstack.registries.resolver import APP
@@ -233,11 +233,7 @@ def _with_targets(app: AppDir, place: Environment, imported: Set[str]) -> Edited
 
 
 def _row(app: AppDir, component: PlannedComponent, *, replace: bool) -> ImportedRow:
-    module, _, name = component.name.rpartition(".")
-    check_component_name(name)
-    if module:
-        check_module_name(module)
-        check_new_name(module, app.modules, "a module")
+    app.check_component(component.name)
     known = app.component_files.get(component.name)
     if known and not replace:
         message = f"there is a component `{component.name}` already"

@@ -104,14 +104,13 @@ def explain_param(
     environment: str | None = None,
     overrides: Overrides = _NONE,
     store: CodeStore | None = None,
-    every: bool = False,
 ) -> ExplainResult:
     """Explain one parameter of a component, or all of them.
 
     The reach is found by rendering again with another value and comparing.
 
     The parameter may have an old spelling, and lead to a place inside it (`resources.limits.cpu`, `args[0]`);
-    None is all that somebody has set, with `every` all there are.
+    None is all that somebody has set.
     Without an environment its layers are left out.
 
     Raises:
@@ -122,10 +121,10 @@ def explain_param(
     explained = app.component_with_params(component)
     trials = ComponentTrials(app, explained, environment=environment, overrides=overrides, store=store)
     prototype, chains = trials.prototype, trials.resolved.chains
-    if parameter is None and every:
-        paths: list[KeyPath] = [(name,) for name in {**prototype.params, **chains}]
-    elif parameter is None:
-        paths = [(name,) for name, chain in chains.items() if any(part.layer != "default" for part in chain)]
+    if parameter is None:
+        paths: list[KeyPath] = [
+            (name,) for name, chain in chains.items() if any(part.layer != "default" for part in chain)
+        ]
     else:
         paths = [_place(trials, parameter)]
     parameters = []
@@ -232,10 +231,13 @@ def explain_field(
     settings: tuple[FieldParameter, ...] = ()
     notes: tuple[str, ...] = ()
     if isinstance(component, Component) and origin in ("template", "patch"):
-        result = explain_param(
-            app, obj.component, None, environment=environment, overrides=overrides, store=store, every=True
+        trials = ComponentTrials(app, component, environment=environment, overrides=overrides, store=store)
+        names = {**trials.prototype.params, **trials.resolved.chains}
+        settings = tuple(
+            row(FieldParameter, decided)
+            for name in names
+            for decided in _deciding(trials, (name,), obj, path)
         )
-        settings = tuple(_deciding(result.parameters, obj, path_text(path)))
         notes = ("a patch has the last word over its parameters",) if origin == "patch" and settings else ()
     masked = mask_values(at(mask_object(obj.data), path), state.secrets)
     return ExplainedField(
@@ -317,13 +319,20 @@ def _origin(app: AppDir, environment: str, obj: KubeObject, path: Path) -> tuple
 
 
 def _deciding(
-    parameters: Sequence[ExplainedParameter], obj: KubeObject, path: str
-) -> Iterator[FieldParameter]:
-    for parameter in parameters:
-        for reach in parameter.reaches:
-            kind, _, name = reach.object.partition(" ")
-            is_same = kind == obj.kind and name.rpartition("/")[2] == obj.name
-            long, short = sorted((reach.path, path), key=len, reverse=True)
-            if is_same and long.startswith(short) and long[len(short) : len(short) + 1] in ("", ".", "["):
-                yield row(FieldParameter, parameter)
-                break
+    trials: ComponentTrials, place: KeyPath, obj: KubeObject, path: Path
+) -> Iterator[ExplainedParameter]:
+    """Give a parameter if it decides a field; where it is a map, those keys of it that do."""
+    reaches, note = trials.reaches(str(place[0]), place[1:])
+    if not any(_is_at(reach, obj, path_text(path)) for reach in reaches):
+        return
+    value = at(trials.resolved.values, place)
+    keys = value if isinstance(value, Mapping) else ()
+    inner = [decided for key in keys for decided in _deciding(trials, (*place, key), obj, path)]
+    yield from inner or [_explained(trials, place, reaches, note)]
+
+
+def _is_at(reach: Reach, obj: KubeObject, path: str) -> bool:
+    kind, _, name = reach.object.partition(" ")
+    is_same = kind == obj.kind and name.rpartition("/")[2] == obj.name
+    long, short = sorted((reach.path, path), key=len, reverse=True)
+    return is_same and long.startswith(short) and long[len(short) : len(short) + 1] in ("", ".", "[")

@@ -138,6 +138,9 @@ def set_param(
             raise TypedValueError("\n".join(faults), hint=f"mlstack prototype describe {prototype}")
         # What reads files comes before anything is written.
         notes = [f"`{param.name}` is deprecated: {param.deprecated}"] if param.deprecated else []
+        spelling = str(split_path(key)[0]).replace("-", "_")
+        if spelling not in (path[0], param.name.replace("-", "_")):
+            notes.append(f"`{spelling}` is called `{param.name}` now")
         if place.kind == "component":
             component = app.component_with_params(place.component or "")
             for environment in app.environment_names:
@@ -191,7 +194,10 @@ def _declared(app: AppDir, place: ParamScope, key: str) -> tuple[KeyPath, Param,
     if place.component is not None:
         name = app.component_with_params(place.component).prototype
         prototype = app.prototype(name)
-        param = prototype.param(canonical_name(prototype, str(path[0])))
+        known = spelling_table(prototype.params)
+        current = set() if path[0] in known else prototype.current_names(str(path[0]))
+        spelling = next(iter(current)) if len(current) == 1 else None
+        param = prototype.param(canonical_name(prototype, spelling or str(path[0])))
         return (param.name, *path[1:]), param, name.rpartition("/")[2]
     params = app.vendor.declared_params()
     name = str(path[0])

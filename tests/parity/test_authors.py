@@ -154,12 +154,19 @@ def test_c7_a_component_file_may_name_an_old_prototype_and_its_parameters(bare: 
     assert "example.org/hub:1" in ran.out
 
 
-def test_m9_an_old_parameter_belongs_to_its_old_prototype_alone(bare: Runner) -> None:
+def test_m9_old_spellings_stay_usable_after_generate(bare: Runner) -> None:
     bare("pkg install kubeflow/core")
     assert bare("generate jupyterhub hub --serviceType=NodePort --disks=null").code == 0
+    file = Path("components/hub.yaml")
+    before = file.read_text()
+    assert "disks" not in before and "jupyterHubServiceType: NodePort" in before
     ran = bare("param set hub serviceType ClusterIP")
-    assert (ran.code, "did you mean `jupyterHubServiceType`?" in ran.err) == (4, True)
-    assert "disks" not in Path("components/hub.yaml").read_text()
+    assert (ran.code, "`serviceType` is called `jupyterHubServiceType` now" in ran.err) == (0, True)
+    assert file.read_text() == before.replace("NodePort", "ClusterIP")
+    assert bare("param unset hub serviceType").code == 0
+    assert "ServiceType" not in file.read_text()
+    ran = bare("param set hub accessLocalFs true")
+    assert (ran.code, "hint: it has no effect any more" in ran.err) == (4, True)
 
 
 def test_c7_generate_starts_from_an_example(bare: Runner) -> None:

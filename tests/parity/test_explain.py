@@ -40,6 +40,32 @@ def test_m19_a_map_reports_its_own_keys_alone(app: Path, run: Runner, tmp_path: 
     assert (reach["path"], reach["value"]) == ("data", {})
 
 
+def test_a_field_leads_to_the_key_of_a_map_that_made_it(app: Path, run: Runner, tmp_path: Path) -> None:
+    page = tmp_path / "registry/tools/web/templates/page.yaml.j2"
+    page.write_text(
+        page.read_text().replace(
+            "  args:",
+            "{% for tag in params.tags %}\n  tag-{{ tag }}: {{ params.tags[tag] }}\n{% endfor %}\n  args:",
+        )
+    )
+    for line in ("component rm web", "pkg rm ours/tools", "registry index ../registry"):
+        run(line)
+    for line in ("pkg install ours/tools", "generate web web --image nginx"):
+        assert run(line).code == 0, line
+    run("param set web tags team=a,cost=b")
+    run("param set --env gke web tags.team c")
+    (param,) = run("explain configmap/web data.tag-team --env gke -o json").json["parameters"]
+    assert (param["name"], param["value"], param["layer"]) == ("tags.team", "c", "environment")
+    (param,) = run("explain configmap/web data.tag-cost --env gke -o json").json["parameters"]
+    assert (param["name"], param["value"], param["layer"]) == ("tags.cost", "b", "component")
+
+
+def test_a_parameter_that_adds_an_object_names_it_without_a_field(app: Path, run: Runner) -> None:
+    out = run("param explain web token --env gke").out
+    assert "reaches Secret web:\n    the whole object\n" in out
+    assert not [line for line in out.splitlines() if line.strip().startswith("= ")]
+
+
 def test_a_field_leads_to_template_line_parameter_and_file(app: Path, run: Runner) -> None:
     run("param set --env gke web color green")
     field = run("explain configmap/web data.color --env gke -o json").json

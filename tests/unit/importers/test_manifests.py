@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from mlstack.app import atomic
+from tests.support.builders import write_tree
 from tests.support.cli import Runner
 
 MAP = (
@@ -108,6 +109,24 @@ def test_what_cannot_be_imported_changes_nothing(
     assert ran.code == code
     assert said in ran.err
     assert not [*(app / "components").iterdir()]
+
+
+def test_no_component_takes_the_file_of_its_modules_parameters(run: Runner, app: Path) -> None:
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+    write_tree(app, {"params.yaml": text, "a.yaml": text})
+    ran = run("import a.yaml --name params --module mod")
+    assert (ran.code, "its file is that of the module's parameters" in ran.err) == (2, True)
+    ran = run("import params.yaml --module mod")
+    assert (ran.code, "`mod.params` is called `mod.params-2`" in ran.err) == (0, True)
+    assert run.ok("import params.yaml") and (app / "components/params.yaml").is_file()
+
+
+def test_what_is_too_large_for_a_template_is_told_with_its_size(run: Runner, app: Path) -> None:
+    text = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata: {{a: '{'x' * 1_100_000}'}}\n"
+    write_tree(app, {"big.yaml": text})
+    ran = run("import big.yaml --as-prototype --name big")
+    assert (ran.code, "`big` has 1.0 MiB, and a template of a prototype holds 1 MiB" in ran.err) == (3, True)
+    assert "hint: import it as it is" in ran.err and not (app / "components/big.yaml").exists()
 
 
 def test_standard_input(run: Runner, app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
