@@ -22,8 +22,8 @@ from mlstack.importers.template import literals, rewritten
 from mlstack.importers.variants import difference, same
 from mlstack.names import is_parameter_name
 from mlstack.objects import masking
+from mlstack.render.limits import LARGEST_TEMPLATE
 from mlstack.render.patches import patched, read_patch
-from mlstack.render.template import LARGEST_TEMPLATE
 from mlstack.yaml import write
 
 REGISTRY = "local"

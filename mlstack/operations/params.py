@@ -194,10 +194,10 @@ def _declared(app: AppDir, place: ParamScope, key: str) -> tuple[KeyPath, Param,
     if place.component is not None:
         name = app.component_with_params(place.component).prototype
         prototype = app.prototype(name)
-        known = spelling_table(prototype.params)
-        current = set() if path[0] in known else prototype.current_names(str(path[0]))
-        spelling = next(iter(current)) if len(current) == 1 else None
-        param = prototype.param(canonical_name(prototype, spelling or str(path[0])))
+        spelling, old_names = str(path[0]), prototype.current_names(str(path[0]))
+        if spelling not in spelling_table(prototype.params) and len(old_names) == 1:
+            spelling = next(iter(old_names)) or spelling
+        param = prototype.param(canonical_name(prototype, spelling))
         return (param.name, *path[1:]), param, name.rpartition("/")[2]
     params = app.vendor.declared_params()
     name = str(path[0])

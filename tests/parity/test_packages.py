@@ -218,6 +218,9 @@ def test_c6_a_name_with_package_and_version_is_exact(registry: Path, run: Runner
     run.ok("pkg install ours/tools@1.3.0")
     assert run("prototype describe ours/tools@1.3.0/web -o json").json["package"] == "ours/tools@1.3.0"
     assert run("prototype describe ours/tools/web -o json").json["package"] == "ours/tools@1.2.0"
+    assert run("prototype describe ours/tools@1.2.0/web -o json").json["package"] == "ours/tools@1.2.0"
+    assert run("prototype describe ours/tools@1.4.0/web").code == 4
+    assert run("prototype describe others/tools@1.3.0/web").code == 4
 
 
 @pytest.mark.slow
