@@ -1,5 +1,6 @@
 """Fixtures that all tests share: a clean environment, an app directory, golden files."""
 
+import gc
 import os
 import shutil
 import signal
@@ -58,6 +59,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def is_whole_plain_run(config: pytest.Config) -> bool:
     """Tell whether all tests were asked for that need neither a control plane nor a quiet machine."""
     return config.args_source is config.ArgsSource.TESTPATHS and "not cluster" in config.option.markexpr
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over what lives as long as the tests: it took a third of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
