@@ -1,6 +1,7 @@
 """Build files, parameters and prototypes for tests from short descriptions."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from textwrap import dedent
@@ -31,26 +32,36 @@ def write_tree(root: Path, tree: Tree) -> Path:
 
 def read_tree(root: Path) -> dict[str, bytes]:
     """Read all files below `root`, as `write_tree` takes them; git's own folder is left out."""
-    return {
-        file.relative_to(root).as_posix(): file.read_bytes()
-        for file in sorted(root.rglob("*"))
-        if file.is_file() and ".git" not in file.relative_to(root).parts
-    }
+    tree = {}
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if name != ".git")
+        place = folder[len(str(root)) + 1 :]
+        for name in files:
+            if name != ".git" and os.path.isfile(f"{folder}/{name}"):  # noqa: PTH113  # thousands of them
+                tree[f"{place}/{name}" if place else name] = _read(f"{folder}/{name}")
+    return tree
 
 
 def restore_tree(root: Path, tree: Mapping[str, bytes]) -> None:
     """Make the files below `root` those of a tree again; what is right already stays, empty folders go."""
     kept = set()
-    for path in sorted(root.rglob("*"), reverse=True):
-        name = path.relative_to(root).as_posix()
-        if path.is_dir() and not path.is_symlink():
-            if not any(path.iterdir()):
-                path.rmdir()
-        elif name in tree and path.read_bytes() == tree[name]:
-            kept.add(name)
-        else:
-            path.unlink()
+    for folder, folders, files in os.walk(root, topdown=False):
+        place = folder[len(str(root)) + 1 :]
+        links = [name for name in folders if os.path.islink(f"{folder}/{name}")]  # noqa: PTH114
+        for name in [*files, *links]:
+            path = f"{place}/{name}" if place else name
+            if path in tree and _read(f"{folder}/{name}") == tree[path]:
+                kept.add(path)
+            else:
+                Path(folder, name).unlink()
+        if place and not os.listdir(folder):  # noqa: PTH208
+            Path(folder).rmdir()
     write_tree(root, {name: data for name, data in tree.items() if name not in kept})
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123  # thousands of them
+        return file.read()
 
 
 def param(name: str = "value", **fields: Any) -> Param:
