@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from mlstack.kube import connect
 from mlstack.operations import deploy
 from mlstack.yaml import write
 from tests.support import elastic_controller, examples
+from tests.support.api import ApiRefusedError
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
 from tests.support.deploying import RealClock
@@ -35,6 +37,7 @@ CRD = files.folder("prototypes") / "elastic" / "crds" / "trainingjobs.yaml"
 STRICT = ("--validate=strict", "-f", "-")
 Spelled = Callable[[Mapping[str, Any]], dict[str, Any]]
 SPELLED = pytest.mark.parametrize("spelled", [dict, in_camel_case], ids=["edl", "camel-case"])
+NUMBERS = count(1)
 RESTRICTED = tuple(f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn"))
 
 
@@ -47,6 +50,16 @@ def prototype(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFact
     gke.kubectl("delete", "-f", str(CRD), "--wait=true")
 
 
+@pytest.fixture
+def namespace(gke: TestCluster) -> Iterator[str]:
+    """A namespace of this test alone, in the one cluster that has the definition."""
+    name = f"elastic-{next(NUMBERS)}"
+    gke.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    gke.wait_for_service_account(name)
+    yield name
+    gke.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
 def put(data: Mapping[str, Any], namespace: str, **metadata: Any) -> dict[str, Any]:
     """Give an object with its namespace."""
     found = deepcopy(dict(data))
@@ -55,15 +68,30 @@ def put(data: Mapping[str, Any], namespace: str, **metadata: Any) -> dict[str, A
     return found
 
 
-def create(gke: TestCluster, data: Mapping[str, Any], *, check: bool = True) -> Any:
-    return gke.kubectl("create", *STRICT, input=json.dumps(data), check=check)
+def path(namespace: str, name: str = "") -> str:
+    return f"/apis/paddlepaddle.org/v1/namespaces/{namespace}/trainingjobs" + (f"/{name}" if name else "")
+
+
+def create(gke: TestCluster, data: Mapping[str, Any]) -> list[str]:
+    """Create a job, its fields strictly read, and give the server's warnings."""
+    place = f"{path(data['metadata']['namespace'])}?fieldValidation=Strict"
+    return gke.api.request_with_warnings("POST", place, data)[1]
+
+
+def patch(gke: TestCluster, namespace: str, content: Any, *, name: str = "example", part: str = "") -> None:
+    place = path(namespace, name) + part
+    gke.request("PATCH", place, content, content_type="application/merge-patch+json")
+
+
+def refusal(send: Callable[[], object]) -> str:
+    """Give the words with which the server refuses what is sent."""
+    with pytest.raises(ApiRefusedError) as refused:
+        send()
+    return str(refused.value)
 
 
 def read(gke: TestCluster, name: str, namespace: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(
-        gke.kubectl("get", "trainingjob", name, "-n", namespace, "-o", "json").stdout
-    )
-    return found
+    return gke.request("GET", path(namespace, name))
 
 
 def full() -> dict[str, Any]:
@@ -114,7 +142,7 @@ def test_a_manifest_is_accepted_and_read_back_whole(
     gke: TestCluster, namespace: str, data: dict[str, Any]
 ) -> None:
     wanted = put(data, namespace)
-    assert create(gke, wanted).stderr == ""
+    assert create(gke, wanted) == []
     found = read(gke, data["metadata"]["name"], namespace)
     assert found["spec"] == wanted["spec"]
     assert training_job.parse(found).warnings == training_job.parse(wanted).warnings
@@ -226,11 +254,9 @@ def test_a_limit_is_a_request_where_nothing_is_requested(
     ],
 )
 def test_what_cannot_work_is_refused_with_the_reason(
-    gke: TestCluster, namespace: str, data: dict[str, Any], reason: str, spelled: Spelled
+    gke: TestCluster, data: dict[str, Any], reason: str, spelled: Spelled
 ) -> None:
-    said = create(gke, put(spelled(data), namespace), check=False)
-    assert said.returncode == 1
-    assert reason in said.stderr
+    assert reason in refusal(lambda: create(gke, put(spelled(data), "default")))
 
 
 @pytest.mark.parametrize(
@@ -251,14 +277,13 @@ def test_what_cannot_work_is_refused_with_the_reason(
     ],
 )
 def test_two_spellings_of_one_field_are_refused(
-    gke: TestCluster, namespace: str, role: str, name: str, other: str, value: Any
+    gke: TestCluster, role: str, name: str, other: str, value: Any
 ) -> None:
     data = edl_job()
     place = data["spec"][role] if role else data["spec"]
     place |= {name: value, other: value}
-    said = create(gke, put(data, namespace), check=False)
-    assert said.returncode == 1
-    assert f"{name} and {other} are two spellings of one field: give one of them" in said.stderr
+    reason = f"{name} and {other} are two spellings of one field: give one of them"
+    assert reason in refusal(lambda: create(gke, put(data, "default")))
 
 
 def test_null_is_no_second_spelling(gke: TestCluster, namespace: str) -> None:
@@ -273,16 +298,25 @@ def test_null_is_no_second_spelling(gke: TestCluster, namespace: str) -> None:
     assert training_job.parse(read(gke, "example", namespace)).volume_mounts == (mount,)
 
 
-def test_a_spelling_that_edl_never_had_is_refused(gke: TestCluster, namespace: str) -> None:
+def test_a_spelling_that_edl_never_had_is_refused(gke: TestCluster) -> None:
     data = changed(trainer__min_instance=None)
     data["spec"]["trainer"]["min_instance"] = 2
-    said = create(gke, put(data, namespace), check=False)
-    assert 'unknown field "spec.trainer.min_instance"' in said.stderr
+    reason = 'unknown field "spec.trainer.min_instance"'
+    assert reason in refusal(lambda: create(gke, put(data, "default")))
+
+
+@pytest.fixture(scope="module")
+def running(control_plane: ControlPlane) -> Mapping[Spelled, str]:
+    """The names of two jobs in `default`, one in each spelling, that no test changes."""
+    names: dict[Spelled, str] = {dict: "in-edls-spelling", in_camel_case: "in-camel-case"}
+    for spelled, name in names.items():
+        create(control_plane.clusters["gke"], put(spelled(edl_job(name)), "default"))
+    return names
 
 
 @SPELLED
 @pytest.mark.parametrize(
-    ("patch", "reason"),
+    ("change", "reason"),
     [
         ({"image": "other:2"}, "image is immutable"),
         ({"image": None}, "image is immutable"),
@@ -301,23 +335,17 @@ def test_a_spelling_that_edl_never_had_is_refused(gke: TestCluster, namespace: s
     ids=lambda value: value if isinstance(value, str) else json.dumps(value)[:40],
 )
 def test_what_a_running_job_cannot_follow_is_refused(
-    gke: TestCluster, namespace: str, patch: dict[str, Any], reason: str, spelled: Spelled
+    gke: TestCluster, running: Mapping[Spelled, str], change: Any, reason: str, spelled: Spelled
 ) -> None:
-    create(gke, put(spelled(edl_job()), namespace))
-    body = json.dumps(spelled({"spec": patch}))
-    said = gke.kubectl(
-        *("patch", "trainingjob", "example", "-n", namespace, "--type=merge", "-p", body), check=False
-    )
-    assert said.returncode == 1
-    assert reason in said.stderr
+    content = spelled({"spec": change})
+    assert reason in refusal(lambda: patch(gke, "default", content, name=running[spelled]))
 
 
 @SPELLED
 def test_the_range_may_change(gke: TestCluster, namespace: str, spelled: Spelled) -> None:
     create(gke, put(spelled(edl_job()), namespace))
     wanted = {"spec": {"trainer": {"min-instance": 3, "max-instance": 12}, "suspend": True}}
-    body = json.dumps(spelled(wanted))
-    gke.kubectl("patch", "tj", "example", "-n", namespace, "--type=merge", "-p", body)
+    patch(gke, namespace, spelled(wanted))
     job = training_job.parse(read(gke, "example", namespace))
     assert (job.minimum, job.maximum, job.is_suspended) == (3, 12, True)
 
@@ -344,10 +372,8 @@ def test_scaling_sets_the_maximum_and_reports_the_trainers(gke: TestCluster, nam
         "trainer": {"replicas": 4},
         "selector": "mlstack.dev/training-job=example,mlstack.dev/role=trainer",
     }
-    body = json.dumps({"status": told})
-    where = ("-n", namespace)
-    gke.kubectl("patch", "tj", "example", *where, "--subresource=status", "--type=merge", "-p", body)
-    gke.kubectl("scale", "tj/example", *where, "--replicas=5", "--current-replicas=10")
+    patch(gke, namespace, {"status": told}, part="/status")
+    gke.kubectl("scale", "tj/example", "-n", namespace, "--replicas=5", "--current-replicas=10")
     assert read(gke, "example", namespace)["spec"]["trainer"]["max-instance"] == 5
     scale = gke.find(f"/apis/paddlepaddle.org/v1/namespaces/{namespace}/trainingjobs/example/scale")
     assert scale is not None
@@ -360,10 +386,9 @@ def test_scaling_sets_the_maximum_and_reports_the_trainers(gke: TestCluster, nam
 
 @pytest.mark.parametrize(("replicas", "reason"), [("1", "must not exceed"), ("0", "at least 1")])
 def test_scaling_below_the_minimum_is_refused(
-    gke: TestCluster, namespace: str, replicas: str, reason: str
+    gke: TestCluster, running: Mapping[Spelled, str], replicas: str, reason: str
 ) -> None:
-    create(gke, put(edl_job(), namespace))
-    said = gke.kubectl("scale", "tj/example", "-n", namespace, f"--replicas={replicas}", check=False)
+    said = gke.kubectl("scale", f"tj/{running[dict]}", f"--replicas={replicas}", check=False)
     assert said.returncode == 1
     assert reason in said.stderr
 
@@ -393,11 +418,9 @@ def test_a_status_as_we_write_it_is_kept_whole(gke: TestCluster, namespace: str,
     )
     reported = {"throughput": {"curve": [[2, 10.5], [3, 14]]}}
     found = status.build_status(standing, reported, now_ms=1_800_000_000_000)
-    body = json.dumps({"status": found})
-    where = ("-n", namespace)
-    gke.kubectl("patch", "tj", "example", *where, "--subresource=status", "--type=merge", "-p", body)
+    patch(gke, namespace, {"status": found}, part="/status")
     assert read(gke, "example", namespace)["status"] == found
-    table = gke.kubectl("get", "tj", *where).stdout.splitlines()
+    table = gke.kubectl("get", "tj", "-n", namespace).stdout.splitlines()
     assert table[0].split()[:7] == ["NAME", "PHASE", "DESIRED", "READY", "MIN", "MAX", "FULFILMENT"]
     assert table[1].split()[:7] == ["example", "Running", "3", "3", "2", "10", "12%"]
 

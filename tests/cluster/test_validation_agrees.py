@@ -1,4 +1,7 @@
-"""What `validate` says offline is what a real API server says of the same object."""
+"""What `validate` says offline is what a real API server says of the same object.
+
+Neither says a thing of the shipped examples: `test_prototypes` here and in `tests/golden` hold that.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,14 @@ from typing import Any
 import pytest
 import yaml
 
-from mlstack.app.app_dir import AppDir
 from mlstack.objects.kinds import Kinds
 from mlstack.objects.kube_object import KubeObject
 from mlstack.validate.validate import load_schemas, validate_objects
 from tests.generate import crds as generated
 from tests.generate.kubernetes_schemas import enums
-from tests.support import accepted, dryrun, examples, upstream
+from tests.support import accepted, dryrun, upstream
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
-from tests.support.examples import Case
 from tests.support.jobs import JOB_VARIANTS, JOBS
 from tests.support.manifests import MANIFESTS
 from tests.support.mutations import mutations
@@ -70,11 +71,6 @@ def with_upstream(control_plane: ControlPlane, upstream_files: list[Path]) -> It
     dryrun.remove(cluster, upstream_files)
 
 
-@pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> AppDir:
-    return examples.shipped_app(tmp_path_factory.mktemp("examples") / "app")
-
-
 def faults(data: Mapping[str, Any], crds: Crds = ()) -> list[str]:
     found = validate_objects([KubeObject(data=data)], load_schemas(f"1.{SERVED}"), crds=crds).faults
     return [f"{fault.path}: {fault.message}" for fault in found if fault.severity == "error"]
@@ -84,28 +80,6 @@ def check(variant: Variant, data: Mapping[str, Any], said: str | None, crds: Crd
     found = faults(data, crds)
     assert (said is not None) == variant.refused, said
     assert bool(found) == variant.refused, f"server: {said}, offline: {found}"
-
-
-@pytest.mark.parametrize("case", examples.served_cases(), ids=str)
-def test_rendered_objects_pass_the_definitions_of_upstream(
-    case: Case, app: AppDir, with_upstream: TestCluster, upstream_files: list[Path]
-) -> None:
-    check_rendered(case, app, with_upstream, read(upstream_files))
-
-
-@pytest.mark.parametrize("case", examples.served_cases(), ids=str)
-def test_rendered_objects_pass_our_definitions(case: Case, app: AppDir, with_ours: TestCluster) -> None:
-    check_rendered(case, app, with_ours, read(OURS))
-
-
-def check_rendered(case: Case, app: AppDir, cluster: TestCluster, crds: Crds) -> None:
-    objects = examples.render(app, case).objects
-    kinds = Kinds.builtin().with_crds(crds)
-    for found in objects:
-        if found.namespace and cluster.find(f"/api/v1/namespaces/{found.namespace}") is None:
-            cluster.kubectl("create", "namespace", found.namespace)
-        assert dryrun.refusal(cluster, found.data, kinds) is None
-        assert faults(found.data, crds) == []
 
 
 @pytest.mark.parametrize("name", sorted(MANIFESTS))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import ssl
 import time
 from collections.abc import Mapping
 from typing import Any, cast
-from urllib.parse import urlsplit
+
+import urllib3
 
 Json = dict[str, Any]
 
@@ -31,7 +31,7 @@ class ApiRefusedError(Exception):
 
 
 class ApiClient:
-    """One user at one API server; a connection a request."""
+    """One user at one API server; any number of threads may ask at once."""
 
     def __init__(self, server: str, *, ca_pem: str, token: str, timeout_s: float = 30.0) -> None:
         """Prepare a client; nothing is sent.
@@ -42,10 +42,11 @@ class ApiClient:
             token: the user's bearer token.
             timeout_s: seconds after which an unanswered request fails.
         """
-        self._address = urlsplit(server)
-        self._context = ssl.create_default_context(cadata=ca_pem)
+        context = ssl.create_default_context(cadata=ca_pem)
+        self._pool = urllib3.connection_from_url(
+            server, ssl_context=context, timeout=timeout_s, retries=False, maxsize=16
+        )
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
-        self._timeout_s = timeout_s
 
     def request(
         self,
@@ -69,26 +70,29 @@ class ApiClient:
             ApiRefusedError: the answer's status is 400 or more.
             OSError: the server cannot be reached.
         """
+        return self.request_with_warnings(method, path, body, content_type=content_type)[0]
+
+    def request_with_warnings(
+        self, method: str, path: str, body: Any = None, *, content_type: str = "application/json"
+    ) -> tuple[Json, list[str]]:
+        """Do what `request` does, and give the warnings beside the answer too."""
         text = None if body is None else json.dumps(body)
-        status, answer = 429, {}
         for _ in range(_PATIENCE):
-            status, answer = self._send(method, path, text, content_type)
-            if status != 429:
+            response = self._send(method, path, text, content_type)
+            if response.status != 429:
                 break
             time.sleep(_PAUSE_S)
-        if status >= 400:
-            raise ApiRefusedError(f"{method} {path}", status, answer)
-        return answer
+        answer = _parse(response.data)
+        if response.status >= 400:
+            raise ApiRefusedError(f"{method} {path}", response.status, answer)
+        return answer, response.headers.getlist("Warning")
 
-    def _send(self, method: str, path: str, text: str | None, content_type: str) -> tuple[int, Json]:
-        host, port = str(self._address.hostname), self._address.port
-        connection = http.client.HTTPSConnection(host, port, context=self._context, timeout=self._timeout_s)
+    def _send(self, method: str, path: str, text: str | None, content_type: str) -> urllib3.BaseHTTPResponse:
+        headers = {**self._headers, "Content-Type": content_type}
         try:
-            connection.request(method, path, text, {**self._headers, "Content-Type": content_type})
-            response = connection.getresponse()
-            return response.status, _parse(response.read())
-        finally:
-            connection.close()
+            return self._pool.urlopen(method, path, text, headers, retries=False)
+        except urllib3.exceptions.HTTPError as error:
+            raise OSError(f"{method} {path}: {error}") from error
 
     def find(self, path: str) -> Json | None:
         """Give the object at `path`, or None where there is none."""
@@ -103,7 +107,7 @@ class ApiClient:
         """Say whether the server answers that it is ready to serve."""
         try:
             self.request("GET", "/readyz")
-        except (OSError, http.client.HTTPException, ApiRefusedError):
+        except (OSError, ApiRefusedError):
             return False
         return True
 

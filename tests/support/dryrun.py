@@ -23,14 +23,20 @@ def refusal(cluster: TestCluster, data: Mapping[str, Any], kinds: Kinds) -> str 
         kinds: built-in kinds and those of the definitions that are installed.
     """
     try:
-        cluster.request(
-            "PATCH", f"{_address(data, kinds)}?{_QUERY}", data, content_type="application/apply-patch+yaml"
-        )
+        answer(cluster, data, kinds)
     except ApiRefusedError as error:
         if error.status in (401, 404, 429) or error.status > 500:
             raise
         return str(error.body.get("message") or error.body)
     return None
+
+
+def answer(cluster: TestCluster, data: Mapping[str, Any], kinds: Kinds) -> list[str]:
+    """Give the API server's warnings about an object that it takes; one that it refuses is an error."""
+    address = f"{_address(data, kinds)}?{_QUERY}"
+    return cluster.api.request_with_warnings(
+        "PATCH", address, data, content_type="application/apply-patch+yaml"
+    )[1]
 
 
 def _address(data: Mapping[str, Any], kinds: Kinds) -> str:
@@ -45,7 +51,7 @@ def install(cluster: TestCluster, files: Iterable[Path]) -> None:
     """Install CustomResourceDefinitions and wait until their kinds are served."""
     flags = [word for file in files for word in ("-f", str(file))]
     cluster.kubectl("apply", "--server-side", "--force-conflicts", *flags)
-    cluster.kubectl("wait", "--for=condition=Established", *flags, "--timeout=60s")
+    cluster.kubectl("wait", "--for=condition=Established", *flags, "--timeout=180s")
 
 
 def remove(cluster: TestCluster, files: Iterable[Path]) -> None:

@@ -88,14 +88,14 @@ def served_cases() -> tuple[Case, ...]:
 
 
 class _Memory(dict[str, bytes]):
-    """Compiled templates and passed schemas, for as long as the tests run."""
+    """Compiled templates and passed schemas, for as long as the tests run; threads may share it."""
 
     def put(self, key: str, data: bytes) -> None:
         """Keep bytes under a key."""
         self[key] = data
 
 
-_STORE = _Memory()
+STORE = _Memory()
 
 
 def write_app(root: Path, components: Mapping[str, tuple[str, Mapping[str, Any]]]) -> AppDir:
@@ -127,7 +127,7 @@ def write_app(root: Path, components: Mapping[str, tuple[str, Mapping[str, Any]]
         place = root / "environments" / preset
         _write(place / "environment.yaml", "Environment", context=preset, namespace="default")
         shutil.copy(files.folder("environments") / preset / "params.yaml", place)
-    return AppDir(root, store=_STORE)
+    return AppDir(root, store=STORE)
 
 
 def _write(file: Path, kind: str, **content: Any) -> None:
@@ -142,10 +142,16 @@ def shipped_app(root: Path) -> AppDir:
     )
 
 
-def render(app: AppDir, case: Case) -> DesiredState:
-    """Render one example of `shipped_app`."""
-    namespace = case.example.namespace or None
-    return desired.load(app, case.environment, components=[case.component], namespace=namespace, store=_STORE)
+def app_of_examples(root: Path) -> AppDir:
+    """Make an app directory in which every example is a component for whatever namespace is asked for."""
+    free = {case: {k: v for k, v in case.example.params.items() if k != "namespace"} for case in cases()}
+    return write_app(root, {case.component: (case.prototype.full_name, free[case]) for case in cases()})
+
+
+def render(app: AppDir, case: Case, *, namespace: str = "") -> DesiredState:
+    """Render one example of `shipped_app`, or of `app_of_examples` for a namespace."""
+    place = namespace or case.example.namespace or None
+    return desired.load(app, case.environment, components=[case.component], namespace=place, store=STORE)
 
 
 def render_one(root: Path, prototype: str, params: Mapping[str, Any]) -> DesiredState:
@@ -156,4 +162,4 @@ def render_one(root: Path, prototype: str, params: Mapping[str, Any]) -> Desired
         prototype: full name.
         params: of the component.
     """
-    return desired.load(write_app(root, {"it": (prototype, params)}), PLAIN, store=_STORE)
+    return desired.load(write_app(root, {"it": (prototype, params)}), PLAIN, store=STORE)
