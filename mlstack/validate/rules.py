@@ -41,6 +41,9 @@ from mlstack.validate.formats import (
     shown,
     subdomain,
 )
+from mlstack.validate.pipeline_rules import PIPELINE_RULES
+from mlstack.validate.scheduling_rules import SCHEDULING_RULES
+from mlstack.validate.serving_rules import SERVING_RULES
 from mlstack.validate.training_rules import TRAINING_RULES
 from mlstack.validate.workload_rules import WORKLOAD_RULES
 
@@ -563,7 +566,12 @@ def rules_for(kind: str) -> tuple[Rule, ...]:
     return (_METADATA, *own)
 
 
-OPERATOR_RULES: tuple[OperatorRules, ...] = (*TRAINING_RULES,)
+OPERATOR_RULES: tuple[OperatorRules, ...] = (
+    *TRAINING_RULES,
+    *SERVING_RULES,
+    *PIPELINE_RULES,
+    *SCHEDULING_RULES,
+)
 
 
 @cache
