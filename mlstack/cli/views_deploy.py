@@ -79,7 +79,15 @@ def _plan_result(result: PlanResult) -> Page:
         )
         for wait in result.waits
     ]
-    page = replace(page, blocks=(*page.blocks[:-1], *waits, *page.blocks[-1:]))
+    images = [
+        TextLine(
+            f"image {fault.image} of {fault.object}: {fault.message}",
+            "change" if fault.problem == "unchecked" else "remove",
+            hang=2,
+        )
+        for fault in result.images
+    ]
+    page = replace(page, blocks=(*page.blocks[:-1], *waits, *images, *page.blocks[-1:]))
     if result.file is None:
         return page
     return replace(page, notes=(f"plan written to {result.file}", f"next: mlstack apply {result.file}"))

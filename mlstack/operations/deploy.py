@@ -37,6 +37,7 @@ from mlstack.errors import (
     MlstackError,
     ObjectNotFoundError,
     OutdatedError,
+    RegistryError,
     UnreachableError,
     UsageError,
 )
@@ -53,6 +54,7 @@ from mlstack.readiness.terms import Policy
 
 if TYPE_CHECKING:
     from mlstack.deploy.rollback import LastGood
+    from mlstack.registries.pulls import ImageFault
 
 _USUAL = ApplyOptions()
 _DRY_RUN = ApplyOptions(dry_run=True)
@@ -353,7 +355,7 @@ class PlanResult:
 
     api_version: str = API_VERSION  # version of this format
     kind: Literal["PlanResult"] = "PlanResult"  # kind of this format
-    ok: bool = True  # always true: to have a plan is a success, whatever it holds
+    ok: bool = True  # false where an image cannot be pulled; true whatever else it holds
     changed: bool  # whether it holds a change
     app: str  # name of the app
     environment: str  # name of the environment
@@ -367,20 +369,32 @@ class PlanResult:
     takes_more: Mapping[str, int]  # than now
     # what would be waited for, in the order of execution; none with `--no-wait`
     waits: tuple[PlannedWait, ...] = ()
+    images: tuple[ImageFault, ...] = ()  # that nodes may not get, where that was asked
     notes: tuple[str, ...] = ()  # remarks on the run as a whole
 
 
 def plan(
-    target: Target, *, opener: Opener, clock: Clock, options: ApplyOptions = _DRY_RUN, out: Path | None = None
+    target: Target,
+    *,
+    opener: Opener,
+    clock: Clock,
+    options: ApplyOptions = _DRY_RUN,
+    out: Path | None = None,
+    check_images: bool = False,
 ) -> PlanResult:
     """Work out what an apply would do; nothing is written but the plan file `out`.
+
+    With `check_images` the registries are asked for what the nodes would pull; where one cannot be had for
+    sure, no plan file is written.
 
     Raises:
         ConfigError: a file, parameter or template is wrong, or the plan file cannot be written.
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
     planned = _plan(resolve(target, opener), options)
-    if out is not None:
+    images = _image_faults(planned) if check_images else ()
+    is_sound = not any(_is_certain(fault) for fault in images)
+    if out is not None and is_sound:
         from mlstack.deploy import approve
 
         approve.write(out, approve.approve(planned, now_s=clock.now_s(), salt=approve.new_salt()))
@@ -389,12 +403,38 @@ def plan(
         PlanResult,
         report,
         kind="PlanResult",
-        ok=True,
+        ok=is_sound,
         changed=not report.ok,
         cluster=planned.changes.cluster,
-        file=None if out is None else str(out),
+        file=None if out is None or not is_sound else str(out),
         waits=_planned_waits(planned),
+        images=images,
     )
+
+
+def _image_faults(plan: ApplyPlan) -> tuple[ImageFault, ...]:
+    from mlstack.registries import pulls
+
+    return pulls.check(plan.resolved.state.objects, plan.resolved.cluster)
+
+
+def _is_certain(fault: ImageFault) -> bool:
+    return fault.problem != "unchecked"
+
+
+def refuse_images(plan: ApplyPlan) -> ApplyPlan:
+    """Ask the registries for the images of a plan; a note on each that could not be asked for is added.
+
+    Raises:
+        RegistryError: nodes cannot pull one; names all of them.
+    """
+    faults = _image_faults(plan)
+    lines = {fault: f"`{fault.image}` ({fault.object}) {fault.message}" for fault in faults}
+    if refused := [line for fault, line in lines.items() if _is_certain(fault)]:
+        head = f"{len(refused)} images cannot be pulled\n  " if len(refused) > 1 else ""
+        hint = "nothing was changed; mlstack images list ENV shows what sets each"
+        raise RegistryError(head + "\n  ".join(refused), hint=hint)
+    return replace(plan, changes=replace(plan.changes, notes=(*plan.changes.notes, *lines.values())))
 
 
 def _planned_waits(plan: ApplyPlan) -> tuple[PlannedWait, ...]:

@@ -86,8 +86,8 @@ class CopyResult:
     """What was copied to a registry, and what the files say now."""
 
     ok: bool  # whether all environments run the copies alone
-    to: str
-    dry_run: bool
+    to: str  # host and path of the registry
+    dry_run: bool  # whether nothing was sent and written
     images: tuple[CopiedImage, ...]  # by name
     files: tuple[str, ...]  # that changed, or would
     notes: tuple[str, ...] = ()

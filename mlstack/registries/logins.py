@@ -70,11 +70,16 @@ def _of_file(file: Path, host: str) -> dict[str, Credentials]:
         raise RegistryError(f"the logins of `{file}` are no JSON", hint="mend or remove it") from error
     if not isinstance(config, Mapping):
         return {}
-    logins: dict[str, Credentials] = {}
     for key in (_DOCKER_HUB, "docker.io") if host.endswith("docker.io") else (host, f"https://{host}"):
         helper = _map(config, "credHelpers").get(key) or config.get("credsStore")
         if isinstance(helper, str) and (login := _ask(helper, key)):
             return {"": login}
+    return of_pull_secret(config, host)
+
+
+def of_pull_secret(config: Mapping[str, Any], host: str) -> dict[str, Credentials]:
+    """Give the credentials that stand in a configuration of docker's, as in pull secrets; runs no helper."""
+    logins: dict[str, Credentials] = {}
     for key, entry in _map(config, "auths").items():
         name, _, path = re.sub("^https?://|/(v[12]/?)?$", "", key).partition("/")
         is_meant = name == host or (name.endswith("docker.io") and host.endswith("docker.io"))

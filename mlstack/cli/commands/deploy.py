@@ -39,6 +39,11 @@ images = family(
 
 PLACE = "context namespace"
 CLUSTER = "kubeconfig folder output"
+CHECK_IMAGES = option(
+    "--check-images",
+    "Ask the registries for each image, for the nodes' platforms, with the pods' pull secrets. Mirrors that"
+    " nodes know are not asked.",
+)
 CONFIRMED = "lock_timeout_s yes yes_i_mean"
 APPLY = "prune allow_large_prune adopt force_conflicts keep_foreign_fields allow_destructive"
 
@@ -285,8 +290,9 @@ def _emit_diff(session: Session, result: object, *, summary: bool) -> int:
     f" wait_for_jobs {CLUSTER}",
     examples=["mlstack plan gke --out plan.json", "mlstack apply plan.json --dry-run"],
     out=option("--out FILE.json", "Write a plan file, for `mlstack apply FILE.json`."),
+    check_images=CHECK_IMAGES,
 )
-def plan(session: Session, out: Path | None = None) -> object:
+def plan(session: Session, out: Path | None = None, check_images: bool = False) -> object:
     """Show what apply would do, and keep it in a file that apply takes in place of ENV."""
     from mlstack.operations import deploy
 
@@ -296,7 +302,10 @@ def plan(session: Session, out: Path | None = None) -> object:
         raise UsageError("a plan file is about one environment", hint="mlstack plan ENV --out ENV.json")
     how, clock = session.apply_options(dry_run=True), session.ports.clock
     return several.each(
-        session, lambda env: _from_cluster(session, deploy.plan, clock=clock, options=how, out=out, env=env)
+        session,
+        lambda env: _from_cluster(
+            session, deploy.plan, clock=clock, options=how, out=out, check_images=check_images, env=env
+        ),
     )
 
 
@@ -311,8 +320,9 @@ def plan(session: Session, out: Path | None = None) -> object:
         "mlstack apply gke-plan.json",
         "mlstack apply 'us-*' --keep-going",
     ],
+    check_images=CHECK_IMAGES,
 )
-def apply(session: Session) -> int:
+def apply(session: Session, check_images: bool = False) -> int:
     """Make the cluster match the app, or do what a plan file holds; asks before existing objects change."""
     from mlstack.cli import run_reporter
     from mlstack.operations import deploy
@@ -321,7 +331,8 @@ def apply(session: Session) -> int:
     names = several.environments(session)
     if names is not None:
         plan_one = partial(_from_cluster, session, deploy.plan_apply, options=how)
-        return _run_several(session, names, lambda name: plan_one(env=name), "apply")
+        sound = deploy.refuse_images if check_images else lambda plan: plan
+        return _run_several(session, names, lambda name: sound(plan_one(env=name)), "apply")
     # A plan file ends with `.json` and exists, or has a folder before it.
     env = several.only(session) or ""
     file = Path(env) if env.endswith(".json") and ("/" in env or Path(env).is_file()) else None
@@ -330,6 +341,8 @@ def apply(session: Session) -> int:
     else:
         _refuse_decided(session)
         plan = _from_cluster(session, partial(deploy.plan_approved, file), options=how, env=env)
+    if check_images:
+        plan = deploy.refuse_images(plan)
     # A plan file was approved when it was made; a protected environment wants its name all the same.
     is_sure = options["yes"] or file is not None
     if not how.dry_run and not run_reporter.confirmed(plan, "apply", session, yes=is_sure):
