@@ -175,6 +175,11 @@ class StackComponent:
     prototype: str = key(WORD, "A prototype of the bundled registry, as `package/prototype`.", required=True)
     example: str = key(TEXT, "The example of the prototype that it starts from.", default="")
     params: Mapping[str, Any] = key(MAP, default_factory=dict)
+    environments: Mapping[str, Mapping[str, Any]] = key(
+        {**MAP, "additionalProperties": MAP},
+        "Parameters in one environment alone, by its name.",
+        default_factory=dict,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

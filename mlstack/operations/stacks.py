@@ -14,7 +14,7 @@ from mlstack.app.draft import ComponentRequest, draft
 from mlstack.app.edit import app_lock
 from mlstack.app.files import read_folder
 from mlstack.app.index import Stack
-from mlstack.app.params import as_typed
+from mlstack.app.params import ParamScope, as_typed
 from mlstack.app.reader import read_preset
 from mlstack.app.schema import check_file
 from mlstack.errors import MlstackError, NotFoundError
@@ -89,3 +89,6 @@ def _fill(app: AppDir, stack: Stack) -> None:
             raise NotFoundError(f"stack `{stack.name}` names no preset: `{name}`")
         seed = {str(path): data for path, data in read_folder(preset).items()}
         app.add_environment(replace(read_preset(preset).environment, name=name), seed=seed)
+        for component in stack.components:
+            for param, value in component.environments.get(name, {}).items():
+                app.set_param(ParamScope(component=component.name, environment=name), (param,), value)
