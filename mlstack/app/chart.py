@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,7 +17,7 @@ from mlstack.app import document
 from mlstack.app.params import overlaid
 from mlstack.app.prototype import Package, json_type
 from mlstack.app.schema import is_checkable
-from mlstack.errors import SchemaError, YamlError
+from mlstack.errors import RegistryError, SchemaError, YamlError
 from mlstack.names import is_parameter_name, names_a_package
 from mlstack.yaml.read import read_document, read_documents
 
@@ -150,6 +151,7 @@ def _values(files: Files, source: str) -> tuple[str, dict[str, Any]]:
 
 def _with_subcharts(files: Files, values: Mapping[str, Any], source: str) -> dict[str, Any]:
     """Give a chart's values over those of the charts in it, which stand under their names, or aliases."""
+    files = _laid_open(files)
     folders = sorted({path.parts[1] for path in files if path.parts[0] == "charts" and len(path.parts) > 2})
     result = dict(values)
     for folder in folders:
@@ -164,6 +166,21 @@ def _with_subcharts(files: Files, values: Mapping[str, Any], source: str) -> dic
             if own and isinstance(result.get(name, {}), Mapping):
                 result[name] = overlaid(own, result.get(name, {}))
     return result
+
+
+def _laid_open(files: Files) -> Files:
+    """Give a chart's files with those of the charts that stand packed in `charts/`."""
+    packed = [path for path in files if path.match("charts/*.tgz") and len(path.parts) == 2]
+    if not packed:
+        return files
+    from mlstack.app.archive import unpack
+
+    inner: dict[PurePosixPath, bytes] = {}
+    for path in packed:
+        with suppress(RegistryError):  # helm says so
+            content = unpack(files[path], path.name)
+            inner |= {path.parent / name: data for name, data in content.items()}
+    return {**inner, **files}
 
 
 def _head(files: Files, source: str) -> Mapping[str, Any]:

@@ -349,7 +349,8 @@ def _registry_added(result: registries.RegistryAdded) -> Page:
     blocks = [TextLine(text)]
     if result.bundled:
         blocks.append(TextLine("it is the registry that mlstack brings along: nothing is downloaded"))
-    return Page(tuple(blocks), (result.name,), (f"next: mlstack registry describe {result.name}",))
+    step = f"registry describe {result.name}" if result.packages else f"pkg install {result.name}/PACKAGE"
+    return Page(tuple(blocks), (result.name,), (*notes(result), f"next: mlstack {step}"))
 
 
 @view

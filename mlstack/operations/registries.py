@@ -39,6 +39,7 @@ class RegistryAdded:
     packages: int  # how many it offers
     bundled: bool  # the address leads to the registry that comes with mlstack
     known: bool  # the app knew it before; nothing was changed then
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +176,7 @@ def add_registry(
         packages=len(index.packages),
         bundled=is_bundled(ref.address),
         known=known is not None,
+        notes=(index.note,) if index.note else (),
     )
 
 

@@ -143,12 +143,14 @@ class Distribution:
         _check(name, "latest")
         return self._listed(f"{name}/tags/list?n=1000", name, "tags")
 
-    def repositories(self, path: str) -> list[str]:
-        """Give the names right below a path, as far as the registry lists them: few give everybody a list."""
+    def repositories(self, path: str) -> list[str] | None:
+        """Give the names right below a path; None where there is no list, as few give it to everybody."""
         try:
-            names = self._listed("_catalog?n=1000", "", "repositories") or []
+            names = self._listed("_catalog?n=1000", "", "repositories")
         except RegistryError:
-            return []
+            return None
+        if names is None:
+            return None
         below = f"{path}/" if path else ""
         inside = [name.removeprefix(below) for name in names if name.startswith(below)]
         return [name for name in inside if _NAME.fullmatch(name) and "/" not in name][:_MOST_REPOSITORIES]

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from mlstack import disk_cache
 from mlstack.addresses import joined as joined_url
 from mlstack.addresses import shown
+from mlstack.app import archive
 from mlstack.app.app import RegistryRef
 from mlstack.app.chart import CHART_FILE
 from mlstack.app.index import IndexPackage, IndexPrototype, IndexVersion, RegistryIndex, joined
@@ -29,7 +30,6 @@ from mlstack.app.package import Files, PackageFolder
 from mlstack.app.versions import best_first
 from mlstack.errors import NotFoundError, RegistryError, YamlError
 from mlstack.names import names_a_package
-from mlstack.registries import archive
 from mlstack.registries.distribution import DIGEST
 from mlstack.registries.known import believed
 from mlstack.registries.logins import chart_login

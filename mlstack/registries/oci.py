@@ -14,13 +14,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from mlstack import disk_cache
+from mlstack.app import archive
 from mlstack.app.app import API_VERSION, RegistryRef
 from mlstack.app.declare import to_map
 from mlstack.app.index import IndexPackage, RegistryIndex, joined
@@ -28,7 +29,6 @@ from mlstack.app.package import Files, PackageFolder, digest
 from mlstack.app.versions import best_first
 from mlstack.errors import MlstackError, RegistryError
 from mlstack.names import names_a_package
-from mlstack.registries import archive
 from mlstack.registries.distribution import (
     DIGEST,
     SCHEME,
@@ -49,6 +49,7 @@ _PACKAGE_TYPE = "application/vnd.mlstack.package.v1"
 _INDEX_TYPE = "application/vnd.mlstack.registry.v1"
 _LAYER_TYPES = {_PACKAGE_TYPE: f"{_PACKAGE_TYPE}.tar", _INDEX_TYPE: f"{_INDEX_TYPE}+yaml"}
 _EMPTY = b"{}"
+UNLISTED = ""
 _MOST_TRIES = 5
 
 
@@ -110,6 +111,10 @@ class OciRegistry:
                 f"no registry at `{self._ref.address}`: nothing was published there",
                 hint=f"mlstack pkg publish DIR {self._ref.address}, or add a package: oci://HOST/PATH/NAME",
             )
+        if text == UNLISTED:
+            note = note or f"{self.place.host} lists neither packages nor repositories: name packages"
+            packages = PackagesByName(self.place.tagged, ())
+            return RegistryIndex(name=self._ref.name, known_as=self._ref.name, packages=packages, note=note)
         return replace(_parsed(text, self._ref.address, self._ref.name), note=note)
 
     def _entry(self, package: str) -> IndexPackage | None:
@@ -240,7 +245,9 @@ class Repository:
         return data
 
     def index(self, *, fresh: bool) -> tuple[str | None, str]:
-        """Give the text of the index, None where there is nothing, and why it is not the registry's of now.
+        """Give the text of the index, and why it is not the registry's of now.
+
+        It is None where there is nothing, `UNLISTED` where nobody can tell what there is.
 
         Raises:
             RegistryError: the registry does not answer, and was not asked before.
@@ -256,12 +263,14 @@ class Repository:
         if text is not None:
             return text
         own = self.path.rpartition("/")[2]
-        names = [own] if own else []
-        names += [] if refusal else [name for name in self._api.repositories(self.path) if name != own]
-        entries = [entry for name in names for entry in self._tagged(name)]
-        if refusal and not entries:
+        below = [] if refusal else self._api.repositories(self.path)
+        names = dict.fromkeys([*([own] if own else []), *(below or ())])
+        packages = {name: package for name in names if (package := self.tagged(name))}
+        if packages:
+            return _text(RegistryIndex(name=self._label, packages=packages))
+        if refusal:
             raise refusal
-        return _text(RegistryIndex(name=self._label, packages=joined(entries))) if entries else None
+        return UNLISTED if below is None else None
 
     def _published_index(self) -> str | None:
         """Give the text of the index that was published; None where there is none."""
@@ -275,14 +284,16 @@ class Repository:
         tags = (tag.replace("_", "+") for tag in self._api.tags(self._repository(name)) or ())
         return [tag for tag in tags if names_a_package("r", name, tag)]
 
-    def _tagged(self, name: str) -> Iterator[IndexPackage]:
-        """Give the versions of a package that its tags tell of; what is no package of mlstack's has none."""
+    def tagged(self, name: str) -> IndexPackage | None:
+        """Give a package with the versions that its tags tell of; None for what is none of mlstack's."""
+        entries = []
         for version in best_first(filter(re.compile(r"\d+\.\d+").match, self.versions(name))):
             manifest = self.manifest(name, version.replace("+", "_"))
             if manifest is None or manifest.value.get("artifactType") != _PACKAGE_TYPE:
-                return
+                break
             with suppress(MlstackError):  # it is told to whoever asks for that version
-                yield entry_of(name, self.files(name, manifest), manifest.digest)
+                entries.append(entry_of(name, self.files(name, manifest), manifest.digest))
+        return joined(entries).get(name)
 
     # --- publishing ---
 

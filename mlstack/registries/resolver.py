@@ -131,6 +131,8 @@ def resolve(
     roots: Mapping[str, PackageRef], catalog: Offers, preferred: Mapping[str, str], *, file: str
 ) -> dict[str, str]:
     """Give one version by full name for what is asked for and all it requires; see `select`."""
+    if (chosen := _as_preferred(roots, catalog, preferred)) is not None:
+        return chosen
     from resolvelib import BaseReporter, ResolutionImpossible, Resolver
 
     provider = _provider(catalog, preferred)
@@ -142,6 +144,23 @@ def resolve(
     except ResolutionImpossible as error:
         raise _contradiction(error.causes, catalog, provider.reasons, file) from error
     return {package: candidate.version for package, candidate in sorted(result.mapping.items())}
+
+
+def _as_preferred(
+    roots: Mapping[str, PackageRef], catalog: Offers, preferred: Mapping[str, str]
+) -> dict[str, str] | None:
+    """Give what is preferred where it suits all that ask for it; None where there is something to choose."""
+    chosen: dict[str, str] = {}
+    wishes = [(ref.full_name, ref.version) for ref in roots.values()]
+    while wishes:
+        package, wanted = wishes.pop()
+        version = preferred.get(package)
+        if version is None or not fits(version, wanted):
+            return None
+        if package not in chosen:
+            chosen[package] = version
+            wishes += catalog.requires(package, version).items()
+    return dict(sorted(chosen.items()))
 
 
 def _provider(catalog: Offers, preferred: Mapping[str, str]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.builders import write_tree
-from tests.support.charts import PLATFORM, RANDOM, STRICT, charts, comparable, helm_objects
+from tests.support.charts import PLATFORM, RANDOM, STRICT, charts, comparable, helm_objects, packed
 from tests.support.cli import Runner
 from tests.support.tools import tool
 
@@ -116,6 +116,24 @@ def test_r5_values_of_a_chart_inside_stand_under_its_name(run: Runner, app: Path
     values = {"cache": {"policy": "fifo"}, "global": {"zone": "eu"}}
     assert rendered(run) == expected(app, "platform@1.2.0", "web", **values)
     assert "ConfigMap web-cache" in run.ok("param explain web cache.policy --env dev")
+
+
+def test_r5_values_of_a_chart_that_is_packed_inside_are_offered_too(
+    run: Runner, app: Path, tmp_path: Path
+) -> None:
+    inner = {path: text for path, text in PLATFORM.items() if path.startswith("charts/cache/")}
+    files = {path: text for path, text in PLATFORM.items() if path not in inner}
+    files["Chart.yaml"] = str(files["Chart.yaml"]).replace("name: platform", "name: sealed")
+    write_tree(tmp_path / "charts/sealed", files)
+    cache = {path.removeprefix("charts/cache/"): text for path, text in inner.items()}
+    (tmp_path / "charts/sealed/charts/cache-0.3.1.tgz").write_bytes(packed("cache", cache))
+    run.ok("pkg install charts/sealed")
+    run.ok("generate sealed web")
+    assert 'cache: object, default {"size": 64, "policy": "lru", "enabled": true}' in run.ok(
+        "prototype describe sealed"
+    )
+    run.ok("param set web cache.policy fifo")
+    assert rendered(run) == expected(app, "sealed@1.2.0", "web", cache={"policy": "fifo"})
 
 
 def test_r5_a_schema_gives_parameters_and_refuses_others(run: Runner, app: Path) -> None:

@@ -16,7 +16,7 @@ from mlstack.registries.logins import credentials
 from mlstack.registries.oci import Published, place_of
 from mlstack.registries.registry import Registry
 from mlstack.web import Web
-from tests.support.oci import PASSWORD, USER, FakeRegistry, Reply, real_registry
+from tests.support.oci import PASSWORD, USER, FakeRegistry, Fault, Reply, real_registry
 from tests.support.packages import COMMON, JOBS, as_files
 from tests.support.registries import next_jobs
 
@@ -161,7 +161,13 @@ def test_an_index_that_another_publisher_overwrote_is_written_again(fake: FakeRe
     assert list(opened(fake.host, fresh=True).index().packages) == ["common", "jobs"]
 
 
+def catalog(reply: Reply) -> Fault:
+    """Make a registry answer this where it is asked what it holds."""
+    return lambda registry, method, path, headers: reply if path.startswith("/v2/_catalog") else None
+
+
 def test_nothing_published_is_told(fake: FakeRegistry) -> None:
+    fake.fault = catalog(Reply(body=b'{"repositories": []}'))
     with pytest.raises(RegistryError, match="nothing was published there") as caught:
         opened(fake.host).index()
     assert str(caught.value.hint).startswith(f"mlstack pkg publish DIR oci://{fake.host}/ml, or ")

@@ -95,3 +95,36 @@ def test_what_has_a_digest_is_had_without_an_index() -> None:
         revision = place_of(f"oci://{fake.host}/ml").publish(as_files(JOBS)).manifest_digest
         del fake.manifests["ml/mlstack-registry", "index"]
         assert opened(f"oci://{fake.host}/ml").at(revision).fetch("jobs", "0.1.0") == as_files(JOBS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("status", [401, 404, 405])
+def test_packages_of_a_registry_that_lists_nothing_are_had_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Runner, status: int
+) -> None:
+    fake = FakeRegistry()
+    fake.fault = lambda registry, method, path, headers: (
+        Reply(status=status) if path.startswith("/v2/_catalog") else None
+    )
+    monkeypatch.chdir(tmp_path)
+    run.ok("init demo --skip-default-registries")
+    monkeypatch.chdir(tmp_path / "demo")
+    with fake.running():
+        publish(fake.host)
+        for key in [key for key in fake.manifests if key[0] == "ml/mlstack-registry"]:
+            del fake.manifests[key]
+        shutil.rmtree(Path.home() / ".cache")
+        note = f"{fake.host} lists neither packages nor repositories: name packages"
+        for command in (f"registry add own oci://{fake.host}/ml", "registry describe own", "pkg list"):
+            ran = run(command)
+            assert (ran.code, note in ran.out + ran.err) == (0, True), (command, ran.out, ran.err)
+        assert note in run("prototype search tf-cnn").err
+        run.ok("pkg install own/jobs@0.1.0")  # with what it requires
+        assert [row["package"] for row in run("pkg list --installed -o json").json["packages"]] == [
+            "own/common",
+            "own/jobs",
+        ]
+        assert "0.10.0" in run.ok("pkg outdated")
+        assert run("pkg install own/nothing").code == 4
+        shutil.rmtree(tmp_path / "demo/vendor")
+        run.ok("pkg install --frozen")

@@ -8,9 +8,9 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from mlstack.app.archive import pack, unpack
 from mlstack.app.files import MAX_BYTES
 from mlstack.errors import RegistryError
-from mlstack.registries.archive import pack, unpack
 from tests.support.packages import JOBS, as_files
 
 FILES = as_files(JOBS)
