@@ -201,7 +201,7 @@ class Vendor:
         ]
         if not candidates:
             known = {locked.name: locked.full_name for locked in plain.values()}
-            near = known.get(nearest(versioned, known) or "")
+            near = None if version else known.get(nearest(versioned, known) or "")
             hint = f"did you mean a prototype of `{near}`?" if near else f"mlstack pkg install {owner}"
             message = f"no prototype `{name}`: package `{owner}` is not installed"
             raise NotFoundError(message, near=near, where=where, hint=hint)

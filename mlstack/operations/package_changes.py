@@ -27,7 +27,7 @@ from mlstack.readiness import assess
 from mlstack.registries import installation, signatures
 from mlstack.registries.catalog import AppCatalog
 from mlstack.registries.installation import Installation, full_ref, read_package, requirements_of
-from mlstack.registries.resolver import APP
+from mlstack.registries.resolver import APP, Requirements
 from mlstack.render import render
 
 # --- outdated ---
@@ -58,6 +58,7 @@ def list_outdated(app: AppDir) -> OutdatedList:
     catalog = AppCatalog(app.app.registries, app.lock.packages, root=app.root)
     notes: dict[str, None] = {}
     rows = []
+    requirements = requirements_of(app)
     for locked in app.lock.packages:
         try:
             newest = next(iter(catalog.versions(locked.full_name, "")), locked.version)
@@ -65,7 +66,7 @@ def list_outdated(app: AppDir) -> OutdatedList:
         except MlstackError as error:
             notes[f"registry `{locked.registry}` was left out: {error}"] = None
             continue
-        wanted = _wanted(app, catalog, locked)
+        wanted = _wanted(app, catalog, locked, requirements)
         if newest != locked.version or said:
             note = said.partition("` ")[2]
             environments = tuple(name for name in locked.environments if name != APP)
@@ -82,10 +83,9 @@ def list_outdated(app: AppDir) -> OutdatedList:
     return OutdatedList(packages=tuple(rows), notes=(*notes, *catalog.notes))
 
 
-def _wanted(app: AppDir, catalog: AppCatalog, locked: LockedPackage) -> str:
+def _wanted(app: AppDir, catalog: AppCatalog, locked: LockedPackage, requirements: Requirements) -> str:
     """Give the newest version that all who ask for a package by a range take."""
     scopes = set(locked.environments)
-    requirements = requirements_of(app)
     ranges = [requirements.scope(scope).get(locked.full_name) for scope in scopes]
     wishes = [ref.version for ref in ranges if ref is not None]
     wishes += [
@@ -231,11 +231,16 @@ def _preview(app: AppDir, planned: Installation, notes: Sequence[str]) -> Update
     for environment in environments:
         place = app.environment(environment) if environment else None
         for component in app.selected(place):
-            if isinstance(component, Component):
-                parameters += _parameter_effects(app, after, component, environment)
-        for component in app.selected(place) if environment else ():
+            if not isinstance(component, Component) or not component.prototype:
+                continue
+            old, new = (_prototype(reader, component, environment) for reader in (app, after))
+            if old is not None and new is not None and old.digest == new.digest:
+                continue  # its libraries are the same too, and so is all that comes of it
+            parameters += _parameter_effects(app, component, environment, old, new)
             try:
-                objects += _object_effects(app, after, str(environment), component.full_name)
+                objects += (
+                    _object_effects(app, after, environment, component.full_name) if environment else ()
+                )
             except MlstackError as error:
                 remarks.append(f"`{component.full_name}` would not render for `{environment}`: {error}")
     return Updated(
@@ -255,16 +260,22 @@ def _as_planned(app: AppDir, planned: Installation) -> AppReader:
     return after
 
 
+def _prototype(app: AppReader, component: Component, environment: str | None) -> Prototype | None:
+    """Give what a component is made of; None for what is broken or gone."""
+    with suppress(MlstackError):
+        return app.prototype(component.prototype, environment=environment)
+    return None
+
+
 def _parameter_effects(
-    app: AppReader, after: AppReader, component: Component, environment: str | None
+    app: AppReader,
+    component: Component,
+    environment: str | None,
+    old: Prototype | None,
+    new: Prototype | None,
 ) -> Iterator[ParameterEffect]:
     """Say what another version of its prototype changes for a component."""
-    old = new = None
-    with suppress(MlstackError):
-        old = app.prototype(component.prototype, environment=environment)
-    try:
-        new = after.prototype(component.prototype, environment=environment)
-    except NotFoundError:
+    if new is None:
         yield ParameterEffect(
             component=component.full_name,
             environment=environment,
@@ -272,7 +283,7 @@ def _parameter_effects(
             kind="gone",
             before=component.prototype,
         )
-    if old is None or new is None or old.digest == new.digest:
+    if old is None or new is None:
         return
     try:
         resolved = app.resolve(component, environment)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -255,12 +255,23 @@ class AppCatalog:
 
     def check_unchanged(self, package: str, version: str) -> None:
         """Refuse a version whose content the registry has changed since it was locked."""
+        if offered := self._changed_to(package, version):
+            _refuse_changed(self._locked[package, version], offered)
+
+    def _changed_to(self, package: str, version: str) -> str:
+        """Give the digest that a registry has now for a locked version; empty where it is the locked one."""
         locked, entry = self._locked.get((package, version)), None
         with suppress(MlstackError):  # it was locked: that it cannot be asked is no fault
             entry = self.entry(package, version)
         # An index of charts has digests of archives, not of what they hold.
-        if locked and entry and entry.digest:
-            _refuse_changed(locked, entry.digest)
+        is_changed = locked and entry and entry.digest not in ("", locked.digest)
+        return entry.digest if entry and is_changed else ""
+
+    def let_in_changed(self, packages: Collection[str]) -> None:
+        """Offer these packages as their registries have them now, whatever is locked of the same version."""
+        changed = [key for key in self._locked if key[0] in packages and self._changed_to(*key)]
+        for key in changed:
+            del self._locked[key]
 
     def warnings(self, package: str, version: str) -> list[str]:
         """Tell what a registry says against a version, as far as it was asked."""
@@ -271,15 +282,17 @@ class AppCatalog:
             entry = self.entry(package, version)
         if entry is None:
             return []
-        said = [("was withdrawn", entry.yanked), ("is deprecated", entry.deprecated)]
-        return [f"`{package}@{version}` {what}: {why}" for what, why in said if why]
+        changed = "other content under the same version" if self._changed_to(package, version) else ""
+        said = [("was withdrawn: ", entry.yanked), ("is deprecated: ", entry.deprecated), ("has ", changed)]
+        return [f"`{package}@{version}` {what}{why}" for what, why in said if why]
 
 
 def _refuse_changed(locked: LockedPackage, offered: str) -> None:
     """Refuse the content of this digest if another one is locked."""
     if offered != locked.digest:
         message = f"the registry's `{locked.ref}` is not the one that mlstack.lock holds"
-        hint = f"a changed package needs a new version; mlstack pkg rm {locked.ref} lets this one in"
+        step = f"mlstack pkg install --force {locked.ref} lets this one in"
+        hint = f"a changed package needs a new version; {step}"
         raise RegistryError(f"{message}: {offered}, locked {locked.digest}", hint=hint)
 
 

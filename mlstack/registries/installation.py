@@ -117,7 +117,7 @@ def plan(
     for choice in choices:
         if choice.package in named:
             catalog.check_unchanged(choice.package, choice.version)
-    known |= {key: package.locked for key, package in fetched.items() if key not in known}
+    known |= {key: package.locked for key, package in fetched.items()}
     packages = _as_chosen(known, choices)
     _check(app, packages, tuple(fetched.values()))
     registries = catalog.locked_registries(app.lock.registries, {package.registry for package in packages})
@@ -151,7 +151,8 @@ def change(
         app: the app directory.
         entered: the requirements; versions may be branches, tags, commits or digests.
         free: scopes and full names of packages that may move on.
-        force: full names of those that are fetched again; None for all.
+        force: full names of those that are fetched again, as they are now if their content has changed;
+            None for all, as they are locked.
 
     Raises:
         ConfigError, NotFoundError, RegistryError: as of `plan`; nothing is written.
@@ -162,6 +163,7 @@ def change(
         # What was fetched serves again, unless others have changed what it was fetched for.
         if catalog is None or not catalog.serves(registries, before.packages):
             catalog = AppCatalog(registries, before.packages, root=app.root)
+            catalog.let_in_changed(force or ())
         exact = {scope: tuple(map(catalog.exact, refs)) for scope, refs in entered.items()}
         requirements = requirements_of(app, exact)
         forced = {locked.full_name for locked in before.packages} if force is None else force

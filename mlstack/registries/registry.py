@@ -442,6 +442,8 @@ def missing_prototype(app: AppDir, name: str, error: NotFoundError) -> NotFoundE
     That is which package brings it, or why none does and what to do instead. Those that need a network are
     asked where the others do not have it; what one says that cannot be read stands below the message.
     """
+    if "@" in name:  # who names a version means that package: its `error` says how to get it
+        return error
     short = name.removeprefix(KSONNET_PREFIX).rpartition("/")[2]
     installed = {package.full_name for package in app.lock.packages}
     retired = {entry.name: entry.retired for entry in app.lock.registries}

@@ -70,3 +70,14 @@ def test_c2_a_registry_that_does_not_answer_is_said_in_one_line(bare: Runner, tm
     assert first == "error: no installed package has a prototype `tf-cnn`"
     assert second.startswith("  registry `own` was left out: ")
     assert [line[:5] for line in rest] == ["hint:"]
+
+
+@pytest.mark.parametrize("name", ["kubeflow/data@0.1.0/nfs-volume", "kubeflow/training@9.9.9/pytorch-job"])
+def test_a_version_that_is_not_installed_leads_to_its_own_install(bare: Runner, name: str) -> None:
+    bare.ok("registry add kubeflow bundled")
+    bare.ok("pkg install kubeflow/training")
+    ran = bare(f"generate {name} jobs")
+    owner = name.rpartition("/")[0]
+    assert ran.code == 4
+    assert f"package `{owner}` is not installed" in ran.err
+    assert f"hint: mlstack pkg install {owner}\n" in ran.err

@@ -243,3 +243,28 @@ def test_what_is_locked_is_kept_while_its_registry_is_away(tmp_path: Path) -> No
     assert {row.state for row in result.packages} == {"kept"}
     assert "registry `ours` cannot be read" in result.notes[0]
     assert read_tree(made.root) == before
+
+
+def test_content_that_changed_under_the_same_version_is_told_and_let_in_by_name(tmp_path: Path) -> None:
+    made = app_with(tmp_path)
+    file = tmp_path / "registry/tools/web/prototype.yaml"
+    file.write_text(f"{file.read_text()}# changed\n")
+    registries.index_registry(tmp_path / "registry")
+    before = read_tree(made.root)
+    (row,) = package_changes.list_outdated(made).packages
+    assert (row.package, row.note) == ("ours/tools", "has other content under the same version")
+    for refused in (
+        lambda: package_changes.update_packages(made),
+        lambda: packages.install_packages(made, force=True),
+    ):
+        with pytest.raises(RegistryError, match=r"is not the one that mlstack\.lock holds") as caught:
+            refused()
+        assert "mlstack pkg install --force ours/tools@1.2.0 lets this one in" in str(caught.value.hint)
+    assert read_tree(made.root) == before
+    packages.install_packages(AppDir(made.root), ["ours/tools"], force=True)
+    assert "# changed" in (made.root / "vendor/ours/tools@1.2.0/web/prototype.yaml").read_text()
+    after = AppDir(made.root)
+    assert (package_changes.verify_packages(after).ok, package_changes.list_outdated(after).packages) == (
+        True,
+        (),
+    )

@@ -236,7 +236,7 @@ def test_a_registry_that_lies_about_a_digest_is_found_out(fake: FakeRegistry, ki
 
 
 def test_an_artifact_with_a_hostile_archive_is_refused(fake: FakeRegistry) -> None:
-    from tests.unit.registries.test_archive import archive, member
+    from tests.unit.app.test_archive import archive, member
 
     place = place_of(f"oci://{fake.host}/ml")
     data = archive(member("../../x", content=b"x"))
