@@ -28,6 +28,10 @@ class ClusterSnapshot:
     # apart, `taints`
     nodes: tuple[Mapping[str, Any], ...]
     quotas: tuple[Mapping[str, Any], ...]  # ResourceQuotas of the environment's namespace: `name` and `hard`
+    # what moves all the time, None where nobody may see it: `nodes` that take pods (`shape` in the list of
+    # these, `count`, `free`), number of pods that are `waiting`, terms of those `repelling` others, what is
+    # `used` of quotas, and `pools` that an autoscaler may grow
+    room: Mapping[str, Any] | None = None
 
     @property
     def api_versions(self) -> tuple[str, ...]:
@@ -47,6 +51,11 @@ class ClusterSnapshot:
         return json.dumps(self.content(), indent=1, sort_keys=False) + "\n"
 
 
+def is_kept_label(name: str) -> bool:
+    """Tell whether a snapshot keeps a label of nodes: all but those that name one machine."""
+    return not name.endswith(("/hostname", "/instance-id", "/node-id"))
+
+
 def read_snapshot(app: AppReader, environment: str) -> ClusterSnapshot | None:
     """Read the snapshot of an environment, or of the nearest one it extends that shares its context.
 
@@ -60,11 +69,16 @@ def read_snapshot(app: AppReader, environment: str) -> ClusterSnapshot | None:
         file = f"{layout.ENVIRONMENTS}/{name}/{layout.SNAPSHOT}"
         data = app.files.bytes(file)
         if data is not None:
-            return _read(data, file, name)
+            return parse_snapshot(data, file, name)
     return None
 
 
-def _read(data: bytes, file: str, environment: str) -> ClusterSnapshot:
+def parse_snapshot(data: bytes, file: str, environment: str) -> ClusterSnapshot:
+    """Read what a snapshot's file holds.
+
+    Raises:
+        SchemaError: it is not what `env snapshot` writes.
+    """
     try:
         content = json.loads(data)
         if (content.pop("apiVersion"), content.pop("kind")) != (API_VERSION, KIND):

@@ -467,6 +467,10 @@ SHARED: Mapping[str, tuple[Any, Any]] = {
     "allow_dirty": _flag(
         "--allow-dirty", "Apply files to a protected environment that are in no git commit."
     ),
+    "check_capacity": _flag(
+        "--check-capacity",
+        "Look whether nodes and quotas have room for the pods; if not, nothing is written.",
+    ),
     "envs": (
         Annotated[
             list[str] | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, zip_longest
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from mlstack.objects.resources import Amounts
     from mlstack.operations import images
     from mlstack.operations.deploy import PlanResult
-    from mlstack.operations.footprint import ComponentFootprint, FootprintResult
+    from mlstack.operations.footprint import ComponentFootprint, FitsResult, FootprintResult
     from mlstack.operations.history import (
         CompareResult,
         DriftResult,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         UnlockResult,
     )
     from mlstack.operations.render import ValidateResult
+    from mlstack.readiness.capacity import Fit
     from mlstack.readiness.rule import State
 
 
@@ -110,6 +112,7 @@ def _changes(result: ChangeReport | PlanResult, *, manifests: bool) -> Page:
     changed = [row for row in result.objects if row.action not in ("unchanged", "kept", "missing")]
     blocks = changed_objects(changed, result.environment if manifests else None)
     blocks += [TextLine(f"note: {note}", hang=2) for note in result.notes]
+    blocks += _capacity(getattr(result, "capacity", ()))
     if result.takes or result.takes_more:
         blocks.append(TextLine(_takes(result.takes, result.takes_more), hang=2))
     counts = {_TO_DO.get(action, action): number for action, number in result.counts.items()}
@@ -338,6 +341,31 @@ def _footprint(result: FootprintResult) -> Page:
         blocks.append(TextLine(f"on each node besides: {amounts_text(result.per_node)}", hang=2))
     blocks += [TextLine(f"not counted: {name} (it decides by itself)", hang=2) for name in result.uncounted]
     return Page(tuple(blocks), tuple(row.component for row in result.components), notes(result))
+
+
+@view
+def _fits(result: FitsResult) -> Page:
+    place = f"`{result.environment}` on {count(result.nodes, 'node')} as of {result.taken}"
+    numbers = Counter[str](row.verdict for row in result.workloads)
+    blocks = [
+        *_capacity(result.workloads),
+        TextLine(counted(numbers, place).replace("no objects", "no pods"), hang=2),
+    ]
+    return Page(tuple(blocks), tuple(row.object for row in result.workloads), notes(result))
+
+
+def _capacity(rows: Sequence[Fit]) -> list[Block]:
+    """Show whether there is room for each workload, and what limits it on the line below."""
+    blocks: list[Block] = []
+    styles: Mapping[str, Style] = {"fits now": "add", "never": "remove", "does not fit now": "remove"}
+    for row in rows:
+        style = styles.get(row.verdict, "change")
+        style = "remove" if row.verdict == "blocked by quota" else style
+        of = f" ({row.component})" if row.component else ""
+        blocks.append(TextLine(f"{row.verdict}: {row.object}{of}, {count(row.pods, 'pod')}", style, hang=4))
+        if row.reason:
+            blocks.append(TextLine(f"    {row.reason}", hang=6))
+    return blocks
 
 
 def amounts_text(takes: Amounts, *, signed: bool = False, bare: bool = False, limits: bool = False) -> str:

@@ -255,6 +255,7 @@ class ApplyOptions:
     on_failure: OnFailure = "stop"
     fail_fast: bool = False  # begin nothing more once an object has failed
     allow_dirty: bool = False  # apply files to a protected environment that are in no commit
+    check_capacity: bool = False  # look whether nodes and quotas have room for the pods, else write nothing
 
 
 DECIDING = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import mlstack
 from mlstack.app.environment import ClusterIdentity, Environment
@@ -36,6 +37,9 @@ from mlstack.kube.client import Opener
 from mlstack.objects import kube_object
 from mlstack.objects.kube_object import DesiredState, Identity
 
+if TYPE_CHECKING:
+    from mlstack.deploy.capacity import Capacity
+
 _OUTCOMES: Mapping[Action, RunEventKind] = {
     "create": "created",
     "update": "updated",
@@ -63,6 +67,7 @@ class ApplyPlan:
     pin: ClusterIdentity | None = None  # what the environment is bound to before the first write
     grace_period_s: int | None = None  # time that deleted pods get to end, None for their own
     source: GitState = NOWHERE  # what git says of the files that are applied
+    capacity: Capacity | None = None  # whether there is room for the pods; None if that was not asked
     lock: LastingLock | None = None  # holds the lock over this run and others; None for this run alone
 
     @property

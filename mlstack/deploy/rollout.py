@@ -68,12 +68,17 @@ def _deployment(spec: Mapping[str, Any], count: int) -> str:
     strategy = spec.get("strategy") or {}
     if strategy.get("type") == "Recreate":
         return f"stops {_pods(count)}, then starts {'it' if count == 1 else 'them'} again"
-    budget = strategy.get("rollingUpdate") or {}
-    missing = _share(budget.get("maxUnavailable", "25%"), count, floor)
-    more = _share(budget.get("maxSurge", "25%"), count, ceil)
-    # apps/v1: where both would be 0, one pod may be missing
-    missing = missing or int(not more)
+    missing, more = budget(strategy, count)
     return f"restarts {_pods(count)}: at most {missing} missing and {more} more at a time"
+
+
+def budget(strategy: Mapping[str, Any], count: int) -> tuple[int, int]:
+    """Give how many pods of a Deployment may be missing, and how many more there may be, while it updates."""
+    rolling = strategy.get("rollingUpdate") or {}
+    missing = _share(rolling.get("maxUnavailable", "25%"), count, floor)
+    more = _share(rolling.get("maxSurge", "25%"), count, ceil)
+    # apps/v1: where both would be 0, one pod may be missing
+    return missing or int(not more), more
 
 
 def _stateful_set(spec: Mapping[str, Any], count: int) -> str:

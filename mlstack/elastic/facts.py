@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Literal
 
-from mlstack.objects.nodes import NodePlace, is_eligible
+from mlstack.objects.nodes import NodePlace, is_eligible, required_affinity
 from mlstack.objects.resources import Amounts, amounts, is_device, requests
 
 JOB_LABEL = "mlstack.dev/training-job"
@@ -68,15 +68,10 @@ def shape(spec: Mapping[str, Any]) -> str:
     """Give what of a pod's spec decides where it may go; equal for pods that may go to the same nodes."""
     form = {
         "nodeSelector": spec.get("nodeSelector") or {},
-        "required": _required(spec),
+        "required": required_affinity(spec),
         "tolerations": spec.get("tolerations") or [],
     }
     return json.dumps(form, sort_keys=True)
-
-
-def _required(spec: Mapping[str, Any]) -> Any:
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    return affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -237,7 +232,7 @@ def parse_pod(obj: Mapping[str, Any]) -> PodFacts:
         unplaced=str(scheduled.get("message") or "") if scheduled.get("status") == "False" else "",
         held_up=held_up(status) if labels.get(JOB_LABEL) else "",
         wants_room=not spec.get("schedulingGates") and _wants_room(scheduled),
-        is_held_to_node=bool(_required(spec)),
+        is_held_to_node=bool(required_affinity(spec)),
         last_change_ms=time_ms(str(ready.get("lastTransitionTime") or "")),
         ran_ms=max(map(_ran_ms, status.get("containerStatuses") or ()), default=0),
     )

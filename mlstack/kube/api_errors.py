@@ -144,7 +144,7 @@ def _forbidden(answer: _Refusal) -> ClusterError:
     elif any(cause.get("reason") == "NamespaceTerminating" for cause in answer.causes):
         why, message = "terminating", f"{subject}: namespace `{namespace}` is being deleted"
         hint = f"wait until `kubectl get namespace {namespace}` finds nothing, then try again"
-    elif "exceeded quota" in text or "must specify limits" in text:
+    elif "exceeded quota" in text or "failed quota" in text:
         why, hint = "quota", f"see `kubectl describe quota -n {namespace}`"
     elif "ValidatingAdmissionPolicy '" in text or _WEBHOOK.search(answer.message):
         why, hint = "policy", "a policy of the cluster refuses it"

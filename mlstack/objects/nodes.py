@@ -17,14 +17,30 @@ class NodePlace:
 
 
 def is_eligible(spec: Mapping[str, Any], place: NodePlace) -> bool:
-    """Tell whether a pod may go to a node, room aside."""
+    """Tell whether a pod may go to a node, room aside; `required` is its required node affinity."""
+    return is_selected(spec, place) and untolerated(spec, place) is None
+
+
+def is_selected(spec: Mapping[str, Any], place: NodePlace) -> bool:
+    """Tell whether a node has what a pod's selector and required affinity ask for."""
     selector: Mapping[str, str] = spec.get("nodeSelector") or {}
-    required = spec.get("required")
+    required = spec.get("required") or required_affinity(spec)
+    return all(place.labels.get(name) == value for name, value in selector.items()) and (
+        not required or any(_matches(term, place) for term in required.get("nodeSelectorTerms") or ())
+    )
+
+
+def required_affinity(spec: Mapping[str, Any]) -> Any:
+    """Give the node affinity that a pod insists on."""
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    return affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+
+
+def untolerated(spec: Mapping[str, Any], place: NodePlace) -> Mapping[str, Any] | None:
+    """Give the first taint of a node that keeps a pod away, None where none does."""
     tolerations = spec.get("tolerations") or ()
-    return (
-        all(place.labels.get(name) == value for name, value in selector.items())
-        and (not required or any(_matches(term, place) for term in required.get("nodeSelectorTerms") or ()))
-        and all(any(_tolerates(each, taint) for each in tolerations) for taint in place.taints)
+    return next(
+        (taint for taint in place.taints if not any(_tolerates(each, taint) for each in tolerations)), None
     )
 
 

@@ -23,6 +23,7 @@ class PodTemplate(NamedTuple):
     least: int | None = None  # where a controller scales it by itself: between these
     most: int | None = None
     is_per_node: bool = False
+    metadata: Mapping[str, Any] = {}
 
     @property
     def containers(self) -> tuple[Mapping[str, Any], ...]:
@@ -52,7 +53,9 @@ def _templates(value: Any, path: tuple[str, ...], count: int = 1) -> Iterator[Po
     for key, inner in value.items():
         if key == "spec" and is_pod_spec(inner):
             said = [part for part in path if part not in _UNSAID]
-            yield PodTemplate(said[-1] if said else "", count, inner)
+            metadata = value.get("metadata")
+            metadata = metadata if isinstance(metadata, Mapping) else {}
+            yield PodTemplate(said[-1] if said else "", count, inner, metadata=metadata)
         else:
             yield from _templates(inner, (*path, str(key)), count)
 

@@ -79,21 +79,40 @@ def excess(
     """
     weighed = [(pod.get("spec") or {}, count) for pod, count in pods]
     for quota in sorted(quotas, key=lambda quota: quota.key):
-        needed = {} if quota.scopes else dict(others)
-        for spec, count in weighed:
-            if all(_is_in(scope, spec) for scope in quota.scopes):
-                for name, value in _usage(spec).items():
-                    needed[name] = needed.get(name, 0) + count * value
-        short = [
-            name
-            for name, hard in sorted(quota.hard.items())
-            if needed.get(name) and quota.used.get(name, 0) + needed[name] > hard
-        ]
+        needed = usage_in(quota, weighed, others)
+        short = exceeded(quota, needed)
         if short:
-            lacks = "; ".join(_lack(quota, name, needed[name]) for name in short)
-            text = f"exceeded quota: {quota.key.rpartition('/')[2]}, for the whole gang: {lacks}"
+            text = (
+                f"exceeded quota: {quota.key.rpartition('/')[2]}, for the whole gang: {lack(quota, needed)}"
+            )
             return Excess(text, is_for_good=any(needed[name] > quota.hard[name] for name in short))
     return None
+
+
+def usage_in(
+    quota: QuotaFacts, pods: Iterable[tuple[Mapping[str, Any], int]], others: Amounts
+) -> dict[str, int]:
+    """Give what pods, by specification and number, and other objects count for in a quota."""
+    needed = {} if quota.scopes else dict(others)
+    for spec, count in pods:
+        if all(_is_in(scope, spec) for scope in quota.scopes):
+            for name, value in _usage(spec).items():
+                needed[name] = needed.get(name, 0) + count * value
+    return needed
+
+
+def exceeded(quota: QuotaFacts, needed: Amounts) -> list[str]:
+    """Give the entries of a quota that leave less than is needed."""
+    return [
+        name
+        for name, hard in sorted(quota.hard.items())
+        if needed.get(name, 0) > 0 and quota.used.get(name, 0) + needed[name] > hard
+    ]
+
+
+def lack(quota: QuotaFacts, needed: Amounts) -> str:
+    """Say of each entry of a quota that leaves too little how much is needed and used."""
+    return "; ".join(_lack(quota, name, needed[name]) for name in exceeded(quota, needed))
 
 
 def _lack(quota: QuotaFacts, name: str, value: int) -> str:

@@ -48,6 +48,7 @@ from mlstack.kube.parallel import prefetch
 from mlstack.objects.kube_object import Identity
 from mlstack.operations import row
 from mlstack.readiness.assess import assess
+from mlstack.readiness.capacity import Fit
 from mlstack.readiness.evaluate import hidden
 from mlstack.readiness.rule import Facts
 from mlstack.readiness.terms import Policy
@@ -69,7 +70,7 @@ def plan_apply(target: Target, *, opener: Opener, options: ApplyOptions = _USUAL
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
     source = None if options.dry_run else prefetch(partial(of_folder, target.app.root))
-    plan = _plan(resolve(target, opener), options)
+    plan = _with_room(_plan(resolve(target, opener), options))
     if source is None:
         return plan
     plan = replace(plan, source=source())
@@ -108,7 +109,29 @@ def _plan(
     plan = replace(plan, what=what, pin=identity if is_new else None)
     if plan.writes and not options.dry_run:
         permissions.check(plan.resolved, plan.changes.changes, plan.inventory, may_all=plan.may_all)
-    return plan
+    return _with_capacity(plan) if options.check_capacity else plan
+
+
+def _with_capacity(plan: ApplyPlan) -> ApplyPlan:
+    """Give a plan that knows whether the cluster has room for the pods that it makes."""
+    from mlstack.deploy import capacity
+
+    return replace(plan, capacity=capacity.check(plan.resolved, plan.changes.changes))
+
+
+def _with_room(plan: ApplyPlan) -> ApplyPlan:
+    """Give a plan that tells of what is not certain to fit.
+
+    Raises:
+        ClusterError: some pods are known to find no room.
+    """
+    if plan.capacity is None:
+        return plan
+    from mlstack.deploy import capacity
+
+    capacity.refuse(plan.capacity)
+    notes = (*plan.changes.notes, *capacity.remarks(plan.capacity))
+    return replace(plan, changes=replace(plan.changes, notes=notes))
 
 
 def apply(plan: ApplyPlan, *, clock: Clock, on_event: OnEvent = silent) -> RunResult:
@@ -355,7 +378,7 @@ class PlanResult:
 
     api_version: str = API_VERSION  # version of this format
     kind: Literal["PlanResult"] = "PlanResult"  # kind of this format
-    ok: bool = True  # false where an image cannot be pulled; true whatever else it holds
+    ok: bool = True  # false where an image cannot be pulled, or pods are known to find no room
     changed: bool  # whether it holds a change
     app: str  # name of the app
     environment: str  # name of the environment
@@ -370,6 +393,8 @@ class PlanResult:
     # what would be waited for, in the order of execution; none with `--no-wait`
     waits: tuple[PlannedWait, ...] = ()
     images: tuple[ImageFault, ...] = ()  # that nodes may not get, where that was asked
+    # with `--check-capacity` whether there is room: one row an object that makes pods, else none
+    capacity: tuple[Fit, ...] = ()
     notes: tuple[str, ...] = ()  # remarks on the run as a whole
 
 
@@ -385,7 +410,7 @@ def plan(
     """Work out what an apply would do; nothing is written but the plan file `out`.
 
     With `check_images` the registries are asked for what the nodes would pull; where one cannot be had for
-    sure, no plan file is written.
+    sure, or pods that were to be checked have no room, no plan file is written.
 
     Raises:
         ConfigError: a file, parameter or template is wrong, or the plan file cannot be written.
@@ -393,7 +418,8 @@ def plan(
     """
     planned = _plan(resolve(target, opener), options)
     images = _image_faults(planned) if check_images else ()
-    is_sound = not any(_is_certain(fault) for fault in images)
+    has_room = planned.capacity is None or planned.capacity.ok
+    is_sound = has_room and not any(_is_certain(fault) for fault in images)
     if out is not None and is_sound:
         from mlstack.deploy import approve
 
@@ -409,6 +435,8 @@ def plan(
         file=None if out is None or not is_sound else str(out),
         waits=_planned_waits(planned),
         images=images,
+        capacity=() if planned.capacity is None else planned.capacity.fits,
+        notes=report.notes if planned.capacity is None else (*report.notes, *planned.capacity.notes),
     )
 
 
@@ -473,6 +501,7 @@ def plan_approved(file: Path, target: Target, *, opener: Opener, options: ApplyO
     what = f"apply of the plan of {approved['created']}"
     plan = _plan(resolved, approve.options_of(approved, options), what=what)
     approve.refuse_moved_objects(approved, plan.changes, where=str(file))
+    plan = _with_room(plan)
     plan = replace(plan, source=of_folder(target.app.root))
     if plan.changes.writes and not options.allow_dirty and not options.dry_run:
         refuse_changed(plan.place, plan.source)

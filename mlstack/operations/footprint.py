@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from mlstack.app.environment import Prices
 from mlstack.app.params import Overrides
 from mlstack.app.reader import AppReader
+from mlstack.app.snapshot import ClusterSnapshot, is_kept_label
 from mlstack.objects.kube_object import KubeObject
-from mlstack.objects.resources import Amounts, is_gpu
+from mlstack.objects.nodes import NodePlace, required_affinity
+from mlstack.objects.quotas import parse_quota
+from mlstack.objects.resources import Amounts, amounts, is_gpu
+from mlstack.readiness.capacity import Fit, NodePool, NodeRoom, PodSet
 from mlstack.readiness.footprint import footprint
 from mlstack.render import render
 from mlstack.render.template import CodeStore
@@ -83,6 +88,127 @@ def footprint_of(
         uncounted=whole.uncounted,
         notes=(*state.notes, *notes),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitsResult:
+    """Whether the cluster of a snapshot has room for an environment that is not deployed yet."""
+
+    ok: bool  # false if something is known to find no room
+    environment: str
+    taken: str  # when the snapshot was taken
+    nodes: int  # how many nodes took pods then
+    workloads: tuple[Fit, ...]  # one an object that makes pods
+    notes: tuple[str, ...] = ()
+
+
+def fits_snapshot(
+    app: AppReader,
+    environment: str,
+    snapshot: ClusterSnapshot,
+    *,
+    components: Sequence[str] = (),
+    overrides: Overrides = _NO_OVERRIDES,
+    store: CodeStore | None = None,
+) -> FitsResult:
+    """Judge whether a cluster had room for all that an environment brings; other arguments as above.
+
+    Raises:
+        ConfigError: a file, parameter or template is wrong.
+    """
+    from mlstack.deploy import capacity
+    from mlstack.readiness.capacity import NO_ROOM, fits, spread
+
+    state = render.load(
+        app, environment, components=components, overrides=overrides, store=store, stand_ins=True
+    )
+    nodes, pools = _nodes(snapshot), _pools(snapshot)
+    made, unclear = capacity.new_pods(state.objects)
+    wanted = [_doubted(spread(pods, nodes), snapshot, made) for pods in made]
+    used = (snapshot.room or {}).get("used") or {}
+    quotas = [
+        parse_quota(
+            {
+                "metadata": {"namespace": state.namespace, "name": quota["name"]},
+                "spec": {"hard": quota["hard"]},
+            }
+        )
+        for quota in snapshot.quotas
+    ]
+    quotas = [replace(quota, used=used.get(quota.key.rpartition("/")[2], {})) for quota in quotas]
+    wanted = capacity.within_quotas(wanted, {state.namespace: quotas}, state.objects)
+    rows = (*fits(wanted, nodes, pools=pools), *unclear)
+    return FitsResult(
+        ok=not any(row.verdict in NO_ROOM for row in rows),
+        environment=environment,
+        taken=snapshot.taken,
+        nodes=sum(node.is_ready for node in nodes),
+        workloads=rows,
+        notes=(*state.notes, "what admission adds to pods (LimitRange, webhooks) is not counted"),
+    )
+
+
+def _nodes(snapshot: ClusterSnapshot) -> list[NodeRoom]:
+    """Give the nodes of a snapshot: those that took pods, and of others their shape."""
+    rows: list[tuple[int, Amounts | None]] = [
+        (row["shape"], row["free"])
+        for row in (snapshot.room or {}).get("nodes", ())
+        for _ in range(row["count"])
+    ]
+    for shape, node in enumerate(snapshot.nodes):
+        rows += [(shape, None)] * (int(node["count"]) - sum(row[0] == shape for row in rows))
+    is_known = snapshot.room is not None
+    return [
+        _node(f"{at}", snapshot.nodes[shape], free, is_ready=free is not None or not is_known)
+        for at, (shape, free) in enumerate(rows)
+    ]
+
+
+def _node(name: str, shape: Mapping[str, Any], free: Amounts | None, *, is_ready: bool) -> NodeRoom:
+    taints = []
+    for text in shape["taints"]:
+        key, _, rest = text.partition("=")
+        value, _, effect = rest.rpartition(":")
+        taints += [{"key": key, "value": value, "effect": effect}] if effect != "PreferNoSchedule" else []
+    place = NodePlace(name, shape["labels"], tuple(taints))
+    whole = amounts(shape["allocatable"])
+    return NodeRoom(place=place, allocatable=whole, free=whole if free is None else free, is_ready=is_ready)
+
+
+def _pools(snapshot: ClusterSnapshot) -> list[NodePool]:
+    pools = []
+    for row in (snapshot.room or {}).get("pools", ()):
+        place = NodePlace(row["name"], row["labels"] or {}, tuple(row["taints"] or ()))
+        node = NodeRoom(place=place, allocatable=row["free"], free=row["free"]) if row["free"] else None
+        pools.append(NodePool(name=row["name"], node=node, more=row["more"]))
+    return pools
+
+
+def _doubted(pods: PodSet, snapshot: ClusterSnapshot, others: Sequence[PodSet]) -> PodSet:
+    """Give pods with what a snapshot cannot tell of them."""
+    from mlstack.readiness.capacity import repelling, repels
+
+    room, doubts, placed_by = snapshot.room or {}, list(pods.doubts), pods.placed_by
+    if snapshot.room is None:
+        doubts.append("the snapshot does not say what runs")
+    if room.get("waiting"):
+        doubts.append(f"{room['waiting']} pods waited for a place already")
+    if pods.spec.get("runtimeClassName"):
+        doubts.append("its runtime class may add to what it asks for")
+    terms = [(namespace, term) for namespace, term in room.get("repelling", ())]
+    terms += [
+        (other.namespace, term) for other in others if other is not pods for term in repelling(other.spec)
+    ]
+    if any(repels(term, namespace, pods) for namespace, term in terms):
+        doubts.append("other pods may keep it away (pod anti-affinity)")
+    required = (required_affinity(pods.spec) or {}).get("nodeSelectorTerms") or ()
+    keys = [*(pods.spec.get("nodeSelector") or {})]
+    keys += [str(row.get("key")) for term in required for row in term.get("matchExpressions") or ()]
+    unkept = [key for key in keys if not is_kept_label(key)]
+    unkept += ["metadata.name" for term in required if term.get("matchFields")]
+    if unkept:
+        placed_by = f"it asks for nodes by {unkept[0]}, which the snapshot does not hold"
+    return replace(pods, doubts=tuple(doubts), placed_by=placed_by)
 
 
 def _row(component: str, takes: Amounts, prices: Prices | None) -> ComponentFootprint:

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mlstack.app import layout
-from mlstack.app.snapshot import ClusterSnapshot, read_snapshot
+from mlstack.app.snapshot import ClusterSnapshot, is_kept_label, read_snapshot
 from mlstack.clock import Clock, timestamp
+from mlstack.deploy import capacity
 from mlstack.deploy import target as guard
 from mlstack.deploy.target import Target
 from mlstack.errors import ForbiddenError, ObjectNotFoundError
 from mlstack.kube.client import Cluster, Opener
 from mlstack.objects.resources import is_gpu
+from mlstack.readiness.capacity import NodeRoom, repelling
 
-# Labels that tell machines apart for whoever chooses nodes.
-_LABELS = (
-    "node.kubernetes.io/instance-type",
-    "kubernetes.io/arch",
-    "nvidia.com/gpu.product",
-    "cloud.google.com/gke-accelerator",
-    "k8s.amazonaws.com/accelerator",
-)
-_UNINTERESTING = ("ephemeral-storage", "hugepages-", "attachable-volumes-")
+_UNINTERESTING = "attachable-volumes-"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,19 +49,23 @@ def take_snapshot(target: Target, *, opener: Opener, clock: Clock, check: bool =
     cluster = opener(place.context)
     guard.check_cluster(place, cluster)
     notes: list[str] = []
+    live = capacity.read(cluster, namespaces=[place.namespace])
+    notes += [f"{note}: the snapshot has none" for note in live.notes]
+    nodes = live.nodes or ()
     snapshot = ClusterSnapshot(
         taken=timestamp(clock.now_s()),
         version=cluster.version(),
         apis=_apis(cluster),
         definitions=tuple(_definitions(cluster, notes)),
-        nodes=tuple(_shapes(_list(cluster, "Node", None, notes))),
-        quotas=tuple(_quotas(_list(cluster, "ResourceQuota", place.namespace, notes))),
+        nodes=tuple(_shapes(nodes)),
+        quotas=tuple(_quotas(_list(cluster, "ResourceQuota", place.namespace, []))),
+        room=None if live.pods is None else _room(live, place.namespace),
     )
     app = target.app
     file = f"{layout.ENVIRONMENTS}/{target.environment}/{layout.SNAPSHOT}"
     known = read_snapshot(app, target.environment) if app.files.bytes(file) is not None else None
     changed = known is None or _content(known) != _content(snapshot)
-    if changed and not check:
+    if not check and (known is None or replace(known, taken="") != replace(snapshot, taken="")):
         with app.locked():
             app.write({file: snapshot.text()})
     return SnapshotTaken(
@@ -86,7 +84,7 @@ def take_snapshot(target: Target, *, opener: Opener, clock: Clock, check: bool =
 
 
 def _content(snapshot: ClusterSnapshot) -> Any:
-    return json.loads(replace(snapshot, taken="").text())
+    return json.loads(replace(snapshot, taken="", room=None).text())
 
 
 def _apis(cluster: Cluster) -> dict[str, tuple[str, ...]]:
@@ -123,26 +121,64 @@ def _definitions(cluster: Cluster, notes: list[str]) -> Iterable[dict[str, Any]]
 
 def _shapes(nodes: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
     """Count nodes that are alike; names and addresses are nobody's business."""
-    counts: dict[str, int] = defaultdict(int)
-    for node in nodes:
-        status, labels = node.get("status") or {}, node["metadata"].get("labels") or {}
-        allocatable = {
-            name: str(amount)
-            for name, amount in sorted((status.get("allocatable") or {}).items())
-            if not name.startswith(_UNINTERESTING)
-        }
-        taints = sorted(
-            f"{taint.get('key')}={taint.get('value') or ''}:{taint.get('effect')}"
-            for taint in (node.get("spec") or {}).get("taints") or ()
-            if not str(taint.get("key")).startswith("node.kubernetes.io/")
-        )
-        shape = {
-            "allocatable": allocatable,
-            "labels": {name: labels[name] for name in _LABELS if name in labels},
-            "taints": taints,
-        }
-        counts[json.dumps(shape, sort_keys=True)] += 1
+    counts = Counter(map(_shape, nodes))
     return [{"count": count, **json.loads(shape)} for shape, count in sorted(counts.items())]
+
+
+def _shape(node: Mapping[str, Any]) -> str:
+    status, labels = node.get("status") or {}, node["metadata"].get("labels") or {}
+    allocatable = {
+        name: str(amount)
+        for name, amount in sorted((status.get("allocatable") or {}).items())
+        if not name.startswith(_UNINTERESTING)
+    }
+    taints = sorted(
+        f"{taint.get('key')}={taint.get('value') or ''}:{taint.get('effect')}"
+        for taint in (node.get("spec") or {}).get("taints") or ()
+        if not str(taint.get("key")).startswith("node.kubernetes.io/")
+    )
+    kept = {name: labels[name] for name in sorted(labels) if is_kept_label(name)}
+    return json.dumps({"allocatable": allocatable, "labels": kept, "taints": taints}, sort_keys=True)
+
+
+def _room(live: capacity.Occupancy, namespace: str) -> dict[str, Any]:
+    """Write down what pods leave of the nodes that take pods, and what else decides whether more fit."""
+    shapes = sorted(set(map(_shape, live.nodes or ())))
+    rooms = capacity.node_rooms(live)
+    counts: Counter[str] = Counter()
+    for node, room in zip(live.nodes or (), rooms, strict=True):
+        if room.is_ready and not any(
+            str(row.get("key")).startswith("node.kubernetes.io/") for row in room.place.taints
+        ):
+            counts[json.dumps([shapes.index(_shape(node)), _free(room)], sort_keys=True)] += 1
+    rows = [(*json.loads(text), count) for text, count in sorted(counts.items())]
+    terms = {
+        json.dumps([pod["metadata"]["namespace"], term], sort_keys=True)
+        for pod in live.pods or ()
+        for term in repelling(pod["spec"])
+    }
+    return {
+        "nodes": [{"shape": shape, "count": count, "free": free} for shape, free, count in rows],
+        "waiting": sum(pods.count for pods in capacity.waiting(live)),
+        "repelling": [json.loads(term) for term in sorted(terms)],
+        "used": {
+            quota.key.rpartition("/")[2]: dict(quota.used) for quota in live.quotas.get(namespace) or ()
+        },
+        "pools": [
+            {
+                "name": pool.name,
+                "more": pool.more,
+                "free": pool.node and _free(pool.node),
+                "labels": pool.node and {n: v for n, v in pool.node.place.labels.items() if is_kept_label(n)},
+                "taints": pool.node and list(pool.node.place.taints),
+            }
+            for pool in capacity.pools(live, rooms)
+        ],
+    }
+
+
+def _free(room: NodeRoom) -> dict[str, int]:
+    return {name: value for name, value in sorted(room.free.items()) if not name.startswith(_UNINTERESTING)}
 
 
 def _quotas(items: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:

@@ -47,7 +47,7 @@ class Footprint:
 
 def footprint(objects: Sequence[KubeObject]) -> Footprint:
     """Add up what objects take together; odd ones, which the API server refuses, are not counted."""
-    scaled = dict(_scaled(objects))
+    scaled = dict(scaled_between(objects))
     parts: dict[str, list[Amounts]] = {"now": [], "least": [], "most": [], "per_node": []}
     uncounted = []
     for obj in objects:
@@ -141,7 +141,7 @@ def _claim(spec: Mapping[str, Any]) -> dict[str, int]:
     return {f"storage.{spec.get('storageClassName') or ''}": amount("storage", str(size))} if size else {}
 
 
-def _scaled(objects: Iterable[KubeObject]) -> Iterator[tuple[Identity, tuple[int, int]]]:
+def scaled_between(objects: Iterable[KubeObject]) -> Iterator[tuple[Identity, tuple[int, int]]]:
     """Give between which counts HorizontalPodAutoscalers of the objects hold which workloads."""
     for obj in objects:
         if obj.kind == "HorizontalPodAutoscaler" and (workload := scaled_workload(obj.data)) is not None:

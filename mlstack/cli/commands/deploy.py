@@ -15,7 +15,7 @@ from mlstack.cli import page, several
 from mlstack.cli.main import ListingGroup, family
 from mlstack.cli.options import GIVEN, duration, environments, option, word
 from mlstack.cli.output import emit, emit_objects, is_terminal, object_files, say, table_text, write
-from mlstack.cli.ports import Session, code_store
+from mlstack.cli.ports import Session, code_store, read_text
 from mlstack.errors import MlstackError, NotReadyError, UsageError
 
 if TYPE_CHECKING:
@@ -186,23 +186,37 @@ def copy_images(
 
 @top.command(
     takes=f"env components {GIVEN} folder output",
-    examples=["mlstack footprint gke", "mlstack footprint gke -c cnn --set num_workers=8 -o json"],
+    examples=[
+        "mlstack footprint gke",
+        "mlstack footprint gke -c cnn --set num_workers=8 -o json",
+        "mlstack footprint gke --fits environments/gke/cluster.json",
+    ],
+    fits=option(
+        "--fits SNAPSHOT",
+        "Tell whether the cluster of this file (of `mlstack env snapshot`; `-` is stdin) had room for it.",
+    ),
 )
-def footprint(session: Session) -> object:
+def footprint(session: Session, fits: str | None = None) -> object:
     """Add up what an environment takes: pods, requests, GPUs, storage, and cost; needs no cluster.
 
-    Prices stand in environments/prices.yaml, or in prices.yaml of one environment's folder.
+    Prices stand in environments/prices.yaml, or in prices.yaml of one environment's folder. `--fits` takes
+    nothing for deployed yet, and exits with 1 when some pods are known to find no room.
     """
-    from mlstack.operations.footprint import footprint_of
+    from mlstack.operations.footprint import fits_snapshot, footprint_of
 
     options = session.options
-    return footprint_of(
-        session.app,
-        session.environment(options["env"]),
-        components=options["components"],
-        overrides=session.overrides(),
-        store=code_store(),
-    )
+    environment = session.environment(options["env"])
+    given = {
+        "components": options["components"],
+        "overrides": session.overrides(),
+        "store": code_store(),
+    }
+    if fits is None:
+        return footprint_of(session.app, environment, **given)
+    from mlstack.app.snapshot import parse_snapshot
+
+    snapshot = parse_snapshot(read_text(Path(fits)).encode(), fits, environment)
+    return fits_snapshot(session.app, environment, snapshot, **given)
 
 
 @top.command(
@@ -286,14 +300,21 @@ def _emit_diff(session: Session, result: object, *, summary: bool) -> int:
 
 
 @top.command(
-    takes=f"envs every keep_going out components {GIVEN} {PLACE} create {APPLY} wait timeout_s"
+    takes=f"envs every keep_going out components {GIVEN} {PLACE} create {APPLY} check_capacity wait timeout_s"
     f" wait_for_jobs {CLUSTER}",
-    examples=["mlstack plan gke --out plan.json", "mlstack apply plan.json --dry-run"],
+    examples=[
+        "mlstack plan gke --out plan.json",
+        "mlstack apply plan.json --dry-run",
+        "mlstack plan gke --check-capacity",
+    ],
     out=option("--out FILE.json", "Write a plan file, for `mlstack apply FILE.json`."),
     check_images=CHECK_IMAGES,
 )
 def plan(session: Session, out: Path | None = None, check_images: bool = False) -> object:
-    """Show what apply would do, and keep it in a file that apply takes in place of ENV."""
+    """Show what apply would do, and keep it in a file that apply takes in place of ENV.
+
+    With `--check-capacity` it exits with 1 when some pods are known to find no room.
+    """
     from mlstack.operations import deploy
 
     if out is not None and out.suffix != ".json":
@@ -313,11 +334,12 @@ def plan(session: Session, out: Path | None = None, check_images: bool = False) 
 
 
 @top.command(
-    takes=f"envs every keep_going components {GIVEN} {PLACE} dry_run create {APPLY} allow_dirty"
-    f" on_failure fail_fast wait timeout_s wait_for_jobs {CONFIRMED} {CLUSTER}",
+    takes=f"envs every keep_going components {GIVEN} {PLACE} dry_run create {APPLY} check_capacity"
+    f" allow_dirty on_failure fail_fast wait timeout_s wait_for_jobs {CONFIRMED} {CLUSTER}",
     examples=[
         "mlstack apply minikube -c kubeflow-core",
         "mlstack apply gke-plan.json",
+        "mlstack apply gke --check-capacity",
         "mlstack apply 'us-*' --keep-going",
     ],
     check_images=CHECK_IMAGES,
