@@ -10,10 +10,12 @@ from mlstack.app.environment import Prices
 from mlstack.app.params import Overrides
 from mlstack.app.reader import AppReader
 from mlstack.app.snapshot import ClusterSnapshot, is_kept_label
-from mlstack.objects.kube_object import KubeObject
+from mlstack.errors import SchemaError
+from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.objects.nodes import NodePlace, required_affinity
 from mlstack.objects.quotas import parse_quota
 from mlstack.objects.resources import Amounts, amounts, is_gpu
+from mlstack.readiness.assess import ODD
 from mlstack.readiness.capacity import Fit, NodePool, NodeRoom, PodSet
 from mlstack.readiness.footprint import footprint
 from mlstack.render import render
@@ -114,14 +116,22 @@ def fits_snapshot(
     """Judge whether a cluster had room for all that an environment brings; other arguments as above.
 
     Raises:
-        ConfigError: a file, parameter or template is wrong.
+        ConfigError: a file, parameter or template is wrong, or the snapshot.
     """
-    from mlstack.deploy import capacity
-    from mlstack.readiness.capacity import NO_ROOM, fits, spread
-
     state = render.load(
         app, environment, components=components, overrides=overrides, store=store, stand_ins=True
     )
+    try:
+        return _judged(state, snapshot)
+    except ODD as error:
+        hint = f"take it anew: mlstack env snapshot {environment}"
+        raise SchemaError("the snapshot of the cluster holds odd values", hint=hint) from error
+
+
+def _judged(state: DesiredState, snapshot: ClusterSnapshot) -> FitsResult:
+    from mlstack.deploy import capacity
+    from mlstack.readiness.capacity import NO_ROOM, fits, spread
+
     nodes, pools = _nodes(snapshot), _pools(snapshot)
     made, unclear = capacity.new_pods(state.objects)
     wanted = [_doubted(spread(pods, nodes), snapshot, made) for pods in made]
@@ -140,7 +150,7 @@ def fits_snapshot(
     rows = (*fits(wanted, nodes, pools=pools), *unclear)
     return FitsResult(
         ok=not any(row.verdict in NO_ROOM for row in rows),
-        environment=environment,
+        environment=state.environment,
         taken=snapshot.taken,
         nodes=sum(node.is_ready for node in nodes),
         workloads=rows,

@@ -252,7 +252,10 @@ def test_updates_that_fit_go_through(
     path = f"/apis/apps/v1/namespaces/{stack.namespace}/deployments/web"
 
     def is_through() -> bool:
-        status = cluster.request("GET", path)["status"]
+        live = cluster.request("GET", path)
+        status = live["status"]
+        if status.get("observedGeneration") != live["metadata"]["generation"]:
+            return False
         names = ("updatedReplicas", "readyReplicas", "replicas")
         return {status.get(name) for name in names} == {count}
 

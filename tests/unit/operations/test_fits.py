@@ -86,6 +86,10 @@ def test_a_snapshot_without_pods_or_quota_says_so(run: Runner, app: Path) -> Non
     row = verdict(run, code=0)
     assert (row["verdict"], row["reason"]) == ("not known", "the snapshot does not say what runs")
     assert run("footprint dev --fits nothing.json").code == 4
+    for odd in ({"nodes": "many"}, {"nodes": [{"shape": 7, "count": 1, "free": {}}]}, [], {"pools": [{}]}):
+        file.write_text(json.dumps({**content, "room": odd or ["odd"]}))
+        ran = run("footprint dev --fits environments/dev/cluster.json")
+        assert (ran.code, "mlstack env snapshot dev" in ran.err) == (3, True)
     file.write_text("{}")
     assert run("footprint dev --fits environments/dev/cluster.json").code == 3
 
@@ -109,3 +113,19 @@ def test_what_it_cannot_know_is_not_claimed(run: Runner, app: Path) -> None:
         )
         row = verdict(run, code=0)
         assert row["verdict"] == "not known" and words[1] in row["reason"]
+
+
+def test_apply_and_plan_say_no_before_anything_is_written(run: Runner, app: Path) -> None:
+    write_tree(app, {"components/web.json": deployment(3, cpu="3")})
+    run.cluster("minikube").create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dev"}})
+    ran = run("plan dev --check-capacity --out plan.json")
+    assert (ran.code, (app / "plan.json").exists()) == (1, False)
+    assert "does not fit now: Deployment dev/web (web), 3 pods" in ran.out
+    ran = run("apply dev --check-capacity --no-wait")
+    assert (ran.code, "nothing was written" in ran.err, "room for 2 of 3 pods" in ran.err) == (6, True, True)
+    ref = ObjectRef("apps/v1", "Deployment", "dev", "web")
+    assert run.cluster("minikube").get(ref) is None
+    write_tree(app, {"components/web.json": deployment(2, cpu="3")})
+    assert run("plan dev --check-capacity").code == 0
+    assert run("apply dev --check-capacity --no-wait").code == 0
+    assert run.cluster("minikube").get(ref) is not None
