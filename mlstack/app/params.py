@@ -179,6 +179,19 @@ def _inner_schema(schema: Mapping[str, Any], part: str | int) -> Any:
     return inner or schema.get("additionalProperties")
 
 
+IMAGE_MARK = "x-image"
+"""What says in a schema that a text is a container image: true, or `end` for the end of one."""
+
+
+def marked_images(schema: Mapping[str, Any], value: Any) -> Iterator[tuple[str, bool]]:
+    """Give the texts in a value that are images by its schema, and whether each is a whole one."""
+    if isinstance(value, str) and value and schema.get(IMAGE_MARK):
+        yield value, schema[IMAGE_MARK] is True
+    steps = value if isinstance(value, Mapping) else range(len(value)) if isinstance(value, list) else ()
+    for step in steps:
+        yield from marked_images(inner_schema(schema, (step,)) or {}, value[step])
+
+
 def merge(lower: Any, upper: Any, schema: Mapping[str, Any] | None = None) -> Any:
     """Lay `upper` over `lower`: maps merge, null removes, lists replace (or append by `x-merge: append`)."""
     schema = schema if isinstance(schema, Mapping) else {}

@@ -133,7 +133,10 @@ _PARAMETER = {
         "description": TEXT,
         "aliases": {**list_of(TEXT), "description": "Old spellings."},
         "x-secret": {"type": "boolean"},
-        "x-image": {"type": "boolean", "description": "Whether it is a container image, or the end of one."},
+        "x-image": {
+            "enum": [True, False, "end"],
+            "description": "Whether it is a container image, or the end of one.",
+        },
         "x-deprecated": {**TEXT, "description": "Why, and what to use instead."},
         "x-format": {"enum": ["csv", "kv"]},
         "x-merge": {"enum": ["replace", "append"]},

@@ -546,6 +546,14 @@ def _package_published(result: publish.PackagePublished) -> Page:
 
 
 @view
+def _packages_copied(result: publish.PackagesCopied) -> Page:
+    pages = [_package_published(row) for row in result.packages]
+    lines = [TextLine(f"image {image}") for image in result.images]
+    names = tuple(name for told in pages for name in told.names) + result.images
+    return Page((*(block for told in pages for block in told.blocks), *lines), names, notes(result))
+
+
+@view
 def _package_removed(result: packages.PackageRemoved) -> Page:
     lines = [TextLine(f"removed {name}", "remove") for name in result.packages]
     if result.environment:

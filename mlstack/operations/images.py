@@ -6,13 +6,14 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from mlstack.app import layout
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.edit import EditedFile
 from mlstack.app.params import (
+    IMAGE_MARK,
     KeyPath,
     Overrides,
     ParamScope,
@@ -26,18 +27,12 @@ from mlstack.app.params import (
 )
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import check_value
-from mlstack.errors import MlstackError, NotFoundError, RegistryError
+from mlstack.errors import RegistryError
 from mlstack.objects.kube_object import KubeObject
 from mlstack.render import render
 from mlstack.render.template import CodeStore
 
-if TYPE_CHECKING:
-    from mlstack.registries.distribution import ArtifactManifest
-    from mlstack.registries.images import ImageName, Images
-
 _NO_OVERRIDES = Overrides()
-MARK = "x-image"
-"""What says in the schema of a parameter that its value is an image, or the end of one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,7 +242,7 @@ def _image_params(values: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iter
 
 def _params_in(value: Any, path: KeyPath, schema: Mapping[str, Any]) -> Iterator[ImageParam]:
     if isinstance(value, str) and value:
-        yield ImageParam(path, value, bool(schema.get(MARK)))
+        yield ImageParam(path, value, bool(schema.get(IMAGE_MARK)))
     elif isinstance(value, Mapping):
         if isinstance(value.get("repository"), str) and value["repository"]:
             yield ImageParam(path, _of_chart(value), False, value)
@@ -315,7 +310,7 @@ def copy_images(
             not sent again.
         ConfigError: a file, parameter or template is wrong.
     """
-    from mlstack.registries.images import Images, copy_place
+    from mlstack.registries.images import Images, copy_place, image_name
 
     place, registries = copy_place(to), Images()
     lists = [list_images(app, name, components=components, store=store) for name in environments]
@@ -324,10 +319,16 @@ def copy_images(
     copies: dict[str, CopiedImage] = {}
     for image in names:
         try:
-            copies[image] = _copied(registries, image, place, platforms, dry_run=dry_run, notes=notes)
-        except MlstackError as error:
-            error.message = f"`{image}` cannot be copied: {error.message}"
-            raise
+            name = image_name(image)
+        except RegistryError as error:
+            notes.append(f"{error.message}: what stands in its place is not known")
+            copies[image] = CopiedImage(image=image, target="", state="left")
+            continue
+        copy = registries.copied_below(place, name, platforms, dry_run=dry_run)
+        notes += [copy.note] if copy.note else []
+        copies[image] = CopiedImage(
+            image=image, target=copy.target or image, state=copy.state, sent_bytes=copy.sent_bytes
+        )
     targets = {copy.image: copy.target for copy in copies.values() if copy.target != copy.image}
     with app.locked():
         lists = [list_images(app, name, components=components, store=store) for name in environments]
@@ -351,48 +352,6 @@ def copy_images(
         files=tuple(files),
         notes=tuple(dict.fromkeys([*(note for images in lists for note in images.notes), *notes])),
     )
-
-
-def _copied(
-    registries: Images, image: str, place: str, platforms: Sequence[str], *, dry_run: bool, notes: list[str]
-) -> CopiedImage:
-    """Copy one image unless it is there."""
-    from mlstack.registries.images import image_name
-
-    try:
-        name = image_name(image)
-    except RegistryError as error:
-        notes.append(f"{error.message}: what stands in its place is not known")
-        return CopiedImage(image=image, target="", state="left")
-    host, _, path = place.partition("/")
-    if f"{name.host}/{name.name}".startswith(f"{place}/"):
-        return CopiedImage(image=image, target=image, state="there")
-    # No `:` may stand in the name of a repository, and no upper case.
-    origin = f"{name.host.replace(':', '-')}/{name.name}".lower()
-    tag = name.tag or ("" if name.digest else "latest")
-    copy = replace(name, host=host, name=f"{path}/{origin}".removeprefix("/"), tag=tag)
-    manifest, note = _source(registries, name, copy, platforms)
-    notes += [note] if note else []
-    target = str(replace(copy, digest=manifest.digest))
-    known = registries.manifest(copy, manifest.digest) is not None
-    sent = 0 if dry_run or note else registries.copy(name, manifest, copy)
-    state: Literal["there", "missing", "copied"] = "there" if known else "missing" if dry_run else "copied"
-    return CopiedImage(image=image, target=target, state=state, sent_bytes=sent)
-
-
-def _source(
-    registries: Images, name: ImageName, copy: ImageName, platforms: Sequence[str]
-) -> tuple[ArtifactManifest, str]:
-    """Give what is to be copied; where its registry does not answer, what was copied before, with a note."""
-    try:
-        return registries.chosen(name, registries.found(name), platforms), ""
-    except NotFoundError:
-        raise
-    except RegistryError as error:
-        known = registries.manifest(copy, name.digest or copy.tag)
-        if known is None:
-            raise
-        return known, f"`{name}` is taken as it was copied before: {error.message}"
 
 
 class _Edits:

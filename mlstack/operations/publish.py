@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,11 +10,12 @@ from mlstack.app import atomic
 from mlstack.app.app_dir import AppDir
 from mlstack.app.files import read_folder
 from mlstack.app.package import PackageFolder
+from mlstack.app.params import marked_images
 from mlstack.errors import NotFoundError, RegistryError
 from mlstack.names import nearest
 from mlstack.registries.directory import build_index, refuse_chart
 from mlstack.registries.distribution import SCHEME
-from mlstack.registries.oci import place_of
+from mlstack.registries.oci import Published, Repository, place_of
 from mlstack.registries.registry import INDEX_FILE, guarded, is_bundled, protocol_of
 
 
@@ -56,25 +58,110 @@ def publish_package(folder: Path, to: str, *, app: AppDir | None, key: str = "")
         raise NotFoundError(f"no package in `{folder}`", hint="a package is a folder with package.yaml")
     package = PackageFolder(read_folder(folder), source=str(folder))
     _read_whole(package, folder.resolve().parent)
-    name, version = package.head.name, package.head.version
-    tag = revision = ""
     if address.startswith(SCHEME):
         repository = place_of(address)
         published = repository.publish(package.files, key=key)
-        tag, revision, is_new = version.replace("+", "_"), published.manifest_digest, published.is_new
-        address = repository.shown(name)
-    else:
-        place, is_new = _into_folder(package, Path(address), key)
-        address = str(place)
+        return _published(package, repository, published, signed=bool(key))
+    place, is_new = _into_folder(package, Path(address), key)
+    return PackagePublished(
+        package=package.head.name,
+        version=package.head.version,
+        address=str(place),
+        tag="",
+        digest=package.digest,
+        revision="",
+        is_new=is_new,
+        signed=bool(key),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackagesCopied:
+    """Packages in a registry, with the images that their parameters name by default."""
+
+    to: str  # address of the registry
+    packages: tuple[PackagePublished, ...]  # those that others require before them
+    images: tuple[str, ...]  # as they are named there, with their digests
+    notes: tuple[str, ...] = ()
+
+
+def copy_packages(
+    app: AppDir, names: Sequence[str], to: str, *, platforms: Sequence[str] = ()
+) -> PackagesCopied:
+    """Copy installed packages, those that they require and their default images to an OCI registry.
+
+    Whoever adds that registry has them by the same digests, and names the images there with `images copy`,
+    which asks no other registry where it reaches none.
+
+    Args:
+        app: the app directory.
+        names: of packages as the app has them; all where none is named.
+        to: `oci://HOST/PATH`.
+        platforms: only what of images is for these, as `linux/arm64`.
+
+    Raises:
+        NotFoundError: the app has no such package, or a registry no such image.
+        RegistryError: a registry does not answer or refuses, or a version is there with other content.
+    """
+    from mlstack.registries.images import Images, copy_place, image_name
+
+    place, repository, registries = copy_place(to), place_of(to), Images()
+    locked = app.vendor.plain()
+    chosen = [_installed(name, locked) for name in names] or [*locked]
+    for full_name in chosen:  # grows: what they require comes along
+        requires = app.vendor.folder(locked[full_name]).head.requires
+        shorts = {name.rpartition("/")[2] for name in requires}
+        chosen += [other for other in locked if other.rpartition("/")[2] in shorts and other not in chosen]
+    images: dict[str, None] = {}
+    notes: list[str] = []
+    for full_name in chosen:
+        for prototype in app.vendor.package(locked[full_name]).prototypes.values():
+            for param in prototype.params.values():
+                for image, is_whole in marked_images(param.schema, param.default):
+                    if is_whole:
+                        images[image] = None
+                    else:
+                        notes.append(
+                            f"not copied, as it is only the end of an image: {prototype.name} {param.name}"
+                        )
+    copies = {image: registries.copied_below(place, image_name(image), platforms) for image in images}
+    notes += [copy.note for copy in copies.values() if copy.note]
+    published = []
+    for full_name in reversed(chosen):
+        folder = app.vendor.folder(locked[full_name])
+        result = repository.publish(folder.files)
+        published.append(_published(folder, repository, result, signed=False))
+    return PackagesCopied(
+        to=f"{SCHEME}{place}",
+        packages=tuple(published),
+        images=tuple(copy.target or image for image, copy in sorted(copies.items())),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _installed(name: str, locked: Mapping[str, object]) -> str:
+    for full_name in locked:
+        if name in (full_name, full_name.rpartition("/")[2]):
+            return full_name
+    near = nearest(name, locked)
+    raise NotFoundError(
+        f"the app has no package `{name}`", near=near, hint=None if near else "mlstack pkg list"
+    )
+
+
+def _published(
+    package: PackageFolder, repository: Repository, published: Published, *, signed: bool
+) -> PackagePublished:
+    name, version = package.head.name, package.head.version
     return PackagePublished(
         package=name,
         version=version,
-        address=address,
-        tag=tag,
+        address=repository.shown(name),
+        tag=version.replace("+", "_"),
         digest=package.digest,
-        revision=revision,
-        is_new=is_new,
-        signed=bool(key),
+        revision=published.manifest_digest,
+        is_new=published.is_new,
+        signed=signed,
     )
 
 

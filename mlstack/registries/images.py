@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
-from mlstack.errors import NotFoundError, RegistryError
+from mlstack.errors import MlstackError, NotFoundError, RegistryError
 from mlstack.registries.distribution import (
     DIGEST,
     MANIFEST,
@@ -82,6 +82,16 @@ def copy_place(address: str) -> str:
     if name is None or name.tag or name.digest or not place.startswith(name.host):
         raise RegistryError(f"`{address}` is no registry", hint="write HOST[:PORT][/PATH]")
     return place
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copied:
+    """What became of an image that was to be copied."""
+
+    target: str  # its name there, with its digest; empty if it lies below that place itself
+    state: Literal["copied", "there", "missing"]  # `missing`: a dry run would copy it
+    sent_bytes: int = 0  # of what was not there
+    note: str = ""
 
 
 class Images:
@@ -169,6 +179,50 @@ class Images:
         )
 
     # --- copying ---
+
+    def copied_below(
+        self, place: str, image: ImageName, platforms: Sequence[str] = (), *, dry_run: bool = False
+    ) -> Copied:
+        """Copy an image below a place, under its own registry's name, unless it is there.
+
+        Where its registry does not answer, what was copied before is taken.
+
+        Raises:
+            NotFoundError: there is no such image, or not for one of the platforms.
+            RegistryError: as `copy`.
+        """
+        host, _, path = place.partition("/")
+        if f"{image.host}/{image.name}".startswith(f"{place}/"):
+            return Copied(target="", state="there")
+        # No `:` may stand in the name of a repository, and no upper case.
+        origin = f"{image.host.replace(':', '-')}/{image.name}".lower()
+        tag = image.tag or ("" if image.digest else "latest")
+        there = replace(image, host=host, name=f"{path}/{origin}".removeprefix("/"), tag=tag)
+        try:
+            manifest, note = self._source(image, there, platforms)
+            is_known = self.manifest(there, manifest.digest) is not None
+            sent = 0 if dry_run or note else self.copy(image, manifest, there)
+        except MlstackError as error:
+            error.message = f"`{image}` cannot be copied: {error.message}"
+            raise
+        target = str(replace(there, digest=manifest.digest))
+        state: Literal["there", "missing"] = "there" if is_known else "missing"
+        is_copied = not is_known and not dry_run
+        return Copied(target=target, state="copied" if is_copied else state, sent_bytes=sent, note=note)
+
+    def _source(
+        self, image: ImageName, there: ImageName, platforms: Sequence[str]
+    ) -> tuple[ArtifactManifest, str]:
+        """Give what is to be copied; where its registry does not answer what was before, with a note."""
+        try:
+            return self.chosen(image, self.found(image), platforms), ""
+        except NotFoundError:
+            raise
+        except RegistryError as error:
+            known = self.manifest(there, image.digest or there.tag)
+            if known is None:
+                raise
+            return known, f"`{image}` is taken as it was copied before: {error.message}"
 
     def copy(self, image: ImageName, manifest: ArtifactManifest, to: ImageName) -> int:
         """Copy an image with all that is in it and attached to it; gives how many bytes of blobs went.

@@ -15,6 +15,8 @@ from mlstack.yaml.write import to_yaml
 from tests.support.builders import write_tree
 from tests.support.cli import Runner
 from tests.support.deploying import deployment, existing
+from tests.support.images import push_image
+from tests.support.oci import FakeRegistry, Reply
 
 TESTS = Path(__file__).parents[1]
 # Row -> the test that holds it, wherever it stands.
@@ -56,7 +58,7 @@ ELSEWHERE = {
     118: "test_c25_import_of_a_ksonnet_app_says_what_is_equal",
 }
 # Rows without a test, each with what is missing.
-MISSING = {11: "no command copies a package together with its images"}
+MISSING: dict[int, str] = {}
 RULES = """\
           if: {properties: {color: {const: green}}, required: [color]}
           then: {required: [token]}
@@ -81,6 +83,32 @@ def mine(run: Runner, folder: Path, old: str, new: str) -> None:
     run.ok("registry add mine ../mine")
     run.ok("pkg install mine/tools")
     run.ok("generate mine/tools/web back --image nginx")
+
+
+@pytest.mark.slow
+def test_peers_11_a_package_and_its_images_are_taken_to_where_nothing_else_is_reached(
+    demo: Path, tmp_path: Path, run: Runner
+) -> None:
+    with FakeRegistry().running() as outside, FakeRegistry().running() as inside:
+        digest = push_image(outside.host, "team/web", "1", "amd64", "arm64")
+        mine(
+            run,
+            tmp_path,
+            "image: {type: string, minLength: 1,",
+            f"image: {{type: string, x-image: true, default: '{outside.host}/team/web:1',",
+        )
+        copied = run.ok(f"pkg copy mine/tools --to oci://{inside.host}/ml")
+        image = f"{inside.host}/ml/{outside.host.replace(':', '-')}/team/web:1@{digest}"
+        assert f"image {image}" in copied
+        assert "is there already: " in run.ok(f"pkg copy mine/tools --to oci://{inside.host}/ml")
+        outside.fault = lambda running, method, path, headers: Reply(status=500)
+        run.ok(f"registry add here oci://{inside.host}/ml")
+        run.ok("pkg install here/tools")
+        run.ok("generate here/tools/web there")
+        run.ok(f"images copy minikube -c there --to {inside.host}/ml")
+        assert run.ok("images minikube -c there -o name").split() == [image]
+        digests = {run(f"pkg describe {name}/tools -o json").json["digest"] for name in ("mine", "here")}
+        assert len(digests) == 1
 
 
 def test_peers_12_every_image_of_an_environment_is_listed_once(demo: Path, run: Runner) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
+from mlstack.cli import page
 from mlstack.cli.main import FreeOptionsCommand, family
 from mlstack.cli.options import ENV_OPTION, option, prototypes, word
 from mlstack.cli.options import examples as offer_examples
@@ -213,6 +214,33 @@ def publish_package(session: Session, place: Path, registry: str, key: str = "")
 
     app = None if registry.startswith("oci://") or Path(registry).is_dir() else session.app
     return publish.publish_package(place, registry, app=app, key=key)
+
+
+@pkg.command(
+    "copy",
+    examples=[
+        "mlstack pkg copy kubeflow/tf-job --to oci://registry.example.com/ml",
+        "mlstack pkg copy --to oci://registry.example.com/ml --platform linux/amd64",
+    ],
+    names=word("[PACKAGE]...", "Installed packages. Default: all of them.", offer_packages),
+    to=option("--to REGISTRY", "oci://HOST/PATH."),
+    platform=option(
+        "--platform OS/ARCH", "Only what of images is for this platform; repeatable. Default: all."
+    ),
+)
+def copy_packages(
+    session: Session, names: list[str] | None = None, to: str = "", platform: list[str] | None = None
+) -> object:
+    """Copy packages with their default images to an OCI registry, for a place that reaches no other.
+
+    There: `registry add`, `pkg install`, and `images copy ENV --to HOST/PATH` names the images.
+    """
+    from mlstack.operations import publish
+
+    if not to:
+        raise UsageError("where to?", hint="mlstack pkg copy PACKAGE --to oci://HOST/PATH")
+    with page.waiting("copying packages and images"):
+        return publish.copy_packages(session.app, names or (), to, platforms=platform or ())
 
 
 # --- prototype and generate ---
