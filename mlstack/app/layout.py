@@ -16,6 +16,7 @@ ENVIRONMENT = "environment.yaml"
 APPROVED = "environments/approved-differences.yaml"
 PRICES = "prices.yaml"  # below environments/, or one environment's folder
 SNAPSHOT = "cluster.json"
+POLICIES = "policies"
 CURRENT_ENVIRONMENT = ".mlstack/current-environment"
 OVERRIDES = ".mlstack/overrides.yaml"
 APP_LOCK = ".mlstack/lock"
@@ -73,6 +74,14 @@ def patch_files(root: Path, environment: str) -> Iterator[tuple[str, str]]:
     for name in sorted(entry.name for entry in (root / folder).glob("*")):
         if name.endswith(_SUFFIXES) and not name.startswith("."):
             yield f"{folder}/{name}", name.removesuffix(".yaml")
+
+
+def policy_files(root: Path) -> Iterator[str]:
+    """Give the files of an app's own policies, in a stable order."""
+    for folder, _, files in walk(root / POLICIES):
+        for name in files:
+            if name.endswith(_SUFFIXES):
+                yield (Path(folder) / name).relative_to(root).as_posix()
 
 
 def component_files(root: Path) -> Iterator[tuple[str, str, str]]:

@@ -38,6 +38,7 @@ from mlstack.app.params import (
     param_error,
     spelling_table,
 )
+from mlstack.app.policy import PolicyFile
 from mlstack.app.prototype import Need, Prototype
 from mlstack.app.schema import PassedStore, check_file
 from mlstack.app.secret_sources import SecretValues
@@ -145,6 +146,12 @@ class AppReader:
             if document := self.files.document(f"{folder}/{layout.PRICES}", "Prices"):
                 return fields_of(document, "Prices").record(Prices)
         return None
+
+    @cached_property
+    def policies(self) -> tuple[tuple[PolicyFile, AppDocument], ...]:
+        """Give the app's own policies with their files."""
+        documents = (self.files.document(file, "Policy") for file in layout.policy_files(self.files.root))
+        return tuple((fields_of(each, "Policy").record(PolicyFile), each) for each in documents if each)
 
     # --- components ---
 

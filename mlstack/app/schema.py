@@ -30,6 +30,7 @@ from mlstack.app.index import RegistryIndex, Stack
 from mlstack.app.lock import Lock
 from mlstack.app.params import KeyPath as ValuePath
 from mlstack.app.params import ParamFault, Resolved, Setting, join_path, nearest_origin, param_error
+from mlstack.app.policy import PolicyFile
 from mlstack.app.prototype import Example, Package, Param, Prototype, PrototypeFile, mask_value
 from mlstack.errors import SchemaError
 from mlstack.names import nearest
@@ -102,6 +103,7 @@ _DECLARED: Mapping[str, tuple[type, Mapping[str, Any]]] = {  # kind → dataclas
     "Package": (Package, {}),
     "PersonalOverrides": (PersonalOverrides, {}),
     "Patch": (PatchFile, {}),
+    "Policy": (PolicyFile, {}),
     "Prices": (Prices, {}),
     "Prototype": (PrototypeFile, {}),
     "Registry": (RegistryIndex, {}),

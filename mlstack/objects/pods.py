@@ -24,6 +24,7 @@ class PodTemplate(NamedTuple):
     most: int | None = None
     is_per_node: bool = False
     metadata: Mapping[str, Any] = {}
+    keys: tuple[str | int, ...] = ()  # the way to its spec in the object
 
     @property
     def containers(self) -> tuple[Mapping[str, Any], ...]:
@@ -42,11 +43,13 @@ def templates(obj: KubeObject) -> tuple[PodTemplate, ...]:
     return tuple(row._replace(is_per_node=obj.kind == "DaemonSet") for row in rows)
 
 
-def _templates(value: Any, path: tuple[str, ...], count: int = 1) -> Iterator[PodTemplate]:
+def _templates(
+    value: Any, path: tuple[str, ...], count: int = 1, keys: tuple[str | int, ...] = ()
+) -> Iterator[PodTemplate]:
     if isinstance(value, list):
-        for item in value:
+        for index, item in enumerate(value):
             names = [item[name] for name in _NAMES if item.get(name)] if isinstance(item, Mapping) else []
-            yield from _templates(item, (*path, *map(str, names[:1])), count)
+            yield from _templates(item, (*path, *map(str, names[:1])), count, (*keys, index))
     if not isinstance(value, Mapping):
         return
     count *= _count(value)
@@ -55,9 +58,9 @@ def _templates(value: Any, path: tuple[str, ...], count: int = 1) -> Iterator[Po
             said = [part for part in path if part not in _UNSAID]
             metadata = value.get("metadata")
             metadata = metadata if isinstance(metadata, Mapping) else {}
-            yield PodTemplate(said[-1] if said else "", count, inner, metadata=metadata)
+            yield PodTemplate(said[-1] if said else "", count, inner, metadata=metadata, keys=(*keys, key))
         else:
-            yield from _templates(inner, (*path, str(key)), count)
+            yield from _templates(inner, (*path, str(key)), count, (*keys, str(key)))
 
 
 def _count(value: Mapping[str, Any]) -> int:

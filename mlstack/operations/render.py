@@ -17,9 +17,11 @@ from mlstack.render.template import CodeStore
 from mlstack.yaml import read
 
 if TYPE_CHECKING:
+    from mlstack.clock import Clock
     from mlstack.deploy.target import Target
     from mlstack.kube.client import Opener
     from mlstack.validate.formats import Fault
+    from mlstack.validate.policies import PolicyOutcome, Verdict
 
 _NO_OVERRIDES = Overrides()
 
@@ -32,8 +34,10 @@ class ValidateResult:
     environment: str
     kubernetes_version: str  # whose schemas were asked
     count: int  # of objects
-    faults: tuple[Fault, ...]  # in the order of the objects
-    notes: tuple[str, ...] = ()  # deprecations, and what only the API server checks
+    faults: tuple[Fault, ...]  # in the order of the objects, then what policies found
+    policies: tuple[PolicyOutcome, ...] = ()  # those that were asked for
+    waived: tuple[Fault, ...] = ()  # what objects need not keep, with their reasons
+    notes: tuple[str, ...] = ()  # what was waived, and what only the API server checks
 
 
 def validate_environment(
@@ -44,20 +48,24 @@ def validate_environment(
     overrides: Overrides = _NO_OVERRIDES,
     store: CodeStore | None = None,
     definitions: Sequence[Mapping[str, Any]] = (),
+    kubernetes_version: str = "",
+    policy: str = "",
 ) -> ValidateResult:
     """Check every object of an environment offline; arguments as of `render.load`.
 
     Custom resources are checked against definitions of the same render, else of the installed packages, of a
-    snapshot, or against those that are given.
+    snapshot, or against those that are given. `kubernetes_version` is asked in place of the environment's;
+    `policy` are sets and ids of policies, with commas between them.
 
     Raises:
+        UsageError: there is no such set of policies.
         ConfigError: a file, parameter or template is so wrong that there are no objects to check.
     """
     from mlstack.readiness.operators import need_text
-    from mlstack.validate.validate import check_version, load_schemas, validate_objects
+    from mlstack.validate.deprecations import deprecations
+    from mlstack.validate.validate import load_schemas, validate_objects
 
-    place = app.environment(environment)
-    version = check_version(place.kubernetes_version, where=place.file, environment=environment)
+    version = _version(app, environment, kubernetes_version)
     state = render.load(
         app, environment, components=components, overrides=overrides, store=store, stand_ins=True
     )
@@ -72,7 +80,13 @@ def validate_environment(
     faults, unchecked = validate_objects(state.objects, load_schemas(version), crds=crds, needed=needed)
     left = [f"component `{name}` {need_text(need, environment)}" for (name, _), need in needs.items() if need]
     left += [f"{kind}: rules in CEL that only the API server checks: {n}" for kind, n in unchecked.items()]
-    if faults:
+    faults += deprecations(state.objects, int(version.partition(".")[2]), definitions=crds)
+    verdict = _verdict(app, state, policy, components, overrides, store) if policy else None
+    waived: Sequence[Fault] = ()
+    if verdict is not None:
+        faults, waived = [*faults, *verdict.faults], verdict.waived
+        left += _waiver_note(verdict)
+    if faults or waived:
         # Only now is it worth rendering again to know the template line of each part.
         located = render.load(
             app,
@@ -83,7 +97,7 @@ def validate_environment(
             locate=True,
             stand_ins=True,
         )
-        faults = _placed(faults, located.objects)
+        faults, waived = _placed(faults, located.objects), _placed(waived, located.objects)
     if snapshot is not None:
         faults = [*faults, *_against(snapshot, state)]
         left += _version_note(snapshot, version, environment)
@@ -93,8 +107,57 @@ def validate_environment(
         kubernetes_version=version,
         count=len(state.objects),
         faults=tuple(faults),
+        policies=tuple(verdict.outcomes) if verdict is not None else (),
+        waived=tuple(waived),
         notes=(*state.notes, *left),
     )
+
+
+def _version(app: AppReader, environment: str, asked: str) -> str:
+    from mlstack.validate.validate import check_version
+
+    place = app.environment(environment)
+    if asked:
+        return check_version(asked, environment=environment)
+    return check_version(place.kubernetes_version, where=place.file, environment=environment)
+
+
+def _verdict(
+    app: AppReader,
+    state: DesiredState,
+    policy: str,
+    components: Sequence[str],
+    overrides: Overrides,
+    store: CodeStore | None,
+) -> Verdict:
+    """Ask policies of the objects; those of components that are not asked for count as what stands beside."""
+    from mlstack.validate.own_policies import all_policies
+    from mlstack.validate.policies import Stack, check_policies, chosen
+
+    known = all_policies(app)
+    policies = chosen(policy, known)
+    environment = state.environment
+    whole = (
+        render.load(app, environment, overrides=overrides, store=store, stand_ins=True)
+        if components
+        else state
+    )
+    snapshot = read_snapshot(app, environment)
+    stack = Stack(
+        whole.objects,
+        environment=environment,
+        nodes=snapshot.nodes if snapshot is not None else (),
+        apis=snapshot.apis if snapshot is not None else {},
+    )
+    return check_policies(
+        policies, stack, known=known, components=frozenset(obj.component for obj in state.objects)
+    )
+
+
+def _waiver_note(verdict: Verdict) -> list[str]:
+    waived = {outcome.id: outcome.waived for outcome in verdict.outcomes if outcome.waived}
+    listed = ", ".join(f"{name} ({count})" for name, count in waived.items())
+    return [f"waived with a reason: {listed}"] if waived else []
 
 
 def _needs(
@@ -117,7 +180,9 @@ def _needs(
     }
 
 
-def validate_on_server(target: Target, *, opener: Opener) -> ValidateResult:
+def validate_on_server(
+    target: Target, *, opener: Opener, kubernetes_version: str = "", policy: str = ""
+) -> ValidateResult:
     """Check every object offline, with the definitions that the cluster has; then by a dry run of the server.
 
     Raises:
@@ -139,8 +204,10 @@ def validate_on_server(target: Target, *, opener: Opener) -> ValidateResult:
         overrides=target.overrides,
         store=target.store,
         definitions=definitions,
+        kubernetes_version=kubernetes_version,
+        policy=policy,
     )
-    if not result.ok:
+    if any(fault.severity == "error" and not fault.policy for fault in result.faults):
         return result
     with permissions.explaining(resolved, writing=False):
         changes = diff_environment(resolved, ApplyOptions(dry_run=True)).changes.changes
@@ -150,7 +217,36 @@ def validate_on_server(target: Target, *, opener: Opener) -> ValidateResult:
         if change.refusal is not None and change.refusal.kind == "invalid"
         for reason in (change.refusal.reasons or (str(change.refusal.error),))
     ]
-    return replace(result, ok=not refused, faults=(*result.faults, *refused))
+    return replace(result, ok=result.ok and not refused, faults=(*result.faults, *refused))
+
+
+def with_applied(result: ValidateResult, target: Target, *, opener: Opener, clock: Clock) -> ValidateResult:
+    """Add what is deprecated, or not served any more, of the set that was last applied to the cluster.
+
+    What is found of the files as well is said once.
+
+    Raises:
+        ClusterError: the cluster cannot be asked, is another one, or its history is damaged.
+    """
+    from mlstack.deploy.history_store import open_history
+    from mlstack.validate.deprecations import deprecations
+
+    past = open_history(target, opener, clock=clock)
+    revisions = past.revisions()
+    if not revisions:
+        note = f"`{target.environment}` has no history in its cluster: nothing that was applied is known"
+        return replace(result, notes=(*result.notes, note))
+    newest, minor = revisions[-1], int(result.kubernetes_version.partition(".")[2])
+    objects = past.load(newest).objects
+    crds = _definitions(target.app, objects)
+    known = {(fault.object, fault.path, fault.message) for fault in result.faults}
+    left = [
+        replace(fault, where=f"revision {newest.number}")
+        for fault in deprecations(objects, minor, definitions=crds, is_live=True)
+        if (fault.object, fault.path, fault.message) not in known
+    ]
+    note = f"{len(objects)} objects of revision {newest.number}, the last applied, were looked at too"
+    return replace(result, faults=(*result.faults, *left), notes=(*result.notes, note))
 
 
 def _against(snapshot: ClusterSnapshot, state: DesiredState) -> Iterator[Fault]:

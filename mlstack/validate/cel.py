@@ -1,6 +1,7 @@
-"""Evaluate the rules of CustomResourceDefinitions: as much of CEL as rules on objects use.
+"""Evaluate CEL, of CustomResourceDefinitions and of an app's policies: as much as rules on objects use.
 
-What is not known here raises `UnsupportedError`: such a rule is left to the API server. As in the CEL
+What is not known here raises `UnsupportedError`: such a rule is left to the API server; `check` finds it in a
+policy before anything is evaluated. As in the CEL
 specification, `&&`, `||`, `all` and `exists` absorb an error of one part if another decides. Rules come with
 definitions of others, and the server bounds what they cost: so do `STEPS`.
 """
@@ -14,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from mlstack.app.schema import matches
+from mlstack.names import nearest
 from mlstack.objects.resources import quantity
 
 # --- read text into nested tuples: `self.a` is `("select", ("name", "self"), "a")` ---
@@ -178,7 +180,7 @@ def _field(name: str) -> str:
 Env = Mapping[str, Any]
 STEPS = 200_000
 """Steps that all rules on one object may take; what takes more is left to the server."""
-_STEPS_LEFT = " "  # no name of CEL
+_STEPS_LEFT, _IS_PLAIN = " ", "="  # no names of CEL
 
 
 class EvaluationError(Exception):
@@ -189,22 +191,62 @@ class Opaque:
     """A value that is not known here, as a time or a null that is one: what asks for it is the server's."""
 
 
-def evaluate(expression: str, env: Env, *, steps: list[int] | None = None) -> Any:
+def evaluate(expression: str, env: Env, *, steps: list[int] | None = None, is_plain: bool = False) -> Any:
     """Give the value of an expression.
 
     Args:
         expression: CEL text.
         env: the variables, as `self`.
         steps: how many are left, in its only item; `STEPS` unless given.
+        is_plain: whether lists are compared and joined as they stand: no schema makes sets or maps of them.
 
     Raises:
         UnsupportedError: the expression uses what is not known here.
         EvaluationError: it has no value for these variables.
     """
     try:
-        return _value(_parsed(expression), {**env, _STEPS_LEFT: steps or [STEPS]})
+        return _value(_parsed(expression), {**env, _STEPS_LEFT: steps or [STEPS], _IS_PLAIN: is_plain})
     except RecursionError:
         raise UnsupportedError("nested too deeply") from None
+
+
+def check(expression: str, names: Iterable[str]) -> None:
+    """Check that an expression uses only what is known here, and the variables `names`.
+
+    Raises:
+        UnsupportedError: it does not; the message says what.
+    """
+    try:
+        _check(_parsed(expression), frozenset(names))
+    except RecursionError:
+        raise UnsupportedError("it is nested too deeply") from None
+
+
+def _check(node: Node, names: frozenset[str]) -> None:
+    match node:
+        case ("name", name) if name not in names and name not in _TYPES:
+            near = nearest(name, names)
+            meant = f"did you mean `{near}`?" if near else f"there are {', '.join(sorted(names))}"
+            raise UnsupportedError(f"there is no variable `{name}`: {meant}")
+        case ("list", items):
+            inner = items
+        case ("select" | "has", target, _):
+            inner = [target]
+        case ("if", *parts):
+            inner = parts
+        case ("macro", _, target, variable, body):
+            _check(body, names | {variable})
+            inner = [target]
+        case ("call", name, inner):
+            is_known = name in ("&&", "||") or (name, len(inner)) in _FUNCTIONS
+            if not is_known:
+                raise UnsupportedError(f"the function `{name}` is not known with {len(inner)} arguments")
+            if name == "matches" and inner[1][0] == "literal" and matches(str(inner[1][1]), "") is None:
+                raise UnsupportedError(f"`{inner[1][1]}` is no pattern that RE2 can read")
+        case _:
+            return
+    for part in inner:
+        _check(part, names)
 
 
 @cache
@@ -249,7 +291,7 @@ def _evaluated(node: Node, env: Env) -> Any:
                 raise UnsupportedError("a macro on neither list nor map")
             return _macro(name, [(item, (body, {**env, variable: item})) for item in container])
         case ("call", name, arguments):
-            return _called(name, [_value(argument, env) for argument in arguments])
+            return _called(name, [_value(argument, env) for argument in arguments], is_plain=env[_IS_PLAIN])
     raise UnsupportedError(str(node))
 
 
@@ -291,8 +333,9 @@ def _indexed(target: Any, key: Any) -> Any:
     raise EvaluationError(f"no such key: {key}")
 
 
-def _called(name: str, arguments: list[Any]) -> Any:
-    function = _FUNCTIONS.get((name, len(arguments)))
+def _called(name: str, arguments: list[Any], *, is_plain: bool) -> Any:
+    plain = _PLAIN_FUNCTIONS.get(name) if is_plain and len(arguments) == 2 else None
+    function = plain or _FUNCTIONS.get((name, len(arguments)))
     if function is None:
         raise UnsupportedError(name)
     try:
@@ -309,6 +352,15 @@ def _equal(left: Any, right: Any) -> bool:
     if isinstance(left, list | Mapping) and isinstance(right, list | Mapping) and left != right:
         # Lists that are sets or maps have no order, and their parts may be opaque.
         raise UnsupportedError("==")
+    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Compare plain values, in which `1` is not `true`."""
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
     return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
 
 
@@ -360,6 +412,13 @@ def _quantity(text: str) -> Any:
 _COMPARING = frozenset({"<", "<=", ">", ">="})
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _TYPES: Mapping[str, type] = {"bool": bool, "double": float, "int": int, "string": str}
+
+_PLAIN_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "==": _same,
+    "!=": lambda left, right: not _same(left, right),
+    "in": lambda item, container: any(_same(item, member) for member in container),
+    "+": lambda left, right: left + right if isinstance(left, list) else _added(left, right),
+}
 
 _FUNCTIONS: Mapping[tuple[str, int], Callable[..., Any]] = {
     ("==", 2): _equal,

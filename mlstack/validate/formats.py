@@ -37,6 +37,8 @@ class Fault:
     # will not work.
     severity: Severity = "error"
     keys: Keys = ()  # the field again, key by key
+    policy: str = ""  # id of the policy that is not kept; empty where Kubernetes itself minds
+    waiver: str = ""  # why the object need not keep it
 
 
 class Problem(NamedTuple):

@@ -1,0 +1,251 @@
+"""API versions and fields that Kubernetes has deprecated, or serves no more in the version after.
+
+Sources: the life cycles of API versions in k8s.io/api (`zz_generated.prerelease-lifecycle.go`, v0.37), what
+the API server warns of (kubernetes/kubernetes `pkg/api/*/warnings.go` and `util.go`, 1.36), KEP-5707 and
+KEP-3015, and of custom resources what their definitions say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from mlstack.objects.kinds import Kind, Kinds
+from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.pods import templates
+from mlstack.validate.formats import Fault, Field, path_of
+
+# API version and kinds, the minor version that deprecates them, what to use.
+_API_VERSIONS = """
+admissionregistration.k8s.io/v1alpha1 MutatingAdmissionPolicy,MutatingAdmissionPolicyBinding 35
+admissionregistration.k8s.io/v1beta1 MutatingAdmissionPolicy,MutatingAdmissionPolicyBinding 37
+admissionregistration.k8s.io/v1beta1 ValidatingAdmissionPolicy,ValidatingAdmissionPolicyBinding 31
+certificates.k8s.io/v1alpha1 ClusterTrustBundle 34
+certificates.k8s.io/v1beta1 ClusterTrustBundle,PodCertificateRequest 37
+coordination.k8s.io/v1alpha2 LeaseCandidate 35
+coordination.k8s.io/v1beta1 LeaseCandidate 36
+flowcontrol.apiserver.k8s.io/v1beta3 FlowSchema,PriorityLevelConfiguration 29
+networking.k8s.io/v1beta1 IPAddress,ServiceCIDR 34
+resource.k8s.io/v1alpha3 DeviceTaintRule 36
+resource.k8s.io/v1beta1 DeviceClass,ResourceClaim,ResourceClaimTemplate,ResourceSlice 35
+resource.k8s.io/v1beta2 DeviceClass,ResourceClaim,ResourceClaimTemplate,ResourceSlice 36
+storage.k8s.io/v1alpha1 VolumeAttributesClass 32
+storage.k8s.io/v1beta1 VolumeAttributesClass 34
+storagemigration.k8s.io/v1beta1 StorageVersionMigration 37
+v1 ComponentStatus 19
+v1 Endpoints 33
+"""
+_SINCE = {
+    (api_version, kind): int(minor)
+    for api_version, kinds, minor in map(str.split, _API_VERSIONS.strip().splitlines())
+    for kind in kinds.split(",")
+}
+_OTHER_KINDS = {"Endpoints": "EndpointSlice of `discovery.k8s.io/v1`"}
+
+
+class _Row(NamedTuple):
+    """A field that is deprecated."""
+
+    of: str  # `pod`, its `template` (with metadata), or a kind
+    path: str  # as of `Field.all`
+    since: int
+    gone: int | None  # the first minor version in which it does nothing
+    use: str
+    key: str = ""  # pattern of the keys of the map on the path that are meant
+    value: str = ""  # the value that is meant; any where empty
+
+
+_CSI = "a CSI driver"
+_FIELDS = (
+    *(
+        _Row("pod", f"volumes[].{name}?", since, gone, use)
+        for name, since, gone, use in (
+            ("cephfs", 28, 31, _CSI),
+            ("flocker", 22, 25, _CSI),
+            ("gitRepo", 11, 33, "an init container that clones"),
+            ("glusterfs", 25, 26, _CSI),
+            ("photonPersistentDisk", 11, 16, _CSI),
+            ("quobyte", 22, 25, _CSI),
+            ("rbd", 28, 31, _CSI),
+            ("scaleIO", 16, 22, _CSI),
+            ("storageos", 22, 25, _CSI),
+        )
+    ),
+    *(
+        _Row("pod", path, since, None, f"`{use}`", **{field: label})
+        for label, since, use in (
+            ("beta.kubernetes.io/arch", 14, "kubernetes.io/arch"),
+            ("beta.kubernetes.io/instance-type", 17, "node.kubernetes.io/instance-type"),
+            ("beta.kubernetes.io/os", 14, "kubernetes.io/os"),
+            ("failure-domain.beta.kubernetes.io/region", 17, "topology.kubernetes.io/region"),
+            ("failure-domain.beta.kubernetes.io/zone", 17, "topology.kubernetes.io/zone"),
+        )
+        for path, field in (
+            ("nodeSelector", "key"),
+            ("topologySpreadConstraints[].topologyKey", "value"),
+            (
+                "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+                ".nodeSelectorTerms[].matchExpressions[].key",
+                "value",
+            ),
+            (
+                "affinity.podAntiAffinity|podAffinity"
+                ".requiredDuringSchedulingIgnoredDuringExecution[].topologyKey",
+                "value",
+            ),
+        )
+    ),
+    _Row("pod", "serviceAccount?", 0, None, "`serviceAccountName`"),
+    *(
+        _Row("template", "metadata.annotations", since, gone, f"the field `{use}`", key=pattern)
+        for pattern, since, gone, use in (
+            ("container.apparmor.security.beta.kubernetes.io/*", 30, None, "appArmorProfile"),
+            ("container.seccomp.security.alpha.kubernetes.io/*", 19, 27, "seccompProfile"),
+            ("scheduler.alpha.kubernetes.io/critical-pod", 13, 16, "priorityClassName"),
+            ("seccomp.security.alpha.kubernetes.io/pod", 19, 27, "seccompProfile"),
+            ("security.alpha.kubernetes.io/sysctls", 11, 11, "securityContext.sysctls"),
+        )
+    ),
+    _Row(
+        "Ingress", "metadata.annotations", 18, None, "`ingressClassName`", key="kubernetes.io/ingress.class"
+    ),
+    *(
+        _Row(
+            kind,
+            "metadata.annotations",
+            8,
+            None,
+            "`storageClassName`",
+            key="volume.beta.kubernetes.io/storage-class",
+        )
+        for kind in ("PersistentVolume", "PersistentVolumeClaim")
+    ),
+    _Row("PersistentVolume", "spec.persistentVolumeReclaimPolicy", 15, None, "`Delete`", value="Recycle"),
+    _Row(
+        "Service",
+        "metadata.annotations",
+        27,
+        None,
+        "`service.kubernetes.io/topology-mode`",
+        key="service.kubernetes.io/topology-aware-hints",
+    ),
+    _Row("Service", "spec.externalIPs?", 36, None, "a load balancer or a Gateway"),
+    _Row("Service", "spec.trafficDistribution", 35, None, "`PreferSameZone`", value="PreferClose"),
+)
+
+
+def deprecations(
+    objects: Iterable[KubeObject],
+    minor: int,
+    *,
+    definitions: Sequence[Mapping[str, Any]] = (),
+    is_live: bool = False,
+) -> Iterator[Fault]:
+    """Warn of what Kubernetes 1.`minor` has deprecated, and of what the version after it has no more.
+
+    Args:
+        objects: what is rendered, or was applied.
+        minor: of the version.
+        definitions: CustomResourceDefinitions, which say of their versions whether they are deprecated.
+        is_live: whether the objects are in a cluster already: then what this version does not serve is told
+            of too, which is an error of what is rendered.
+    """
+    custom = dict(_deprecated_versions(definitions))
+    for obj in objects:
+        for field, message in (
+            *_api_version(obj, minor, custom, is_live=is_live),
+            *(told for row in _FIELDS for told in _fields(obj, row, minor)),
+        ):
+            yield Fault(
+                component=obj.component,
+                object=str(obj.identity),
+                path=path_of(field.keys),
+                message=message,
+                where=str(obj.source) if obj.source else None,
+                severity="warning",
+                keys=field.keys,
+            )
+
+
+def _api_version(
+    obj: KubeObject, minor: int, custom: Mapping[tuple[str, str], str], *, is_live: bool
+) -> Iterator[tuple[Field, str]]:
+    field = Field(obj.api_version, ("apiVersion",))
+    if (obj.api_version, obj.kind) in custom:
+        yield field, custom[obj.api_version, obj.kind]
+        return
+    kind = Kinds.builtin().lookup(obj.api_version, obj.kind)
+    if kind is None or (not kind.is_served_by(minor) and not is_live):
+        return
+    use = _replacement(kind, minor)
+    newest = max(known.last_minor for known in Kinds.builtin())
+    since = _SINCE.get((obj.api_version, obj.kind), minor + 1)
+    if kind.last_minor < min(minor + 1, newest):
+        when = _when(kind.last_minor + 1, minor)
+        yield field, f"{kind.kind} of `{obj.api_version}` is not served {when}{use}"
+    elif since <= minor + 1 and (obj.api_version, obj.kind) in _SINCE:
+        yield field, f"{kind.kind} of `{obj.api_version}` is deprecated {_when(since, minor)}{use}"
+
+
+def _replacement(kind: Kind, minor: int) -> str:
+    if kind.kind in _OTHER_KINDS:
+        return f": use {_OTHER_KINDS[kind.kind]}"
+    others = [
+        other.api_version
+        for other in Kinds.builtin().of_group(kind.group)
+        if other.kind == kind.kind and other.last_minor > kind.last_minor and other.first_minor <= minor + 1
+    ] or [
+        other.api_version
+        for other in Kinds.builtin().of_group(kind.group)
+        if other.kind == kind.kind and other.version == "v1" != kind.version
+    ]
+    return f": use `{others[0]}`" if others else ""
+
+
+def _when(since: int, minor: int) -> str:
+    return (
+        f"from Kubernetes 1.{since} on" if since > minor else f"since Kubernetes 1.{since}" if since else ""
+    )
+
+
+def _fields(obj: KubeObject, row: _Row, minor: int) -> Iterator[tuple[Field, str]]:
+    if row.since > minor + 1 or (row.of[0].isupper() and row.of != obj.kind):
+        return
+    roots = [Field(obj.data)]
+    if row.of in ("pod", "template"):
+        up = 1 if row.of == "template" else 0
+        roots = [_at(obj, template.keys[: len(template.keys) - up]) for template in templates(obj)]
+    for root in roots:
+        for field in root.all(row.path):
+            places = (
+                [inner for name, inner in field.entries if fnmatchcase(name, row.key)] if row.key else [field]
+            )
+            for place in places:
+                if place and row.value in ("", place.value):
+                    yield place, f"{_told(row, minor)}: use {row.use}"
+
+
+def _told(row: _Row, minor: int) -> str:
+    if row.gone is not None and row.gone <= minor + 1:
+        return f"does nothing {_when(row.gone, minor)}"
+    return f"is deprecated {_when(row.since, minor)}".strip()
+
+
+def _at(obj: KubeObject, keys: Sequence[str | int]) -> Field:
+    value: Any = obj.data
+    for key in keys:
+        value = value[key]
+    return Field(value, tuple(keys))
+
+
+def _deprecated_versions(definitions: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str, str], str]]:
+    """Give what definitions say of their deprecated versions, by API version and kind."""
+    for definition in definitions:
+        spec = Field(definition).at("spec")
+        kind, group = spec.at("names", "kind").text, spec.at("group").text
+        for version in spec.at("versions").items:
+            if version.at("deprecated").value is True:
+                api_version = f"{group}/{version.at('name').text}"
+                said = version.at("deprecationWarning").text or f"{kind} of `{api_version}` is deprecated"
+                yield (api_version, kind), said

@@ -1,0 +1,252 @@
+"""Policies: what a team wants of its objects beyond what the API server takes; the table, sets and waivers.
+
+A built-in one is a function with `@policy` in `ml_policies.py` or `safety_policies.py`; an app's own ones are
+files (`own_policies.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+from mlstack.errors import UsageError
+from mlstack.names import nearest
+from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.pods import PodTemplate, templates
+from mlstack.objects.resources import is_gpu
+from mlstack.validate.formats import Fault, Field, Keys, Problem, path_of
+
+WAIVER = "mlstack.dev/waive"
+"""Annotation of an object: a line `ID: reason` for each policy that it need not keep."""
+ALL = "all"
+
+
+class Pods(NamedTuple):
+    """The pods of one template of an object."""
+
+    obj: KubeObject
+    template: PodTemplate
+    spec: Field
+
+    @property
+    def containers(self) -> list[Field]:
+        """Give those that run: not the ones that only start before them, but sidecars."""
+        sidecars = (each for each in self.spec.at("initContainers").items if _is_sidecar(each))
+        return [*self.spec.at("containers").items, *sidecars]
+
+    @property
+    def all_containers(self) -> list[Field]:
+        """Give every container."""
+        return self.spec.all("initContainers|containers[]")
+
+    @property
+    def labels(self) -> Mapping[str, Any]:
+        """Give the labels that its pods have."""
+        return Field(self.template.metadata).at("labels").value or {}
+
+    @property
+    def asks_for_gpus(self) -> bool:
+        """Tell whether a container asks for a GPU, by its name or by a claim of devices."""
+        return bool(self.spec.at("resourceClaims").items) or any(map(gpus, self.all_containers))
+
+
+def _is_sidecar(container: Field) -> bool:
+    return container.at("restartPolicy").text == "Always"
+
+
+def gpus(container: Field) -> dict[str, Field]:
+    """Give the GPU resources that a container asks for, by name."""
+    asked = container.at("resources").all("requests|limits")
+    return {name: value for part in asked for name, value in part.entries if is_gpu(name) and value.value}
+
+
+@dataclass(frozen=True)
+class Stack:
+    """What policies look at: all objects of an environment, and what is known of its cluster."""
+
+    objects: Sequence[KubeObject]
+    environment: str = ""
+    nodes: Sequence[Mapping[str, Any]] = ()  # shapes, as a snapshot has them
+    apis: Mapping[str, Sequence[str]] | None = None  # kinds that it serves by API version
+
+    @cached_property
+    def pods(self) -> tuple[Pods, ...]:
+        """Give every template of pods of every object."""
+        return tuple(
+            Pods(obj, template, Field(template.spec, template.keys))
+            for obj in self.objects
+            for template in templates(obj)
+        )
+
+    def pods_of(self, obj: KubeObject) -> list[Pods]:
+        """Give those of one object."""
+        return [pods for pods in self.pods if pods.obj is obj]
+
+    def of_kind(self, group: str, *kinds: str) -> list[KubeObject]:
+        """Give the objects of some kinds of a group."""
+        return [obj for obj in self.objects if obj.group == group and obj.kind in kinds]
+
+
+Violations = Iterator[tuple[KubeObject, Problem]]
+Check = Callable[[Stack], Violations]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """One thing that objects are to keep."""
+
+    id: str
+    sets: tuple[str, ...]
+    severity: Literal["error", "warning"]  # with an error `validate` says no
+    reason: str  # why it is wanted, one sentence without a full stop
+    fix: str  # what to do about it
+    check: Check  # gives what does not keep it; the severity of its problems does not count
+    where: str = ""  # the file of an app's own
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyOutcome:
+    """What a policy found in an environment."""
+
+    id: str
+    severity: Literal["error", "warning"]
+    sets: tuple[str, ...]
+    reason: str  # why it is wanted
+    fix: str  # what to do about it
+    findings: int  # that are among the faults
+    waived: int  # that objects have waived, with a reason
+
+
+POLICIES: dict[str, Policy] = {}
+
+
+def policy(
+    id: str, *sets: str, reason: str, fix: str, severity: Literal["error", "warning"] = "error"
+) -> Callable[[Check], Check]:
+    """Add a built-in policy: the function below finds what does not keep it."""
+
+    def add(check: Check) -> Check:
+        POLICIES[id] = Policy(id=id, sets=sets, severity=severity, reason=reason, fix=fix, check=check)
+        return check
+
+    return add
+
+
+def builtin() -> dict[str, Policy]:
+    """Give the built-in policies by id."""
+    from mlstack.validate import ml_policies, safety_policies  # noqa: F401 -- they fill the table
+
+    return POLICIES
+
+
+def chosen(words: str, known: Mapping[str, Policy]) -> list[Policy]:
+    """Give the policies of some sets or ids, written with commas between; `all` are all.
+
+    Raises:
+        UsageError: there is no such set or id.
+    """
+    names = [word.strip() for word in words.split(",")]
+    sets = dict.fromkeys([ALL, *(name for policy in known.values() for name in policy.sets)])
+    for name in names:
+        if name not in sets and name not in known:
+            near = nearest(name, [*sets, *known])
+            hint = f"did you mean `{near}`?" if near else f"sets: {', '.join(sets)}; mlstack policy list"
+            raise UsageError(f"no policy and no set of policies is called `{name}`", hint=hint)
+    return [policy for policy in known.values() if {ALL, policy.id, *policy.sets} & set(names)]
+
+
+class Verdict(NamedTuple):
+    """What policies found."""
+
+    faults: list[Fault]
+    waived: list[Fault]
+    outcomes: list[PolicyOutcome]
+
+
+def check_policies(
+    policies: Iterable[Policy],
+    stack: Stack,
+    *,
+    known: Iterable[str],
+    components: Collection[str] | None = None,
+) -> Verdict:
+    """Find what does not keep policies, and what is wrong with the waivers.
+
+    Args:
+        policies: those that are asked.
+        stack: what they look at.
+        known: the ids of all that there are.
+        components: of which findings are wanted; None is all.
+    """
+    ids = frozenset(known)
+    asked = [obj for obj in stack.objects if components is None or obj.component in components]
+    waivers = {id(obj): dict(_waivers(obj)) for obj in asked}
+    verdict = Verdict([fault for obj in asked for fault in _wrong_waivers(obj, ids)], [], [])
+    for policy in policies:
+        violations = [
+            (obj, _fault(obj, problem, policy)) for obj, problem in policy.check(stack) if id(obj) in waivers
+        ]
+        faults = dict.fromkeys(
+            replace(fault, waiver=waivers[id(obj)].get(policy.id, "")) for obj, fault in violations
+        )
+        waived = [fault for fault in faults if fault.waiver]
+        verdict.waived.extend(waived)
+        verdict.faults.extend(fault for fault in faults if not fault.waiver)
+        outcome = PolicyOutcome(
+            id=policy.id,
+            severity=policy.severity,
+            sets=policy.sets,
+            reason=policy.reason,
+            fix=policy.fix,
+            findings=len(faults) - len(waived),
+            waived=len(waived),
+        )
+        verdict.outcomes.append(outcome)
+    return verdict
+
+
+def _fault(obj: KubeObject, problem: Problem, policy: Policy) -> Fault:
+    return Fault(
+        component=obj.component,
+        object=str(obj.identity),
+        path=path_of(problem.keys),
+        message=problem.message,
+        where=str(obj.source) if obj.source else None,
+        severity=policy.severity,
+        keys=problem.keys,
+        policy=policy.id,
+    )
+
+
+_WAIVER_KEYS: Keys = ("metadata", "annotations", WAIVER)
+
+
+def _waivers(obj: KubeObject) -> Iterator[tuple[str, str]]:
+    """Give id and reason of each line of an object's waiver."""
+    for line in Field(obj.data).at(*map(str, _WAIVER_KEYS)).text.splitlines():
+        name, _, reason = line.partition(":")
+        if line.strip():
+            yield name.strip(), reason.strip()
+
+
+def _wrong_waivers(obj: KubeObject, known: frozenset[str]) -> Iterator[Fault]:
+    for name, reason in _waivers(obj):
+        if name not in known:
+            near = nearest(name, known)
+            hint = f": did you mean `{near}`?" if near else ", see mlstack policy list"
+            message = f"waives `{name}`, which is no policy{hint}"
+        elif not reason:
+            message = f"waives `{name}` without a reason: write `{name}: REASON`"
+        else:
+            continue
+        yield Fault(
+            component=obj.component,
+            object=str(obj.identity),
+            path=path_of(_WAIVER_KEYS),
+            message=message,
+            where=str(obj.source) if obj.source else None,
+            severity="warning",
+            keys=_WAIVER_KEYS,
+        )
