@@ -31,7 +31,7 @@ class PolicyFile:
         "Whether `validate` fails where it is not kept. Default: error.",
         default="error",
     )
-    sets: tuple[str, ...] = key(list_of(_ID), "Sets that it belongs to. Default: own.", default=("own",))
+    sets: tuple[str, ...] = key(list_of(_ID), "Sets that it belongs to. Default: own.", default=())
     match: PolicyMatch | None = record(PolicyMatch, "Which objects it is about. Default: all.", default=None)
     each: Literal["object", "pod", "container"] = key(
         {"type": "string", "enum": ["object", "pod", "container"]},

@@ -125,6 +125,19 @@ class Command(PlainHelp, TyperCommand):
             del rest[:length]
 
 
+class PolicyCommand(Command):
+    """A command whose `--policy` may stand without a value, before another option or at the end."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Write the value that it has then."""
+        after = [*args[1:], "-"]
+        whole = [
+            "--policy=all" if word == "--policy" and following.startswith("-") else word
+            for word, following in zip(args, after, strict=True)
+        ]
+        return super().parse_args(ctx, whole)
+
+
 class DashedValueCommand(Command):
     """A command whose last word is a value that may start with `-` (`param set cnn args --steps=9`)."""
 

@@ -217,6 +217,23 @@ def formats(ctx: typer.Context, incomplete: str) -> list[str]:
     return _matching(FORMATS, incomplete)
 
 
+def finding_formats(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Give the names of the output formats of findings."""
+    return _matching((*FORMATS, *_FINDING_FORMATS), incomplete)
+
+
+def policy_sets(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Give the sets and ids of policies, the built-in ones and the app's own."""
+    from mlstack.app.app_dir import AppDir
+    from mlstack.validate.own_policies import all_policies
+    from mlstack.validate.policies import ALL
+
+    root = _root()
+    known = all_policies(AppDir(root).policies) if root is not None else {}
+    names = {ALL, *known, *(name for policy in known.values() for name in policy.sets)}
+    return _matching(names, incomplete)
+
+
 def presets(ctx: typer.Context, incomplete: str) -> list[str]:
     """Give the names that environments have a preset for."""
     from mlstack.app import files
@@ -351,6 +368,9 @@ def duration(text: str | float) -> float:
         return clock.seconds(str(text))
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+
+_FINDING_FORMATS = ("sarif", "junit")
 
 
 def _one_of(known: Iterable[str]) -> Callable[[str], str]:
@@ -520,5 +540,16 @@ SHARED: Mapping[str, tuple[Any, Any]] = {
     ),
 }
 
+FINDINGS_OUTPUT = {
+    "output": _shared(
+        str,
+        "table",
+        "--output -o FORMAT",
+        "How the result is printed: table, yaml, json, name, sarif or junit.",
+        finding_formats,
+        callback=_one_of((*FORMATS, *_FINDING_FORMATS)),
+    )
+}
+"""`output` of what finds faults: `findings.py` has the further formats."""
 ENV = word("ENV", "The environment.", environments)
 ENV_OPTION = option("--env ENV", "As it is in this environment. Default: what all share.", environments)

@@ -221,8 +221,17 @@ def emit(result: object, output_format: str) -> int:
         for note in view.notes:
             say(note)
     else:
-        write(FORMATS[output_format](result), exact=True)
+        write(_formats(output_format)[output_format](result), exact=True)
     return 0 if getattr(result, "ok", True) else 1
+
+
+def _formats(name: str) -> Mapping[str, Callable[[object], str]]:
+    """Give the formats among which one is: those of every result, or those of findings alone."""
+    if name in FORMATS:
+        return FORMATS
+    from mlstack.cli.findings import FINDING_FORMATS
+
+    return FINDING_FORMATS
 
 
 def table_text(result: object, *, names_only: bool = False) -> str:
@@ -250,7 +259,8 @@ def json_text(result: object) -> str:
     return json_escaped(json.dumps(masking.scrubbed_value(document(result)), indent=2, ensure_ascii=False))
 
 
-# A new output format is one function here, and its name in the help of `-o`.
+# A new output format is one function here, and its name in the help of `-o`; one of findings alone, as SARIF,
+# a decorated function in `findings.py`.
 FORMATS: Mapping[str, Callable[[object], str]] = {
     "json": json_text,
     "name": lambda result: table_text(result, names_only=True),

@@ -55,6 +55,16 @@ def _values(name: str) -> Any:
 
 
 TABLE_VIEWS |= {
+    "PolicyList": TableView(
+        "policies",
+        {
+            "ID": "id",
+            "SEVERITY": "severity",
+            "SETS": lambda row: ", ".join(row.sets),
+            "WANTED BECAUSE": "reason",
+        },
+        names="id",
+    ),
     "SchemaList": TableView("schemas", {"NAME": "name", "DESCRIBES": "describes", "SUMMARY": "summary"}),
     "EnvironmentList": TableView(
         "environments",

@@ -390,17 +390,23 @@ def amounts_text(takes: Amounts, *, signed: bool = False, bare: bool = False, li
 
 @view
 def _validated(result: ValidateResult) -> Page:
-    blocks = [
+    blocks: list[Block] = [
         TextLine(
-            f"{fault.object} ({fault.component}): {fault.path}: {fault.message}"
+            ": ".join(filter(None, (f"{fault.object} ({fault.component})", fault.path, fault.message)))
+            + (f" [{fault.policy}]" if fault.policy else "")
             + (f" ({fault.where})" if fault.where else ""),
             hang=4,
         )
         for fault in result.faults
     ]
+    for policy in result.policies:
+        if policy.findings:
+            blocks.append(TextLine(f"{policy.id} ({policy.severity}): {policy.reason}", "dim", hang=4))
+            blocks.append(TextLine(f"    fix: {policy.fix}", "dim", hang=9))
     checked = f"{count(result.count, 'object')} of `{result.environment}`"
     verdict = count(len(result.faults), "fault") if result.faults else "no faults"
-    blocks.append(TextLine(f"{checked} against Kubernetes {result.kubernetes_version}: {verdict}"))
+    asked = f" and {len(result.policies)} policies" if result.policies else ""
+    blocks.append(TextLine(f"{checked} against Kubernetes {result.kubernetes_version}{asked}: {verdict}"))
     return Page(tuple(blocks), tuple(fault.object for fault in result.faults), notes(result))
 
 

@@ -134,7 +134,7 @@ def _verdict(
     from mlstack.validate.own_policies import all_policies
     from mlstack.validate.policies import Stack, check_policies, chosen
 
-    known = all_policies(app)
+    known = all_policies(app.policies)
     policies = chosen(policy, known)
     environment = state.environment
     whole = (

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.nodes import NodePlace, is_eligible
 from mlstack.objects.resources import amount
 from mlstack.validate.formats import Field
 from mlstack.validate.policies import Pods, Stack, Violations, gpus, policy
@@ -81,25 +82,16 @@ def _gpu_tolerations(stack: Stack) -> Violations:
 
 def _untolerated(node: Mapping[str, Any], resource: str, spec: Field) -> list[str]:
     is_gke = any(label.startswith("cloud.google.com/") for label in node.get("labels") or {})
-    tolerations = spec.at("tolerations").items
+    tolerations = {"tolerations": spec.at("tolerations").value}
     barring = []
-    for taint in node.get("taints") or ():
-        key, _, rest = str(taint).partition("=")
+    for text in map(str, node.get("taints") or ()):
+        key, _, rest = text.partition("=")
         value, _, effect = rest.rpartition(":")
-        is_given = is_gke and key == resource
-        is_given |= any(_tolerates(toleration, key, value, effect) for toleration in tolerations)
+        place = NodePlace("", {}, ({"key": key, "value": value, "effect": effect},))
+        is_given = (is_gke and key == resource) or is_eligible(tolerations, place)
         if effect in ("NoSchedule", "NoExecute") and not is_given:
-            barring.append(str(taint))
+            barring.append(text)
     return barring
-
-
-def _tolerates(toleration: Field, key: str, value: str, effect: str) -> bool:
-    is_any = toleration.at("operator").text == "Exists"
-    return (
-        toleration.at("effect").text in ("", effect)
-        and (toleration.at("key").text == key or (is_any and not toleration.at("key").text))
-        and (is_any or toleration.at("value").text == value)
-    )
 
 
 # --- memory ---

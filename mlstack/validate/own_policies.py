@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from mlstack.app.document import AppDocument
 from mlstack.app.policy import PolicyFile
-from mlstack.app.reader import AppReader
 from mlstack.errors import ConfigError, SchemaError
 from mlstack.objects.kube_object import KubeObject
 from mlstack.validate import cel
@@ -17,14 +17,14 @@ from mlstack.validate.policies import Policy, Stack, Violations, builtin
 _VARIABLES = ("object", "environment", "component")
 
 
-def all_policies(app: AppReader) -> dict[str, Policy]:
-    """Give the built-in policies and an app's own, by id.
+def all_policies(files: Iterable[tuple[PolicyFile, AppDocument]]) -> dict[str, Policy]:
+    """Give the built-in policies and an app's own, of its `files`, by id.
 
     Raises:
         SchemaError: a file is wrong, its id is taken, or its expression uses what is not known here.
     """
     known = dict(builtin())
-    for own, document in app.policies:
+    for own, document in files:
         where = str(document.origin(("id",)))
         if own.id in known:
             other = known[own.id].where
@@ -39,7 +39,7 @@ def all_policies(app: AppReader) -> dict[str, Policy]:
             raise SchemaError(message, where=place, hint=hint) from error
         known[own.id] = Policy(
             id=own.id,
-            sets=own.sets,
+            sets=own.sets or ("own",),
             severity=own.severity,
             reason=own.reason,
             fix=own.fix,

@@ -97,8 +97,8 @@ Check = Callable[[Stack], Violations]
 class Policy:
     """One thing that objects are to keep."""
 
-    id: str
-    sets: tuple[str, ...]
+    id: str  # as waivers name it
+    sets: tuple[str, ...]  # that it belongs to
     severity: Literal["error", "warning"]  # with an error `validate` says no
     reason: str  # why it is wanted, one sentence without a full stop
     fix: str  # what to do about it
@@ -110,9 +110,9 @@ class Policy:
 class PolicyOutcome:
     """What a policy found in an environment."""
 
-    id: str
-    severity: Literal["error", "warning"]
-    sets: tuple[str, ...]
+    id: str  # as waivers name it
+    severity: Literal["error", "warning"]  # with an error `validate` says no
+    sets: tuple[str, ...]  # that it belongs to
     reason: str  # why it is wanted
     fix: str  # what to do about it
     findings: int  # that are among the faults

@@ -44,6 +44,8 @@ OWN: Tree = {
     + "environments: [{name: gke, namespace: mine}]\nregistries: [{name: ours, address: ../registry}]\n",
     "demo/environments/approved-differences.yaml": HEAD.format("ApprovedDifferences")
     + "approved: [{subject: front *, reason: sizes}]\n",
+    "demo/policies/own.yaml": HEAD.format("Policy")
+    + "id: own\nreason: it is so\nfix: mend it\nmatch: {kinds: [Service]}\nexpression: object.kind != 'x'\n",
     "demo/new.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: new}\nspec: {ports: [{port: 80}]}\n",
     "old/app.yaml": "apiVersion: 0.2.0\nkind: ksonnet.io/app\nname: old\nenvironments:\n  default:\n"
     "    destination: {namespace: ml, server: 'https://127.0.0.1'}\n    path: default\n",
@@ -85,6 +87,7 @@ FILES = {
     "demo/.mlstack/overrides.yaml": (*READS, "env list", "env set gke -n other --override"),
     "demo/environments/approved-differences.yaml": ("env matrix", "env matrix --approve x"),
     "demo/environments/gke/cluster.json": ("validate gke", "env snapshot gke --check", "env snapshot gke"),
+    "demo/policies/own.yaml": ("policy list", "validate gke --policy", "validate gke --policy own -o sarif"),
     "demo/new.yaml": ("import new.yaml", "import new.yaml --force"),
     "old/app.yaml": ("import ksonnet-app ../old", "render default --dir ../old"),
     "old/components/a.yaml": ("import ksonnet-app ../old",),

@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "render": ("deploy.top.render", "Print the Kubernetes objects of an environment"),
     "show": ("deploy.top.render", "The same as render"),
     "validate": ("deploy.top.validate", "Check the objects of an environment, offline"),
+    "policy": ("deploy.policies", "What validate --policy asks of objects: list"),
     "images": ("deploy.images", "The container images of environments: list, copy"),
     "footprint": ("deploy.top.footprint", "Add up what an environment takes of a cluster"),
     "diff": ("deploy.top.diff", "Show what apply would change in the cluster"),

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mlstack.cli import page, several
-from mlstack.cli.main import ListingGroup, family
-from mlstack.cli.options import GIVEN, duration, environments, option, word
+from mlstack.cli.main import ListingGroup, PolicyCommand, family
+from mlstack.cli.options import FINDINGS_OUTPUT, GIVEN, duration, environments, option, policy_sets, word
 from mlstack.cli.output import emit, emit_objects, is_terminal, object_files, say, table_text, write
 from mlstack.cli.ports import Session, code_store, read_text
 from mlstack.errors import MlstackError, NotReadyError, UsageError
@@ -36,6 +36,7 @@ images = family(
     "The container images of environments: `images [ENV]...` lists them, `copy` brings them elsewhere.",
     cls=ListingGroup,
 )
+policies = family("What `validate --policy` asks of objects, with the reason and the fix of each.")
 
 PLACE = "context namespace"
 CLUSTER = "kubeconfig folder output"
@@ -98,27 +99,75 @@ def render(session: Session, out: Path | None = None, show_secrets: bool = False
 
 
 @top.command(
-    takes=f"envs every keep_going components {GIVEN} server kubeconfig folder output",
-    examples=["mlstack validate gke", "mlstack validate --all --keep-going", "mlstack validate gke --server"],
+    cls=PolicyCommand,
+    takes=f"envs every keep_going components {GIVEN} policy kubernetes_version server live"
+    " kubeconfig folder output",
+    shared=FINDINGS_OUTPUT,
+    examples=[
+        "mlstack validate gke",
+        "mlstack validate --all --keep-going",
+        "mlstack validate gke --policy ml,security",
+        "mlstack validate gke --policy -o sarif > mlstack.sarif",
+        "mlstack validate gke --kubernetes-version 1.37 --live",
+        "mlstack validate gke --server",
+    ],
+    policy=option(
+        "--policy [SET]",
+        "Ask policies too: those of a set (ml, security, reliability, cost), or by ids; all without SET."
+        " `policy list` shows them.",
+        policy_sets,
+    ),
+    kubernetes_version=option("--kubernetes-version VERSION", "As 1.37. Default: that of the environment."),
     server=option("--server", "Ask the cluster too: with its own CRDs, by a dry run; nothing is written."),
+    live=option("--live", "Find what is deprecated in the set that was last applied to the cluster, too."),
 )
-def validate(session: Session, server: bool = False) -> object:
-    """Check every object against the schemas of Kubernetes and its CRDs; needs no cluster."""
-    return several.each(session, partial(_validated, session, server=server))
+def validate(
+    session: Session,
+    policy: str = "",
+    kubernetes_version: str = "",
+    server: bool = False,
+    live: bool = False,
+) -> object:
+    """Check every object against the schemas of Kubernetes and its CRDs; needs no cluster.
+
+    What is deprecated in its version of Kubernetes, or gone in the next, is a warning. An object's annotation
+    `mlstack.dev/waive: "ID: REASON"` waives a policy; an app's own ones are files in policies/.
+    """
+    if policy and not session.options["envs"] and policy in session.app.environment_names:
+        message = f"`--policy {policy}` takes the environment for a set of policies"
+        raise UsageError(message, hint=f"mlstack validate {policy} --policy")
+    asked = {"policy": policy, "kubernetes_version": kubernetes_version}
+    return several.each(session, partial(_validated, session, server=server, live=live, **asked))
 
 
-def _validated(session: Session, env: str | None, *, server: bool) -> object:
+def _validated(session: Session, env: str | None, *, server: bool, live: bool, **asked: Any) -> object:
     from mlstack.operations import render
 
     if server:
-        return _from_cluster(session, render.validate_on_server, doing="asking the cluster", env=env)
-    return render.validate_environment(
-        session.app,
-        session.environment(env),
-        components=session.options["components"],
-        overrides=session.overrides(),
-        store=code_store(),
-    )
+        doing = "asking the cluster"
+        result = _from_cluster(session, render.validate_on_server, doing=doing, env=env, **asked)
+    else:
+        result = render.validate_environment(
+            session.app,
+            session.environment(env),
+            components=session.options["components"],
+            overrides=session.overrides(),
+            store=code_store(),
+            **asked,
+        )
+    if live:
+        with page.waiting("reading the history"):
+            target, opener = session.target(env), session.opener()
+            result = render.with_applied(result, target, opener=opener, clock=session.ports.clock)
+    return result
+
+
+@policies.command("list", examples=["mlstack policy list", "mlstack policy list -o name"])
+def list_policies(session: Session) -> object:
+    """List the policies that `validate --policy` asks: the built-in ones and those of the app's policies/."""
+    from mlstack.operations import policies as operation
+
+    return operation.list_policies(session.app)
 
 
 @images.command(
