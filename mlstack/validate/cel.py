@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -23,12 +24,12 @@ from mlstack.objects.resources import quantity
 Node = Any
 
 _TOKEN = re.compile(
-    r"""\s*(?:
-    (?P<string>[rR]?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'))
+    r'''\s*(?:
+    (?P<string>[rR]?(?:"""(?s:.*?)"""|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'))
     |(?P<number>\d+\.\d+|\d+)
     |(?P<name>[A-Za-z_]\w*)
     |(?P<mark>&&|\|\||==|!=|<=|>=|[-+*/%<>!?:.,()\[\]])
-    )""",
+    )''',
     re.VERBOSE,
 )
 _LITERALS = {"true": True, "false": False, "null": None}
@@ -54,11 +55,13 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 def _unquoted(text: str) -> str:
-    if text[0] in "rR":
-        return text[2:-1]
+    is_raw, text = text[0] in "rR", text.lstrip("rR")
+    inner = text[3:-3] if text.startswith('"""') else text[1:-1]
+    if is_raw:
+        return inner
     if re.search(r"\\[^\\\"'ntr]", text):
         raise UnsupportedError(text)
-    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), text[1:-1])
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), inner)
 
 
 class _Parser:
@@ -409,6 +412,28 @@ def _quantity(text: str) -> Any:
     return value
 
 
+_UNITS = {"ns": -9, "us": -6, "µs": -6, "μs": -6, "ms": -3}
+_DURATION = r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)"
+
+
+def _duration(text: str) -> Decimal:
+    """Give seconds, of a duration as Go writes it."""
+    if not re.fullmatch(rf"[+-]?((?:{_DURATION})+|0)", text, re.ASCII):
+        raise ValueError(f"not a duration: {text}")
+    seconds = Decimal(0)
+    for number, unit in re.findall(_DURATION, text, re.ASCII):
+        factor = {"s": 1, "m": 60, "h": 3600}.get(unit)
+        seconds += Decimal(number) * factor if factor else Decimal(number).scaleb(_UNITS[unit])
+    return -seconds if text.startswith("-") else seconds
+
+
+def _substring(text: str, start: int, end: int | None = None) -> str:
+    end = len(text) if end is None else end
+    if not 0 <= start <= end <= len(text):
+        raise ValueError(f"no such part of a text: {start} to {end}")
+    return text[start:end]
+
+
 _COMPARING = frozenset({"<", "<=", ">", ">="})
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _TYPES: Mapping[str, type] = {"bool": bool, "double": float, "int": int, "string": str}
@@ -447,6 +472,9 @@ _FUNCTIONS: Mapping[tuple[str, int], Callable[..., Any]] = {
     ("contains", 2): operator.contains,
     ("lowerAscii", 1): lambda text: "".join(c.lower() if c.isascii() else c for c in text),
     ("split", 2): lambda text, separator: text.split(separator) if separator else list(text),
+    ("substring", 2): _substring,
+    ("substring", 3): _substring,
+    ("duration", 1): _duration,
     ("quantity", 1): _quantity,
     ("isQuantity", 1): lambda text: quantity(text) is not None,
     ("isInteger", 1): lambda value: value % 1 == 0,

@@ -60,6 +60,11 @@ SELF = {
         ("type(self.name) == string && type(self.replicas) == int && type(self.ratio) == double", True),
         ("type(self.on) == int || type(self.replicas) == bool", False),
         ("  self.replicas > 1  ", True),
+        ('self.name.matches(r"""^[a-z"]+$""")', True),
+        ('"""a\'b""" == "a\'b"', True),
+        ("duration('1h30m') == duration('5400s') && duration('0.5ms') > duration('499us')", True),
+        ("duration('-1s') < duration('0') && duration('1.5s') >= duration('1500ms')", True),
+        ("self.name.substring(1) + self.name.substring(0, 1)", "nnc"),
     ],
 )
 def test_values(expression: str, value: Any) -> None:
@@ -91,6 +96,9 @@ def test_an_error_does_not_count_where_another_part_decides(expression: str) -> 
         "has(self.missing.deep)",
         "quantity('abc') == quantity('1')",
         "!self.name",
+        "duration('5') > duration('1s')",
+        "duration('') > duration('1s')",
+        "self.name.substring(2, 4)",
     ],
 )
 def test_without_a_value_there_is_an_error(expression: str) -> None:
