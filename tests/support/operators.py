@@ -25,7 +25,8 @@ class Case:
 
     def __str__(self) -> str:
         """Give an id of the test."""
-        return f"{self.base} {self.path}={str(self.value)[:40]}"
+        value = "removed" if self.value is REMOVE else str(self.value)[:40]
+        return f"{self.base} {self.path}={value}"
 
     def build(self) -> dict[str, Any]:
         """Give the object with the change."""
