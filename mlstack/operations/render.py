@@ -132,7 +132,7 @@ def _verdict(
 ) -> Verdict:
     """Ask policies of the objects; those of components that are not asked for count as what stands beside."""
     from mlstack.validate.own_policies import all_policies
-    from mlstack.validate.policies import Stack, check_policies, chosen
+    from mlstack.validate.policies import PolicyContext, check_policies, chosen
 
     known = all_policies(app.policies)
     policies = chosen(policy, known)
@@ -143,7 +143,7 @@ def _verdict(
         else state
     )
     snapshot = read_snapshot(app, environment)
-    stack = Stack(
+    stack = PolicyContext(
         whole.objects,
         environment=environment,
         nodes=snapshot.nodes if snapshot is not None else (),

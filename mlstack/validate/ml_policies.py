@@ -11,7 +11,7 @@ from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.nodes import NodePlace, is_eligible
 from mlstack.objects.resources import amount
 from mlstack.validate.formats import Field
-from mlstack.validate.policies import Pods, Stack, Violations, gpus, policy
+from mlstack.validate.policies import Pods, PolicyContext, Violations, gpus, policy
 
 _ACCELERATOR_LABELS = (
     "cloud.google.com/gke-accelerator",
@@ -28,7 +28,7 @@ _ACCELERATOR_LABELS = (
     reason="GPUs are not overcommitted: pods with a request that is not the limit are refused",
     fix="set the GPU under `resources.limits`, and leave the request out or make it equal",
 )
-def _gpu_limits(stack: Stack) -> Violations:
+def _gpu_limits(stack: PolicyContext) -> Violations:
     for pods in stack.pods:
         for container in pods.all_containers:
             resources = container.at("resources")
@@ -49,7 +49,7 @@ def _gpu_limits(stack: Stack) -> Violations:
     reason="a pod on a GPU node that asks for no GPU keeps an expensive node busy and may find its GPU taken",
     fix="ask for the GPU under `resources.limits`, or leave out the node selector",
 )
-def _gpu_nodes(stack: Stack) -> Violations:
+def _gpu_nodes(stack: PolicyContext) -> Violations:
     for pods in stack.pods:
         selector = pods.spec.at("nodeSelector")
         if pods.template.is_per_node or pods.asks_for_gpus:
@@ -68,7 +68,7 @@ def _gpu_nodes(stack: Stack) -> Violations:
     reason="a pod waits for ever where all GPU nodes have a taint that it does not tolerate",
     fix="add the toleration to the pod's template; see `taints` in the environment's cluster.json",
 )
-def _gpu_tolerations(stack: Stack) -> Violations:
+def _gpu_tolerations(stack: PolicyContext) -> Violations:
     """Ask the snapshot's nodes; on GKE the toleration of the resource's own name comes by itself."""
     for pods in stack.pods:
         for name in sorted({name for container in pods.all_containers for name in gpus(container)}):
@@ -105,7 +105,7 @@ _TORCH_IMAGE = re.compile(r"(^|[/_-])(pytorch|torch|torchserve|torchtune|vllm(-o
     reason="data loaders of PyTorch and NCCL pass tensors through /dev/shm, which a container has 64 MiB of",
     fix="mount an `emptyDir` with `medium: Memory` and a `sizeLimit` at /dev/shm",
 )
-def _shared_memory(stack: Stack) -> Violations:
+def _shared_memory(stack: PolicyContext) -> Violations:
     for pods in stack.pods:
         if pods.spec.at("hostIPC").value is True:
             continue
@@ -123,7 +123,7 @@ def _shared_memory(stack: Stack) -> Violations:
     reason="a volume in memory without `sizeLimit` grows until the pod, or others on its node, are killed",
     fix="give the volume a `sizeLimit`, within the memory limit of the pod",
 )
-def _memory_volumes(stack: Stack) -> Violations:
+def _memory_volumes(stack: PolicyContext) -> Violations:
     for pods in stack.pods:
         for volume in pods.spec.all("volumes[].emptyDir?"):
             if volume.at("medium").text == "Memory" and not volume.at("sizeLimit"):
@@ -144,7 +144,7 @@ _PASSING = ("emptyDir", "configMap", "secret", "projected", "downwardAPI", "imag
     reason="what a training job writes into its container is gone with the pod, at the first failure",
     fix="mount a PersistentVolumeClaim where it writes, or write to a bucket",
 )
-def _checkpoint_storage(stack: Stack) -> Violations:
+def _checkpoint_storage(stack: PolicyContext) -> Violations:
     for obj in stack.objects:
         for pods in stack.pods_of(obj) if is_training(obj) else ():
             passing = {
@@ -196,7 +196,7 @@ def _outlives(path: str, mounts: Mapping[str, bool]) -> bool:
     reason="a claim of one node holds pods on other nodes up for ever, as of a job with several workers",
     fix="ask for the access mode ReadWriteMany or ReadOnlyMany, or give each pod a claim of its own",
 )
-def _claim_access(stack: Stack) -> Violations:
+def _claim_access(stack: PolicyContext) -> Violations:
     claims = {
         (obj.namespace, obj.name): Field(obj.data).at("spec", "accessModes")
         for obj in stack.of_kind("", "PersistentVolumeClaim")
@@ -253,7 +253,7 @@ def is_training(obj: KubeObject) -> bool:
     reason="a job that hangs, as one whose workers wait for each other, keeps its GPUs until somebody looks",
     fix="set `activeDeadlineSeconds` of the job to more than it ever needs",
 )
-def _training_deadline(stack: Stack) -> Violations:
+def _training_deadline(stack: PolicyContext) -> Violations:
     for obj in stack.objects:
         path = _DEADLINES.get((obj.group, obj.kind))
         deadlines = Field(obj.data).all(path) if path else []
@@ -276,7 +276,7 @@ _SCHEDULED = (
     reason="a run that takes longer than its period is joined by the next, and both write the same model",
     fix="set `concurrencyPolicy` to Forbid or Replace",
 )
-def _schedule_overlap(stack: Stack) -> Violations:
+def _schedule_overlap(stack: PolicyContext) -> Violations:
     for obj in stack.objects:
         policy_field = Field(obj.data).at("spec", "concurrencyPolicy")
         if (obj.group, obj.kind) in _SCHEDULED and policy_field.text in ("", "Allow"):
@@ -292,7 +292,7 @@ _QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
     reason="where Kueue shares out the GPUs, a job without a queue takes what was promised to others",
     fix=f"label the job `{_QUEUE_LABEL}` with a LocalQueue of its namespace",
 )
-def _training_queue(stack: Stack) -> Violations:
+def _training_queue(stack: PolicyContext) -> Violations:
     group = "kueue.x-k8s.io/"
     is_served = any(
         version.startswith(group) and "LocalQueue" in kinds for version, kinds in (stack.apis or {}).items()

@@ -12,7 +12,7 @@ from mlstack.errors import ConfigError, SchemaError
 from mlstack.objects.kube_object import KubeObject
 from mlstack.validate import cel
 from mlstack.validate.formats import Field, shown
-from mlstack.validate.policies import Policy, Stack, Violations, builtin
+from mlstack.validate.policies import Policy, PolicyContext, Violations, builtin
 
 _VARIABLES = ("object", "environment", "component")
 
@@ -54,7 +54,7 @@ def _names(own: PolicyFile) -> tuple[str, ...]:
     return (*_VARIABLES, *below[own.each])
 
 
-def _violations(own: PolicyFile, place: str, stack: Stack) -> Violations:
+def _violations(own: PolicyFile, place: str, stack: PolicyContext) -> Violations:
     for obj in stack.objects:
         if not _is_meant(own, obj):
             continue
@@ -78,7 +78,7 @@ def _is_meant(own: PolicyFile, obj: KubeObject) -> bool:
     return own.match is None or not own.match.kinds or any(name in own.match.kinds for name in names)
 
 
-def _asked(own: PolicyFile, obj: KubeObject, stack: Stack) -> list[tuple[Field, Mapping[str, Any]]]:
+def _asked(own: PolicyFile, obj: KubeObject, stack: PolicyContext) -> list[tuple[Field, Mapping[str, Any]]]:
     """Give what the expression is asked of in an object, with the variables for each."""
     if own.each == "object":
         return [(Field(obj.data), {})]

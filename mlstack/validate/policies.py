@@ -63,7 +63,7 @@ def gpus(container: Field) -> dict[str, Field]:
 
 
 @dataclass(frozen=True)
-class Stack:
+class PolicyContext:
     """What policies look at: all objects of an environment, and what is known of its cluster."""
 
     objects: Sequence[KubeObject]
@@ -90,7 +90,7 @@ class Stack:
 
 
 Violations = Iterator[tuple[KubeObject, Problem]]
-Check = Callable[[Stack], Violations]
+Check = Callable[[PolicyContext], Violations]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +167,7 @@ class Verdict(NamedTuple):
 
 def check_policies(
     policies: Iterable[Policy],
-    stack: Stack,
+    stack: PolicyContext,
     *,
     known: Iterable[str],
     components: Collection[str] | None = None,

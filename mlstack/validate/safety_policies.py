@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from mlstack.objects.kube_object import KubeObject
 from mlstack.validate.checks import amount_of, selects
 from mlstack.validate.formats import Field
-from mlstack.validate.policies import Pods, Stack, Violations, policy
+from mlstack.validate.policies import Pods, PolicyContext, Violations, policy
 
 # --- what runs stays up ---
 
@@ -19,7 +19,7 @@ from mlstack.validate.policies import Pods, Stack, Violations, policy
     reason="`latest` is another image tomorrow: workers of one job differ, and no rollback leads back",
     fix="name a version, or better a digest: `image:1.2.3`, `image@sha256:…`",
 )
-def _image_tag(stack: Stack) -> Violations:
+def _image_tag(stack: PolicyContext) -> Violations:
     for pods in stack.pods:
         for container in pods.all_containers:
             image = container.at("image")
@@ -37,7 +37,7 @@ def _image_tag(stack: Stack) -> Violations:
     reason="without requests the container counts as nothing to the scheduler, and is the first to be killed",
     fix="set `resources.requests` of cpu and memory, in the template or by the component's parameters",
 )
-def _requests(stack: Stack) -> Violations:
+def _requests(stack: PolicyContext) -> Violations:
     for pods in stack.pods:
         whole = {name for part in pods.spec.at("resources").all("requests|limits") for name in part.names}
         for container in pods.containers:
@@ -48,7 +48,7 @@ def _requests(stack: Stack) -> Violations:
                 yield pods.obj, resources.says(f"asks for no {' and no '.join(missing)}")
 
 
-def _serving(stack: Stack) -> Iterator[Pods]:
+def _serving(stack: PolicyContext) -> Iterator[Pods]:
     """Give the pods that Services lead to."""
     services = [
         (obj.namespace, Field(obj.data).at("spec", "selector")) for obj in stack.of_kind("", "Service")
@@ -70,7 +70,7 @@ def _serving(stack: Stack) -> Iterator[Pods]:
     reason="without a probe a model server gets requests before its model is loaded, and after it hangs",
     fix="give the container that the Service leads to a `readinessProbe`",
 )
-def _readiness_probe(stack: Stack) -> Violations:
+def _readiness_probe(stack: PolicyContext) -> Violations:
     for pods in _serving(stack):
         if not any(container.at("readinessProbe") for container in pods.containers):
             yield pods.obj, pods.spec.at("containers").says("serve without a `readinessProbe`")
@@ -83,7 +83,7 @@ def _readiness_probe(stack: Stack) -> Violations:
     reason="without a budget a drain of nodes, as of an upgrade, may take all replicas of a service at once",
     fix="add a PodDisruptionBudget with `maxUnavailable: 1` that selects these pods",
 )
-def _disruption_budget(stack: Stack) -> Violations:
+def _disruption_budget(stack: PolicyContext) -> Violations:
     for pods in _serving(stack):
         replicas = Field(pods.obj.data).at("spec", "replicas")
         if (replicas.number or 1) > 1 and not any(_budgets(stack, pods)):
@@ -93,7 +93,7 @@ def _disruption_budget(stack: Stack) -> Violations:
             )
 
 
-def _budgets(stack: Stack, pods: Pods) -> Iterator[KubeObject]:
+def _budgets(stack: PolicyContext, pods: Pods) -> Iterator[KubeObject]:
     for budget in stack.of_kind("policy", "PodDisruptionBudget"):
         selector = Field(budget.data).at("spec", "selector")
         if budget.namespace == pods.obj.namespace and selector and selects(selector, pods.labels):
@@ -106,7 +106,7 @@ def _budgets(stack: Stack, pods: Pods) -> Iterator[KubeObject]:
     reason="a budget that lets no pod go stops every drain: upgrades of nodes hang until somebody deletes it",
     fix="let one pod go: `maxUnavailable: 1`, or fewer in `minAvailable` than there are replicas",
 )
-def _budget_blocks(stack: Stack) -> Violations:
+def _budget_blocks(stack: PolicyContext) -> Violations:
     for pods in stack.pods:
         replicas = Field(pods.obj.data).at("spec", "replicas")
         if pods.obj.group == "apps" and not pods.template.is_per_node:
@@ -129,7 +129,7 @@ def _budget_blocks(stack: Stack) -> Violations:
     reason="the new pod of a rolling update waits for the volume of the old one, and the old one for it",
     fix="set `strategy: {type: Recreate}`, or use a claim that many nodes may mount",
 )
-def _claim_rollout(stack: Stack) -> Violations:
+def _claim_rollout(stack: PolicyContext) -> Violations:
     modes = {
         (obj.namespace, obj.name): {mode.text for mode in Field(obj.data).at("spec", "accessModes").items}
         for obj in stack.of_kind("", "PersistentVolumeClaim")
@@ -163,7 +163,7 @@ _HARMLESS = frozenset({"NET_BIND_SERVICE"})
     reason="a privileged pod, or one in its node's namespaces, can read what all others on the node do",
     fix="leave it out; what needs one capability adds that one, or waives this with the reason",
 )
-def _privileged(stack: Stack) -> Violations:
+def _privileged(stack: PolicyContext) -> Violations:
     for pods in stack.pods:
         for name, what in _OF_NODE.items():
             if pods.spec.at(name).value is True:
@@ -183,7 +183,7 @@ def _privileged(stack: Stack) -> Violations:
     reason="a folder of the node leads to what other pods and the node itself keep there",
     fix="use a claim, an `emptyDir`, or a local PersistentVolume",
 )
-def _host_path(stack: Stack) -> Violations:
+def _host_path(stack: PolicyContext) -> Violations:
     for pods in stack.pods:
         for volume in pods.spec.all("volumes[].hostPath?"):
             yield pods.obj, volume.says(f"mounts {volume.at('path').text or 'a folder'} of the node")
@@ -202,7 +202,7 @@ _IN_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@$]*:[^/\s@$]+@", re.IGNORE
     reason="what stands in an object is read by everybody who may list pods, and kept in every backup",
     fix="put it into a Secret and name that by `valueFrom.secretKeyRef`",
 )
-def _secret_in_env(stack: Stack) -> Violations:
+def _secret_in_env(stack: PolicyContext) -> Violations:
     for pods in stack.pods:
         for variable in pods.spec.all("initContainers|containers[].env[]"):
             name, value = variable.at("name").text, variable.at("value")
@@ -219,7 +219,7 @@ def _secret_in_env(stack: Stack) -> Violations:
     reason="root in a container is root on the node once it finds a way out of it",
     fix="set `runAsNonRoot: true` and `runAsUser` in the pod's `securityContext`",
 )
-def _non_root(stack: Stack) -> Violations:
+def _non_root(stack: PolicyContext) -> Violations:
     for pods in stack.pods:
         for container in pods.all_containers if pods.spec.at("os", "name").text != "windows" else ():
             contexts = [holder.at("securityContext") for holder in (container, pods.spec)]
@@ -238,7 +238,7 @@ def _non_root(stack: Stack) -> Violations:
     reason="a namespace of Pod Security level `restricted` refuses pods that keep more than they need",
     fix="set `allowPrivilegeEscalation: false`, `capabilities.drop: [ALL]`, `seccompProfile` RuntimeDefault",
 )
-def _restricted(stack: Stack) -> Violations:
+def _restricted(stack: PolicyContext) -> Violations:
     for pods in stack.pods:
         profile = pods.spec.at("securityContext", "seccompProfile", "type")
         for container in pods.all_containers if pods.spec.at("os", "name").text != "windows" else ():
@@ -264,7 +264,7 @@ def _restricted(stack: Stack) -> Violations:
     reason="every pod of the namespace that names no other account has the rights of the account `default`",
     fix="make a ServiceAccount for what needs the rights, and bind them to that",
 )
-def _default_account(stack: Stack) -> Violations:
+def _default_account(stack: PolicyContext) -> Violations:
     for obj in stack.of_kind("rbac.authorization.k8s.io", "ClusterRoleBinding", "RoleBinding"):
         for subject in Field(obj.data).at("subjects").items:
             if (subject.at("kind").text, subject.at("name").text) == ("ServiceAccount", "default"):
@@ -277,7 +277,7 @@ def _default_account(stack: Stack) -> Violations:
     reason="`*` grants what exists today and what is added tomorrow, to whoever gets hold of the account",
     fix="name the resources and verbs that are used",
 )
-def _rbac_wildcard(stack: Stack) -> Violations:
+def _rbac_wildcard(stack: PolicyContext) -> Violations:
     for obj in stack.of_kind("rbac.authorization.k8s.io", "Role", "ClusterRole"):
         for rule in Field(obj.data).at("rules").items:
             if all("*" in [item.text for item in rule.at(part).items] for part in ("resources", "verbs")):

@@ -15,26 +15,26 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PRODUCT = ROOT / "mlstack"
 LINES = {
-    "": 1750,
-    "app": 7350,
-    "cli": 7500,
-    "deploy": 8700,
+    "": 1800,
+    "app": 7600,
+    "cli": 8000,
+    "deploy": 9200,
     "elastic": 8450,
     "importers": 3550,
     "kube": 3450,
-    "objects": 2550,
-    "operations": 7500,
-    "readiness": 3000,
-    "registries": 3800,
+    "objects": 2800,
+    "operations": 8350,
+    "readiness": 3550,
+    "registries": 4400,
     "render": 3500,
     "simulator": 3550,
     "testing": 2450,
-    "validate": 3100,
+    "validate": 6000,
     "yaml": 1600,
 }
-MODULES = 265
-LINES_OF_PRODUCT = 71_300
-LINES_OF_TESTS = 78_300
+MODULES = 284
+LINES_OF_PRODUCT = 78_400
+LINES_OF_TESTS = 83_500
 
 
 def lines(folder: Path) -> int:

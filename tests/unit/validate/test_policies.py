@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from mlstack.objects.kube_object import KubeObject
-from mlstack.validate.policies import Stack, builtin, check_policies
+from mlstack.validate.policies import PolicyContext, builtin, check_policies
 from tests.support import examples
 from tests.support.cli import Runner
 from tests.support.policy_cases import CASES, PolicyCase, documents
@@ -20,7 +20,7 @@ from tests.support.registry import small_app
 def test_a_policy_finds_what_it_is_about_and_nothing_near_it(case: PolicyCase) -> None:
     known = builtin()
     objects = [KubeObject(data=data, component="it") for data in documents(case.objects)]
-    stack = Stack(objects, nodes=case.nodes, apis=case.apis)
+    stack = PolicyContext(objects, nodes=case.nodes, apis=case.apis)
     faults = check_policies([known[case.policy]], stack, known=known).faults
     assert all(fault.policy == case.policy and fault.path for fault in faults)
     assert any(case.says in fault.message for fault in faults) if case.says else not faults
@@ -67,7 +67,7 @@ SHOWN: dict[str, set[str]] = {
 @pytest.mark.parametrize("case", examples.cases(), ids=str)
 def test_no_shipped_example_breaks_a_policy(case: examples.Case, shipped: examples.AppDir) -> None:
     known = builtin()
-    stack = Stack(examples.render(shipped, case).objects)
+    stack = PolicyContext(examples.render(shipped, case).objects)
     verdict = check_policies(known.values(), stack, known=known)
     assert {fault.policy for fault in verdict.faults} <= SHOWN.get(str(case), set()), verdict.faults
 
