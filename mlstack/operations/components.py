@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -147,8 +147,9 @@ def remove_component(app: AppDir, name: str, *, opener: Opener | None = None) ->
     with app.locked():
         full_name = app.component(name).full_name
         known = [full_name, *app.formerly([full_name])]
+        environments = app.environments()  # read before anything is written: it fails if a file is wrong
         files = edits.remove(app, [full_name])
-    deployed, notes = _deployed(app, known, opener)
+    deployed, notes = _deployed(app, environments, known, opener)
     return ComponentRemoved(name=full_name, files=files, deployed=deployed, notes=notes)
 
 
@@ -157,10 +158,10 @@ _ANSWER_S = 3.0
 
 
 def _deployed(
-    app: AppDir, components: Collection[str], opener: Opener | None
+    app: AppDir, environments: Iterable[Environment], components: Collection[str], opener: Opener | None
 ) -> tuple[tuple[Deployed, ...], tuple[str, ...]]:
     """Ask the clusters that environments are bound to what they have of some components, all at once."""
-    places = [place for place in app.environments() if place.cluster is not None and place.context]
+    places = [place for place in environments if place.cluster is not None and place.context]
     if opener is None or not places:
         return (), ()
 
@@ -324,8 +325,9 @@ def remove_module(
             )
         modules = [name, *(other for other in app.modules if other.startswith(f"{name}."))]
         known = [*names, *app.formerly(names)]
+        environments = app.environments() if names else ()
         files = edits.remove(app, names, modules=modules)
-    deployed, notes = _deployed(app, known, opener) if names else ((), ())
+    deployed, notes = _deployed(app, environments, known, opener)
     return ComponentRemoved(name=name, files=files, deployed=deployed, notes=notes)
 
 

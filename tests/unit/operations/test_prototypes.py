@@ -7,7 +7,7 @@ import pytest
 
 from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest
-from mlstack.errors import NotFoundError, UsageError
+from mlstack.errors import MlstackError, NotFoundError, UsageError
 from mlstack.operations import app, components, packages, prototypes, registries
 from mlstack.operations.prototypes import generate
 from tests.support.builders import read_tree, write_tree
@@ -307,3 +307,21 @@ def test_remove_leaves_no_trace_in_environments(made: AppDir) -> None:
     assert result.files == ("components/front.yaml", "environments/gke/params.yaml")
     assert "front" not in (made.root / "environments/gke/params.yaml").read_text()
     assert set(read_tree(made.root)) == {*before, "environments/gke/params.yaml"}
+
+
+def test_a_removal_that_a_wrong_file_ends_removes_nothing(made: AppDir) -> None:
+    app.add_environment(made, "gke", kubeconfig=KUBECONFIG, use_preset=False)
+    generate(made, wanted())
+    write_tree(
+        made.root,
+        {
+            "environments/gke/params.yaml": "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\n"
+            "components:\n  front:\n    replicas: 2\n",
+            "environments/gke/params.sops.yaml": "components: {token: 'ENC[AES256_GCM,data:eQ==,type:str]'}\n"
+            "sops: {mac: 'ENC[AES256_GCM,data:eg==,type:str]'}\n",
+        },
+    )
+    before = read_tree(made.root)
+    with pytest.raises(MlstackError, match="token"):
+        components.remove_component(AppDir(made.root), "front")
+    assert read_tree(made.root) == before
