@@ -260,4 +260,4 @@ def test_m19_a_value_inside_a_chart_is_explained_both_ways(run: Runner, app: Pat
     place = next(reach for reach in explained["reaches"] if "image" in reach["path"])
     kind, _, name = place["object"].partition(" ")
     field = run(f"explain {kind}/{name} {place['path']} --env dev -o json").json
-    assert "image" in [param["name"] for param in field["parameters"]]
+    assert "image.tag" in [param["name"] for param in field["parameters"]]
