@@ -273,7 +273,7 @@ def test_r7_a_registry_that_is_away_answers_from_the_cache_with_a_warning(
 def test_a_package_is_published_added_and_installed(demo: Runner, tmp_path: Path) -> None:
     with FakeRegistry().running() as server:
         address = f"oci://{server.host}/ml"
-        assert "nothing was published there" in demo(f"registry add far {address}").err
+        assert "lists neither packages nor repositories" in demo(f"registry add far {address}").err
         for name in ("base", "tools"):
             assert f"published {server.host}/ml/{name}:" in demo.ok(
                 f"pkg publish ../registry/{name} {address}"
