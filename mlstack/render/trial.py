@@ -152,8 +152,10 @@ def _choices(prototype: Prototype, base: Values) -> dict[str, list[Any]]:
     """Give the values of each parameter that are worth trying; the first leaves it as it is."""
     choices: dict[str, list[Any]] = {}
     for name, param in prototype.params.items():
-        if param.deprecated is None and not param.schema.get("const"):
-            current = base.get(name, param.default)
+        current = base.get(name, param.default)
+        # What an example lists is left as it is: its other texts refer to the names in it.
+        is_filled = bool(base.get(name)) and bool(schema_types(param.schema) & {"array", "object"})
+        if param.deprecated is None and not param.schema.get("const") and not is_filled:
             found = [value for value in _candidates(param, current) if not schema.check_value(param, value)]
             unset = [] if param.required or param.default is None else [None]
             distinct = {json.dumps(value, sort_keys=True): value for value in [*found, *unset]}
@@ -169,7 +171,7 @@ def _candidates(param: Param, current: Any) -> Iterator[Any]:
         yield from (True, False) if "boolean" in types else ()
         return
     bounds = [param.schema[word] for word in ("minimum", "maximum") if word in param.schema]
-    others = [value for value in values(param, current) if value is not None]
+    others = [value for value in [*param.examples, *values(param, current)] if value is not None]
     fitting = (value for value in others if not schema.check_value(param, value))
     yield from bounds if len(bounds) == 2 else [*bounds, *islice(fitting, 1)]
 
