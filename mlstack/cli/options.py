@@ -410,8 +410,11 @@ def _flag(names: str, help_text: str, *, default: bool = False) -> tuple[Any, An
 
 _TIME: dict[str, Any] = {"parser": duration, "show_default": False}
 
+# Names of options that several commands take: parameters of one run, the place, the cluster, the question.
 GIVEN = "sets set_strings set_files values"
-"""The names of those that give parameters for one run."""
+PLACE = "context namespace"
+CLUSTER = "kubeconfig folder output"
+CONFIRMED = "lock_timeout_s yes yes_i_mean"
 # Declared once: name in `session.options` -> type and option, default. Those that are called as fields of
 # `ApplyOptions` become these.
 SHARED: Mapping[str, tuple[Any, Any]] = {

@@ -230,27 +230,21 @@ def view(function: View) -> View:
     return function
 
 
-# Which module of views enters those of the results that a module of ours defines; one is enough to show one.
-_ROOMS = (
-    ("mlstack.deploy", "views_deploy"),
-    ("mlstack.operations.deploy", "views_deploy"),
-    ("mlstack.operations.footprint", "views_deploy"),
-    ("mlstack.operations.history", "views_deploy"),
-    ("mlstack.operations.images", "views_deploy"),
-    ("mlstack.operations.render", "views_deploy"),
-    ("mlstack.importers", "views_imports"),
-    ("mlstack.operations.import", "views_imports"),
-    ("mlstack.operations.upgrade", "views_imports"),
-    ("mlstack.elastic", "views_elastic"),
-    ("mlstack.simulator", "views_elastic"),
-)
+# Which module of views enters those of the results of which modules; one is enough to show one.
+_ROOMS = {
+    "views_deploy": "deploy operations.deploy operations.footprint operations.history operations.images"
+    " operations.render",
+    "views_packages": "importers operations.authors operations.import operations.new_prototype"
+    " operations.packag operations.prototypes operations.publish operations.registries operations.upgrade",
+    "views_elastic": "elastic simulator",
+}
 
 
 def page_of(result: object) -> Page:
     """Give the view of a result; a type without one is shown as YAML."""
-    room = next(
-        (views for prefix, views in _ROOMS if type(result).__module__.startswith(prefix)), "views_app"
-    )
+    module = type(result).__module__.removeprefix("mlstack.")
+    rooms = (views for views, modules in _ROOMS.items() if module.startswith(tuple(modules.split())))
+    room = next(rooms, "views_app")
     import_module(f"mlstack.cli.{room}")
     name = type(result).__name__
     if name in VIEWS:
@@ -352,6 +346,11 @@ def one_line_value(value: Any) -> str:
         return value or ""
     text = value if isinstance(value, str) else write.to_flow(value)
     return size_and_digest(text) if len(text) > LONGEST_LINE else write.to_flow(value)
+
+
+def values_of(name: str) -> Callable[[Any], str]:
+    """Give what writes the field of a row that holds a parameter's value."""
+    return lambda row: one_line_value(getattr(row, name))
 
 
 def size_and_digest(text: str) -> str:

@@ -212,6 +212,16 @@ def reporting(report: ChangeReport, output_format: str, *, is_second: bool = Fal
     reporter.flush()
 
 
+def carry_out(session: Session, plan: ApplyPlan) -> int:
+    """Do what was planned and confirmed, and print it; give the exit code."""
+    from mlstack.operations import deploy
+
+    output = session.options["output"]
+    with reporting(plan.report, output) as on_event:
+        result = deploy.apply(plan, on_event=on_event, clock=session.ports.clock)
+    return sum_up(result, output)
+
+
 def sum_up(result: RunResult, output_format: str, *, is_second: bool = False) -> int:
     """Print the end of a run; in table form its objects were printed as they came.
 

@@ -1,15 +1,18 @@
-"""Commands about several environments: which ones, one after the other, with one list of results."""
+"""Commands about environments: which ones, asking their clusters, one list of results for several."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypeVar
 
+from mlstack.cli import page
 from mlstack.cli.output import document, emit, plain, say, write
 from mlstack.cli.ports import Session
 from mlstack.errors import MlstackError, NotFoundError, UsageError
+
+Result = TypeVar("Result")
 
 _PATTERN = frozenset("*?[")
 
@@ -137,3 +140,17 @@ def each(session: Session, work: Callable[[str | None], object]) -> object:
         with results.of(name):
             results.add(work(name))
     return results.end()
+
+
+def from_cluster(
+    session: Session,
+    read: Callable[..., Result],
+    *args: Any,
+    doing: str = "comparing with the cluster",
+    env: str | None = None,
+    **options: Any,
+) -> Result:
+    """Call an operation that reads the cluster of an environment, and say on terminals what is going on."""
+    target = session.target(env)
+    with page.waiting(doing):
+        return read(target, *args, opener=session.opener(), **options)

@@ -1,271 +1,30 @@
-"""From the app to the cluster: `render`, `validate`, `diff`, `plan`, `apply`, `delete`, `status`, `rollback`.
-
-And `history list, show, diff` and `unlock`.
-"""
+"""From the app to the cluster: `diff`, `plan`, `apply`, `delete`."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from mlstack.cli import page, several
-from mlstack.cli.main import ListingGroup, PolicyCommand, family
-from mlstack.cli.options import FINDINGS_OUTPUT, GIVEN, duration, environments, option, policy_sets, word
-from mlstack.cli.output import emit, emit_objects, is_terminal, object_files, say, table_text, write
-from mlstack.cli.ports import Session, code_store, read_text
-from mlstack.errors import MlstackError, NotReadyError, UsageError
+from mlstack.cli.main import family
+from mlstack.cli.options import CLUSTER, CONFIRMED, GIVEN, PLACE, environments, option, word
+from mlstack.cli.output import emit, say
+from mlstack.cli.ports import Session
+from mlstack.errors import MlstackError, UsageError
 
 if TYPE_CHECKING:
     from mlstack.deploy.plan import ApplyPlan
-    from mlstack.deploy.result import ChangeReport, StatusResult
-    from mlstack.operations.history import UnlockPlan
-
-Result = TypeVar("Result")
 
 top = family()
-history = family(
-    "What was applied to an environment: `history [ENV]` lists, `show` prints one revision, `diff`"
-    " compares two. `mlstack rollback` goes back to one.",
-    cls=ListingGroup,
-)
 
-images = family(
-    "The container images of environments: `images [ENV]...` lists them, `copy` brings them elsewhere.",
-    cls=ListingGroup,
-)
-policies = family("What `validate --policy` asks of objects, with the reason and the fix of each.")
-
-PLACE = "context namespace"
-CLUSTER = "kubeconfig folder output"
 CHECK_IMAGES = option(
     "--check-images",
     "Ask the registries for each image, for the nodes' platforms, with the pods' pull secrets. Mirrors that"
     " nodes know are not asked.",
 )
-CONFIRMED = "lock_timeout_s yes yes_i_mean"
 APPLY = "prune allow_large_prune adopt force_conflicts keep_foreign_fields allow_destructive"
-
-
-def _from_cluster(
-    session: Session,
-    read: Callable[..., Result],
-    *args: Any,
-    doing: str = "comparing with the cluster",
-    env: str | None = None,
-    **options: Any,
-) -> Result:
-    """Call an operation that reads the cluster of an environment, and say on terminals what is going on."""
-    target = session.target(env)
-    with page.waiting(doing):
-        return read(target, *args, opener=session.opener(), **options)
-
-
-# --- before anything is written ---
-
-
-@top.command(
-    takes=f"env components {GIVEN} out folder object_output",
-    examples=["mlstack render gke -c cnn", "mlstack render gke --out manifests/"],
-    out=option("--out DIR", "Write one file an object into a folder."),
-    show_secrets=option("--show-secrets", "Print secrets on a terminal too."),
-)
-def render(session: Session, out: Path | None = None, show_secrets: bool = False) -> int:
-    """Print the Kubernetes objects of an environment; needs no cluster."""
-    from mlstack.app import atomic
-    from mlstack.render import render
-
-    options = session.options
-    state = render.load(
-        session.app,
-        session.environment(options["env"]),
-        components=options["components"],
-        overrides=session.overrides(),
-        store=code_store(),
-    )
-    if out is None:
-        return emit_objects(state, options["object_output"], show_secrets=show_secrets)
-    if options["object_output"] == "name":
-        raise UsageError("`--out` writes whole objects, `-o name` only names", hint="leave one of them out")
-    files = object_files(state.objects, options["object_output"])
-    atomic.write_files(
-        {out / path: content for path, (_, content) in files.items()},
-        private=[out / path for path, (manifest, _) in files.items() if manifest.kind == "Secret"],
-    )
-    say(*(f"note: {note}" for note in state.notes), f"{len(files)} files in {out}")
-    return 0
-
-
-@top.command(
-    cls=PolicyCommand,
-    takes=f"envs every keep_going components {GIVEN} policy kubernetes_version server live"
-    " kubeconfig folder output",
-    shared=FINDINGS_OUTPUT,
-    examples=[
-        "mlstack validate gke",
-        "mlstack validate --all --keep-going",
-        "mlstack validate gke --policy ml,security",
-        "mlstack validate gke --policy -o sarif > mlstack.sarif",
-        "mlstack validate gke --kubernetes-version 1.37 --live",
-        "mlstack validate gke --server",
-    ],
-    policy=option(
-        "--policy [SET]",
-        "Ask policies too: those of a set (ml, security, reliability, cost), or by ids; all without SET."
-        " `policy list` shows them.",
-        policy_sets,
-    ),
-    kubernetes_version=option("--kubernetes-version VERSION", "As 1.37. Default: that of the environment."),
-    server=option("--server", "Ask the cluster too: with its own CRDs, by a dry run; nothing is written."),
-    live=option("--live", "Find what is deprecated in the set that was last applied to the cluster, too."),
-)
-def validate(
-    session: Session,
-    policy: str = "",
-    kubernetes_version: str = "",
-    server: bool = False,
-    live: bool = False,
-) -> object:
-    """Check every object against the schemas of Kubernetes and its CRDs; needs no cluster.
-
-    What is deprecated in its version of Kubernetes, or gone in the next, is a warning. An object's annotation
-    `mlstack.dev/waive: "ID: REASON"` waives a policy; an app's own ones are files in policies/.
-    """
-    if policy and not session.options["envs"] and policy in session.app.environment_names:
-        message = f"`--policy {policy}` takes the environment for a set of policies"
-        raise UsageError(message, hint=f"mlstack validate {policy} --policy")
-    asked = {"policy": policy, "kubernetes_version": kubernetes_version}
-    return several.each(session, partial(_validated, session, server=server, live=live, **asked))
-
-
-def _validated(session: Session, env: str | None, *, server: bool, live: bool, **asked: Any) -> object:
-    from mlstack.operations import render
-
-    if server:
-        doing = "asking the cluster"
-        result = _from_cluster(session, render.validate_on_server, doing=doing, env=env, **asked)
-    else:
-        result = render.validate_environment(
-            session.app,
-            session.environment(env),
-            components=session.options["components"],
-            overrides=session.overrides(),
-            store=code_store(),
-            **asked,
-        )
-    if live:
-        with page.waiting("reading the history"):
-            target, opener = session.target(env), session.opener()
-            result = render.with_applied(result, target, opener=opener, clock=session.ports.clock)
-    return result
-
-
-@policies.command("list", examples=["mlstack policy list", "mlstack policy list -o name"])
-def list_policies(session: Session) -> object:
-    """List the policies that `validate --policy` asks: the built-in ones and those of the app's policies/."""
-    from mlstack.operations import policies as operation
-
-    return operation.list_policies(session.app)
-
-
-@images.command(
-    "list",
-    takes=f"envs every keep_going components {GIVEN} folder output",
-    examples=["mlstack images gke", "mlstack images --all -o name | sort -u | xargs -n 1 docker pull"],
-)
-def list_images(session: Session) -> object:
-    """List the container images of environments, each once, with what sets and uses it; needs no cluster."""
-    from mlstack.operations import images
-
-    return several.each(
-        session,
-        lambda env: images.list_images(
-            session.app,
-            session.environment(env),
-            components=session.options["components"],
-            overrides=session.overrides(),
-            store=code_store(),
-        ),
-    )
-
-
-@images.command(
-    "copy",
-    takes="envs every components folder output",
-    examples=[
-        "mlstack images copy gke --to registry.example.org/ml --dry-run",
-        "mlstack images copy --all --to registry.example.org/ml --platform linux/amd64",
-    ],
-    to=option("--to HOST[/PATH]", "The registry, and the path below which the images are put."),
-    platform=option("--platform OS/ARCH", "Only what is for this platform; repeatable. Default: all."),
-    for_all=option("--for-all", "Set them in the components, for all environments."),
-    dry_run=option("--dry-run", "Ask the registries, send and write nothing."),
-)
-def copy_images(
-    session: Session,
-    to: str | None = None,
-    platform: list[str] | None = None,
-    for_all: bool = False,
-    dry_run: bool = False,
-) -> object:
-    """Copy the images of environments to a registry, by digest, and set them in the files.
-
-    What is there is not sent again. Exits with 1 where something no parameter sets still names another
-    registry. Logins are those of docker, podman and their helpers.
-    """
-    from mlstack.operations import images
-
-    if not to:
-        raise UsageError("where to?", hint="mlstack images copy ENV --to HOST/PATH")
-    names = several.environments(session) or [session.environment(several.only(session))]
-    with page.waiting("copying images"):
-        return images.copy_images(
-            session.app,
-            names,
-            to=to,
-            platforms=platform or (),
-            components=session.options["components"],
-            for_all=for_all,
-            dry_run=dry_run,
-            store=code_store(),
-        )
-
-
-@top.command(
-    takes=f"env components {GIVEN} folder output",
-    examples=[
-        "mlstack footprint gke",
-        "mlstack footprint gke -c cnn --set num_workers=8 -o json",
-        "mlstack footprint gke --fits environments/gke/cluster.json",
-    ],
-    fits=option(
-        "--fits SNAPSHOT",
-        "Tell whether the cluster of this file (of `mlstack env snapshot`; `-` is stdin) had room for it.",
-    ),
-)
-def footprint(session: Session, fits: str | None = None) -> object:
-    """Add up what an environment takes: pods, requests, GPUs, storage, and cost; needs no cluster.
-
-    Prices stand in environments/prices.yaml, or in prices.yaml of one environment's folder. `--fits` takes
-    nothing for deployed yet, and exits with 1 when some pods are known to find no room.
-    """
-    from mlstack.operations.footprint import fits_snapshot, footprint_of
-
-    options = session.options
-    environment = session.environment(options["env"])
-    given = {
-        "components": options["components"],
-        "overrides": session.overrides(),
-        "store": code_store(),
-    }
-    if fits is None:
-        return footprint_of(session.app, environment, **given)
-    from mlstack.app.snapshot import parse_snapshot
-
-    snapshot = parse_snapshot(read_text(Path(fits)).encode(), fits, environment)
-    return fits_snapshot(session.app, environment, snapshot, **given)
 
 
 @top.command(
@@ -313,7 +72,7 @@ def _compared(session: Session, first: str, second: str, *, live: bool, summary:
         )
     sides = compare.read_side(first), compare.read_side(second)
     doing, env = f"comparing {sides[0]} with {sides[1]}", sides[0].environment
-    result: object = _from_cluster(session, history.compare_environments, *sides, doing=doing, env=env)
+    result: object = several.from_cluster(session, history.compare_environments, *sides, doing=doing, env=env)
     return _emit_diff(session, result, summary=summary)
 
 
@@ -334,9 +93,9 @@ def _difference(session: Session, env: str | None, *, live: bool) -> object:
     from mlstack.operations import deploy, history
 
     if live:
-        return _from_cluster(session, history.find_drift, env=env)
+        return several.from_cluster(session, history.find_drift, env=env)
     how = session.apply_options(dry_run=True)
-    return _from_cluster(session, deploy.diff, env=env, options=how)
+    return several.from_cluster(session, deploy.diff, env=env, options=how)
 
 
 def _emit_diff(session: Session, result: object, *, summary: bool) -> int:
@@ -373,7 +132,7 @@ def plan(session: Session, out: Path | None = None, check_images: bool = False) 
     how, clock = session.apply_options(dry_run=True), session.ports.clock
     return several.each(
         session,
-        lambda env: _from_cluster(
+        lambda env: several.from_cluster(
             session, deploy.plan, clock=clock, options=how, out=out, check_images=check_images, env=env
         ),
     )
@@ -401,17 +160,17 @@ def apply(session: Session, check_images: bool = False) -> int:
     options, clock, how = session.options, session.ports.clock, session.apply_options()
     names = several.environments(session)
     if names is not None:
-        plan_one = partial(_from_cluster, session, deploy.plan_apply, options=how)
+        plan_one = partial(several.from_cluster, session, deploy.plan_apply, options=how)
         sound = deploy.refuse_images if check_images else lambda plan: plan
         return _run_several(session, names, lambda name: sound(plan_one(env=name)), "apply")
     # A plan file ends with `.json` and exists, or has a folder before it.
     env = several.only(session) or ""
     file = Path(env) if env.endswith(".json") and ("/" in env or Path(env).is_file()) else None
     if file is None:
-        plan = _from_cluster(session, deploy.plan_apply, options=how, env=env or None)
+        plan = several.from_cluster(session, deploy.plan_apply, options=how, env=env or None)
     else:
         _refuse_decided(session)
-        plan = _from_cluster(session, partial(deploy.plan_approved, file), options=how, env=env)
+        plan = several.from_cluster(session, partial(deploy.plan_approved, file), options=how, env=env)
     if check_images:
         plan = deploy.refuse_images(plan)
     # A plan file was approved when it was made; a protected environment wants its name all the same.
@@ -419,17 +178,7 @@ def apply(session: Session, check_images: bool = False) -> int:
     if not how.dry_run and not run_reporter.confirmed(plan, "apply", session, yes=is_sure):
         return 1
     with run_reporter.going_back(plan, options["output"], clock=clock) as going:
-        return _carry_out(session, going)
-
-
-def _carry_out(session: Session, plan: ApplyPlan) -> int:
-    from mlstack.cli import run_reporter
-    from mlstack.operations import deploy
-
-    output = session.options["output"]
-    with run_reporter.reporting(plan.report, output) as on_event:
-        result = deploy.apply(plan, on_event=on_event, clock=session.ports.clock)
-    return run_reporter.sum_up(result, output)
+        return run_reporter.carry_out(session, going)
 
 
 def _run_several(
@@ -520,7 +269,7 @@ def delete(
         foreign=not include_foreign,
     )
     plan_one = partial(
-        _from_cluster,
+        several.from_cluster,
         session,
         deploy.plan_delete,
         doing="looking at the cluster",
@@ -540,7 +289,7 @@ def delete(
     plan = plan_one(env=several.only(session))
     if not options["dry_run"] and not run_reporter.confirmed(plan, "delete", session, always=True):
         return 1
-    return _carry_out(session, plan)
+    return run_reporter.carry_out(session, plan)
 
 
 def _expired(session: Session) -> list[str]:
@@ -552,245 +301,3 @@ def _expired(session: Session) -> list[str]:
     if not over:
         say("no environment is over")
     return over
-
-
-@top.command(
-    takes=f"words {PLACE} dry_run prune allow_large_prune force_conflicts keep_foreign_fields"
-    f" allow_destructive wait timeout_s wait_for_jobs fail_fast {CONFIRMED} {CLUSTER}",
-    examples=["mlstack rollback gke --dry-run", "mlstack rollback gke 3 --yes"],
-    words=word(
-        "[ENV] [N]",
-        "The environment, and the number of a revision. Default: the last one before the newest that worked.",
-        environments,
-    ),
-)
-def rollback(session: Session, words: list[str] | None = None) -> int:
-    """Apply an earlier revision again; what came later goes, but for volume claims.
-
-    The files of the app stay as they are: the next apply brings back what they say.
-    """
-    from mlstack.cli import run_reporter
-    from mlstack.operations import deploy
-
-    env, numbers = split_words(words, most=1)
-    how, clock = session.apply_options(), session.ports.clock
-    plan = _from_cluster(session, deploy.plan_rollback, *numbers, env=env, clock=clock, options=how)
-    # A revision lies in Secrets that others may write: what it brings is always looked at by somebody.
-    if not plan.report.ok:
-        say(
-            f"note: {plan.what} brings what Secrets of namespace `{plan.place.namespace}` say was applied;"
-            " whoever may write those there could have written it"
-        )
-    if not how.dry_run and not run_reporter.confirmed(plan, "rollback", session, always=True):
-        return 1
-    return _carry_out(session, plan)
-
-
-# --- what became of it ---
-
-
-@top.command(
-    takes=f"envs every keep_going components context watch timeout {CLUSTER}",
-    examples=["mlstack status gke", "mlstack status gke -c cnn -o json", "mlstack status --all"],
-    watch=option("--watch -w", "Go on until everything works, showing what changes."),
-    timeout=option(
-        "--timeout DURATION",
-        "End `--watch` after this time (90s, 5m, 1h).",
-        parser=duration,
-        show_default=False,
-    ),
-)
-def status(session: Session, watch: bool = False, timeout: float | None = None) -> object:
-    """Tell whether what was applied works, and why not; exits with 1 when it does not."""
-    from mlstack.operations import status
-
-    clock = session.ports.clock
-    if timeout is not None and not watch:
-        raise UsageError("`--timeout` is how long `--watch` goes on", hint="add --watch")
-    if not watch:
-        look = partial(_from_cluster, session, status.status, doing="looking at the cluster", clock=clock)
-        return several.each(session, lambda env: look(env=env))
-    if several.environments(session) is not None:
-        raise UsageError("`--watch` is about one environment", hint="mlstack status ENV --watch")
-    from mlstack.cli import run_reporter, views_deploy
-
-    output = session.options["output"]
-    target, opener = session.target(several.only(session)), session.opener()
-    with run_reporter.showing(output) as show:
-        result = status.watch(target, opener=opener, clock=clock, on_change=show, timeout_s=timeout)
-    if output == "table" and not is_terminal(sys.stdout):
-        write(page.text(page.Page((views_deploy.verdict(result),))))
-        return 0 if result.ok else 1
-    return result
-
-
-@top.command(
-    takes=f"only dry_run allow_not_ready components context namespace yes {CLUSTER}",
-    examples=[
-        "mlstack promote staging prod --dry-run",
-        "mlstack promote staging prod --only images,versions",
-    ],
-    source=word("FROM", "The environment that is followed.", environments),
-    target=word("TO", "The environment whose files change.", environments),
-    only=option("--only WHAT", "Only some of images, versions, params; repeatable."),
-    dry_run=option("--dry-run", "Show what would change, and write nothing."),
-    allow_not_ready=option("--allow-not-ready", "Follow FROM whatever its cluster says; it is not asked."),
-)
-def promote(
-    session: Session,
-    source: str,
-    target: str,
-    only: list[str] | None = None,
-    dry_run: bool = False,
-    allow_not_ready: bool = False,
-) -> object:
-    """Bring what an environment sets for components, images and package versions to another one's files."""
-    from mlstack.operations import deploy, promote, status
-
-    options = session.options
-    kinds = [kind.strip() for words in only or () for kind in words.split(",")]
-    plan = promote.plan_promotion(session.app, source, target, components=options["components"], only=kinds)
-    if not allow_not_ready and plan.changes and not dry_run:
-        look = partial(status.status, clock=session.ports.clock)
-        refuse_unready(source, _from_cluster(session, look, env=source, doing="looking at the cluster"))
-        refuse_unapplied(source, _from_cluster(session, deploy.diff, env=source))
-    if dry_run or not plan.changes:
-        return plan
-    if not options["yes"]:
-        if not session.ports.interactive():
-            raise UsageError(f"`promote` changes files of `{target}`", hint="look with --dry-run, then --yes")
-        say(table_text(plan))
-        if not session.ports.ask(f"Change {', '.join(plan.files)}?"):
-            say("nothing was done")
-            return 1
-    return promote.promote(session.app, plan, components=options["components"], only=kinds)
-
-
-def refuse_unready(environment: str, result: StatusResult) -> None:
-    """Refuse to follow an environment of which something does not work.
-
-    Raises:
-        NotReadyError: it is not ready.
-    """
-    if not result.ok:
-        raise NotReadyError(
-            f"`{environment}` is not ready, so nothing of it is promoted",
-            hint=f"mlstack status {environment} says why; --allow-not-ready promotes all the same",
-        )
-
-
-def refuse_unapplied(environment: str, report: ChangeReport) -> None:
-    """Refuse to follow an environment whose files say what its cluster has not tried.
-
-    Raises:
-        NotReadyError: an apply would change something.
-    """
-    if not report.ok:
-        raise NotReadyError(
-            f"`{environment}` has not been applied as its files are, so nothing of it is promoted",
-            hint=f"mlstack diff {environment}; --allow-not-ready promotes all the same",
-        )
-
-
-@history.command(
-    "list",
-    hidden=True,
-    takes=f"env {PLACE} {CLUSTER}",
-    examples=["mlstack history gke", "mlstack history gke -o json"],
-)
-def list_history(session: Session) -> object:
-    """List what was applied to an environment: number, when, by whom, how it ended."""
-    from mlstack.operations import history
-
-    return _from_history(session, history.list_history)
-
-
-@history.command(
-    "show",
-    takes=f"words {PLACE} {CLUSTER}",
-    examples=["mlstack history show gke 3", "mlstack history show gke 3 -o yaml"],
-    words=word(
-        "[ENV] [N]", "The environment, and the number of a revision. Default: the newest.", environments
-    ),
-)
-def show_revision(session: Session, words: list[str] | None = None) -> object:
-    """Show one revision with its objects; secrets are masked in every format."""
-    from mlstack.operations import history
-
-    env, numbers = split_words(words, most=1)
-    return _from_history(session, history.show_revision, *numbers, env=env)
-
-
-@history.command(
-    "diff",
-    takes=f"words {PLACE} {CLUSTER}",
-    examples=["mlstack history diff gke 3", "mlstack history diff gke 3 5"],
-    words=word("[ENV] N [M]", "The environment, and two revisions. Default of M: the newest.", environments),
-)
-def diff_revisions(session: Session, words: list[str] | None = None) -> object:
-    """Show what changed from one revision to another; exits with 1 when anything did."""
-    from mlstack.operations import history
-
-    env, numbers = split_words(words, most=2)
-    if not numbers:
-        raise UsageError("which revision?", hint="mlstack history diff ENV N, or ENV N M")
-    return _from_history(session, history.diff_revisions, *numbers, env=env)
-
-
-def _from_history(
-    session: Session, read: Callable[..., Result], *numbers: int, env: str | None = None
-) -> Result:
-    clock = session.ports.clock
-    return _from_cluster(session, read, *numbers, env=env, doing="reading the history", clock=clock)
-
-
-def split_words(words: list[str] | None, *, most: int) -> tuple[str | None, list[int]]:
-    """Take an environment and the numbers of revisions apart; numbers alone are of the chosen environment."""
-    numbers = list(words or ())
-    env = numbers.pop(0) if numbers and (not numbers[0].isdecimal() or len(numbers) > most) else None
-    if len(numbers) > most:
-        raise UsageError(f"too many words: `{' '.join(words or ())}`", hint="give ENV, then numbers")
-    for number in numbers:
-        if not number.isdecimal() or int(number) == 0:
-            hint = f"mlstack history {env or 'ENV'}"
-            raise UsageError(f"a revision is a number from 1, got `{number}`", hint=hint)
-    return env, [int(number) for number in numbers]
-
-
-@top.command(takes=f"env {PLACE} yes yes_i_mean {CLUSTER}", examples=["mlstack unlock gke"])
-def unlock(session: Session) -> object:
-    """Free an environment that a dead run left locked; shows who holds it, and asks.
-
-    A lock expires by itself within seconds of the end of its run. A run that still holds it stops before its
-    next write.
-    """
-    from mlstack.operations import history
-
-    clock = session.ports.clock
-    plan = _from_cluster(session, history.plan_unlock, doing="looking at the lock", clock=clock)
-    if plan.term is not None and not _may_unlock(plan, session):
-        return 1
-    return history.unlock(plan)
-
-
-def _may_unlock(plan: UnlockPlan, session: Session) -> bool:
-    from mlstack.cli import run_reporter
-
-    place, holder = plan.place, plan.holder
-    if run_reporter.is_meant(place.name, session):
-        return True
-    if place.protected:
-        what, action = f"`unlock` would free it from {holder}", f"free it from {holder}"
-        return run_reporter.name_typed(place.name, session, what=what, action=action)
-    if session.options["yes"]:
-        return True
-    if not session.ports.interactive():
-        raise UsageError(
-            f"`{place.name}` is held by {holder}, and nobody is here to confirm that it is to be freed",
-            hint="nothing was done; if that run is dead, repeat with --yes",
-        )
-    where = f"`{place.name}` (context {place.context}, namespace {place.namespace})"
-    if session.ports.ask(f"Free {where} from {holder}?"):
-        return True
-    say("nothing was done")
-    return False

@@ -1,0 +1,223 @@
+"""What an environment is before it meets a cluster: `render`, `validate`, `policy`, `images`, `footprint`."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mlstack.cli import page, several
+from mlstack.cli.main import ListingGroup, PolicyCommand, family
+from mlstack.cli.options import FINDINGS_OUTPUT, GIVEN, option, policy_sets
+from mlstack.cli.output import emit_objects, object_files, say
+from mlstack.cli.ports import Session, code_store, read_text
+from mlstack.errors import UsageError
+
+top = family()
+images = family(
+    "The container images of environments: `images [ENV]...` lists them, `copy` brings them elsewhere.",
+    cls=ListingGroup,
+)
+policies = family("What `validate --policy` asks of objects, with the reason and the fix of each.")
+
+
+@top.command(
+    takes=f"env components {GIVEN} out folder object_output",
+    examples=["mlstack render gke -c cnn", "mlstack render gke --out manifests/"],
+    out=option("--out DIR", "Write one file an object into a folder."),
+    show_secrets=option("--show-secrets", "Print secrets on a terminal too."),
+)
+def render(session: Session, out: Path | None = None, show_secrets: bool = False) -> int:
+    """Print the Kubernetes objects of an environment; needs no cluster."""
+    from mlstack.app import atomic
+    from mlstack.render import render
+
+    options = session.options
+    state = render.load(
+        session.app,
+        session.environment(options["env"]),
+        components=options["components"],
+        overrides=session.overrides(),
+        store=code_store(),
+    )
+    if out is None:
+        return emit_objects(state, options["object_output"], show_secrets=show_secrets)
+    if options["object_output"] == "name":
+        raise UsageError("`--out` writes whole objects, `-o name` only names", hint="leave one of them out")
+    files = object_files(state.objects, options["object_output"])
+    atomic.write_files(
+        {out / path: content for path, (_, content) in files.items()},
+        private=[out / path for path, (manifest, _) in files.items() if manifest.kind == "Secret"],
+    )
+    say(*(f"note: {note}" for note in state.notes), f"{len(files)} files in {out}")
+    return 0
+
+
+@top.command(
+    cls=PolicyCommand,
+    takes=f"envs every keep_going components {GIVEN} policy kubernetes_version server live"
+    " kubeconfig folder output",
+    shared=FINDINGS_OUTPUT,
+    examples=[
+        "mlstack validate gke",
+        "mlstack validate --all --keep-going",
+        "mlstack validate gke --policy ml,security",
+        "mlstack validate gke --policy -o sarif > mlstack.sarif",
+        "mlstack validate gke --kubernetes-version 1.37 --live",
+        "mlstack validate gke --server",
+    ],
+    policy=option(
+        "--policy [SET]",
+        "Ask policies too: those of a set (ml, security, reliability, cost), or by ids; all without SET."
+        " `policy list` shows them.",
+        policy_sets,
+    ),
+    kubernetes_version=option("--kubernetes-version VERSION", "As 1.37. Default: that of the environment."),
+    server=option("--server", "Ask the cluster too: with its own CRDs, by a dry run; nothing is written."),
+    live=option("--live", "Find what is deprecated in the set that was last applied to the cluster, too."),
+)
+def validate(
+    session: Session,
+    policy: str = "",
+    kubernetes_version: str = "",
+    server: bool = False,
+    live: bool = False,
+) -> object:
+    """Check every object against the schemas of Kubernetes and its CRDs; needs no cluster.
+
+    What is deprecated in its version of Kubernetes, or gone in the next, is a warning. An object's annotation
+    `mlstack.dev/waive: "ID: REASON"` waives a policy; an app's own ones are files in policies/.
+    """
+    if policy and not session.options["envs"] and policy in session.app.environment_names:
+        message = f"`--policy {policy}` takes the environment for a set of policies"
+        raise UsageError(message, hint=f"mlstack validate {policy} --policy")
+    asked = {"policy": policy, "kubernetes_version": kubernetes_version}
+    return several.each(session, partial(_validated, session, server=server, live=live, **asked))
+
+
+def _validated(session: Session, env: str | None, *, server: bool, live: bool, **asked: Any) -> object:
+    from mlstack.operations import render
+
+    if server:
+        doing = "asking the cluster"
+        result = several.from_cluster(session, render.validate_on_server, doing=doing, env=env, **asked)
+    else:
+        result = render.validate_environment(
+            session.app,
+            session.environment(env),
+            components=session.options["components"],
+            overrides=session.overrides(),
+            store=code_store(),
+            **asked,
+        )
+    if live:
+        with page.waiting("reading the history"):
+            target, opener = session.target(env), session.opener()
+            result = render.with_applied(result, target, opener=opener, clock=session.ports.clock)
+    return result
+
+
+@policies.command("list", examples=["mlstack policy list", "mlstack policy list -o name"])
+def list_policies(session: Session) -> object:
+    """List the policies that `validate --policy` asks: the built-in ones and those of the app's policies/."""
+    from mlstack.operations import policies as operation
+
+    return operation.list_policies(session.app)
+
+
+@images.command(
+    "list",
+    takes=f"envs every keep_going components {GIVEN} folder output",
+    examples=["mlstack images gke", "mlstack images --all -o name | sort -u | xargs -n 1 docker pull"],
+)
+def list_images(session: Session) -> object:
+    """List the container images of environments, each once, with what sets and uses it; needs no cluster."""
+    from mlstack.operations import images
+
+    return several.each(
+        session,
+        lambda env: images.list_images(
+            session.app,
+            session.environment(env),
+            components=session.options["components"],
+            overrides=session.overrides(),
+            store=code_store(),
+        ),
+    )
+
+
+@images.command(
+    "copy",
+    takes="envs every components folder output",
+    examples=[
+        "mlstack images copy gke --to registry.example.org/ml --dry-run",
+        "mlstack images copy --all --to registry.example.org/ml --platform linux/amd64",
+    ],
+    to=option("--to HOST[/PATH]", "The registry, and the path below which the images are put."),
+    platform=option("--platform OS/ARCH", "Only what is for this platform; repeatable. Default: all."),
+    for_all=option("--for-all", "Set them in the components, for all environments."),
+    dry_run=option("--dry-run", "Ask the registries, send and write nothing."),
+)
+def copy_images(
+    session: Session,
+    to: str | None = None,
+    platform: list[str] | None = None,
+    for_all: bool = False,
+    dry_run: bool = False,
+) -> object:
+    """Copy the images of environments to a registry, by digest, and set them in the files.
+
+    What is there is not sent again. Exits with 1 where something no parameter sets still names another
+    registry. Logins are those of docker, podman and their helpers.
+    """
+    from mlstack.operations import images
+
+    if not to:
+        raise UsageError("where to?", hint="mlstack images copy ENV --to HOST/PATH")
+    names = several.environments(session) or [session.environment(several.only(session))]
+    with page.waiting("copying images"):
+        return images.copy_images(
+            session.app,
+            names,
+            to=to,
+            platforms=platform or (),
+            components=session.options["components"],
+            for_all=for_all,
+            dry_run=dry_run,
+            store=code_store(),
+        )
+
+
+@top.command(
+    takes=f"env components {GIVEN} folder output",
+    examples=[
+        "mlstack footprint gke",
+        "mlstack footprint gke -c cnn --set num_workers=8 -o json",
+        "mlstack footprint gke --fits environments/gke/cluster.json",
+    ],
+    fits=option(
+        "--fits SNAPSHOT",
+        "Tell whether the cluster of this file (of `mlstack env snapshot`; `-` is stdin) had room for it.",
+    ),
+)
+def footprint(session: Session, fits: str | None = None) -> object:
+    """Add up what an environment takes: pods, requests, GPUs, storage, and cost; needs no cluster.
+
+    Prices stand in environments/prices.yaml, or in prices.yaml of one environment's folder. `--fits` takes
+    nothing for deployed yet, and exits with 1 when some pods are known to find no room.
+    """
+    from mlstack.operations.footprint import fits_snapshot, footprint_of
+
+    options = session.options
+    environment = session.environment(options["env"])
+    given = {
+        "components": options["components"],
+        "overrides": session.overrides(),
+        "store": code_store(),
+    }
+    if fits is None:
+        return footprint_of(session.app, environment, **given)
+    from mlstack.app.snapshot import parse_snapshot
+
+    snapshot = parse_snapshot(read_text(Path(fits)).encode(), fits, environment)
+    return fits_snapshot(session.app, environment, snapshot, **given)
