@@ -125,10 +125,6 @@ def test_default_images_stand_in_the_definitions_of_their_package_alone() -> Non
     assert images == set()
 
 
-def test_every_prototype_has_two_examples_at_least() -> None:
-    assert {each.name: len(each.examples) for each in examples.prototypes() if len(each.examples) < 2} == {}
-
-
 PRINT_ALL = """
 import hashlib, sys
 from pathlib import Path

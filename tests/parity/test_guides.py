@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
 
 from mlstack.app.app_dir import AppDir
-from mlstack.objects.kube_object import KubeObject
 from mlstack.render import render
 from tests.support import upstream
 from tests.support.cli import Runner
@@ -246,17 +244,8 @@ def test_a_task_takes_no_more_commands_than_its_guide(run: Runner, task: str) ->
     environment = apply.split()[1]
     run.ok(f"validate {environment}")
     objects = render.load(AppDir(Path()), environment).objects
-    for definition in definitions(objects):
+    for definition in upstream.definitions_of(objects):
         run.cluster(environment).apply(definition)
     run.ok(f"{apply} --no-wait")
     assert {*guide.kinds.split()} <= {obj.kind for obj in objects}
     assert run(f"diff {environment}").code == 0
-
-
-def definitions(objects: tuple[KubeObject, ...]) -> Iterator[dict[str, object]]:
-    """Give the definitions of these objects' kinds that they do not bring themselves."""
-    ours = {obj.name for obj in objects if obj.kind == "CustomResourceDefinition"}
-    for file in upstream.crds_of(objects):
-        definition = yaml.load(file.read_text("utf-8"), yaml.CSafeLoader)
-        if definition["metadata"]["name"] not in ours:
-            yield definition

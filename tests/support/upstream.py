@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,15 @@ def crds_of(objects: Iterable[KubeObject]) -> list[Path]:
         pytest.skip("the upstream schemas are not in ../shared/crds")
     kinds = {(group_of(obj.api_version), obj.kind) for obj in objects}
     return sorted({_files()[kind] for kind in kinds if kind in _files()})
+
+
+def definitions_of(objects: Sequence[KubeObject]) -> Iterator[dict[str, Any]]:
+    """Give the upstream CRDs of the objects' kinds that the objects do not bring themselves."""
+    ours = {obj.name for obj in objects if obj.kind == "CustomResourceDefinition"}
+    for file in crds_of(objects):
+        definition = yaml.load(file.read_text("utf-8"), yaml.CSafeLoader)
+        if definition["metadata"]["name"] not in ours:
+            yield definition
 
 
 @cache

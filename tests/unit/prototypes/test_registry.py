@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from mlstack.app import files
-from mlstack.yaml import read
-from mlstack.app.draft import ComponentRequest
-from mlstack.app.schema import check_value
 from mlstack.app.app import RegistryRef
+from mlstack.app.draft import ComponentRequest
 from mlstack.app.params import spelling_table
+from mlstack.app.schema import check_value
 from mlstack.operations.prototypes import preview_prototype
 from mlstack.registries import registry as catalog
 from mlstack.registries.directory import build_index
+from mlstack.yaml import read
 from tests.support import examples
 
 LAUNCH_POST = "github.com/google/kubeflow/tree/master/kubeflow"
+GPU_COUNTS = {"numGpus", "gpus", "gpusPerReplica", "executorGpus", "trainerGpu"}
 FOUR = {"core": "kubeflow-core", "tf-job": "tf-job", "tf-cnn": "tf-cnn", "tf-serving": "tf-serving"}
 
 
@@ -123,6 +125,32 @@ def test_every_package_and_prototype_has_a_readme() -> None:
     folders = [root / each.name for each in examples.packages()]
     folders += [root / each.package / each.name for each in examples.prototypes()]
     assert [folder for folder in folders if not (folder / "README.md").is_file()] == []
+
+
+@pytest.mark.parametrize("part", ["When", "Needs", "Renders"])
+def test_every_prototype_says_when_to_use_it_what_it_needs_and_what_it_renders(part: str) -> None:
+    root, heading = files.folder("prototypes"), re.compile(rf"^(?:\* )?\*\*{part}\b", re.MULTILINE)
+    texts = {each.name: (root / each.package / each.name / "README.md") for each in examples.prototypes()}
+    assert [name for name, file in texts.items() if not heading.search(file.read_text("utf-8"))] == []
+
+
+@pytest.mark.parametrize("preset", files.presets())
+def test_every_prototype_has_an_example_for_each_preset(preset: str) -> None:
+    has = {case.prototype.name for case in examples.cases() if case.example.environment == preset}
+    assert [each.name for each in examples.prototypes() if each.name not in has] == []
+
+
+def test_an_example_on_gke_has_gpus_where_there_can_be_any() -> None:
+    """What an example renders to stands in the approved files."""
+    approved = Path(__file__).parents[2] / "golden" / "expected" / "prototypes"
+    counted = re.compile(r"\bnvidia\.com/gpu: |\bname: nvidia\.com/gpu\b")
+    able = {each.name for each in examples.prototypes() if GPU_COUNTS & {*spelling_table(each.params)}}
+    has = {
+        case.prototype.name
+        for case in examples.cases()
+        if case.example.environment == "gke" and counted.search((approved / f"{case}.yaml").read_text())
+    }
+    assert able - has == set()
 
 
 def test_no_image_is_called_latest() -> None:
