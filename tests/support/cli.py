@@ -13,6 +13,7 @@ import pytest
 from mlstack.cli.commands.program import StandingClock
 from mlstack.cli.main import main
 from mlstack.cli.ports import Ports
+from mlstack.clock import Clock
 from mlstack.kube.kubeconfig import Context, Kubeconfig
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Runner:
     typed: str = ""
     asked: list[str] = field(default_factory=list)
     clusters: dict[str, Cluster] = field(default_factory=dict)
-    clock: StandingClock = field(default_factory=StandingClock)
+    clock: Clock = field(default_factory=StandingClock)
     counted: Counted = lambda verb, status: None
 
     def __call__(self, *words: str) -> Ran:

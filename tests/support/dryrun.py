@@ -50,11 +50,13 @@ def _address(data: Mapping[str, Any], kinds: Kinds) -> str:
 def install(cluster: TestCluster, files: Iterable[Path]) -> None:
     """Install CustomResourceDefinitions and wait until their kinds are served."""
     flags = [word for file in files for word in ("-f", str(file))]
+    if not flags:
+        return
     cluster.kubectl("apply", "--server-side", "--force-conflicts", *flags)
     cluster.kubectl("wait", "--for=condition=Established", *flags, "--timeout=180s")
 
 
 def remove(cluster: TestCluster, files: Iterable[Path]) -> None:
     """Remove CustomResourceDefinitions."""
-    flags = [word for file in files for word in ("-f", str(file))]
-    cluster.kubectl("delete", *flags, "--ignore-not-found", "--wait=true")
+    if flags := [word for file in files for word in ("-f", str(file))]:
+        cluster.kubectl("delete", *flags, "--ignore-not-found", "--wait=true")

@@ -36,13 +36,15 @@ def crds_of(objects: Iterable[KubeObject]) -> list[Path]:
     return sorted({_files()[kind] for kind in kinds if kind in _files()})
 
 
+def lacking_of(objects: Sequence[KubeObject]) -> list[Path]:
+    """Give the files of the upstream CRDs of the objects' kinds, without those that the objects bring."""
+    ours = {obj.name.partition(".")[0] for obj in objects if obj.kind == "CustomResourceDefinition"}
+    return [file for file in crds_of(objects) if file.stem not in ours]
+
+
 def definitions_of(objects: Sequence[KubeObject]) -> Iterator[dict[str, Any]]:
-    """Give the upstream CRDs of the objects' kinds that the objects do not bring themselves."""
-    ours = {obj.name for obj in objects if obj.kind == "CustomResourceDefinition"}
-    for file in crds_of(objects):
-        definition = yaml.load(file.read_text("utf-8"), yaml.CSafeLoader)
-        if definition["metadata"]["name"] not in ours:
-            yield definition
+    """Give what stands in the files of `lacking_of`."""
+    return (yaml.load(file.read_text("utf-8"), yaml.CSafeLoader) for file in lacking_of(objects))
 
 
 @cache

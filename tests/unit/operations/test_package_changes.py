@@ -7,7 +7,8 @@ import pytest
 
 from mlstack.app.app_dir import AppDir
 from mlstack.errors import ConfigError, NotFoundError, RegistryError, SchemaError
-from mlstack.operations import package_changes, packages, registries
+from mlstack.operations import app, package_changes, packages, registries
+from mlstack.render import render
 from tests.support.builders import read_tree, write_tree
 from tests.support.registry import REGISTRY, generate, small_app
 from tests.support.tools import tool
@@ -99,6 +100,43 @@ def test_a_preview_names_objects_that_would_be_made_anew(tmp_path: Path) -> None
         ("gke", "Deployment ml/front", "recreate")
     ]
     assert "`spec.selector` cannot change while it exists" in result.objects[0].reason
+
+
+def test_another_version_of_what_packages_share_comes_with_an_update_alone(tmp_path: Path) -> None:
+    template, look = "registry/tools/web/templates/page.yaml.j2", '{% set shade = "dark" %}\n'
+    uses = '        {% import "base/_look.j2" as look %}\n' + str(REGISTRY[template])
+    shared = {
+        template: uses.replace("{{ params.color }}", "{{ look.shade }}"),
+        "registry/base/templates/_look.j2": look,
+    }
+    write_tree(tmp_path, REGISTRY | shared)
+    app.init(tmp_path / "demo", "demo", default_registry=False)
+    made = AppDir(tmp_path / "demo")
+    registries.add_registry(made, "ours", "../registry")
+    packages.install_packages(AppDir(made.root), ["ours/tools"])
+    generate(AppDir(made.root), "front")
+    environment = "apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: gke\nnamespace: ml\n"
+    write_tree(made.root, {"environments/gke/environment.yaml": environment})
+
+    newer = tmp_path / "registry/base-1.1"
+    shutil.copytree(tmp_path / "registry/base", newer)
+    (newer / "package.yaml").write_text((newer / "package.yaml").read_text().replace("1.0.0", "1.1.0"))
+    (newer / "templates/_look.j2").write_text(look.replace("dark", "bright"))
+    registries.index_registry(tmp_path / "registry")
+
+    assert shade(made) == "dark"
+    shutil.rmtree(made.root / "vendor")
+    packages.install_packages(AppDir(made.root))  # as a clone of the app does
+    assert shade(made) == "dark"
+    preview = package_changes.update_packages(AppDir(made.root), preview=True)
+    assert [(row.package, row.after) for row in preview.packages] == [("ours/base", "1.1.0")]
+    package_changes.update_packages(AppDir(made.root))
+    assert shade(made) == "bright"
+
+
+def shade(made: AppDir) -> str:
+    (page,) = render.load(AppDir(made.root), "gke").objects
+    return str(page.data["data"]["color"])
 
 
 def test_two_versions_are_compared(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from mlstack.app import files
 from mlstack.app.app import RegistryRef
 from mlstack.app.draft import ComponentRequest
 from mlstack.app.params import spelling_table
+from mlstack.app.versions import fits
 from mlstack.app.schema import check_value
 from mlstack.operations.prototypes import preview_prototype
 from mlstack.registries import registry as catalog
@@ -125,6 +126,12 @@ def test_every_package_and_prototype_has_a_readme() -> None:
     folders = [root / each.name for each in examples.packages()]
     folders += [root / each.package / each.name for each in examples.prototypes()]
     assert [folder for folder in folders if not (folder / "README.md").is_file()] == []
+
+
+def test_every_package_says_which_versions_of_the_shared_one_go_with_it() -> None:
+    shared = next(each for each in examples.packages() if each.name == "common")
+    wishes = {each.name: each.requires["common"]["version"] for each in examples.packages() if each != shared}
+    assert [name for name, wish in wishes.items() if not wish or not fits(shared.version, wish)] == []
 
 
 @pytest.mark.parametrize("part", ["When", "Needs", "Renders"])
