@@ -28,6 +28,7 @@ class ClusterSnapshot:
     # apart, `taints`
     nodes: tuple[Mapping[str, Any], ...]
     quotas: tuple[Mapping[str, Any], ...]  # ResourceQuotas of the environment's namespace: `name` and `hard`
+    limits: tuple[Mapping[str, Any], ...] = ()  # LimitRanges of that namespace: `name` and their `limits`
     # what moves all the time, None where nobody may see it: `nodes` that take pods (`shape` in the list of
     # these, `count`, `free`), number of pods that are `waiting`, terms of those `repelling` others, what is
     # `used` of quotas, and `pools` that an autoscaler may grow
@@ -88,6 +89,7 @@ def parse_snapshot(data: bytes, file: str, environment: str) -> ClusterSnapshot:
                 **content,
                 "apis": {str(version): tuple(map(str, kinds)) for version, kinds in content["apis"].items()},
                 **{name: tuple(map(dict, content[name])) for name in ("definitions", "nodes", "quotas")},
+                "limits": tuple(map(dict, content.get("limits", ()))),
             }
         )
         if not all(isinstance(text, str) for text in (snapshot.taken, snapshot.version)):

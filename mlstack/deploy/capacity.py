@@ -23,18 +23,19 @@ from mlstack.errors import ClusterError, ForbiddenError, MlstackError, ObjectNot
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, Listing, ObjectRef
 from mlstack.objects.kube_object import Data, Identity, KubeObject
+from mlstack.objects.limit_ranges import refusal, rules_of, with_defaults
+from mlstack.objects.nodes import selects
 from mlstack.objects.pods import PodTemplate
 from mlstack.objects.quotas import QuotaFacts, exceeded, lack, parse_quota, usage_in
-from mlstack.objects.resources import requests
+from mlstack.objects.resources import amounts, requests
 from mlstack.readiness.assess import ODD
-from mlstack.readiness.capacity import (
-    NO_ROOM,
-    Fit,
-    NodePool,
+from mlstack.readiness.capacity import NO_ROOM, Fit, NodePool, fits
+from mlstack.readiness.footprint import pods_of, scaled_between
+from mlstack.readiness.placement import (
     NodeRoom,
     PodSet,
-    fits,
     held,
+    is_odd,
     larger,
     parse_node,
     placed_by,
@@ -44,13 +45,19 @@ from mlstack.readiness.capacity import (
     spread,
     unknown,
 )
-from mlstack.readiness.footprint import pods_of, scaled_between
 from mlstack.readiness.relatives import kinds_below
 from mlstack.readiness.rule import UNCOUNTED, key_of, number
 
 _AUTOSCALER = ObjectRef(
     api_version="v1", kind="ConfigMap", namespace="kube-system", name="cluster-autoscaler-status"
 )
+_KARPENTER = ("karpenter.sh/v1", "NodePool")
+_OWN_PODS = (
+    "",
+    "apps",
+    "batch",
+    "paddlepaddle.org",
+)  # groups whose pods are as the object says, to the letter
 _POOL_LABELS = (
     "cloud.google.com/gke-nodepool",
     "eks.amazonaws.com/nodegroup",
@@ -83,6 +90,7 @@ class Occupancy:
     absent: frozenset[str]  # namespaces that are not there yet
     devices: tuple[str, ...]  # resources that are allocated by DRA
     autoscaler: str = ""  # what the cluster autoscaler says of itself
+    node_pools: tuple[Data, ...] = ()  # Karpenter's
     notes: tuple[str, ...] = ()
 
 
@@ -114,11 +122,12 @@ def check(resolved: ResolvedTarget, changes: Sequence[Change]) -> Capacity:
                 {str(pod["metadata"]["uid"]) for pod in old} if any(row.also_on for row in sets) else set()
             )
             gone |= {str(pod["metadata"]["uid"]) for pod in old} if change.action == "recreate" else set()
-    wanted = _admitted(resolved.cluster, wanted, live)
+    wanted = limited(_admitted(resolved.cluster, wanted, live), objects)
     nodes = node_rooms(live, gone)
     freed = [pod for pod in live.pods or () if str(pod["metadata"]["uid"]) in gone]
     wanted = within_quotas([spread(pods, nodes) for pods in wanted], live.quotas, objects, freed)
-    wanted = [_beside(pods, wanted, live, gone) for pods in wanted]
+    running = [pod for pod in live.pods or () if str(pod["metadata"]["uid"]) not in gone]
+    wanted = _beside(_unread(wanted, live), running, nodes)
     rows = fits(wanted, nodes, waiting=waiting(live, gone), pools=pools(live, nodes))
     return Capacity(fits=(*rows, *unclear), notes=live.notes)
 
@@ -161,7 +170,7 @@ def read(cluster: Cluster, making: Sequence[Change] = (), namespaces: Iterable[s
     spaces = sorted({*namespaces, *(change.identity.namespace for change in making)} - {""})
     below = kinds_below([change.subject.data for change in making if change.live_uid])
     asked: list[tuple[str, str, str | None]] = [("v1", "Node", None), ("v1", "Pod", None)]
-    asked += [("resource.k8s.io/v1", "DeviceClass", None)]
+    asked += [("resource.k8s.io/v1", "DeviceClass", None), (*_KARPENTER, None)]
     asked += [("v1", "ResourceQuota", space) for space in spaces]
     asked += [(*kind, space) for kind in below if kind != ("v1", "Pod") for space in spaces]
     notes: list[str] = []
@@ -173,6 +182,8 @@ def read(cluster: Cluster, making: Sequence[Change] = (), namespaces: Iterable[s
             return ()
         if not isinstance(answer, ForbiddenError):
             raise answer
+        if kind == _KARPENTER[1]:  # the server says so too where nobody has Karpenter
+            return None
         notes.append(f"no right to list {kind} in {f'namespace {space}' if space else 'the whole cluster'}")
         return None
 
@@ -198,6 +209,7 @@ def read(cluster: Cluster, making: Sequence[Change] = (), namespaces: Iterable[s
         },
         absent=frozenset(space for space in spaces if not _has_namespace(cluster, space)),
         devices=tuple(str(row["spec"].get("extendedResourceName") or "") for row in classes),
+        node_pools=lists[*_KARPENTER, None] or (),
         autoscaler=str(((status or {}).get("data") or {}).get("status") or ""),
         notes=tuple(dict.fromkeys(notes)),
     )
@@ -248,6 +260,7 @@ def waiting(live: Occupancy, gone: Container[str] = ()) -> list[PodSet]:
         if spec.get("nodeName") or str(metadata["uid"]) in gone or metadata.get("deletionTimestamp"):
             continue
         shape = {name: spec.get(name) for name in ("nodeSelector", "affinity", "tolerations", "priority")}
+        shape |= {"labels": metadata.get("labels"), "namespace": metadata.get("namespace")}
         alike[json.dumps([shape, requests(spec)], sort_keys=True)].append(pod)
     return [
         pod_set(
@@ -255,6 +268,7 @@ def waiting(live: Occupancy, gone: Container[str] = ()) -> list[PodSet]:
             pods[0]["spec"],
             count=len(pods),
             metadata=pods[0]["metadata"],
+            namespace=str(pods[0]["metadata"].get("namespace")),
         )
         for pods in alike.values()
     ]
@@ -336,6 +350,7 @@ def _set(obj: KubeObject, template: PodTemplate, count: int) -> PodSet:
         namespace=obj.namespace,
         is_per_node=template.is_per_node,
         annotations=template.metadata.get("annotations") or {},
+        maker="" if obj.group in _OWN_PODS else obj.kind,
     )
     doubts = list(row.doubts)
     doubts += ["its claims may be bound to a zone or a node"] if claims else []
@@ -397,30 +412,61 @@ def _try(cluster: Cluster, pods: PodSet, spec: Mapping[str, Any]) -> Mapping[str
     return admitted
 
 
-def _beside(pods: PodSet, wanted: Sequence[PodSet], live: Occupancy, gone: set[str]) -> PodSet:
-    """Give pods with what makes their place uncertain: pods that keep them away, and what may not be read."""
-    doubts = []
-    if live.nodes is None:
-        doubts.append("no right to list nodes")
-    if live.pods is None:
-        doubts.append("no right to list the pods that run")
-    if live.quotas.get(pods.namespace, ()) is None:
-        doubts.append("no right to list quotas")
-    others = [(row.object, row.namespace, row.spec) for row in wanted if row is not pods]
-    others += [
-        (
-            f"Pod {pod['metadata'].get('namespace')}/{pod['metadata']['name']}",
-            pod["metadata"]["namespace"],
-            pod["spec"],
-        )
-        for pod in live.pods or ()
-        if str(pod["metadata"]["uid"]) not in gone
-    ]
-    for name, namespace, spec in others:
-        if any(repels(term, namespace, pods) for term in repelling(spec)):
-            doubts.append(f"{name} may keep it away (pod anti-affinity)")
-            break
-    return replace(pods, doubts=(*pods.doubts, *doubts))
+def _unread(wanted: Iterable[PodSet], live: Occupancy) -> Iterator[PodSet]:
+    """Give pods with what may not be read."""
+    for pods in wanted:
+        doubts = [*pods.doubts]
+        doubts += ["no right to list nodes"] if live.nodes is None else []
+        doubts += ["no right to list the pods that run"] if live.pods is None else []
+        doubts += ["no right to list quotas"] if live.quotas.get(pods.namespace, ()) is None else []
+        yield replace(pods, doubts=tuple(doubts))
+
+
+def _beside(wanted: Iterable[PodSet], running: Sequence[Data], nodes: Sequence[NodeRoom]) -> list[PodSet]:
+    """Give pods with the nodes that running ones shut to them, and how many of those their spread counts."""
+    by_name = {node.place.name: node.place.labels for node in nodes}
+    apart = [pod for pod in running if repelling(pod["spec"])]
+    rows = []
+    for pods in wanted:
+        own, rule, doubts = repelling(pods.spec), pods.spreading, list(pods.doubts)
+        shut: set[tuple[str, str]] = set()
+        alike: dict[str, int] = defaultdict(int)
+        for pod in running if own or rule else apart:
+            metadata, labels = pod["metadata"], pod["metadata"].get("labels") or {}
+            space = str(metadata.get("namespace"))
+            there = by_name.get(str(pod["spec"].get("nodeName") or ""), {})
+            terms = [row for row in own if repels(row, pods.namespace, labels, space)]
+            theirs = repelling(pod["spec"])
+            terms += [row for row in theirs if repels(row, space, pods.labels, pods.namespace)]
+            if any(map(is_odd, terms)):
+                doubts.append(f"Pod {space}/{metadata['name']} may keep it away (pod anti-affinity)")
+            keys = [str(row.get("topologyKey")) for row in terms if not is_odd(row)]
+            shut.update((key, there[key]) for key in keys if key in there)
+            if rule and space == pods.namespace and not metadata.get("deletionTimestamp"):
+                alike[there.get(str(rule.get("topologyKey")), "")] += selects(
+                    rule.get("labelSelector"), labels
+                )
+        names = frozenset(name for name, labels in by_name.items() if shut and shut & labels.items())
+        rows.append(replace(pods, shut=names, alike=alike, doubts=tuple(dict.fromkeys(doubts))))
+    return rows
+
+
+def limited(
+    wanted: Iterable[PodSet], objects: Iterable[KubeObject], ranges: Sequence[Data] = ()
+) -> list[PodSet]:
+    """Give pods as LimitRanges leave them: those of the namespace, and those that come with the pods."""
+    rules: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for data in (*ranges, *(obj.data for obj in objects if (obj.group, obj.kind) == ("", "LimitRange"))):
+        rules[str(data["metadata"].get("namespace"))] += rules_of(data)
+    rows = []
+    for pods in wanted:
+        if of_space := rules[pods.namespace]:
+            spec = with_defaults(pods.spec, of_space)
+            asked = {name: value for name, value in requests(spec).items() if value > 0}
+            blocked = pods.blocked or refusal(spec, of_space)
+            pods = replace(pods, spec=spec, asked=asked, blocked=blocked)
+        rows.append(pods)
+    return rows
 
 
 def within_quotas(
@@ -470,18 +516,40 @@ def _within(rows: list[PodSet], here: Sequence[int], quota: QuotaFacts) -> list[
 # --- nodes that an autoscaler adds ---
 
 
+_NODES_OF_KARPENTER = 1000  # at the most, as far as anybody looks
+
+
 def pools(live: Occupancy, nodes: Sequence[NodeRoom]) -> list[NodePool]:
-    """Read what the cluster autoscaler says of its node groups; a node of one shows what all are like.
+    """Read which nodes autoscalers may add: the cluster autoscaler by its groups, Karpenter by its NodePools.
 
-    See https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler/clusterstate/api.
+    A node of a group shows what all are like; those of Karpenter are of any size that its provider has. See
+    https://github.com/kubernetes/autoscaler/tree/master/cluster-autoscaler/clusterstate/api and
+    https://karpenter.sh/docs/concepts/nodepools/.
     """
-    if not live.autoscaler:
-        return []
-    from mlstack.yaml import read
+    rows = [
+        NodePool(name=f"Karpenter's {pool['metadata']['name']}", node=None, more=_NODES_OF_KARPENTER)
+        for pool in live.node_pools
+        if not _is_full(pool)
+    ]
+    if live.autoscaler:
+        from mlstack.yaml import read
 
-    content = read.read_document(live.autoscaler, source="cluster-autoscaler-status").value
-    groups = content.get("nodeGroups") if isinstance(content, Mapping) else None
-    return list(_groups(groups or (), live, nodes))
+        try:
+            content = read.read_document(live.autoscaler, source="cluster-autoscaler-status").value
+            rows += _groups(content["nodeGroups"], live, nodes)
+        except (MlstackError, *ODD):  # older ones wrote prose
+            rows.append(NodePool(name="the cluster autoscaler", node=None, more=1))
+    return rows
+
+
+def _is_full(pool: Data) -> bool:
+    """Tell whether a NodePool may not grow: it has reached a limit of its own, or is not ready."""
+    status = pool.get("status") or {}
+    used, limits = amounts(status.get("resources")), amounts((pool.get("spec") or {}).get("limits"))
+    is_ready = all(
+        row.get("status") != "False" for row in status.get("conditions") or () if row.get("type") == "Ready"
+    )
+    return not is_ready or any(used.get(name, 0) >= most for name, most in limits.items())
 
 
 def _groups(

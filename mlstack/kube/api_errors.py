@@ -30,6 +30,7 @@ UNKNOWN_KIND = "install what defines it first; `kubectl api-resources` lists wha
 
 _CONFLICT = re.compile(r'conflict with "(?P<manager>[^"]*)"(?: with subresource "(?P<subresource>[^"]*)")?')
 _WEBHOOK = re.compile(r'(?:failed calling|admission) webhook "(?P<name>[^"]+)"')
+_LIMIT_RANGE = re.compile(r"(usage|max limit to request ratio) per (Container|Pod|PersistentVolumeClaim) is ")
 _CONVERSION = re.compile(r"conversion webhook for (?P<name>\S+, Kind=\S+) failed: (?P<why>.*)", re.DOTALL)
 _WARNING = re.compile(r'\b\d{3} \S+ "((?:[^"\\]|\\.)*)"')
 _SHORT_VALUE = re.compile(
@@ -146,6 +147,8 @@ def _forbidden(answer: _Refusal) -> ClusterError:
         hint = f"wait until `kubectl get namespace {namespace}` finds nothing, then try again"
     elif "exceeded quota" in text or "failed quota" in text:
         why, hint = "quota", f"see `kubectl describe quota -n {namespace}`"
+    elif _LIMIT_RANGE.search(text):
+        why, hint = "quota", f"see `kubectl describe limitrange -n {namespace}`"
     elif "ValidatingAdmissionPolicy '" in text or _WEBHOOK.search(answer.message):
         why, hint = "policy", "a policy of the cluster refuses it"
     elif "attempting to grant RBAC permissions" in text:

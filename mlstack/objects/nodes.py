@@ -44,6 +44,16 @@ def untolerated(spec: Mapping[str, Any], place: NodePlace) -> Mapping[str, Any] 
     )
 
 
+def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, Any]) -> bool:
+    """Tell whether a label selector is about something with these labels; without one it is about nothing."""
+    if selector is None:
+        return False
+    rows: Sequence[Mapping[str, Any]] = selector.get("matchExpressions") or ()
+    return (selector.get("matchLabels") or {}).items() <= labels.items() and all(
+        _holds(row, labels) for row in rows
+    )
+
+
 def _matches(term: Mapping[str, Any], place: NodePlace) -> bool:
     """Tell whether a node fits one term; a term without any expression fits none."""
     labels: Sequence[Mapping[str, Any]] = term.get("matchExpressions") or ()

@@ -16,8 +16,9 @@ from mlstack.objects.nodes import NodePlace, required_affinity
 from mlstack.objects.quotas import parse_quota
 from mlstack.objects.resources import Amounts, amounts, is_gpu
 from mlstack.readiness.assess import ODD
-from mlstack.readiness.capacity import Fit, NodePool, NodeRoom, PodSet
+from mlstack.readiness.capacity import Fit, NodePool
 from mlstack.readiness.footprint import footprint
+from mlstack.readiness.placement import HOST, NodeRoom, PodSet, repelling, repels, spread
 from mlstack.render import render
 from mlstack.render.template import CodeStore
 
@@ -130,11 +131,16 @@ def fits_snapshot(
 
 def _judged(state: DesiredState, snapshot: ClusterSnapshot) -> FitsResult:
     from mlstack.deploy import capacity
-    from mlstack.readiness.capacity import NO_ROOM, fits, spread
+    from mlstack.readiness.capacity import NO_ROOM, fits
 
     nodes, pools = _nodes(snapshot), _pools(snapshot)
     made, unclear = capacity.new_pods(state.objects)
-    wanted = [_doubted(spread(pods, nodes), snapshot, made) for pods in made]
+    ranges = [
+        {"metadata": {"namespace": state.namespace, "name": row["name"]}, "spec": {"limits": row["limits"]}}
+        for row in snapshot.limits
+    ]
+    made = capacity.limited(made, state.objects, ranges)
+    wanted = [_doubted(spread(pods, nodes), snapshot) for pods in made]
     used = (snapshot.room or {}).get("used") or {}
     quotas = [
         parse_quota(
@@ -154,7 +160,7 @@ def _judged(state: DesiredState, snapshot: ClusterSnapshot) -> FitsResult:
         taken=snapshot.taken,
         nodes=sum(node.is_ready for node in nodes),
         workloads=rows,
-        notes=(*state.notes, "what admission adds to pods (LimitRange, webhooks) is not counted"),
+        notes=(*state.notes, "what webhooks add to pods is not counted"),
     )
 
 
@@ -180,7 +186,7 @@ def _node(name: str, shape: Mapping[str, Any], free: Amounts | None, *, is_ready
         key, _, rest = text.partition("=")
         value, _, effect = rest.rpartition(":")
         taints += [{"key": key, "value": value, "effect": effect}] if effect != "PreferNoSchedule" else []
-    place = NodePlace(name, shape["labels"], tuple(taints))
+    place = NodePlace(name, {**shape["labels"], HOST: name}, tuple(taints))
     whole = amounts(shape["allocatable"])
     return NodeRoom(place=place, allocatable=whole, free=whole if free is None else free, is_ready=is_ready)
 
@@ -194,10 +200,8 @@ def _pools(snapshot: ClusterSnapshot) -> list[NodePool]:
     return pools
 
 
-def _doubted(pods: PodSet, snapshot: ClusterSnapshot, others: Sequence[PodSet]) -> PodSet:
+def _doubted(pods: PodSet, snapshot: ClusterSnapshot) -> PodSet:
     """Give pods with what a snapshot cannot tell of them."""
-    from mlstack.readiness.capacity import repelling, repels
-
     room, doubts, placed_by = snapshot.room or {}, list(pods.doubts), pods.placed_by
     if snapshot.room is None:
         doubts.append("the snapshot does not say what runs")
@@ -205,12 +209,10 @@ def _doubted(pods: PodSet, snapshot: ClusterSnapshot, others: Sequence[PodSet]) 
         doubts.append(f"{room['waiting']} pods waited for a place already")
     if pods.spec.get("runtimeClassName"):
         doubts.append("its runtime class may add to what it asks for")
-    terms = [(namespace, term) for namespace, term in room.get("repelling", ())]
-    terms += [
-        (other.namespace, term) for other in others if other is not pods for term in repelling(other.spec)
-    ]
-    if any(repels(term, namespace, pods) for namespace, term in terms):
+    if any(repels(term, space, pods.labels, pods.namespace) for space, term in room.get("repelling", ())):
         doubts.append("other pods may keep it away (pod anti-affinity)")
+    if repelling(pods.spec) or pods.spreading:
+        doubts.append("the snapshot does not say which pods run where (anti-affinity, topology spread)")
     required = (required_affinity(pods.spec) or {}).get("nodeSelectorTerms") or ()
     keys = [*(pods.spec.get("nodeSelector") or {})]
     keys += [str(row.get("key")) for term in required for row in term.get("matchExpressions") or ()]

@@ -17,7 +17,7 @@ from mlstack.deploy.target import Target
 from mlstack.errors import ForbiddenError, ObjectNotFoundError
 from mlstack.kube.client import Cluster, Opener
 from mlstack.objects.resources import is_gpu
-from mlstack.readiness.capacity import NodeRoom, repelling
+from mlstack.readiness.placement import NodeRoom, repelling
 
 _UNINTERESTING = "attachable-volumes-"
 
@@ -59,6 +59,10 @@ def take_snapshot(target: Target, *, opener: Opener, clock: Clock, check: bool =
         definitions=tuple(_definitions(cluster, notes)),
         nodes=tuple(_shapes(nodes)),
         quotas=tuple(_quotas(_list(cluster, "ResourceQuota", place.namespace, []))),
+        limits=tuple(
+            {"name": item["metadata"]["name"], "limits": (item.get("spec") or {}).get("limits") or []}
+            for item in _list(cluster, "LimitRange", place.namespace, notes)
+        ),
         room=None if live.pods is None else _room(live, place.namespace),
     )
     app = target.app

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.cluster
 
 SPEC = ClusterSpec(context="minikube", nodes=[], storage_class="standard", binding_mode="Immediate")
-CASES = 12
+CASES = int(os.environ.get("CAPACITY_CASES", "12"))  # more by hand: the claim is about random clusters
 PODS = "/api/v1/pods"
 
 
@@ -99,6 +100,8 @@ def workload(
         body = {"parallelism": replicas, "completions": replicas, "template": template}
     if kind == "StatefulSet":
         body |= {"serviceName": name, "podManagementPolicy": "Parallel"}
+    if kind == "DaemonSet":
+        del body["replicas"]
     version = "batch/v1" if kind == "Job" else "apps/v1"
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": body}
 
@@ -124,24 +127,46 @@ def is_tried(pod: Any) -> bool:
     return is_placed(pod) or any(row["type"] == "PodScheduled" and row["status"] == "False" for row in rows)
 
 
-def settle(cluster: TestCluster, stack: Stack, counts: dict[str, int]) -> dict[str, list[bool]]:
-    """Wait until the scheduler has tried every pod; give of each workload which of its pods have a node."""
+def settle(cluster: TestCluster, stack: Stack, counts: dict[str, int | None]) -> dict[str, list[bool]]:
+    """Wait until the scheduler has tried every pod; give of each workload which of its pods have a node.
+
+    Pods that a quota refuses are none that have a node. Without a count it is a DaemonSet's.
+    """
+
+    def rows_of(name: str, count: int | None) -> list[bool] | None:
+        if count is None:
+            path = f"/apis/apps/v1/namespaces/{stack.namespace}/daemonsets/{name}"
+            status = cluster.request("GET", path)["status"]
+            if not status.get("observedGeneration"):
+                return None
+            count = int(status["desiredNumberScheduled"])
+        pods = pods_of(cluster, stack, name)
+        if not all(map(is_tried, pods)):
+            return None
+        missing = count - len(pods)
+        if missing and not is_refused(cluster, stack, name):
+            return None
+        return [is_placed(pod) for pod in pods] + [False] * missing
 
     def tried() -> dict[str, list[bool]] | None:
-        pods = {name: pods_of(cluster, stack, name) for name in counts}
-        whole = all(len(pods[name]) == count for name, count in counts.items())
-        if not whole or not all(is_tried(pod) for rows in pods.values() for pod in rows):
-            return None
-        return {name: [is_placed(pod) for pod in rows] for name, rows in pods.items()}
+        rows = {name: row for name, count in counts.items() if (row := rows_of(name, count)) is not None}
+        return rows if rows.keys() == counts.keys() else None
 
     return wait_until(tried, what=f"pods that were tried: {counts}", timeout_s=60, interval_s=0.2)
+
+
+def is_refused(cluster: TestCluster, stack: Stack, name: str) -> bool:
+    events = cluster.request("GET", f"/api/v1/namespaces/{stack.namespace}/events")["items"]
+    return any(
+        row["reason"] == "FailedCreate" and row["involvedObject"]["name"].startswith(name) for row in events
+    )
 
 
 # --- random clusters ---
 
 
 def random_node(cluster: TestCluster, random: Random, name: str) -> None:
-    taints, labels = [], {"pool": random.choice(["a", "b"])}
+    taints, labels = [], {"pool": random.choice(["a", "b"]), "zone": random.choice(["x", "y"])}
     room = {"cpu": str(random.choice([2, 4, 8])), "memory": f"{random.choice([4, 8, 16])}Gi"}
     if random.random() < 0.4:
         room["gpu"] = str(random.choice([1, 2, 4]))
@@ -160,7 +185,7 @@ def random_requests(random: Random) -> dict[str, str]:
     return asked
 
 
-def random_workload(random: Random, name: str) -> tuple[dict[str, Any], int]:
+def random_workload(random: Random, name: str) -> tuple[dict[str, Any], int | None]:
     spec: dict[str, Any] = {}
     if random.random() < 0.5:
         spec["tolerations"] = [{"key": "gpu", "operator": "Exists"}]
@@ -174,9 +199,40 @@ def random_workload(random: Random, name: str) -> tuple[dict[str, Any], int]:
         spec["container"] = {"ports": [{"containerPort": 80, "hostPort": random.choice([8080, 9090])}]}
     if random.random() < 0.2:
         spec["runtimeClassName"] = "sandbox"
-    kind = random.choice(["Deployment", "Deployment", "StatefulSet", "Job"])
+    selector = {"matchLabels": {"app": name}}
+    where = {"topologyKey": random.choice(["kubernetes.io/hostname", "kubernetes.io/hostname", "zone"])}
+    if random.random() < 0.3:
+        about = random.choice(
+            [selector, selector, {"matchExpressions": [{"key": "app", "operator": "Exists"}]}]
+        )
+        term = {**where, "labelSelector": about}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        spec["affinity"] = {"podAntiAffinity": required}
+    elif random.random() < 0.4:
+        rule = {**where, "maxSkew": random.randint(1, 2), "labelSelector": selector}
+        spec["topologySpreadConstraints"] = [{**rule, "whenUnsatisfiable": "DoNotSchedule"}]
+    kind = random.choice(["Deployment", "Deployment", "StatefulSet", "Job", "DaemonSet"])
     replicas = random.randint(1, 5)
-    return workload(name, replicas, random_requests(random), kind, **spec), replicas
+    body = workload(name, replicas, random_requests(random), kind, **spec)
+    return body, None if kind == "DaemonSet" else replicas
+
+
+def random_limits(cluster: TestCluster, stack: Stack, random: Random) -> None:
+    """Give the namespace a quota, a LimitRange, both or none."""
+    bodies: dict[str, Any] = {}
+    if random.random() < 0.3:
+        hard = {"requests.cpu": str(random.randint(2, 20)), "pods": str(random.randint(3, 15))}
+        bodies["resourcequotas"] = {"hard": hard}
+    if random.random() < 0.3:
+        default = {"type": "Container", "defaultRequest": {"ephemeral-storage": "1Gi"}}
+        most = {"type": "Container", "max": {"nvidia.com/gpu": "1"}}
+        bodies["limitranges"] = {"limits": random.choice([[default], [most]])}
+    for plural, spec in bodies.items():
+        path = f"/api/v1/namespaces/{stack.namespace}/{plural}"
+        cluster.request("POST", path, {"metadata": {"name": "team"}, "spec": spec})
+    if "resourcequotas" in bodies:
+        path = f"/api/v1/namespaces/{stack.namespace}/resourcequotas/team"
+        wait_until(lambda: "used" in cluster.request("GET", path).get("status", {}), what="a quota in use")
 
 
 @pytest.fixture(scope="module")
@@ -202,13 +258,14 @@ def test_what_fits_is_placed_and_what_never_fits_is_not(
     random = Random(200 + seed)
     for index in range(random.randint(1, 5)):
         random_node(cluster, random, f"n{index}")
-    counts = {}
+    counts: dict[str, int | None] = {}
     running = [random_workload(random, f"old{index}") for index in range(random.randint(0, 2))]
     if running:
         stack.write("running", *(body for body, _ in running))
         stack.apply()
         counts = {body["metadata"]["name"]: count for body, count in running}
         settle(cluster, stack, counts)
+    random_limits(cluster, stack, random)
     wanted = [random_workload(random, f"new{index}") for index in range(random.randint(1, 3))]
     stack.write("wanted", *(body for body, _ in wanted))
     verdicts = check(stack)
@@ -223,7 +280,7 @@ def test_what_fits_is_placed_and_what_never_fits_is_not(
             assert all(placed), (verdicts[name], outcome)
         if verdict == "never":
             assert not any(placed), (verdicts[name], outcome)
-        if verdict == "does not fit now":
+        if verdict in ("does not fit now", "blocked by quota"):
             assert not all(placed), (verdicts[name], outcome)
 
 
