@@ -137,6 +137,10 @@ _PARAMETER = {
             "enum": [True, False, "end"],
             "description": "Whether it is a container image, or the end of one.",
         },
+        "x-whole-images": {
+            **TEXT,
+            "description": "Parameter that takes whole images in place of this list of the ends of some.",
+        },
         "x-deprecated": {**TEXT, "description": "Why, and what to use instead."},
         "x-format": {"enum": ["csv", "kv"]},
         "x-merge": {"enum": ["replace", "append"]},

@@ -252,7 +252,7 @@ def check_value(param: Param, value: Any) -> list[str]:
 
 
 _TYPE_WORDS = """$schema $id title description default examples unit aliases additionalProperties type
-properties required x-secret x-image x-deprecated x-format x-value-aliases x-merge"""
+properties required x-secret x-image x-whole-images x-deprecated x-format x-value-aliases x-merge"""
 _SAYS_NOTHING = frozenset(_TYPE_WORDS.split())
 _OF_MAPS = frozenset({"properties", "required", "additionalProperties"})
 

@@ -552,12 +552,14 @@ def plan_rollback(
 
     Raises:
         NotFoundError: there is no such revision, or none before the newest.
-        ClusterError: the cluster cannot be asked, is another one, or refuses an object.
+        ClusterError: the cluster cannot be asked, is another one, refuses an object, or has no room
+            (`check_capacity`).
     """
     from mlstack.deploy import rollback
 
     goal = rollback.earlier_goal(target, opener, number=number, options=options, clock=clock)
-    return rollback.to_earlier(_plan(goal.resolved, options, what=goal.what, may_be_empty=True), goal)
+    plan = _plan(goal.resolved, options, what=goal.what, may_be_empty=True)
+    return rollback.to_earlier(_with_room(plan), goal)
 
 
 @contextmanager

@@ -388,7 +388,13 @@ class _Edits:
         path = split_path(origin.parameter)
         param, current = prototype.param(str(path[0])), at(values, path)
         settings = {path: target}
-        if isinstance(current, Mapping):
+        whole = param.schema.get("x-whole-images")
+        if whole and isinstance(current, str) and len(path) == 2 and image.endswith(current):
+            # Once whole images are said, none of the ends counts: all of them come along.
+            begin, param = image.removesuffix(current), prototype.param(str(whole))
+            values = {**values, param.name: [begin + end for end in values[str(path[0])]]}
+            settings = {(param.name, path[1]): target}
+        elif isinstance(current, Mapping):
             settings = {(*path, key): text for key, text in _for_chart(current, target).items()}
         elif current != image:
             return f"its value is only the end of the image; another parameter has to say {target}"

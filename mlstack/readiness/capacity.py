@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -27,6 +27,7 @@ from mlstack.readiness.placement import (
     always_fits,
     beside_daemons,
     could_hold,
+    crowded,
     empty,
     grouped,
     is_eligible,
@@ -221,9 +222,9 @@ def _ruled_out(pods: PodSet, nodes: Sequence[NodeRoom], verb: str = "has left") 
     """Say why no node takes another one, once as many are placed as there is room for."""
     reasons: Counter[str] = Counter()
     short: dict[str, int] = {}
-    there = room(pods, nodes)
+    there, full = room(pods, nodes), crowded(pods, nodes)
     for node in nodes:
-        for reason, resource in _against(pods, node):
+        for reason, resource in _against(pods, node, full):
             reasons[reason] += node.count
             if resource:
                 short[resource] = max(short.get(resource, 0), node.left(resource))
@@ -240,8 +241,11 @@ def _ruled_out(pods: PodSet, nodes: Sequence[NodeRoom], verb: str = "has left") 
     return text
 
 
-def _against(pods: PodSet, node: NodeRoom) -> Iterator[tuple[str, str]]:
-    """Give why a node takes none, or no more than fit it: words, and the resource where it is one."""
+def _against(pods: PodSet, node: NodeRoom, full: Container[str]) -> Iterator[tuple[str, str]]:
+    """Give why a node takes none, or no more than fit it: words, and the resource where it is one.
+
+    `full` are domains to which no more of these pods are spread.
+    """
     spec = tolerating(pods)
     taint = untolerated(spec, node.place)
     if taint is not None and taint.get("key") == f"{OF_CONDITIONS}unschedulable":
@@ -255,6 +259,8 @@ def _against(pods: PodSet, node: NodeRoom) -> Iterator[tuple[str, str]]:
         yield "node(s) were not ready", ""
     elif node.place.name in pods.shut:
         yield "node(s) didn't match pod anti-affinity rules", ""
+    elif pods.spreading and node.place.labels.get(str(pods.spreading.get("topologyKey"))) in full:
+        yield "node(s) didn't match pod topology spread constraints", ""
     else:
         yield from _lacking(pods, node)
 
@@ -263,10 +269,8 @@ def _lacking(pods: PodSet, node: NodeRoom) -> Iterator[tuple[str, str]]:
     """Give what a node lacks for another one once it holds as many as it can."""
     placed = max(0, pieces(pods, node))
     names = [name for name, amount in pods.asked.items() if node.left(name) < (placed + 1) * amount]
-    if not names and pods.alone_in:
+    if not names:
         yield "node(s) didn't match pod anti-affinity rules", ""
-    elif not names:
-        yield "node(s) didn't match pod topology spread constraints", ""
     for name in names:
         if is_host_port(name):
             yield "node(s) didn't have free ports for the requested pod ports", name

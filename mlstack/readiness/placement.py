@@ -331,24 +331,41 @@ def _fitting(pods: PodSet, node: NodeRoom) -> int:
 def room(pods: PodSet, nodes: Sequence[NodeRoom]) -> int:
     """Give how many there is room for at the most, with nothing beside them."""
     wide = next(iter(sorted(pods.alone_in - {HOST})), "")
-    sums: dict[int, int] = {}
+    sums = {id(node): _sum(pods, node) for node in nodes}
     by_domain: dict[str, int] = defaultdict(int)
     for node in nodes:
-        if node.is_ready and is_eligible(pods, node) and (count := pieces(pods, node)) > 0:
-            sums[id(node)] = count * node.count
-            by_domain[node.place.labels.get(wide, "")] += count * node.count
+        by_domain[node.place.labels.get(wide, "")] += sums[id(node)]
     most = sum(sums.values())
     if wide:
-        most = sum(count if not value else 1 for value, count in by_domain.items())
+        most = sum(min(count, 1) if value else count for value, count in by_domain.items())
+    rows = _spread_rooms(pods, nodes, sums)
+    return min(most, sum(min(there, cap) for _, there, cap in rows)) if rows else most
+
+
+def crowded(pods: PodSet, nodes: Sequence[NodeRoom]) -> frozenset[str]:
+    """Give the domains that have room for more than the spread of these pods lets in."""
+    sums = {id(node): _sum(pods, node) for node in nodes}
+    return frozenset(value for value, there, cap in _spread_rooms(pods, nodes, sums) if there > cap)
+
+
+def _sum(pods: PodSet, node: NodeRoom) -> int:
+    return max(0, pieces(pods, node)) * node.count if node.is_ready and is_eligible(pods, node) else 0
+
+
+def _spread_rooms(
+    pods: PodSet, nodes: Sequence[NodeRoom], sums: Mapping[int, int]
+) -> list[tuple[str, int, int]]:
+    """Give each domain with the room in it, and how many its skew lets in once all others are full."""
     rule = pods.spreading
     if rule is None or pods.also_on or is_odd(rule):
-        return most
-    domains = _domains(pods, rule, nodes)
-    rooms = {value: sum(sums.get(id(node), 0) for node in rows) for value, rows in domains.items()}
+        return []
     there = pods.alike
+    rooms = {
+        value: sum(sums[id(node)] for node in rows) for value, rows in _domains(pods, rule, nodes).items()
+    }
     least = min((there.get(value, 0) + count for value, count in rooms.items()), default=0)
-    skew = rule.get("maxSkew") or 1
-    return min(most, sum(max(0, min(n, least + skew - there.get(value, 0))) for value, n in rooms.items()))
+    most = least + (rule.get("maxSkew") or 1)
+    return [(value, count, max(0, most - there.get(value, 0))) for value, count in rooms.items()]
 
 
 # --- many nodes at once ---

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -78,14 +79,28 @@ def _of_file(file: Path, host: str) -> dict[str, Credentials]:
 
 
 def of_pull_secret(config: Mapping[str, Any], host: str) -> dict[str, Credentials]:
-    """Give the credentials that stand in a configuration of docker's, as in pull secrets; runs no helper."""
+    """Give the credentials that stand in a configuration of docker's, as in pull secrets; runs no helper.
+
+    Hosts may have wildcards, as kubelets match them: `*.example.org` is for one more name before the rest.
+    """
     logins: dict[str, Credentials] = {}
-    for key, entry in _map(config, "auths").items():
+    for key, entry in sorted(_map(config, "auths").items(), key=lambda item: "*" in item[0]):
         name, _, path = re.sub("^https?://|/(v[12]/?)?$", "", key).partition("/")
-        is_meant = name == host or (name.endswith("docker.io") and host.endswith("docker.io"))
+        is_meant = _is_for(name, host) or (name.endswith("docker.io") and host.endswith("docker.io"))
         if is_meant and isinstance(entry, Mapping) and (login := _entry(entry)):
             logins.setdefault(path, login)
     return logins
+
+
+def _is_for(pattern: str, host: str) -> bool:
+    """Match a host as kubelets do: name by name, the port to the letter."""
+    (names, _, port), (own, _, own_port) = pattern.partition(":"), host.partition(":")
+    pairs = names.split("."), own.split(".")
+    return (
+        port == own_port
+        and len(pairs[0]) == len(pairs[1])
+        and all(fnmatchcase(name, glob) for glob, name in zip(*pairs, strict=True))
+    )
 
 
 def _map(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:

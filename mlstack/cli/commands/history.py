@@ -206,8 +206,8 @@ def split_words(words: list[str] | None, *, most: int) -> tuple[str | None, list
 
 @top.command(
     takes=f"words {PLACE} dry_run prune allow_large_prune force_conflicts keep_foreign_fields"
-    f" allow_destructive wait timeout_s wait_for_jobs fail_fast {CONFIRMED} {CLUSTER}",
-    examples=["mlstack rollback gke --dry-run", "mlstack rollback gke 3 --yes"],
+    f" allow_destructive check_capacity wait timeout_s wait_for_jobs fail_fast {CONFIRMED} {CLUSTER}",
+    examples=["mlstack rollback gke --dry-run", "mlstack rollback gke 3 --check-capacity --yes"],
     words=word(
         "[ENV] [N]",
         "The environment, and the number of a revision. Default: the last one before the newest that worked.",

@@ -219,5 +219,6 @@ def footprint(session: Session, fits: str | None = None) -> object:
         return footprint_of(session.app, environment, **given)
     from mlstack.app.snapshot import parse_snapshot
 
-    snapshot = parse_snapshot(read_text(Path(fits)).encode(), fits, environment)
+    where = "stdin" if fits == "-" else fits
+    snapshot = parse_snapshot(read_text(Path(fits)).encode(), where, environment)
     return fits_snapshot(session.app, environment, snapshot, **given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -129,3 +130,144 @@ def test_apply_and_plan_say_no_before_anything_is_written(run: Runner, app: Path
     assert run("plan dev --check-capacity").code == 0
     assert run("apply dev --check-capacity --no-wait").code == 0
     assert run.cluster("minikube").get(ref) is not None
+
+
+def with_pod(count: int, cpu: str = "1", **spec: Any) -> str:
+    body = json.loads(deployment(count, cpu=cpu))
+    body["spec"]["template"]["spec"] |= spec
+    return json.dumps(body)
+
+
+def planned(run: Runner, *, code: int = 0) -> list[dict[str, Any]]:
+    ran = run("plan dev --check-capacity -o json")
+    assert ran.code == code, ran
+    return list(ran.json["capacity"])
+
+
+def apart(label: str = "web", key: str = "kubernetes.io/hostname") -> dict[str, Any]:
+    term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": label}}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+@pytest.fixture
+def dev(run: Runner, app: Path) -> Runner:
+    """The app, and its namespace in the cluster."""
+    run.cluster("minikube").create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dev"}})
+    return run
+
+
+def test_pods_that_keep_each_other_away_need_a_node_each(dev: Runner, app: Path) -> None:
+    write_tree(app, {"components/web.json": with_pod(2, affinity=apart())})
+    assert [row["verdict"] for row in planned(dev)] == ["fits now"]
+    write_tree(app, {"components/web.json": with_pod(3, affinity=apart())})
+    (row,) = planned(dev, code=1)
+    assert (row["verdict"], row["reason"]) == (
+        "does not fit now",
+        "room for 2 of 3 pods, then 0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules",
+    )
+    write_tree(app, {"components/web.json": with_pod(2, affinity=apart("old"))})
+    spec = {"nodeName": "n2", "containers": [{"name": "a"}]}
+    metadata = {"name": "old", "namespace": "dev", "labels": {"app": "old"}}
+    dev.cluster("minikube").create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    assert planned(dev)[0]["verdict"] == "fits now"  # both on the other node
+    write_tree(app, {"components/web.json": with_pod(2, cpu="3", affinity=apart("old"))})
+    assert "1 node(s) didn't match pod anti-affinity rules" in planned(dev, code=1)[0]["reason"]
+
+
+def test_pods_that_are_spread_need_room_in_every_domain(dev: Runner, app: Path) -> None:
+    rule = {
+        "topologyKey": "kubernetes.io/hostname",
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    write_tree(app, {"components/web.json": with_pod(8, topologySpreadConstraints=[rule])})
+    assert planned(dev)[0]["verdict"] == "fits now"
+    spec = {"nodeName": "n2", "containers": [{"name": "a", "resources": {"requests": {"cpu": "3"}}}]}
+    metadata = {"name": "old", "namespace": "dev"}
+    dev.cluster("minikube").create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    write_tree(app, {"components/web.json": with_pod(4, topologySpreadConstraints=[rule])})
+    (row,) = planned(dev, code=1)
+    assert row["reason"].startswith("room for 3 of 4 pods, then 0/2 nodes are available: ")
+    assert "1 node(s) didn't match pod topology spread constraints" in row["reason"]
+
+
+def test_limit_ranges_fill_in_and_refuse(run: Runner, app: Path) -> None:
+    rules = [{"type": "Container", "defaultRequest": {"cpu": "3"}, "max": {"cpu": "3"}}]
+    ranges = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "team", "namespace": "dev"}}
+    run.cluster("minikube").create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dev"}})
+    run.cluster("minikube").create({**ranges, "spec": {"limits": rules}})
+    run.ok("env snapshot dev")
+    write_tree(app, {"components/web.json": deployment(3)})
+    row = verdict(run, code=1)
+    assert (row["verdict"], "room for 2 of 3 pods" in row["reason"]) == ("does not fit now", True)
+    body = json.loads(deployment(1))
+    body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "4"}}
+    write_tree(app, {"components/web.json": json.dumps(body)})
+    row = verdict(run, code=1)
+    assert (row["verdict"], row["reason"]) == (
+        "blocked by quota",
+        "maximum cpu usage per Container is 3, but limit is 4",
+    )
+
+
+def test_karpenter_may_add_nodes_of_any_size(dev: Runner, app: Path) -> None:
+    write_tree(app, {"components/web.json": deployment(1, cpu="16")})
+    assert planned(dev, code=1)[0]["verdict"] == "never"
+    names = {"plural": "nodepools", "singular": "nodepool", "kind": "NodePool"}
+    version = {"name": "v1", "served": True, "storage": True}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    spec = {"group": "karpenter.sh", "scope": "Cluster", "names": names}
+    dev.cluster("minikube").create(
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "nodepools.karpenter.sh"},
+            "spec": {**spec, "versions": [{**version, "schema": schema}]},
+        }
+    )
+    pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "gpus"}, "spec": {}}
+    dev.cluster("minikube").create(pool)
+    (row,) = planned(dev)
+    assert (row["verdict"], "nodes of Karpenter's gpus" in row["reason"]) == ("not known", True)
+    ref = ObjectRef("karpenter.sh/v1", "NodePool", "", "gpus")
+    full = {"spec": {"limits": {"cpu": "8"}}, "status": {"resources": {"cpu": "8"}}}
+    dev.cluster("minikube").patch(ref, full)
+    assert planned(dev, code=1)[0]["verdict"] == "never"
+
+
+def test_what_an_operator_makes_is_never_promised(run: Runner, app: Path) -> None:
+    template = json.loads(deployment(1, cpu="1"))["spec"]["template"]
+    replicas = {"Worker": {"replicas": 2, "template": template}}
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "train"}}
+    write_tree(app, {"components/web.json": json.dumps({**job, "spec": {"tfReplicaSpecs": replicas}})})
+    run.ok("env snapshot dev")
+    row = verdict(run, code=0)
+    assert (row["verdict"], row["pods"]) == ("may fit", 2)
+    replicas["Worker"]["replicas"] = 9  # a gang: all or nothing
+    replicas["Worker"]["template"]["spec"]["schedulerName"] = "volcano"
+    write_tree(app, {"components/web.json": json.dumps({**job, "spec": {"tfReplicaSpecs": replicas}})})
+    row = verdict(run, code=0)
+    assert (row["verdict"], "room for 8 of 9 pods" in row["reason"]) == ("not known", True)
+
+
+def test_a_snapshot_may_come_from_a_pipe(run: Runner, app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.ok("env snapshot dev")
+    text = (app / "environments/dev/cluster.json").read_text()
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    ran = run("footprint dev --fits - -o json")
+    assert (ran.code, ran.json["workloads"][0]["verdict"]) == (0, "fits now")
+    monkeypatch.setattr("sys.stdin", io.StringIO("{}"))
+    ran = run("footprint dev --fits -")
+    assert (ran.code, "stdin" in ran.err) == (3, True), ran
+
+
+def test_a_rollback_is_judged_too(dev: Runner, app: Path) -> None:
+    dev.ok("apply dev --no-wait --yes")
+    write_tree(app, {"components/web.json": deployment(1, cpu="1")})
+    dev.ok("apply dev --no-wait --yes")
+    node = {"status": {"allocatable": {"cpu": "2", "pods": "10"}}}
+    for name in ("n1", "n2"):
+        dev.cluster("minikube").patch(ObjectRef("v1", "Node", "", name), node, subresource="status")
+    ran = dev("rollback dev --check-capacity --no-wait --yes")
+    assert (ran.code, "never" in ran.err, "nothing was written" in ran.err) == (6, True, True), ran

@@ -105,6 +105,12 @@ def test_the_pull_secrets_of_pod_and_service_account_are_used_and_never_told(
     assert (refused.code, "wrong-one" in refused.out + refused.err) == (1, False)
     write_tree(Path.cwd(), {"components/pulls.yaml": to_yaml(pull_secret(registry.host))})
     assert faults(shop) == []
+    anywhere = pull_secret(registry.host.replace("127", "*"))  # as kubelets match: `*.example.org`
+    write_tree(Path.cwd(), {"components/pulls.yaml": to_yaml(anywhere)})
+    assert faults(shop) == []
+    write_tree(Path.cwd(), {"components/pulls.yaml": to_yaml(pull_secret("*." + registry.host))})
+    assert [problem for problem, _ in faults(shop)] == ["forbidden"]  # a name too many
+    write_tree(Path.cwd(), {"components/pulls.yaml": to_yaml(anywhere)})
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "web"}}
     account["imagePullSecrets"] = [{"name": "pulls"}]  # type: ignore[assignment]
     write_tree(Path.cwd(), {"components/account.yaml": to_yaml(account)})
