@@ -174,8 +174,8 @@ def _names(kind: str, root: Path) -> tuple[Iterable[str], Callable[[str], object
         return (".".join(path.parts) for path in paths), names.check_app_name
     if kind == "modules":
         base = root / "components"
-        found = (path.relative_to(base) for path in base.rglob("*") if path.is_dir())
-        return (".".join(path.parts) for path in found), names.check_module_name
+        inner = (path.relative_to(base) for path in base.rglob("*") if path.is_dir())
+        return (".".join(path.parts) for path in inner), names.check_module_name
     vendor = root / "vendor"
     if kind == "prototypes":
         return (file.parent.name for file in vendor.glob("*/*/*/prototype.yaml")), names.check_package_name

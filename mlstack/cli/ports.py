@@ -165,14 +165,14 @@ class Session:
     def _overrides(self) -> Overrides:
         from mlstack.app import files
 
-        given = {
+        options = {
             name: self.options.get(name) or () for name in ("sets", "set_strings", "set_files", "values")
         }
         texts = []
-        for word in given["set_files"]:
+        for word in options["set_files"]:
             key, equals, file = word.partition("=")
             texts.append(f"{key}={read_text(Path(file))}" if equals else word)
-        return files.read(given["sets"], given["values"], strings=given["set_strings"], texts=texts)
+        return files.read(options["sets"], options["values"], strings=options["set_strings"], texts=texts)
 
     def target(self, environment: str | None = None) -> Target:
         """Say what a deploy command is about, as its options have it."""

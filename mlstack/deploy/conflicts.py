@@ -171,8 +171,8 @@ def resolve(
         theirs = [(owner, path) for owner, path in losses if not policy.takes(owner, path)]
         fitting = managed_fields.cut(payload, [path for _, path in theirs])
         fitting = _without_ignored(fitting, live, forced.object, policy)
-        told = {owner for owner, path in theirs if not policy.is_ignored(path)}
-        left += [(owner, path) for owner, path in theirs if owner in told]
+        owners = {owner for owner, path in theirs if not policy.is_ignored(path)}
+        left += [(owner, path) for owner, path in theirs if owner in owners]
         if fitting == payload and not theirs:
             return ConflictResolution(payload=payload, forced=forced, taken=losses, left=left)
         if fitting == payload:

@@ -71,9 +71,9 @@ def _has_objects(cluster: Cluster, definition: Data) -> bool:
 
 def losses(live: Data, after: Data, *, has_objects: bool = True) -> tuple[str, ...]:
     """Say what would be lost; nothing if the change only adds or allows more."""
-    before, wanted = live.get("spec") or {}, after.get("spec") or {}
-    names, other_names = before.get("names") or {}, wanted.get("names") or {}
-    pairs = [(key, before.get(key), wanted.get(key)) for key in ("group", "scope")]
+    before, desired = live.get("spec") or {}, after.get("spec") or {}
+    names, other_names = before.get("names") or {}, desired.get("names") or {}
+    pairs = [(key, before.get(key), desired.get(key)) for key in ("group", "scope")]
     pairs += [(f"names.{key}", names.get(key), other_names.get(key)) for key in ("kind", "plural")]
     texts = [
         f"`{what}` would change from {old} to {new}: every object of the kind would be lost"

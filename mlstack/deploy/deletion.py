@@ -193,7 +193,7 @@ class DeletionWatcher:
         return NAMESPACE_GONE_S if awaited.gone.ref.kind == "Namespace" else GONE_S
 
     def _end_late(self, late: list[_Awaited]) -> None:
-        for awaited, held in zip(late, holders(self._cluster, [one.gone for one in late]), strict=True):
+        for awaited, held in zip(late, holders(self._cluster, [item.gone for item in late]), strict=True):
             if held is None:
                 self._end(awaited, None)
                 continue

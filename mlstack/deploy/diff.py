@@ -40,9 +40,9 @@ def diff(context: DiffContext, *, check_new: bool = False) -> Changes:
     asked about new objects too, where it can tell already.
     """
     context, resolved, state = replace(context, check_new=check_new), context.resolved, context.resolved.state
-    wanted = (*context.created, *context.objects)
-    _refuse_absent_targets(wanted, context.cluster)
-    manifests = order.ordered(wanted, state.depends)
+    objects = (*context.created, *context.objects)
+    _refuse_absent_targets(objects, context.cluster)
+    manifests = order.ordered(objects, state.depends)
     results = parallel.run(lambda manifest: diff_object(context, manifest), manifests)
     if not check_new:
         results = _with_new_checked(results, manifests, context, hasty=not context.inventory.exists)

@@ -139,10 +139,10 @@ def set_id(name: str, namespace: str, *, kind: str = "ConfigMap", group: str = "
 
 def as_members(state: DesiredState, namespace: str) -> DesiredState:
     """Label all that is wanted as members of the inventory in the environment's namespace."""
-    for wanted in state.objects:
-        if MEMBER_LABEL in wanted.labels:
+    for obj in state.objects:
+        if MEMBER_LABEL in obj.labels:
             raise ConfigError(
-                f"`{wanted.kind} {wanted.name}` brings the label `{MEMBER_LABEL}` itself",
+                f"`{obj.kind} {obj.name}` brings the label `{MEMBER_LABEL}` itself",
                 hint="remove the label from the manifest: it is set when the object is applied",
             )
     inventory = Inventory(app=state.app, environment=state.environment, namespace=namespace)

@@ -323,9 +323,9 @@ def _diff_refused(context: DiffContext, manifest: KubeObject, live: Data, error:
         verdict = replacement.unless_refused(verdict, fault)
     # What people added and goes with the object is said; nothing of what a new one has too.
     paths = tuple(change.path for change in changed)
-    told = {owner for owner, path in foreign if path_text(path).startswith(paths)}
-    said = [(owner, path) for owner, path in foreign if owner in told]
-    notes = tuple(conflicts.notes(conflicts.FOREIGN, said, live))
+    owners = {owner for owner, path in foreign if path_text(path).startswith(paths)}
+    remarks = [(owner, path) for owner, path in foreign if owner in owners]
+    notes = tuple(conflicts.notes(conflicts.FOREIGN, remarks, live))
     return _replace(context, manifest, live, changed, verdict, notes)
 
 

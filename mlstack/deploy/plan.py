@@ -120,14 +120,14 @@ def diff_environment(resolved: ResolvedTarget, options: ApplyOptions) -> ApplyPl
         ClusterError: the cluster cannot be asked or refuses an object.
     """
     members = inventory.as_members(resolved.state, resolved.place.namespace)
-    wanted = replace(resolved, state=members)
-    live = fetch(wanted, options, writing=not options.dry_run)
+    desired = replace(resolved, state=members)
+    live = fetch(desired, options, writing=not options.dry_run)
     changes = diff(live, check_new=options.dry_run)
     known = live.inventory
     was_deployed = live.was_deployed or any(change.live_uid for change in changes.changes)
     if not known.exists and options.prune and was_deployed:
         known = inventory_store.find_by_labels(resolved.cluster, known)
-    pruned = candidates(wanted, known, changes.changes) if options.prune else PruneSet()
+    pruned = candidates(desired, known, changes.changes) if options.prune else PruneSet()
     notes = [*changes.notes, *known.notes, *pruned.notes]
     if pruned.warning and not options.allow_large_prune:
         notes.append(f"{pruned.warning}, which an apply does only with --allow-large-prune")

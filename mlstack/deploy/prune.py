@@ -160,8 +160,8 @@ def candidates(resolved: ResolvedTarget, inventory: Inventory, changes: Sequence
     """
     selected = resolved.state.known_as
     members = inventory.of_components(selected) if resolved.selective else inventory.ordered()
-    wanted = [change for change in changes if change.desired is not None]
-    brought, uids = {change.identity for change in wanted}, {change.live_uid for change in wanted} - {""}
+    desired = [change for change in changes if change.desired is not None]
+    brought, uids = {change.identity for change in desired}, {change.live_uid for change in desired} - {""}
     unbrought = [member for member in members if member.identity not in brought]
     if not unbrought:
         return PruneSet(of=len(members))

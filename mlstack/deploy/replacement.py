@@ -135,8 +135,8 @@ def dry_run_copy(cluster: Cluster, data: Data, live: Data) -> Data | MlstackErro
 
 def is_allocated(path: str) -> bool:
     """Tell whether the server gives a field its value itself, and keeps it when nobody owns it any more."""
-    given = ("spec.clusterIP", "spec.ipFamil", "spec.healthCheckNodePort", "spec.volumeName")
-    return path.startswith(given) or path.endswith(".nodePort") or "controller-uid" in path
+    prefixes = ("spec.clusterIP", "spec.ipFamil", "spec.healthCheckNodePort", "spec.volumeName")
+    return path.startswith(prefixes) or path.endswith(".nodePort") or "controller-uid" in path
 
 
 def _labelled(value: Any, name: str, other: str, *, inside: bool = False) -> Any:

@@ -193,9 +193,9 @@ def _borne_out(plan: ApplyPlan, earlier: DesiredState) -> frozenset[Identity]:
     namespace = plan.place.namespace
     nothing = Inventory(app=earlier.app, environment=earlier.environment, namespace=namespace)
     try:
-        wanted = replace(plan.resolved, state=as_members(earlier, namespace))
+        desired = replace(plan.resolved, state=as_members(earlier, namespace))
         options = replace(plan.options, dry_run=True, create=False, adopt=False, keep_foreign_fields=True)
-        changes = diff(fetch(wanted, options, inventory=nothing))
+        changes = diff(fetch(desired, options, inventory=nothing))
     except ClusterError:  # a kind that the cluster does not have: the apply itself needs none of this
         return frozenset()
     return frozenset(change.identity for change in changes.changes if change.action == "unchanged")

@@ -64,7 +64,7 @@ def is_known(identity: ClusterIdentity) -> bool:
     return identity.uid is not None or identity.ca is not None
 
 
-def refuse_outside(environment: Environment, wanted: Iterable[KubeObject]) -> None:
+def refuse_outside(environment: Environment, objects: Iterable[KubeObject]) -> None:
     """Raise for objects in places that an environment may not write to; a Namespace is inside itself.
 
     Raises:
@@ -72,7 +72,7 @@ def refuse_outside(environment: Environment, wanted: Iterable[KubeObject]) -> No
     """
     allowed, refuses_unscoped = environment.allowed_namespaces, environment.cluster_scoped == "refused"
     lines, strange, is_unscoped = [], set[str](), False
-    for obj in wanted:
+    for obj in objects:
         space = obj.name if (obj.group, obj.kind) == ("", "Namespace") else obj.namespace
         is_strange = bool(allowed and space and space not in allowed)
         if is_strange or (refuses_unscoped and not obj.namespace):
@@ -220,9 +220,9 @@ def resolve(
         return cluster, cluster.identity()
 
     answered = prefetch(meet)
-    wanted = target.desired() if state is None else state
+    desired = target.desired() if state is None else state
     if confined:
-        refuse_outside(place, wanted.objects)
+        refuse_outside(place, desired.objects)
     cluster, identity = answered()
     refuse_other(place, identity)
-    return ResolvedTarget(target=target, place=place, state=wanted, cluster=cluster, identity=identity)
+    return ResolvedTarget(target=target, place=place, state=desired, cluster=cluster, identity=identity)

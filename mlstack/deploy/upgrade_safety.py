@@ -134,9 +134,9 @@ def fixed_fields(old: KubeObject, new: KubeObject) -> list[str]:
     key = (old.group, old.kind)
     fields = dict.fromkeys(cause.field for cause in update_faults(key, old.data, new.data))
     if "spec" in fields:
-        one, other = old.data["spec"], new.data["spec"]
-        changed = [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
-        alone = {name: {**old.data, "spec": {**one, name: other.get(name)}} for name in changed}
+        before, after = old.data["spec"], new.data["spec"]
+        changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+        alone = {name: {**old.data, "spec": {**before, name: after.get(name)}} for name in changed}
         fields = {f"spec.{name}": None for name in changed if [*update_faults(key, old.data, alone[name])]}
     return [f"`{field}`" for field in fields]
 

@@ -164,7 +164,7 @@ class _Wait:
         now_s = self.clock.now_s()
         self._note_outage(outage, now_s)
         for status in statuses:
-            key, readiness = status.wanted.identity, status.readiness
+            key, readiness = status.desired.identity, status.readiness
             before = self.standings.get(key)
             kind = (readiness.state, readiness.queue)
             if before is None or (before.readiness.state, before.readiness.queue) != kind:

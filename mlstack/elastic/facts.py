@@ -92,7 +92,9 @@ def parse_node(obj: Mapping[str, Any]) -> NodeFacts:
     spec = obj.get("spec") or {}
     ready = {"type": "Ready", "status": "True"}.items()
     is_ready = any(ready <= condition.items() for condition in status.get("conditions") or ())
-    taints = [each for each in spec.get("taints") or () if each.get("effect") in ("NoSchedule", "NoExecute")]
+    taints = [
+        taint for taint in spec.get("taints") or () if taint.get("effect") in ("NoSchedule", "NoExecute")
+    ]
     allocatable = amounts(status.get("allocatable") or status.get("capacity"))
     capacity = amounts(status.get("capacity"))
     return NodeFacts(

@@ -335,7 +335,7 @@ def _parse(kind: Callable[..., Row], row: Mapping[str, Any]) -> Row:
         values["nodes"] = frozenset(values["nodes"])
     for name, part in {"gang": Role, "trainers": Trainer, "held": Held}.items():
         if name in values:
-            values[name] = tuple(_parse(part, each) for each in values[name] or ())
+            values[name] = tuple(_parse(part, item) for item in values[name] or ())
     if values.get("curve"):
         values["curve"] = Curve(points=tuple(map(tuple, values["curve"]["points"])))
     return kind(**values)

@@ -41,7 +41,7 @@ def speeds(known: SpecSource) -> tuple[Fraction, ...]:
         if count > 0 and speed >= 0:
             reported.setdefault(count, []).append(speed)
     # One point a size: the mean if it was reported twice.
-    points = [(count, Fraction(sum(each), len(each))) for count, each in sorted(reported.items())]
+    points = [(count, Fraction(sum(speeds), len(speeds))) for count, speeds in sorted(reported.items())]
     if not any(speed for _, speed in points):
         model = read_speed(known.speed, pservers=known.pservers)
         return tuple(model(count) for count in range(known.maximum + 1))

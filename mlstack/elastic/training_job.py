@@ -97,7 +97,9 @@ class SpecFields:
 
     def _given(self, name: str) -> str:
         """Give the spelling by which a field is given; null is not given, as for the API server."""
-        return next((each for each in spellings(name) if self._values.get(each) is not None), name)
+        return next(
+            (spelling for spelling in spellings(name) if self._values.get(spelling) is not None), name
+        )
 
     def _checked(self, name: str, default: Any, expected: str) -> Any:
         """Give a field, or the default where it is not given or not as expected (empty where it is)."""

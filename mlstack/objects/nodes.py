@@ -40,7 +40,12 @@ def untolerated(spec: Mapping[str, Any], place: NodePlace) -> Mapping[str, Any] 
     """Give the first taint of a node that keeps a pod away, None where none does."""
     tolerations = spec.get("tolerations") or ()
     return next(
-        (taint for taint in place.taints if not any(_tolerates(each, taint) for each in tolerations)), None
+        (
+            taint
+            for taint in place.taints
+            if not any(_tolerates(toleration, taint) for toleration in tolerations)
+        ),
+        None,
     )
 
 

@@ -117,7 +117,7 @@ def lack(quota: QuotaFacts, needed: Amounts) -> str:
 
 def _lack(quota: QuotaFacts, name: str, value: int) -> str:
     more, used, hard = (
-        written(_resource(name), each) for each in (value, quota.used.get(name, 0), quota.hard[name])
+        written(_resource(name), amount) for amount in (value, quota.used.get(name, 0), quota.hard[name])
     )
     return f"{name}: {more} more, {used} of {hard} used"
 

@@ -87,7 +87,11 @@ def _host_ports(spec: Mapping[str, Any]) -> dict[str, int]:
 
     Of one address (`hostIP`) or of all is the same here: jobs serve on all of them.
     """
-    sidecars = [each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"]
+    sidecars = [
+        container
+        for container in spec.get("initContainers") or ()
+        if container.get("restartPolicy") == "Always"
+    ]
     ports: dict[str, int] = {}
     for container in (*(spec.get("containers") or ()), *sidecars):
         for port in container.get("ports") or ():

@@ -517,12 +517,12 @@ def copy_environment(
         settings = {"context": context, "namespace": place.namespace, "expires": expires or None}
         changes = {key: value for key, value in settings.items() if value}
         file = app.copy_environment(name, new, changes)
-        made = app.environment(new)
+        copy = app.environment(new)
     notes: tuple[str, ...] = ()
-    if (made.context, made.namespace) == (source.context, source.namespace):
+    if (copy.context, copy.namespace) == (source.context, source.namespace):
         hint = f"mlstack env set {new} --namespace NAMESPACE"
         notes = (f"`{name}` deploys to the same context and namespace; another one: {hint}",)
-    return row(EnvironmentAdded, made, preset=None, extends=made.extends, file=file, notes=notes)
+    return row(EnvironmentAdded, copy, preset=None, extends=copy.extends, file=file, notes=notes)
 
 
 def environment_targets(app: AppDir, name: str, targets: Sequence[str] | None) -> EnvironmentTargets:

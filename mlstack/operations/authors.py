@@ -158,14 +158,14 @@ def _libraries(package: PackageFolder, place: Path | None, faults: _Faults) -> d
                 continue
             beside = [place.resolve().parent] if place is not None else []
             roots = [*beside, files.folder("prototypes")]
-            found = next((root / name for root in roots if (root / name / "package.yaml").is_file()), None)
-            if found is None:
+            folder = next((root / name for root in roots if (root / name / "package.yaml").is_file()), None)
+            if folder is None:
                 where = f"{package.source}/package.yaml"
                 hint = f"put the folder of `{name}` beside this one"
                 raise NotFoundError(
                     f"the package requires `{name}`, which is not beside it", where=where, hint=hint
                 )
-            libraries[name] = PackageFolder.read(found, source=name)
+            libraries[name] = PackageFolder.read(folder, source=name)
             waiting += libraries[name].head.requires
     return libraries
 
@@ -392,9 +392,9 @@ class _Checker:
     ) -> None:
         self._schemas, self._faults, self._command, self._source = schemas, faults, command, source
         self._crds = [
-            found.value
+            definition.value
             for file, text in package.crds.items()
-            for found in read.read_documents(text, source=file)
+            for definition in read.read_documents(text, source=file)
         ]
         prototypes = package.prototypes.values()
         self._needed = {need.kind for prototype in prototypes for need in prototype.needs}
@@ -442,14 +442,14 @@ class _Checker:
 
     def _one_set(self, trial: PrototypeTrial, example: Example, values: Mapping[str, Any]) -> PrototypeTested:
         """Try one set of parameters."""
-        name, told = trial.prototype.name, set[str]()
+        name, reported = trial.prototype.name, set[str]()
         try:
             attempt = TrialRow(values, trial.objects(example.params, values, example=example))
         except ConfigError as error:
             attempt = TrialRow(values, [], error)
         hostility = try_texts(trial, example, values)
         self._note(name, hostility)
-        self._attempt(trial, example, attempt, told)
+        self._attempt(trial, example, attempt, reported)
         return PrototypeTested(
             name=name,
             examples=1,
@@ -501,8 +501,8 @@ class _Checker:
     def _note(self, prototype: str, hostility: Hostility) -> None:
         for fault in hostility.faults:
             name, value = hostile_value(fault)
-            given = f"`{join_path(fault.path)}` given {document.shown(fault.text)}"
-            message = f"{_title(prototype, fault.example, {})}: {given}: {fault.message}"
+            text = f"`{join_path(fault.path)}` given {document.shown(fault.text)}"
+            message = f"{_title(prototype, fault.example, {})}: {text}: {fault.message}"
             about = self._about(prototype, fault.example, {name: value})
             self._faults.add("hostile", message, fault.where, **about)
 

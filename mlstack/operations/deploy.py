@@ -168,10 +168,10 @@ def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
         inventory = now.inventory
         if not now.deletes:
             inventory = inventory_store.grow(run.records, inventory, now.changes.changes, on_event=run.tell)
-        wanted = [change for change in now.changes.changes if change.desired is not None]
-        run.apply(wanted, depends=now.changes.depends)
+        writes = [change for change in now.changes.changes if change.desired is not None]
+        run.apply(writes, depends=now.changes.depends)
         if now.options.wait and not now.deletes:
-            changes = [change for change in wanted if change.action != "missing"]
+            changes = [change for change in writes if change.action != "missing"]
             wait.until_applied(
                 now.resolved,
                 changes,
@@ -471,7 +471,7 @@ def _planned_waits(plan: ApplyPlan) -> tuple[PlannedWait, ...]:
         return ()
     resolved = plan.resolved
     changed = [change.desired for change in plan.changes.visible if change.desired is not None]
-    slow = [wanted for wanted in changed if not assess(Facts(data=wanted.data), resolved.rules).is_fine]
+    slow = [obj for obj in changed if not assess(Facts(data=obj.data), resolved.rules).is_fine]
     return tuple(
         PlannedWait(object=str(identity), policy=terms.policy, timeout_s=terms.timeout_s, goes_on=terms.brief)
         for identity, terms in wait.terms_of(slow, resolved, plan.options).items()

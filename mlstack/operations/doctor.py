@@ -173,8 +173,8 @@ def _kubeconfig(app: AppDir | None, target: Target | None, around: Surroundings)
         yield Check(name="kubeconfig", state=state, message="there is none", hint=hint)
         return
     paths = ", ".join(map(str, config.paths))
-    found = f"{_counted(len(config.contexts), 'context')} in {paths}" if paths else "is there"
-    yield Check(name="kubeconfig", state="ok", message=found)
+    message = f"{_counted(len(config.contexts), 'context')} in {paths}" if paths else "is there"
+    yield Check(name="kubeconfig", state="ok", message=message)
     for context, environments in names.items():
         yield from _context(context, environments, config, is_asked=target is not None)
 
@@ -257,14 +257,14 @@ def _cluster(target: Target, around: Surroundings) -> Iterator[Check]:
 
 def _version(target: Target, cluster: Cluster) -> Check:
     try:
-        version, wanted = cluster.version(), target.place().kubernetes_version
+        version, expected = cluster.version(), target.place().kubernetes_version
     except MlstackError as error:
         return Check(name="server version", state="failed", message=error.message, hint=error.hint or "")
     own = ".".join(version.removeprefix("v").split(".")[:2])
-    if own == wanted:
+    if own == expected:
         return Check(name="server version", state="ok", message=version)
     hint = f"mlstack env set {target.environment} --kubernetes-version {own}"
-    message = f"{version}; the environment is checked against {wanted}"
+    message = f"{version}; the environment is checked against {expected}"
     return Check(name="server version", state="warning", message=message, hint=hint)
 
 

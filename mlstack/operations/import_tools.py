@@ -68,11 +68,11 @@ def import_helm(app: AppDir, request: HelmRequest, *, opener: Opener | None = No
     objects: dict[str, Sequence[Data]] = {}
     notes: dict[str, None] = {}
     for place in places or [pseudo]:
-        listed, told = helm.rendered(
+        listed, remarks = helm.rendered(
             chart, name, place, _helm_values(request, place.name), hooks=request.hooks
         )
         objects[place.name] = [_marked(data) if request.adopt else data for data in listed]
-        notes |= dict.fromkeys(told)
+        notes |= dict.fromkeys(remarks)
     source = f"the chart {request.chart.place}"
     return _import_objects(app, request, name, objects, places, source=source, notes=notes, pseudo=pseudo)
 

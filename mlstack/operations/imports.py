@@ -169,13 +169,13 @@ def import_ksonnet(
         raise UsageError(message, hint="name another folder: --keep-proof DIR")
     composition = compose(source, request.options)
     with TemporaryDirectory(prefix="mlstack-import-") as folder:
-        told = _fetch_missing(source, composition, Path(folder))
+        remarks = _fetch_missing(source, composition, Path(folder))
         if any(Path(folder).iterdir()):
             composition = compose(source, replace(request.options, vendor=Path(folder)))
     if request.convert:
         composition, rewritten = _converted(composition)
-        told += rewritten
-    told += convert.told_unserved(_all_objects(composition), has_converted=request.convert)
+        remarks += rewritten
+    remarks += convert.told_unserved(_all_objects(composition), has_converted=request.convert)
     failures = [
         ImportFailure(
             component=failed.component,
@@ -199,7 +199,7 @@ def import_ksonnet(
         ImportFailure(component=component, environment=environment, reason=reason)
         for component, environment, reason in refused
     ]
-    notes = [*composition.notes, *told, *plan.notes, *notes]
+    notes = [*composition.notes, *remarks, *plan.notes, *notes]
     if source.unrendered:
         notes.append(f"left out, as no environment targets them: {', '.join(source.unrendered)}")
     proofs = prove(composition.objects, plan, environments, request.keep_proof)
@@ -293,12 +293,12 @@ def _replaced(app: AppDir, name: str, known: tuple[str, str, str, str], composit
     touched = [layout.APP_FILE, layout.LOCK_FILE, file, *patches, *values_files]
     before = {path: data for path in touched if (data := app.files.bytes(path)) is not None}
     installed = {locked.full_name: locked.folder for locked in app.lock.packages}
-    wanted = PackageRef(registry=registry, name=package)
+    ref = PackageRef(registry=registry, name=package)
     stem = name.rpartition(".")[2]
     try:
         old = _kinds_of(app, name, environments)
-        if wanted.full_name not in installed:
-            installation.change(app, {APP: (wanted,)})
+        if ref.full_name not in installed:
+            installation.change(app, {APP: (ref,)})
         prototype = app.prototype(f"{registry}/{package}/{prototype_name}")
         values = {env: composition.params[env].get(name, {}) for env in environments}
         fits = {env: modernise.fitting(prototype, old_name, stem, own) for env, own in values.items()}
@@ -318,26 +318,26 @@ def _replaced(app: AppDir, name: str, known: tuple[str, str, str, str], composit
             render.load(app, env)
     except MlstackError as error:
         folders = [locked.folder for locked in app.lock.packages if locked.folder not in installed.values()]
-        made = [path for path in touched if path not in before and (app.root / path).is_file()]
-        app.write(before, [*made, *folders])
+        written = [path for path in touched if path not in before and (app.root / path).is_file()]
+        app.write(before, [*written, *folders])
         return f"{name}: stays a manifest, as `{prototype_name}` does not take it over: {error.message}"
     dropped = sorted({key for _, others in fits.values() for key in others})
-    told = f"{name}: component of `{prototype.full_name}` now, whose objects differ"
+    verdict = f"{name}: component of `{prototype.full_name}` now, whose objects differ"
     changes = [f"gone: {', '.join(sorted(old - new))}"] if old - new else []
     changes += [f"new: {', '.join(sorted(new - old))}"] if new - old else []
     changes += [f"parameters without effect now: {', '.join(dropped)}"] if dropped else []
-    return "; ".join([told, *changes])
+    return "; ".join([verdict, *changes])
 
 
 def _kinds_of(app: AppDir, name: str, environments: Sequence[str]) -> set[str]:
     """Give kind and name of the objects that a component brings, in any environment that deploys it."""
-    found = set()
+    kinds = set()
     for environment in environments:
         targets = app.environment(environment).targets
         if not targets or name in targets:
             state = render.load(app, environment, components=[name])
-            found |= {f"{obj.kind} {obj.name}" for obj in state.objects}
-    return found
+            kinds |= {f"{obj.kind} {obj.name}" for obj in state.objects}
+    return kinds
 
 
 def _all_objects(composition: Composition) -> Iterator[Data]:

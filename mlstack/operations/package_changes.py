@@ -361,9 +361,9 @@ def _object_effects(
             continue
         action: str = change.action
         reason = ""
-        live, wanted = before.get(change.identity), _object(states[1], change.identity)
-        if live is not None and wanted is not None:
-            reason = _fixed(live, wanted, change.fields)
+        live, desired = before.get(change.identity), _object(states[1], change.identity)
+        if live is not None and desired is not None:
+            reason = _fixed(live, desired, change.fields)
             action = "recreate" if reason else action
         yield ObjectEffect(
             environment=environment,
@@ -378,9 +378,9 @@ def _object(state: DesiredState, identity: Any) -> KubeObject | None:
     return next((obj for obj in state.objects if obj.identity == identity), None)
 
 
-def _fixed(live: KubeObject, wanted: KubeObject, fields: Any) -> str:
+def _fixed(live: KubeObject, desired: KubeObject, fields: Any) -> str:
     """Say why an object cannot change in place: by the API server's rules, or by those of its operator."""
-    if named := ", ".join(fixed_fields(live, wanted)):
+    if named := ", ".join(fixed_fields(live, desired)):
         return f"{named} cannot change while it exists"
     return assess.needs_new_run(live.data, fields) or ""
 

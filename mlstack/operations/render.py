@@ -283,18 +283,18 @@ def _definitions(app: AppReader, objects: Sequence[KubeObject]) -> list[Mapping[
 
     Definitions are large: those that do not even name such a kind are not parsed.
     """
-    known = Kinds.builtin().with_crds(found.data for found in objects)
-    wanted = {found.kind for found in objects if known.lookup(found.api_version, found.kind) is None}
+    known = Kinds.builtin().with_crds(obj.data for obj in objects)
+    missing = {obj.kind for obj in objects if known.lookup(obj.api_version, obj.kind) is None}
     return [
         document.value
-        for file, text in (app.vendor.crds().items() if wanted else ())
-        if any(kind in text for kind in wanted)
+        for file, text in (app.vendor.crds().items() if missing else ())
+        if any(kind in text for kind in missing)
         for document in read.read_documents(text, source=file)
     ]
 
 
 def _placed(faults: Sequence[Fault], objects: Sequence[KubeObject]) -> list[Fault]:
-    sources = {(found.component, str(found.identity)): found.source for found in objects}
+    sources = {(obj.component, str(obj.identity)): obj.source for obj in objects}
     return [
         replace(fault, where=source.at(fault.keys))
         if (source := sources.get((fault.component, fault.object)))

@@ -49,9 +49,9 @@ def status(target: Target, *, opener: Opener, clock: Clock) -> StatusResult:
     """
     resolved = resolve(replace(target, stand_ins=True), opener, confined=False)
     cluster, state = resolved.cluster, resolved.state
-    wanted = placed(state.objects, cluster)
+    objects = placed(state.objects, cluster)
     statuses, notes = inspect(
-        wanted,
+        objects,
         cluster,
         now_s=clock.now_s(),
         wait_for_load_balancer=resolved.place.wait_for_load_balancer,
@@ -59,7 +59,7 @@ def status(target: Target, *, opener: Opener, clock: Clock) -> StatusResult:
         rules=resolved.rules,
         logs=Logs.of_state(cluster, state),
     )
-    return _result(resolved, statuses, _surplus(resolved, wanted, statuses), notes)
+    return _result(resolved, statuses, _surplus(resolved, objects, statuses), notes)
 
 
 def watch(
@@ -81,10 +81,10 @@ def watch(
     """
     resolved = resolve(replace(target, stand_ins=True), opener, confined=False)
     cluster, state = resolved.cluster, resolved.state
-    wanted = placed(state.objects, cluster)
+    objects = placed(state.objects, cluster)
     watcher = ReadinessWatcher(
         cluster,
-        wanted,
+        objects,
         clock=clock,
         labels=selector(app=state.app, environment=state.environment),
         wait_for_load_balancer=resolved.place.wait_for_load_balancer,
@@ -102,7 +102,7 @@ def watch(
             if not is_late and any(status.readiness is UNSEEN for status in statuses):
                 continue
             if looked_s is None or (surplus.is_going and now_s - looked_s >= _AGAIN_S):
-                surplus, looked_s = _surplus(resolved, wanted, statuses, before=surplus), now_s
+                surplus, looked_s = _surplus(resolved, objects, statuses, before=surplus), now_s
             outage = watcher.outage()
             notes = (*watcher.notes, *([outage.message] if outage is not None else []))
             result = _result(resolved, statuses, surplus, notes)
@@ -116,7 +116,7 @@ def watch(
 
 def _surplus(
     resolved: ResolvedTarget,
-    wanted: Sequence[KubeObject],
+    objects: Sequence[KubeObject],
     statuses: Sequence[ResourceStatus],
     *,
     before: Surplus = Surplus(),  # noqa: B008 - it never changes
@@ -126,7 +126,7 @@ def _surplus(
     brought = [_unchanged(status) for status in statuses]
     going = before.going
     try:
-        going = tuple(_namespaces_going(resolved, wanted))
+        going = tuple(_namespaces_going(resolved, objects))
         inventory = inventory_store.load(
             cluster, app=state.app, environment=state.environment, namespace=state.namespace
         )
@@ -162,19 +162,19 @@ def _surplus(
 
 
 def _unchanged(status: ResourceStatus) -> Change:
-    wanted = status.wanted
+    desired = status.desired
     return Change(
-        identity=wanted.identity,
-        component=wanted.component,
-        api_version=wanted.api_version,
+        identity=desired.identity,
+        component=desired.component,
+        api_version=desired.api_version,
         action="unchanged",
-        desired=wanted,
+        desired=desired,
         live_uid=str(status.live["metadata"].get("uid") or "") if status.live else "",
     )
 
 
-def _namespaces_going(resolved: ResolvedTarget, wanted: Sequence[KubeObject]) -> Iterator[str]:
-    for name in namespaces_of(wanted, resolved.state):
+def _namespaces_going(resolved: ResolvedTarget, objects: Sequence[KubeObject]) -> Iterator[str]:
+    for name in namespaces_of(objects, resolved.state):
         try:
             live = resolved.cluster.get(ObjectRef("v1", "Namespace", "", name))
         except ForbiddenError:  # whoever may work in one namespace only may not read namespaces
@@ -190,7 +190,7 @@ def _result(
     state, environment = resolved.state, resolved.place.name
     components = []
     for name in state.components:
-        own = [status for status in statuses if status.wanted.component == name]
+        own = [status for status in statuses if status.desired.component == name]
         objects = tuple(_object(status, _hint(resolved.target.app, status, environment)) for status in own)
         is_fine = all(status.readiness.is_fine for status in own)
         components.append(ComponentStatus(name=name, ok=is_fine, objects=objects))
@@ -216,7 +216,7 @@ def _object(status: ResourceStatus, hint: str) -> ObjectStatus:
         )
         for pod, readiness in status.pods
     )
-    identity, readiness = status.wanted.identity, status.readiness
+    identity, readiness = status.desired.identity, status.readiness
     return row(
         ObjectStatus,
         identity,
@@ -230,16 +230,16 @@ def _object(status: ResourceStatus, hint: str) -> ObjectStatus:
 
 def _hint(app: AppDir, status: ResourceStatus, environment: str) -> str:
     """Say what to do about the troubles that have a usual cure."""
-    wanted = status.wanted
-    name = wanted.component
+    desired = status.desired
+    name = desired.component
     if status.readiness.state == "missing":
         return f"mlstack apply {environment} -c {name}"
-    if is_unseen(wanted.data, status.readiness):
-        operator = operator_of(wanted.api_version, wanted.kind)
+    if is_unseen(desired.data, status.readiness):
+        operator = operator_of(desired.api_version, desired.kind)
         if operator is None:
             return ""
         flags = ", its `--namespace` and `--enable-scheme`" if operator.job_kind else ""
-        need = app.need(name, wanted.api_version, wanted.kind, environment)
+        need = app.need(name, desired.api_version, desired.kind, environment)
         install = how_to_bring(need, environment) if need else how_to_install(operator, environment)
         return f"look at the Deployment of the {operator.name}{flags}; {install}"
     component = app.component(name) if status.readiness.resource else None

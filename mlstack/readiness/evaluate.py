@@ -105,9 +105,9 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceStatus:
-    """One wanted object as it is."""
+    """One desired object as it is."""
 
-    wanted: KubeObject
+    desired: KubeObject
     live: Data | None  # None if it is not there
     readiness: Readiness
     pods: tuple[tuple[Data, Readiness], ...] = ()  # by name, with what their rule says
@@ -129,18 +129,18 @@ class StatusEvaluator:
         self._cluster, self._balancer, self._rules = cluster, wait_for_load_balancer, rules or {}
         self._answers: dict[tuple[str, ...], tuple[float, Any]] = {}
 
-    def evaluate(self, wanted: KubeObject, live: Data | None, *, now_s: float) -> ResourceStatus:
+    def evaluate(self, desired: KubeObject, live: Data | None, *, now_s: float) -> ResourceStatus:
         """Judge one object and its pods."""
         if live is None:
-            return ResourceStatus(wanted=wanted, live=None, readiness=MISSING)
+            return ResourceStatus(desired=desired, live=None, readiness=MISSING)
         try:
             pods = self.relatives.pods_of(live)
-            shown = () if wanted.kind in ("Pod", "PersistentVolumeClaim") else pods
+            shown = () if desired.kind in ("Pod", "PersistentVolumeClaim") else pods
             readiness = self._assess(live, pods, now_s)
             judged = tuple((pod, self._assess(pod, (), now_s, is_detail=True)) for pod in shown)
-            return ResourceStatus(wanted=wanted, live=live, readiness=readiness, pods=judged)
+            return ResourceStatus(desired=desired, live=live, readiness=readiness, pods=judged)
         except ODD:
-            return ResourceStatus(wanted=wanted, live=live, readiness=unjudged(live))
+            return ResourceStatus(desired=desired, live=live, readiness=unjudged(live))
 
     def note(self, error: ClusterError) -> None:
         """Remember what may not be read, once."""
@@ -234,7 +234,7 @@ def has_endpoint(cluster: Cluster, namespace: str, name: str) -> bool:
 
 
 def inspect(
-    wanted: Sequence[KubeObject],
+    desired: Sequence[KubeObject],
     cluster: Cluster,
     *,
     now_s: float,
@@ -243,7 +243,7 @@ def inspect(
     rules: ReadyRules | None = None,
     logs: Logs | None = None,
 ) -> tuple[tuple[ResourceStatus, ...], tuple[str, ...]]:
-    """Look at every wanted object and judge it; give what was seen, and remarks on what could not be read.
+    """Look at every desired object and judge it; give what was seen, and remarks on what could not be read.
 
     Events and nodes are read only if something does not work: they are many, and only tell why. `labels` are
     what the objects carry if they are ours, empty where that is not known.
@@ -251,24 +251,24 @@ def inspect(
     evaluator = StatusEvaluator(
         cluster, Relatives(), wait_for_load_balancer=wait_for_load_balancer, rules=rules, logs=logs
     )
-    counts = Counter((obj.api_version, obj.kind, obj.namespace) for obj in wanted)
+    counts = Counter((obj.api_version, obj.kind, obj.namespace) for obj in desired)
     many = sorted(key for key, count in counts.items() if labels and count >= parallel.LIST_FROM)
     listed = {KubeObject(data=item).identity: item for item in _read(cluster, many, labels=labels)}
 
     def look(obj: KubeObject) -> Data | None:  # what is not among those that are many
         return listed.get(obj.identity) or cluster.get(ObjectRef.of(obj.data))
 
-    live = parallel.whole(parallel.run(look, wanted))
+    live = parallel.whole(parallel.run(look, desired))
     near: defaultdict[str, list[Data]] = defaultdict(list)
     for data in filter(None, live):
         near[str(data["metadata"].get("namespace") or "")].append(data)
     sources = [(*kind, name) for name in sorted(near) if name for kind in kinds_below(near[name])]
     for item in _read(cluster, sources, evaluator):
         evaluator.relatives.put(item)
-    pairs = list(zip(wanted, live, strict=True))
+    pairs = list(zip(desired, live, strict=True))
     statuses = tuple(evaluator.evaluate(obj, data, now_s=now_s) for obj, data in pairs)
     unready = [status for status in statuses if status.live and not status.readiness.is_fine]
-    if troubled := {status.wanted.namespace for status in unready}:
+    if troubled := {status.desired.namespace for status in unready}:
         for item in _read(cluster, [("v1", "Event", name) for name in sorted(troubled) if name], evaluator):
             evaluator.relatives.put(item)
         statuses = tuple(evaluator.evaluate(obj, data, now_s=now_s) for obj, data in pairs)

@@ -44,7 +44,7 @@ class ReadinessWatcher:
 
     Args:
         cluster: where they are.
-        wanted: the objects as the files bring them.
+        desired: the objects as the files bring them.
         clock: tells the time, and lets it pass while no watch is open.
         labels: what all of them carry, so that other people's objects are not sent.
         wait_for_load_balancer: whether a Service of type LoadBalancer needs its address.
@@ -59,7 +59,7 @@ class ReadinessWatcher:
     def __init__(
         self,
         cluster: Cluster,
-        wanted: Sequence[KubeObject],
+        desired: Sequence[KubeObject],
         *,
         clock: Clock,
         labels: str = "",
@@ -76,7 +76,7 @@ class ReadinessWatcher:
         self._evaluator = StatusEvaluator(
             cluster, self._relatives, wait_for_load_balancer=wait_for_load_balancer, rules=rules, logs=logs
         )
-        self._wanted, self._labels, self._everything = tuple(wanted), labels, everything
+        self._desired, self._labels, self._everything = tuple(desired), labels, everything
         self._uids, self._is_jealous, self._ahead_s = dict(uids or {}), uids is not None, ahead_s
         self._live: dict[Identity, Data] = {}
         self._answers: dict[Identity, tuple[float, Data | None]] = {}
@@ -87,7 +87,7 @@ class ReadinessWatcher:
         self._sources: dict[Identity, WatchSource] = {}
         self._static = {
             obj.identity
-            for obj in wanted
+            for obj in desired
             if not everything
             and (self._is_plain(obj) or (obj.kind in _WAITED_FOR and key_of(obj.data) not in self._rules))
         }
@@ -130,7 +130,7 @@ class ReadinessWatcher:
                     self._live |= {} if is_gone else {identity: event.object}
                 # A workload of ours may stand between another object of ours and its pods.
                 (self._relatives.drop if is_gone else self._relatives.put)(event.object)
-            statuses = tuple(self._look(obj) for obj in self._wanted)
+            statuses = tuple(self._look(obj) for obj in self._desired)
             self._stirred.clear()
             yield statuses
             self._pass_time()
@@ -153,63 +153,63 @@ class ReadinessWatcher:
             self._open_own()
         self._watches.resume()
 
-    def _look(self, wanted: KubeObject) -> ResourceStatus:
-        identity, now_s = wanted.identity, self._clock.now_s()
+    def _look(self, desired: KubeObject) -> ResourceStatus:
+        identity, now_s = desired.identity, self._clock.now_s()
         if identity in self._static:
-            return ResourceStatus(wanted=wanted, live=wanted.data, readiness=Readiness("ready"))
+            return ResourceStatus(desired=desired, live=desired.data, readiness=Readiness("ready"))
         judged_s, last = self._judged.get(identity, (0.0, None))
         if last is not None and last.live is not None and identity not in self._dirty:
             is_settled = last.readiness.is_fine and not self._everything
-            if is_settled or (now_s - judged_s < TICK_S and wanted.namespace not in self._stirred):
+            if is_settled or (now_s - judged_s < TICK_S and desired.namespace not in self._stirred):
                 return last
-        status = self._judge(wanted, now_s)
+        status = self._judge(desired, now_s)
         self._dirty.discard(identity)
         self._judged[identity] = (now_s, status)
         if (
             not status.readiness.is_fine
             and status.live is not None
-            and wanted.namespace
-            and has_pods(wanted.data)
+            and desired.namespace
+            and has_pods(desired.data)
         ):
-            for api_version, kind in (*kinds_below([wanted.data]), ("v1", "Event")):
-                self._watches.open(WatchSource(api_version, kind, wanted.namespace))
+            for api_version, kind in (*kinds_below([desired.data]), ("v1", "Event")):
+                self._watches.open(WatchSource(api_version, kind, desired.namespace))
         return status
 
-    def _judge(self, wanted: KubeObject, now_s: float) -> ResourceStatus:
-        identity = wanted.identity
-        live = self._live.get(identity) or self._ask(wanted, now_s)
+    def _judge(self, desired: KubeObject, now_s: float) -> ResourceStatus:
+        identity = desired.identity
+        live = self._live.get(identity) or self._ask(desired, now_s)
         if live is None:
             readiness = MISSING if identity in self._answers else UNSEEN
             if readiness is MISSING and identity in self._uids:
-                ends = wanted.kind == "Job" and "ttlSecondsAfterFinished" in (wanted.data.get("spec") or {})
+                ends = desired.kind == "Job" and "ttlSecondsAfterFinished" in (desired.data.get("spec") or {})
                 readiness = _ENDED if ends else GONE
-            return ResourceStatus(wanted=wanted, live=None, readiness=readiness)
+            return ResourceStatus(desired=desired, live=None, readiness=readiness)
         uid = str(live["metadata"].get("uid"))
         if self._is_jealous and self._uids.setdefault(identity, uid) != uid:
-            return ResourceStatus(wanted=wanted, live=live, readiness=REPLACED)
-        return self._evaluator.evaluate(wanted, live, now_s=now_s + self._ahead_s)
+            return ResourceStatus(desired=desired, live=live, readiness=REPLACED)
+        return self._evaluator.evaluate(desired, live, now_s=now_s + self._ahead_s)
 
-    def _ask(self, wanted: KubeObject, now_s: float) -> Data | None:
+    def _ask(self, desired: KubeObject, now_s: float) -> Data | None:
         """Ask for an object that no watch tells of: it is gone, or lost its labels, or may not be watched."""
-        source = self._sources[wanted.identity]
+        source = self._sources[desired.identity]
         refused = isinstance(self._watches.error(source), ForbiddenError | ObjectNotFoundError)
         if not refused and not self._watches.has_listed(source):
             return None
-        asked_s, live = self._answers.get(wanted.identity, (-ASK_S, None))
+        asked_s, live = self._answers.get(desired.identity, (-ASK_S, None))
         if now_s - asked_s < ASK_S:
             return live
         try:
-            live = self._cluster.get(ObjectRef.of(wanted.data))
+            live = self._cluster.get(ObjectRef.of(desired.data))
         except ForbiddenError as refusal:
             self._evaluator.note(refusal)
             return None
         except ClusterError:  # the server is away: what it said last must do
             return live
-        self._answers[wanted.identity] = (now_s, live)
+        self._answers[desired.identity] = (now_s, live)
         return live
 
     def _open_own(self) -> None:
-        watched = [obj for obj in self._wanted if obj.identity not in self._static]
+        watched = [obj for obj in self._desired if obj.identity not in self._static]
         namespaces: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         for obj in watched:
             namespaces[(obj.api_version, obj.kind)].add(obj.namespace)

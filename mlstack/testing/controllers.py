@@ -109,17 +109,17 @@ class Simulation:
         self._cluster.patch(ObjectRef.of(obj), patch, manager=CONTROLLERS)
         return True
 
-    def _match_pods(self, owner: Obj, wanted: Mapping[str, Mapping[str, str]]) -> bool:
+    def _match_pods(self, owner: Obj, desired: Mapping[str, Mapping[str, str]]) -> bool:
         """Create the pods that are wanted and missing, delete the others; values are more labels."""
         live = {pod["metadata"]["name"]: pod for pod in self._children(owner)}
         moved = False
         for name, pod in live.items():
-            if name not in wanted:
+            if name not in desired:
                 self._cluster.delete(ObjectRef.of(pod), propagation="Background")
                 moved = True
-        for name in wanted:
+        for name in desired:
             if name not in live:
-                moved |= self._create(_pod(owner, name, owner["spec"]["template"], wanted[name]))
+                moved |= self._create(_pod(owner, name, owner["spec"]["template"], desired[name]))
         return moved
 
     # --- storage, network and pods ---

@@ -227,22 +227,22 @@ def _owned(value: Any, shape: Shape, path: Path) -> Iterator[Path]:
             yield (*path, element)
 
 
-def merge(live: Any, wanted: Any, shape: Shape) -> Any:
+def merge(live: Any, desired: Any, shape: Shape) -> Any:
     """Lay a wanted value over a live one: maps and keyed lists merge, the rest is replaced."""
-    if shape.is_granular_map(wanted) and shape.is_granular_map(live):
-        laid = {name: merge(live.get(name), inner, shape.at(name) or OPEN) for name, inner in wanted.items()}
+    if shape.is_granular_map(desired) and shape.is_granular_map(live):
+        laid = {name: merge(live.get(name), inner, shape.at(name) or OPEN) for name, inner in desired.items()}
         return {**live, **laid}
-    if isinstance(wanted, list) and isinstance(live, list) and shape.is_keyed:
-        return list(_merged_items(live, wanted, shape))
-    if wanted is None and live and shape.is_granular(live):
+    if isinstance(desired, list) and isinstance(live, list) and shape.is_keyed:
+        return list(_merged_items(live, desired, shape))
+    if desired is None and live and shape.is_granular(live):
         return live
-    return wanted
+    return desired
 
 
-def _merged_items(live: list[Any], wanted: list[Any], shape: Shape) -> Iterator[Any]:
+def _merged_items(live: list[Any], desired: list[Any], shape: Shape) -> Iterator[Any]:
     """Merge two keyed lists: the wanted order wins, live items of others keep their neighbours."""
     left = {shape.element_of(item): item for item in live}
-    right = {shape.element_of(item): item for item in wanted}
+    right = {shape.element_of(item): item for item in desired}
     waiting, shared = list(left), [element for element in right if element in left]
     given: set[str] = set()
     for element, item in right.items():
@@ -426,7 +426,7 @@ def _order(entry: AppliedEntry) -> tuple[str, ...]:
 
 def apply(
     live: Mapping[str, Any] | None,
-    wanted: Mapping[str, Any],
+    desired: Mapping[str, Any],
     shape: Shape,
     *,
     writer: FieldWriter,
@@ -437,7 +437,7 @@ def apply(
 
     Args:
         live: the object as it is, None to create it.
-        wanted: the fields the manager wants.
+        desired: the fields the manager wants.
         shape: of the kind.
         writer: the manager.
         force: take fields of others.
@@ -457,10 +457,10 @@ def apply(
         added = compare({}, old, shape).added - _NEVER_OWNED
         entries = (AppliedEntry(writer=first, paths=added, time=now),)
     previous = _entry_of(entries, writer)
-    owned = field_set(wanted, shape)
+    owned = field_set(desired, shape)
     kept = owned.union(*(entry.paths for entry in entries if entry is not previous))
     dropped = previous.paths if previous else NOTHING
-    new = prune(merge(old, wanted, shape), shape, dropped, kept)
+    new = prune(merge(old, desired, shape), shape, dropped, kept)
     time = previous.time if previous else None
     mine = AppliedEntry(writer=writer, paths=owned - _NEVER_OWNED, time=time if same(old, new) else now)
     return new, (*_others(compare(old, new, shape), entries, writer, force=force), mine)

@@ -53,12 +53,12 @@ class Write:
         """Give the object as it is."""
         return self.store.get(self.key)
 
-    def apply(self, wanted: Obj, *, force: bool) -> Applied:
+    def apply(self, desired: Obj, *, force: bool) -> Applied:
         """Write by server-side apply."""
-        metadata = wanted.get("metadata") or {}
+        metadata = desired.get("metadata") or {}
         if metadata.get("managedFields") is not None:
             raise self._refusal(400, "metadata.managedFields must be nil", reason="BadRequest")
-        faults = list(typed_faults(wanted, self.served.shape))
+        faults = list(typed_faults(desired, self.served.shape))
         if faults:
             text = faults[0] if len(faults) == 1 else "\n  ".join(("errors:", *faults))
             place = f"{self.ref.namespace}/{self.ref.name}; {self.ref.api_version}, Kind={self.ref.kind}"
@@ -74,11 +74,11 @@ class Write:
         else:
             self._check_namespace()
         if self.served.has_status:
-            wanted.pop("status", None)
+            desired.pop("status", None)
         try:
             new, entries = server_side_apply.apply(
                 None if live is None else {**live, "apiVersion": self.ref.api_version},
-                {**wanted, "metadata": _without_system(metadata)},
+                {**desired, "metadata": _without_system(metadata)},
                 self.served.shape,
                 writer=self.writer,
                 force=force,

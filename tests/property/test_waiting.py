@@ -155,5 +155,5 @@ def test_whatever_becomes_of_watches_the_last_look_is_the_truth(
             actor.act()
         last = [next(rounds) for _ in range(12)][-1]
     for one in last:
-        live = watched.cluster.get(ObjectRef.of(one.wanted.data))
-        assert (one.live or {}).get("metadata") == (live or {}).get("metadata"), one.wanted.name
+        live = watched.cluster.get(ObjectRef.of(one.desired.data))
+        assert (one.live or {}).get("metadata") == (live or {}).get("metadata"), one.desired.name

@@ -91,9 +91,9 @@ def _place(
     from mlstack.operations.app import Place
 
     named = {"--context": context, "--server": server, "--in-cluster": in_cluster or None}
-    given = [name for name, value in named.items() if value is not None]
-    if len(given) > 1:
-        raise UsageError(f"`{given[0]}` and `{given[1]}` exclude each other", hint=f"leave out {given[1]}")
+    chosen = [name for name, value in named.items() if value is not None]
+    if len(chosen) > 1:
+        raise UsageError(f"`{chosen[0]}` and `{chosen[1]}` exclude each other", hint=f"leave out {chosen[1]}")
     if server is not None and offline:
         raise UsageError("`--server` looks into the kubeconfig, `--offline` does not", hint="use --context")
     context = IN_CLUSTER if in_cluster else context

@@ -308,8 +308,10 @@ def place_unbound(cluster: ClusterState, *, stuck_ms: int) -> None:
 
     for state in cluster.states.values():
         waiting = [trainer for trainer in state.job.trainers if not trainer.node]
-        waiting.sort(key=lambda each: (not each.is_meeting, each.created_ms, each.index, each.name))
-        stuck = [each for each in waiting if state.job.state != "finishing" and is_stuck(each)]
+        waiting.sort(
+            key=lambda trainer: (not trainer.is_meeting, trainer.created_ms, trainer.index, trainer.name)
+        )
+        stuck = [trainer for trainer in waiting if state.job.state != "finishing" and is_stuck(trainer)]
         if stuck:
             state.is_withdrawn = True
             state.bars |= {trainer.planned for trainer in stuck}

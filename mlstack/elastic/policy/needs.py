@@ -56,10 +56,10 @@ def useful_nodes(cluster: ClusterState, state: JobState) -> frozenset[str]:
     lacked, size = needs(state, cluster.whole), len(cluster.snapshot.resources)
     shapes = [shape(need.request) for need in lacked]
     sizes = Counter([node.allocatable for node in cluster.nodes_of(state.job.nodes, state.bars)])
-    sizes = Counter({room: n for room, n in sizes.items() if any(fits(room, each) for each in shapes)})
+    sizes = Counter({room: n for room, n in sizes.items() if any(fits(room, request) for request in shapes)})
     whole = total([tuple(amount * number for amount in room) for room, number in sizes.items()], size)
     could_run = fits(whole, shape(amount(lacked, size))) and all(
-        any(fits(room, each) for room in sizes) for each in shapes
+        any(fits(room, request) for room in sizes) for request in shapes
     )
     nodes = cluster.nodes_of(state.job.nodes, state.bars) if could_run else []
     return frozenset([node.name for node in nodes if node.allocatable in sizes])

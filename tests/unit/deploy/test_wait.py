@@ -111,7 +111,7 @@ class Reasons:
 
     def rounds(self) -> Iterator[list[ResourceStatus]]:
         for readiness in [*map(waiting, self._reasons), ready()]:
-            yield [ResourceStatus(wanted=WEB, live=None, readiness=readiness)]
+            yield [ResourceStatus(desired=WEB, live=None, readiness=readiness)]
             self._clock.sleep(1)
 
 
