@@ -57,8 +57,8 @@ class Imported:
     components: tuple[ImportedRow, ...]
     folder: str = ""  # of the app they were written to, where it is a new one
     environments: tuple[EnvironmentProof, ...] = ()  # the proof of each; none where the text stayed as it was
-    failures: tuple[ImportFailure, ...] = ()
-    patches: tuple[str, ...] = ()
+    failures: tuple[ImportFailure, ...] = ()  # what could not be imported, and why
+    patches: tuple[str, ...] = ()  # their files below the app directory
     notes: tuple[str, ...] = ()
     summary: str = ""  # `207 of 207 objects equal`
 
