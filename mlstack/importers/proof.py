@@ -46,8 +46,8 @@ class EnvironmentProof:
 
     environment: str
     objects: int  # before
-    equal: int
-    differences: tuple[ProofDifference, ...] = ()
+    equal: int  # how many of them are the same afterwards
+    differences: tuple[ProofDifference, ...] = ()  # what is not, field by field
 
 
 def compare(

@@ -36,7 +36,7 @@ class ImportedRow:
     name: str
     file: str  # below the app directory
     objects: int
-    kinds: tuple[str, ...]
+    kinds: tuple[str, ...]  # of its objects
     replaced: bool = False  # there was one of that name before
 
 
@@ -46,7 +46,7 @@ class ImportFailure:
 
     component: str
     environment: str
-    reason: str
+    reason: str  # why, in a sentence
     where: str = ""  # file:line below the app of ksonnet
 
 

@@ -159,7 +159,7 @@ class Referred:
 
     name: str
     file: str  # below the app directory
-    source: str
+    source: str  # what kustomize builds: a folder, or the address of another's
     folder: str = ""  # the copy in vendor/, where it is somebody else's
     digest: str = ""  # of the copy, as mlstack.lock has it
 

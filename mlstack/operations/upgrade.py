@@ -24,8 +24,8 @@ class UpgradedFile:
 class Upgraded:
     """The files that were brought up to date, or would be."""
 
-    files: tuple[UpgradedFile, ...]
-    dry_run: bool = False
+    files: tuple[UpgradedFile, ...]  # those that had an older format
+    dry_run: bool = False  # whether nothing was written
 
 
 def upgrade(root: Path, *, dry_run: bool = False, migrations: Sequence[Migration] = MIGRATIONS) -> Upgraded:
