@@ -10,10 +10,12 @@ from typing import Any, Protocol
 
 import pytest
 
+from mlstack.app import files
 from tests.controlplane.recipes import Programs, obtain_all
 from tests.support import isolation
 from tests.support.cluster import TestCluster, User
 from tests.support.controlplane import ControlPlane
+from tests.support.deploying import Stack, is_established, opener_of
 from tests.support.jupyterhub import Hub
 from tests.support.training_operator import TrainingOperator
 
@@ -163,3 +165,20 @@ def kubeconfig(
     path = control_plane.write_kubeconfig(tmp_path / "kubeconfig", current_context="minikube")
     monkeypatch.setenv("KUBECONFIG", str(path))
     return path
+
+
+@pytest.fixture
+def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
+    """An app that deploys into the test's own namespace, as the admin of both clusters."""
+    return Stack(tmp_path / "app", namespace=namespace, opener=opener_of(kubeconfig))
+
+
+@pytest.fixture
+def definitions(minikube: TestCluster) -> Iterator[None]:
+    """The TFJob definition of kubeflow-core in minikube, for one test."""
+    file = files.folder("prototypes") / "core/kubeflow-core/files/crds/tfjobs.yaml"
+    minikube.kubectl("apply", "--server-side", "-f", str(file))
+    name = "tfjobs.kubeflow.org"
+    minikube.wait_for(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}", is_established)
+    yield
+    minikube.kubectl("delete", "crd", name, "--ignore-not-found", "--wait=true")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from mlstack.errors import (
     UnreachableError,
     WrongClusterError,
 )
-from mlstack.kube import connect
 from mlstack.render import render
 from mlstack.yaml import read, write
 from tests.support.cluster import TestCluster, User
@@ -29,7 +28,7 @@ from tests.support.deploying import (
     config_map,
     crd,
     deployment,
-    is_established,
+    opener_of,
     outcomes,
     secret,
     tfjob,
@@ -41,26 +40,6 @@ pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).parents[2]
 CRDS = ROOT / "prototypes/core/kubeflow-core/files/crds"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
-
-@pytest.fixture
-def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
-    """An app that deploys into the test's own namespace, as the admin of both clusters."""
-    return Stack(tmp_path / "app", namespace=namespace, opener=_open(kubeconfig))
-
-
-def _open(kubeconfig: Path) -> Callable[[str], Any]:
-    return lambda context: connect.connect(context, kubeconfig=str(kubeconfig))
-
-
-@pytest.fixture
-def definitions(minikube: TestCluster) -> Iterator[None]:
-    """The TFJob definition of kubeflow-core in minikube, for one test."""
-    text = (CRDS / "tfjobs.yaml").read_text(encoding="utf-8")
-    minikube.kubectl("apply", "--server-side", "-f", "-", input=text)
-    minikube.wait_for(f"{DEFINITIONS}/tfjobs.kubeflow.org", is_established)
-    yield
-    minikube.kubectl("delete", "crd", "tfjobs.kubeflow.org", "--ignore-not-found", "--wait=true")
 
 
 def path(namespace: str, kind: str, name: str) -> str:
@@ -165,7 +144,7 @@ def test_secrets_are_masked_in_a_diff(stack: Stack) -> None:
 def test_a_missing_namespace_is_created_first(
     tmp_path: Path, kubeconfig: Path, minikube: TestCluster, namespace: str
 ) -> None:
-    stack = Stack(tmp_path / "app", namespace=f"{namespace}-new", opener=_open(kubeconfig))
+    stack = Stack(tmp_path / "app", namespace=f"{namespace}-new", opener=opener_of(kubeconfig))
     stack.write("a", config_map())
     assert not stack.diff().ok
     result = stack.apply()
@@ -388,7 +367,7 @@ def test_another_cluster_behind_the_context_is_refused(
 
 def test_a_user_without_rights_is_told_so(tmp_path: Path, namespace: str, minikube: TestCluster) -> None:
     config = minikube.write_kubeconfig(tmp_path / "viewer", minikube.viewer)
-    stack = Stack(tmp_path / "app", namespace=namespace, opener=_open(config))
+    stack = Stack(tmp_path / "app", namespace=namespace, opener=opener_of(config))
     stack.write("a", config_map())
     with pytest.raises(ForbiddenError, match=rf"create, patch configmaps in namespace {namespace}"):
         stack.apply()
@@ -408,7 +387,7 @@ def test_a_user_of_one_namespace_can_apply_there(
     ]
     user: User = minikube.create_user(f"user-{namespace}", rules, namespace=namespace)
     config = minikube.write_kubeconfig(tmp_path / "user", user)
-    stack = Stack(tmp_path / "app", namespace=namespace, opener=_open(config))
+    stack = Stack(tmp_path / "app", namespace=namespace, opener=opener_of(config))
     stack.write("a", config_map(a="1"))
     assert outcomes(stack.apply()) == {"settings": "created"}
     assert outcomes(stack.apply()) == {"settings": "unchanged"}
@@ -420,7 +399,7 @@ def test_an_unreachable_server_is_told_so(
     text = kubeconfig.read_text(encoding="utf-8").replace(minikube.server, "https://127.0.0.1:9")
     broken = tmp_path / "broken"
     broken.write_text(text, encoding="utf-8")
-    stack = Stack(tmp_path / "app", namespace=namespace, opener=_open(broken))
+    stack = Stack(tmp_path / "app", namespace=namespace, opener=opener_of(broken))
     stack.write("a", config_map())
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:9"):
         stack.apply()
@@ -636,7 +615,7 @@ def test_delete_keeps_claims_and_what_belongs_to_others(
         "metadata": {"name": "disk"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     }
-    other = Stack(tmp_path / "other", namespace=namespace, opener=_open(kubeconfig), name="other")
+    other = Stack(tmp_path / "other", namespace=namespace, opener=opener_of(kubeconfig), name="other")
     other.deploy("a", config_map("shared"))
     minikube.kubectl("create", "configmap", "foreign", "-n", namespace)
     stack.deploy("a", claim)

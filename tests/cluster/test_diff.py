@@ -12,7 +12,6 @@ import pytest
 from mlstack.deploy.compare import read_side
 from mlstack.deploy.result import ChangeReport
 from mlstack.errors import InvalidError
-from mlstack.kube import connect
 from mlstack.operations.history import CompareResult, compare_environments
 from tests.support.cluster import TestCluster
 from tests.support.deploying import Stack, config_map, deployment, secret
@@ -20,16 +19,6 @@ from tests.support.deploying import Stack, config_map, deployment, secret
 pytestmark = pytest.mark.cluster
 
 PATCH = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: gke}\n"
-
-
-@pytest.fixture
-def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
-    """An app that deploys into the test's own namespace of both clusters."""
-    return Stack(
-        tmp_path / "app",
-        namespace=namespace,
-        opener=lambda context: connect.connect(context, kubeconfig=str(kubeconfig)),
-    )
 
 
 @pytest.fixture

@@ -12,12 +12,11 @@ import pytest
 
 from mlstack.deploy.drift import Difference, DriftRow
 from mlstack.errors import OutdatedError
-from mlstack.kube import connect
 from mlstack.operations import deploy
 from mlstack.operations.history import DriftResult, find_drift
 from tests.support.cluster import TestCluster
 from tests.support.counted import Counted
-from tests.support.deploying import Stack, config_map, crd, deployment, is_established, secret
+from tests.support.deploying import Stack, config_map, crd, deployment, is_established, opener_of, secret
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -26,16 +25,11 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 @pytest.fixture
-def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
+def stack(stack: Stack) -> Stack:
     """An app with a Deployment, a ConfigMap, a Secret and a Service that were applied to minikube."""
-    made = Stack(
-        tmp_path / "app",
-        namespace=namespace,
-        opener=lambda context: connect.connect(context, kubeconfig=str(kubeconfig)),
-    )
-    made.write("web", *objects())
-    made.apply()
-    return made
+    stack.write("web", *objects())
+    stack.apply()
+    return stack
 
 
 def objects() -> list[dict[str, Any]]:
@@ -278,7 +272,7 @@ def test_without_the_right_to_read_the_history_it_is_said(
     user = minikube.create_user(f"drift-{namespace}", rules, namespace=namespace)
     kubeconfig = minikube.write_kubeconfig(tmp_path / "limited", user)
     stack.write("web", objects()[0])
-    stack.opener = lambda context: connect.connect(context, kubeconfig=str(kubeconfig))
+    stack.opener = opener_of(kubeconfig)
     can_i = ("auth", "can-i", "get", "configmaps", "-n", namespace)
     wait_until(lambda: minikube.kubectl(*can_i, user=user, check=False).returncode == 0, what="rights")
     minikube.kubectl("patch", "configmap", "settings", "-n", namespace, "-p", '{"data": {"a": null}}')

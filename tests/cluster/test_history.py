@@ -6,7 +6,6 @@ import json
 import random
 import re
 import signal
-from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -22,21 +21,11 @@ from mlstack.operations import deploy
 from mlstack.operations.history import show_revision
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
-from tests.support.deploying import Stack, config_map, crd, deployment, secret
+from tests.support.deploying import Stack, config_map, crd, deployment, opener_of, secret
 from tests.support.shell import Shell
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
-
-
-@pytest.fixture
-def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
-    """An app that deploys into the test's own namespace, as the admin of both clusters."""
-    return Stack(tmp_path / "app", namespace=namespace, opener=_open(kubeconfig))
-
-
-def _open(kubeconfig: Path) -> Callable[[str], Any]:
-    return lambda context: connect.connect(context, kubeconfig=str(kubeconfig))
 
 
 def path(namespace: str, kind: str, name: str) -> str:
@@ -235,7 +224,7 @@ def test_who_may_not_write_secrets_still_applies_and_is_told(
     ]
     user = minikube.create_user("no-secrets", rules, namespace=namespace)
     config = minikube.write_kubeconfig(tmp_path / "no-secrets", user)
-    stack.opener = _open(config)
+    stack.opener = opener_of(config)
     stack.write("web", config_map(a="1"))
     assert stack.apply().ok
     note = next(note for note in stack.notes if "history" in note)

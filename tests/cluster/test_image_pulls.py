@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.kube import connect
 from mlstack.operations import deploy
 from tests.support.cluster import TestCluster
 from tests.support.deploying import Stack, deployment, secret
@@ -16,16 +15,6 @@ from tests.support.oci import PASSWORD, USER, real_registry
 from tests.unit.registries.test_oci import log_in
 
 pytestmark = pytest.mark.cluster
-
-
-@pytest.fixture
-def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
-    """An app that deploys into the test's own namespace."""
-    return Stack(
-        tmp_path / "app",
-        namespace=namespace,
-        opener=lambda context: connect.connect(context, kubeconfig=str(kubeconfig)),
-    )
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,7 +14,6 @@ import pytest
 from mlstack.deploy import inventory, inventory_store
 from mlstack.deploy.inventory import Inventory, Member
 from mlstack.deploy.prune import KeepOptions
-from mlstack.kube import connect as kube
 from mlstack.objects.kube_object import Identity
 from tests.support.cluster import TestCluster
 from tests.support.deploying import Stack, config_map, crd, deployment, outcomes, secret
@@ -26,16 +25,6 @@ pytestmark = pytest.mark.cluster
 NAME = "mlstack-demo.minikube"
 KILLS = int(os.environ.get("KILLS", "5"))
 """How many runs are killed; `KILLS=50 pytest -m cluster tests/cluster/test_inventory.py` takes minutes."""
-
-
-def connect(kubeconfig: Path) -> Callable[[str], Any]:
-    return lambda context: kube.connect(context, kubeconfig=str(kubeconfig))
-
-
-@pytest.fixture
-def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
-    """An app that deploys into the test's own namespace, as the admin of both clusters."""
-    return Stack(tmp_path / "app", namespace=namespace, opener=connect(kubeconfig))
 
 
 def path(namespace: str, name: str = "", kind: str = "configmaps") -> str:

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from mlstack.errors import ClusterError, NotReadyError
-from mlstack.kube import connect
 from mlstack.kube.client import ObjectRef
 from tests.support.cluster import TestCluster
-from tests.support.deploying import Stack, secret
+from tests.support.deploying import Stack, opener_of, secret
 from tests.support.fakeapi import Answer, status
 from tests.support.troubled import Troubled
 
@@ -50,7 +49,7 @@ def stack(tmp_path: Path, namespace: str, proxy: Troubled) -> Stack:
     made = Stack(
         tmp_path / "app",
         namespace=namespace,
-        opener=lambda context: connect.connect(context, kubeconfig=str(tmp_path / "troubled-kubeconfig")),
+        opener=opener_of(tmp_path / "troubled-kubeconfig"),
     )
     made.write("a", secret(password="hunter2-hunter2"), job())
     return made
@@ -111,7 +110,7 @@ def test_a_kubelet_that_the_api_server_cannot_reach_is_none_of_ours(
     stack: Stack, minikube: TestCluster, namespace: str, kubeconfig: Path
 ) -> None:
     begun_s = time.monotonic()
-    stack.opener = lambda context: connect.connect(context, kubeconfig=str(kubeconfig))
+    stack.opener = opener_of(kubeconfig)
     assert failure(stack).endswith("(container main: exit code 3)")
     assert time.monotonic() - begun_s < 60
     pod = minikube.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"][0]["metadata"]["name"]

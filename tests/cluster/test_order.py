@@ -28,12 +28,11 @@ from mlstack.errors import (
     NotReadyError,
 )
 from mlstack.events import RunEvent
-from mlstack.kube import connect
 from mlstack.objects.order import DEPENDS_ON
 from mlstack.operations import deploy
 from tests.support.certificates import self_signed
 from tests.support.cluster import TestCluster
-from tests.support.deploying import RealClock, Stack, config_map, crd, deployment, secret
+from tests.support.deploying import RealClock, Stack, config_map, crd, deployment, opener_of, secret
 from tests.support.fakeapi import status
 from tests.support.troubled import Troubled
 from tests.support.waiting import wait_until
@@ -55,16 +54,6 @@ class FastClock(RealClock):
     def now_s(self) -> float:
         """Give the time, which runs ahead."""
         return self._begun + (time.time() - self._begun) * 30
-
-
-@pytest.fixture
-def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
-    """An app that deploys into the test's own namespace of minikube."""
-    return Stack(
-        tmp_path / "app",
-        namespace=namespace,
-        opener=lambda context: connect.connect(context, kubeconfig=str(kubeconfig)),
-    )
 
 
 def annotated(obj: dict[str, Any], **annotations: str) -> dict[str, Any]:
@@ -339,7 +328,7 @@ def test_a_namespace_that_is_being_deleted_is_made_anew(
     stack = Stack(
         tmp_path / "app",
         namespace=own,
-        opener=lambda context: connect.connect(context, kubeconfig=str(kubeconfig)),
+        opener=opener_of(kubeconfig),
     )
     stack.deploy("a", config_map("one"), config_map("two"))
     minikube.kubectl("apply", "-n", own, "-f", "-", input=json.dumps(held()))
@@ -645,7 +634,7 @@ def test_credentials_that_expire_in_the_middle_are_told_once(
     directly, kubeconfig = stack.opener, tmp_path / "proxied"
     proxy = Troubled(minikube.login(namespace=namespace))
     with proxy.running(kubeconfig):
-        stack.opener = lambda context: connect.connect(context, kubeconfig=str(kubeconfig))
+        stack.opener = opener_of(kubeconfig)
         plan = stack.plan()
         expired = status(401, "Unauthorized", reason="Unauthorized")
         proxy.trouble = lambda method, path: expired if proxy.passed["PATCH"] > 60 else None

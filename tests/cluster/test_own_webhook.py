@@ -18,7 +18,6 @@ import pytest
 
 from mlstack.errors import ClusterError, TransientError
 from mlstack.events import RunEvent
-from mlstack.kube import connect
 from mlstack.operations import deploy
 from tests.support import isolation
 from tests.support.certificates import self_signed
@@ -147,15 +146,10 @@ def hook(namespace: str, minikube: TestCluster, tmp_path: Path) -> Iterator[Hook
 
 
 @pytest.fixture
-def stack(tmp_path: Path, namespace: str, kubeconfig: Path, hook: Hook) -> Stack:
+def stack(stack: Stack, hook: Hook) -> Stack:
     """An app that deploys the webhook into the test's own namespace."""
-    made = Stack(
-        tmp_path / "app",
-        namespace=namespace,
-        opener=lambda context: connect.connect(context, kubeconfig=str(kubeconfig)),
-    )
-    made.write("a", *hook.objects)
-    return made
+    stack.write("a", *hook.objects)
+    return stack
 
 
 def is_asked(minikube: TestCluster, hook: Hook) -> None:

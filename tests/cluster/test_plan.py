@@ -12,7 +12,6 @@ import pytest
 from mlstack.deploy.changes import ApplyOptions
 from mlstack.deploy.result import RunResult
 from mlstack.errors import ConflictError, MlstackError, WrongClusterError
-from mlstack.kube import connect
 from mlstack.operations import deploy
 from mlstack.operations.deploy import PlanResult
 from tests.support.cluster import TestCluster
@@ -20,16 +19,6 @@ from tests.support.deploying import Stack, config_map, crd, deployment, outcomes
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
-
-
-@pytest.fixture
-def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
-    """An app that deploys into the test's own namespace, as the admin of both clusters."""
-    return Stack(
-        tmp_path / "app",
-        namespace=namespace,
-        opener=lambda context: connect.connect(context, kubeconfig=str(kubeconfig)),
-    )
 
 
 @pytest.fixture

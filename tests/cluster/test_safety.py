@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,6 @@ from mlstack.deploy import lock
 from mlstack.deploy.result import ObjectChange
 from mlstack.deploy.target import Holder
 from mlstack.errors import ClusterError, ConflictError, ForbiddenError, InvalidError, LockedError
-from mlstack.kube import connect
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy
 from mlstack.operations.history import find_drift
@@ -36,6 +35,7 @@ from tests.support.deploying import (
     crd,
     deployment,
     is_established,
+    opener_of,
     outcomes,
 )
 from tests.support.kubeconfig import write_kubeconfig
@@ -45,16 +45,6 @@ pytestmark = pytest.mark.cluster
 
 Data = dict[str, Any]
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
-
-@pytest.fixture
-def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
-    """An app that deploys into the test's own namespace, as the admin of both clusters."""
-    return Stack(tmp_path / "app", namespace=namespace, opener=opener(kubeconfig))
-
-
-def opener(kubeconfig: Path) -> Callable[[str], Any]:
-    return lambda context: connect.connect(context, kubeconfig=str(kubeconfig))
 
 
 def path(namespace: str, kind: str, name: str = "") -> str:
@@ -391,7 +381,7 @@ def lease_path(namespace: str) -> str:
 def test_of_applies_at_once_each_ends_whole(stack: Stack, namespace: str, kubeconfig: Path) -> None:
     """Each run writes both objects with its own word; whoever is last, both say the same in the end."""
     stacks = [
-        Stack(stack.root.parent / f"app-{number}", namespace=namespace, opener=opener(kubeconfig))
+        Stack(stack.root.parent / f"app-{number}", namespace=namespace, opener=opener_of(kubeconfig))
         for number in range(4)
     ]
     for number, one in enumerate(stacks):
@@ -426,7 +416,7 @@ def test_of_two_programs_at_once_one_waits_or_is_told(
 ) -> None:
     people = []
     for word in ("one", "two"):
-        made = Stack(tmp_path / word, namespace=namespace, opener=opener(kubeconfig))
+        made = Stack(tmp_path / word, namespace=namespace, opener=opener_of(kubeconfig))
         made.write("a", *(config_map(f"c{index}", word=word) for index in range(60)))
         people.append(Shell(root=made.root, kubeconfig=kubeconfig))
     with closing(people[0]), closing(people[1]):
@@ -541,7 +531,7 @@ def test_the_commands_that_are_told_grant_what_is_missing(
 ) -> None:
     user = minikube.create_user(f"{namespace}-poor", [], namespace=namespace)
     config = minikube.write_kubeconfig(tmp_path / "poor", user)
-    stack = Stack(tmp_path / "app", namespace=namespace, opener=opener(config))
+    stack = Stack(tmp_path / "app", namespace=namespace, opener=opener_of(config))
     stack.write("web", deployment(), config_map(), stateful())
     for _ in range(3):
         try:
@@ -570,7 +560,7 @@ def test_all_missing_rights_are_told_before_anything_is_written(
     ]
     user = minikube.create_user(f"{namespace}-half", rules, namespace=namespace)
     config = minikube.write_kubeconfig(tmp_path / "half", user)
-    stack = Stack(tmp_path / "app", namespace=namespace, opener=opener(config))
+    stack = Stack(tmp_path / "app", namespace=namespace, opener=opener_of(config))
     stack.write("web", deployment(), config_map())
     with pytest.raises(ForbiddenError) as refused:
         stack.apply()
@@ -589,7 +579,7 @@ def test_a_viewer_is_told_every_right_that_a_diff_needs(
     stack.deploy("web", deployment(), config_map())
     stack.write("web", deployment(replicas=2), config_map(a="1"))
     config = minikube.write_kubeconfig(tmp_path / "viewer", minikube.viewer)
-    stack.opener = opener(config)
+    stack.opener = opener_of(config)
     with pytest.raises(ForbiddenError) as refused:
         stack.diff()
     assert refused.value.message.splitlines()[1:] == [
@@ -705,7 +695,7 @@ def test_a_rule_of_a_definition_about_changes_is_told_in_its_words(
 def test_an_object_of_another_app_stays_as_it_is(
     stack: Stack, minikube: TestCluster, namespace: str, kubeconfig: Path, tmp_path: Path
 ) -> None:
-    other = Stack(tmp_path / "other", namespace=namespace, opener=opener(kubeconfig), name="shop")
+    other = Stack(tmp_path / "other", namespace=namespace, opener=opener_of(kubeconfig), name="shop")
     other.deploy("a", config_map(a="theirs"), config_map("more"))
     kinds = [path(namespace, "configmaps", name) for name in ("settings", "more")]
     before = [minikube.request("GET", one) for one in kinds]

@@ -29,26 +29,6 @@ GPU = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
 SMALL = {"resources": {"requests": {"cpu": "10m"}}}
 
 
-@pytest.fixture
-def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
-    """An app that deploys into the test's own namespace, as the admin of both clusters."""
-
-    def open_context(context: str) -> Any:
-        return connect.connect(context, kubeconfig=str(kubeconfig))
-
-    return Stack(tmp_path / "app", namespace=namespace, opener=open_context)
-
-
-@pytest.fixture
-def definitions(minikube: TestCluster) -> Iterator[None]:
-    """The TFJob definition of kubeflow-core in minikube, for one test."""
-    text = (CRDS / "tfjobs.yaml").read_text(encoding="utf-8")
-    minikube.kubectl("apply", "--server-side", "-f", "-", input=text)
-    minikube.wait_for(f"{DEFINITIONS}/tfjobs.kubeflow.org", is_established)
-    yield
-    minikube.kubectl("delete", "crd", "tfjobs.kubeflow.org", "--ignore-not-found", "--wait=true")
-
-
 class Background:
     """An apply in a thread: what it told, and how it ends."""
 

@@ -98,3 +98,11 @@ def kubeconfig(*contexts: str, current: str = "", server: str = "https://127.0.0
             "contexts": [{"name": name, "context": {"cluster": name, "user": name}} for name in contexts],
         }
     )
+
+
+class MemoryCache(dict[str, bytes]):
+    """A cache in memory."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep an entry."""
+        self[key] = data

@@ -16,7 +16,8 @@ from mlstack.deploy.plan import ApplyPlan
 from mlstack.deploy.result import ChangeReport, RunResult, StatusResult
 from mlstack.deploy.target import Target
 from mlstack.events import RunEvent
-from mlstack.kube.client import Cluster, ObjectRef
+from mlstack.kube import connect
+from mlstack.kube.client import Cluster, ObjectRef, Opener
 from mlstack.operations import deploy, status
 from mlstack.operations.history import list_history
 from mlstack.yaml import write
@@ -55,6 +56,11 @@ class VirtualClock:
     def sleep(self, seconds: float) -> None:
         """Move on at once."""
         self._now_s += seconds
+
+
+def opener_of(kubeconfig: Path) -> Opener:
+    """Give what opens the real clusters of a kubeconfig."""
+    return lambda context: connect.connect(context, kubeconfig=str(kubeconfig))
 
 
 class Stack:

@@ -47,9 +47,21 @@ def test_package_reference_with_and_without_version() -> None:
     assert str(parse_package_ref("kubeflow/tf_job.x")) == "kubeflow/tf_job.x"
 
 
-@pytest.mark.parametrize(
-    "text", ["core", "a/b/c", "kubeflow/", "/core", "a/b@", "a/b@../..", "a/..@1", "a/b@-1"]
+NO_PACKAGES = (
+    "core",
+    "a/b/c",
+    "kubeflow/",
+    "/core",
+    "a/b@",
+    "a/b@../..",
+    "a/b@../x",
+    "a/..@1",
+    "a/b@-1",
+    "a/b@-x",
 )
+
+
+@pytest.mark.parametrize("text", [*NO_PACKAGES, "a/b@^", "a/b@1.2 || nonsense"])
 def test_other_texts_are_no_package(text: str) -> None:
     with pytest.raises(UsageError, match="is not a package"):
         parse_package_ref(text)

@@ -8,7 +8,7 @@ import pytest
 from mlstack.app.package import PackageFolder, digest
 from mlstack.app.prototype import Package
 from mlstack.errors import ConfigError, NotFoundError, SchemaError
-from tests.support.builders import Tree, write_tree
+from tests.support.builders import MemoryCache, Tree, write_tree
 from tests.support.packages import COMMON, JOBS, as_files
 
 BLOCK = "apiVersion: mlstack.dev/v1\nkind: ParameterBlock\n"
@@ -184,32 +184,19 @@ def test_links_to_folders_and_to_nothing_are_refused(tmp_path: Path, target: str
         PackageFolder.read(tmp_path)
 
 
-class Memory:
-    """A store in a dict."""
-
-    def __init__(self) -> None:
-        self.entries: dict[str, bytes] = {}
-
-    def get(self, key: str) -> bytes | None:
-        return self.entries.get(key)
-
-    def put(self, key: str, data: bytes) -> None:
-        self.entries[key] = data
-
-
-def stored(store: Memory | None, tree: Tree = JOBS, common: Tree = COMMON) -> Package:
+def stored(store: MemoryCache | None, tree: Tree = JOBS, common: Tree = COMMON) -> Package:
     library = PackageFolder(as_files(common), source="vendor/common", registry="kubeflow", passed=store)
     folder = PackageFolder(as_files(tree), source="vendor/jobs", registry="kubeflow", passed=store)
     return folder.package({"common": library})
 
 
 def test_what_a_store_remembers_is_what_the_files_say() -> None:
-    store = Memory()
+    store = MemoryCache()
     assert stored(store) == stored(store) == stored(None)
 
 
 def test_other_files_are_read_anew_whatever_a_store_remembers() -> None:
-    store = Memory()
+    store = MemoryCache()
     stored(store)
     common = {**COMMON, "definitions.yaml": str(COMMON["definitions.yaml"]).replace("64", "8")}
     gpus = stored(store, common=common).prototypes["tf-cnn"].params["num_gpus"]

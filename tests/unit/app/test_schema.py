@@ -13,20 +13,7 @@ from mlstack.app.params import Layer, Origin, Resolved, resolve
 from mlstack.app.prototype import Param, Prototype
 from mlstack.app.schema import check_file, check_params, check_value, file_kinds, file_schema
 from mlstack.errors import ParamError, SchemaError
-from tests.support.builders import layer, params
-
-
-class Memory:
-    """A store in a dict, that counts."""
-
-    def __init__(self) -> None:
-        self.entries: dict[str, bytes] = {}
-
-    def get(self, key: str) -> bytes | None:
-        return self.entries.get(key)
-
-    def put(self, key: str, data: bytes) -> None:
-        self.entries[key] = data
+from tests.support.builders import MemoryCache, layer, params
 
 
 def prototype(declared: dict[str, Param], **more: Any) -> Prototype:
@@ -183,13 +170,13 @@ def test_unset_values_are_not_checked() -> None:
 
 def test_what_has_passed_is_not_checked_again_and_what_failed_is() -> None:
     declared = params(a={"type": "integer"})
-    store = Memory()
+    store = MemoryCache()
     good, bad = resolve(declared, [gke(a=1)]), resolve(declared, [gke(a="x")])
     check_params(prototype(declared), good, passed=store)
     for _ in range(2):
         with pytest.raises(ParamError):
             check_params(prototype(declared), bad, passed=store)
-    assert len(store.entries) == 1
+    assert len(store) == 1
 
 
 def test_a_passed_set_needs_no_jsonschema() -> None:
@@ -209,7 +196,7 @@ print([name for name in ("jsonschema", "yaml", "jinja2", "ruamel") if name in sy
 
 
 def test_schemas_and_values_are_told_apart() -> None:
-    store = Memory()
+    store = MemoryCache()
     one, other = params(a={"type": "integer"}), params(a={"type": "string"})
     check_params(prototype(one), resolve(one, [gke(a=1)]), passed=store)
     with pytest.raises(ParamError):

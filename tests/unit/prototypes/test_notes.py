@@ -15,6 +15,10 @@ CORE = "kubeflow/core/kubeflow-core"
 TF_JOB, TF_CNN = "kubeflow/tf-job/tf-job", "kubeflow/tf-job/tf-cnn"
 SERVING = "kubeflow/tf-serving/tf-serving"
 TRITON, VLLM = "kubeflow/serving/triton", "kubeflow/serving/vllm"
+PYTORCH, PADDLE = "kubeflow/training/pytorch-job", "kubeflow/training/paddlepaddle-job"
+MPI = "kubeflow/training/mpi-job"
+GROUP, QUEUE = "kubeflow/scheduling/pod-group", "kubeflow/scheduling/cluster-queue"
+ELASTIC = {"elasticMinReplicas": 3, "elasticMaxReplicas": 2}
 HUB = {"installCrds": False, "installOperator": False}
 
 
@@ -97,6 +101,20 @@ def test_an_ordinary_choice_is_not(tmp_path: Path, prototype: str, params: dict[
         (CORE, {"jupyterHubNodePort": 30080}, "`jupyterHubServiceType` is ClusterIP, not NodePort"),
         (CORE, {"jobKinds": "tfjob,mpijob"}, "must be one of"),
         (CORE, {"num_gpu": 1}, "num_gpu"),
+        (PYTORCH, {**ELASTIC}, "`elasticMinReplicas` is 3, more than `elasticMaxReplicas`, which is 2"),
+        (PADDLE, {"image": "x", **ELASTIC}, "`elasticMinReplicas` is 3, more than `elasticMaxReplicas`"),
+        (PYTORCH, {"elasticMaxReplicas": 2, "numWorkers": 0}, "an elastic job"),
+        (PYTORCH, {"elasticMaxReplicas": 2, "numWorkers": 5}, "outside of"),
+        (PYTORCH, {"maxRestarts": 2}, "`maxRestarts` counts restarts of an elastic job"),
+        (PYTORCH, {"numMasters": 0, "numWorkers": 0}, "`numMasters` and `numWorkers` are 0"),
+        (MPI, {"image": "x", "args": "a", "runAsUser": 1000}, "only root reads /root/.ssh"),
+        ("kubeflow/training/mpi-job-simple", {"gpus": 9, "args": "a"}, "no multiple of it"),
+        (GROUP, {"minMember": 2, "scheduler": "kubernetes", "queue": "a"}, "has no such field"),
+        (GROUP, {"minMember": 2, "scheduleTimeoutSeconds": 5}, "`scheduler` is volcano"),
+        (QUEUE, {"quotas": "cpu=1", "borrowing": "memory=1Gi", "cohort": "a"}, "which `quotas` does not"),
+        (QUEUE, {"quotas": "cpu=1", "borrowing": "cpu=1"}, "`cohort` is not"),
+        (QUEUE, {"quotas": "cpu=1", "nodeLabels": "a=b", "createFlavor": False}, "somebody else makes"),
+        ("kubeflow/training/train-job", {"storageSecret": "a"}, "nothing else uses it"),
     ],
 )
 def test_values_that_do_not_go_together_are_refused(
@@ -114,72 +132,9 @@ def test_a_component_whose_name_is_no_objects_name_is_refused(tmp_path: Path) ->
         render.load(app, examples.PLAIN)
 
 
-PYTORCH, PADDLE = "kubeflow/training/pytorch-job", "kubeflow/training/paddlepaddle-job"
-ELASTIC = {"elasticMinReplicas": 3, "elasticMaxReplicas": 2}
-
-
-@pytest.mark.parametrize(
-    ("prototype", "params", "told"),
-    [
-        (PYTORCH, {**ELASTIC}, "`elasticMinReplicas` is 3, more than `elasticMaxReplicas`, which is 2"),
-        (PADDLE, {"image": "x", **ELASTIC}, "`elasticMinReplicas` is 3, more than `elasticMaxReplicas`"),
-        (PYTORCH, {"elasticMaxReplicas": 2, "numWorkers": 0}, "an elastic job"),
-        (PYTORCH, {"elasticMaxReplicas": 2, "numWorkers": 5}, "outside of"),
-        (PYTORCH, {"maxRestarts": 2}, "`maxRestarts` counts restarts of an elastic job"),
-        (PYTORCH, {"numMasters": 0, "numWorkers": 0}, "`numMasters` and `numWorkers` are 0"),
-    ],
-)
-def test_training_jobs_refuse_what_does_not_go_together(
-    tmp_path: Path, prototype: str, params: dict[str, Any], told: str
-) -> None:
-    with pytest.raises(MlstackError) as caught:
-        examples.render_one(tmp_path / "app", prototype, params)
-    assert told in str(caught.value)
-
-
-MPI = "kubeflow/training/mpi-job"
-
-
 def test_a_launcher_without_a_program_is_said(tmp_path: Path) -> None:
     (note,) = examples.render_one(tmp_path / "app", MPI, {"image": "x"}).notes
     assert "set `program`" in note
-
-
-@pytest.mark.parametrize(
-    ("prototype", "params", "told"),
-    [
-        (MPI, {"image": "x", "args": "a", "runAsUser": 1000}, "only root reads /root/.ssh"),
-        ("kubeflow/training/mpi-job-simple", {"gpus": 9, "args": "a"}, "no multiple of it"),
-    ],
-)
-def test_mpi_jobs_refuse_what_does_not_go_together(
-    tmp_path: Path, prototype: str, params: dict[str, Any], told: str
-) -> None:
-    with pytest.raises(MlstackError) as caught:
-        examples.render_one(tmp_path / "app", prototype, params)
-    assert told in str(caught.value)
-
-
-GROUP, QUEUE = "kubeflow/scheduling/pod-group", "kubeflow/scheduling/cluster-queue"
-
-
-@pytest.mark.parametrize(
-    ("prototype", "params", "told"),
-    [
-        (GROUP, {"minMember": 2, "scheduler": "kubernetes", "queue": "a"}, "has no such field"),
-        (GROUP, {"minMember": 2, "scheduleTimeoutSeconds": 5}, "`scheduler` is volcano"),
-        (QUEUE, {"quotas": "cpu=1", "borrowing": "memory=1Gi", "cohort": "a"}, "which `quotas` does not"),
-        (QUEUE, {"quotas": "cpu=1", "borrowing": "cpu=1"}, "`cohort` is not"),
-        (QUEUE, {"quotas": "cpu=1", "nodeLabels": "a=b", "createFlavor": False}, "somebody else makes"),
-        ("kubeflow/training/train-job", {"storageSecret": "a"}, "nothing else uses it"),
-    ],
-)
-def test_scheduling_refuses_what_does_not_go_together(
-    tmp_path: Path, prototype: str, params: dict[str, Any], told: str
-) -> None:
-    with pytest.raises(MlstackError) as caught:
-        examples.render_one(tmp_path / "app", prototype, params)
-    assert told in str(caught.value)
 
 
 def test_the_group_of_an_archived_scheduler_is_said(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from mlstack import disk_cache
 from mlstack.app.prototype import Param, Prototype
 from mlstack.render.cache import Pack, Render, Renders
+from tests.support.builders import MemoryCache
 
 PARAMS = {"a": Param(name="a", schema={}), "token": Param(name="token", schema={}, secret=True)}
 PROTOTYPE = Prototype(name="p", package="x", registry="r", params=PARAMS, digest="sha256:1")
@@ -24,16 +25,9 @@ RENDER = Render(
 )
 
 
-class Store(dict[str, bytes]):
-    """A cache in memory."""
-
-    def put(self, key: str, data: bytes) -> None:
-        self[key] = data
-
-
 def stored(prototype: Prototype = PROTOTYPE, render: Render = RENDER, **variables: Any) -> Renders:
     """Give what another run finds after this render was remembered."""
-    store = Store()
+    store = MemoryCache()
     pack = Pack(store, "renders")
     Renders(pack).put("cnn", prototype, {**VARIABLES, **variables}, render)
     pack.save()
@@ -90,11 +84,11 @@ def test_sources_that_cannot_be_looked_at_are_no_error(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("data", [b"", b"odd", b"entries\0", b"entries\0\xff", b"entries\0i\x01\0\0\0"])
 def test_a_file_of_another_kind_is_an_empty_pack(data: bytes) -> None:
-    assert Pack(Store(renders=data), "renders").get("cnn") is None
+    assert Pack(MemoryCache(renders=data), "renders").get("cnn") is None
 
 
 def test_a_pack_keeps_what_one_run_did_not_use_until_that_is_most() -> None:
-    store = Store()
+    store = MemoryCache()
     for names in (["a"], ["b"], [f"n{number}" for number in range(999)], ["c"]):
         pack = Pack(store, "p")
         for name in names:

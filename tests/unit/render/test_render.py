@@ -12,7 +12,7 @@ from mlstack.errors import ConfigError, NotFoundError, ParamError, TemplateError
 from mlstack.objects.kube_object import DesiredState
 from mlstack.render import render
 from tests.support import examples
-from tests.support.builders import Tree
+from tests.support.builders import MemoryCache, Tree
 from tests.support.packages import COMMON, JOBS, installed_app, vendored
 
 Build = Callable[[Tree | None], Path]
@@ -285,15 +285,8 @@ def test_two_renders_give_the_same_objects(app: Build) -> None:
     assert load(root) == load(root)
 
 
-class Store(dict[str, bytes]):
-    """A cache in memory."""
-
-    def put(self, key: str, data: bytes) -> None:
-        self[key] = data
-
-
 def test_compiled_templates_are_kept_between_runs(app: Build) -> None:
-    store = Store()
+    store = MemoryCache()
     first = load(app(packaged()), store=store)
     kept: Mapping[str, bytes] = dict(store)
     assert load(app(packaged()), store=store) == first
@@ -303,7 +296,7 @@ def test_compiled_templates_are_kept_between_runs(app: Build) -> None:
 
 @pytest.mark.slow
 def test_every_shipped_example_comes_out_of_the_store_as_it_was_rendered(tmp_path: Path) -> None:
-    app, store = examples.shipped_app(tmp_path / "app"), Store()
+    app, store = examples.shipped_app(tmp_path / "app"), MemoryCache()
     for case in examples.cases():
         rendered = render.load(app, case.environment, components=[case.component], store=store)
         again = render.load(app, case.environment, components=[case.component], store=store)
@@ -311,7 +304,7 @@ def test_every_shipped_example_comes_out_of_the_store_as_it_was_rendered(tmp_pat
 
 
 def test_templates_do_not_run_again_for_the_same_values(app: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    root, store = app(packaged(TEMPLATE + "{{ note('mind the gap') }}")), Store()
+    root, store = app(packaged(TEMPLATE + "{{ note('mind the gap') }}")), MemoryCache()
     first = load(root, store=store)
     assert first.notes == ("cnn: mind the gap",)
     monkeypatch.setattr("mlstack.render.render.Renderer", lambda *_, **__: pytest.fail("ran again"))
@@ -319,7 +312,7 @@ def test_templates_do_not_run_again_for_the_same_values(app: Build, monkeypatch:
 
 
 def test_places_are_noted_whatever_is_remembered(app: Build) -> None:
-    root, store = app(packaged()), Store()
+    root, store = app(packaged()), MemoryCache()
     located = load(root, store=store, locate=True)
     load(root, store=store)
     assert load(root, store=store, locate=True) == located
