@@ -10,6 +10,7 @@ from urllib.parse import quote
 from mlstack.objects.kinds import Kinds
 from tests.support.api import ApiRefusedError
 from tests.support.cluster import TestCluster
+from tests.support.waiting import wait_until
 
 _QUERY = "fieldManager=test&force=true&fieldValidation=Strict&dryRun=All"
 
@@ -53,7 +54,10 @@ def install(cluster: TestCluster, files: Iterable[Path]) -> None:
     if not flags:
         return
     cluster.kubectl("apply", "--server-side", "--force-conflicts", *flags)
-    cluster.kubectl("wait", "--for=condition=Established", *flags, "--timeout=180s")
+    wait = ("wait", "--for=condition=Established", *flags, "--timeout=180s")
+    wait_until(  # kubectl fails where a definition has no conditions yet
+        lambda: cluster.kubectl(*wait, check=False).returncode == 0, what="definitions", timeout_s=200
+    )
 
 
 def remove(cluster: TestCluster, files: Iterable[Path]) -> None:
