@@ -43,6 +43,9 @@ _LEAF_ONLY = "timeout|pendingTimeout|activeDeadlineSeconds"
 _LOOPS = ("withItems", "withParam", "withSequence")
 _ANY_REFERENCE = re.compile(r"\{\{\s*((?:inputs|workflow)\.parameters\.[-\w]+)\s*\}\}")
 _TASK_REFERENCE = re.compile(r"\{\{\s*(?:tasks|steps)\.([-\w]+)\.")
+_OUTPUT = re.compile(r"\{\{\s*(?:tasks|steps)\.([-\w]+)\.outputs\.(parameters|artifacts)\.([-\w]+)\s*\}\}")
+# `tasks.name` and `steps.name` are known only when it runs, and are let pass.
+_OF_OTHERS = re.compile(r"\{\{\s*((?:(?:tasks|steps)\.(?!name)|item\.)[^{}]*?)\s*\}\}")
 _DEPENDENCY = re.compile(r"([A-Za-z0-9][-\w]*)(?:\.[A-Za-z]+)?")
 
 
@@ -69,6 +72,7 @@ def _workflow(spec: Field) -> Problems:
     for template in templates.items:
         yield from _template(template, known, spec)
         yield from _references(template, declared, spec)
+        yield from _outputs(template, templates)
 
 
 def _step_name(text: str) -> str | None:
@@ -152,6 +156,9 @@ def _called(template: Field, known: list[str]) -> Problems:
         yield from name(_step_name)(step.at("name"))
         if step.at("name").text in taken:
             yield step.at("name").says(f"name {shown(step.at('name').value)} is used twice")
+        for wanted in _TASK_REFERENCE.findall(" ".join(_texts(step.value))):
+            if wanted not in (*taken, step.at("name").text, "name"):
+                yield step.says(f"uses the step `{wanted}`, which does not stand before it")
         taken.add(step.at("name").text)
     for call in (*steps, *tasks.items):
         reference, called = call.at("templateRef"), call.at("template")
@@ -221,6 +228,27 @@ def _references(template: Field, declared: set[str], spec: Field) -> Problems:
         if reference not in (declared if is_workflow else own) and not (has_inline and not is_workflow):
             place = "spec.arguments" if is_workflow else "its inputs"
             yield template.says(f"uses `{{{{{reference}}}}}`, which is not among the parameters of {place}")
+
+
+def _outputs(template: Field, templates: Field) -> Problems:
+    """Only steps and tasks may use what others give, and only what the template of those declares."""
+    texts = " ".join(_texts(template.value))
+    tasks = [
+        *template.all("dag.tasks[]"),
+        *(step for group in template.at("steps").items for step in group.items),
+    ]
+    if not template.at("dag") and not template.at("steps"):
+        for reference in sorted(set(_OF_OTHERS.findall(texts))):
+            whose = "hand it over by `arguments` of the step or task"
+            yield template.says(f"uses `{{{{{reference}}}}}`, which the steps and tasks alone know: {whose}")
+        return
+    called = {task.at("name").text: task.at("template").text for task in tasks}
+    for task, kind, output in sorted(set(_OUTPUT.findall(texts))):
+        makers = [maker for maker in templates.items if maker.at("name").text == called.get(task)]
+        if makers and output not in [given.text for given in makers[0].all(f"outputs.{kind}[].name")]:
+            yield template.says(
+                f"uses the output `{output}` of `{task}`, whose template has none of that name"
+            )
 
 
 def _mappings(value: object) -> Iterator[dict[str, object]]:
