@@ -79,6 +79,7 @@ def test_version_imports_not_even_the_command_line_library(tmp_path: Path) -> No
     assert "typer" not in found
 
 
+@pytest.mark.slow
 def test_a_render_that_was_printed_before_imports_nothing_of_its_own_work(tmp_path: Path) -> None:
     small_app(tmp_path)
     app = tmp_path / "demo"

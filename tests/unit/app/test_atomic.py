@@ -271,6 +271,7 @@ while code:
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_step_every_file_is_the_old_or_the_new_one(tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -20,6 +20,7 @@ def test_a_process_has_a_name_of_its_own() -> None:
     assert not holder("ada@laptop").is_gone(holder("ada@laptop").name)
 
 
+@pytest.mark.slow
 @NEEDS_PROC
 def test_a_killed_process_of_this_machine_is_gone() -> None:
     code = "import sys; from mlstack.cli.ports import holder"

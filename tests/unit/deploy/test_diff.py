@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from mlstack.errors import ConflictError
 from mlstack.kube.client import Applied
 from mlstack.objects.kube_object import MANAGER
@@ -68,6 +70,7 @@ print(*sorted(name for name in sys.modules if name.startswith("mlstack.deploy.")
 """
 
 
+@pytest.mark.slow
 def test_a_first_apply_loads_nothing_that_only_objects_that_are_there_need(tmp_path: Path) -> None:
     environment = "apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: gke\nnamespace: ml\n"
     component = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"

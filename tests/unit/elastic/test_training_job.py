@@ -309,6 +309,7 @@ GIVEN = FIELD.flatmap(
 """A field, one of its spellings, and a value."""
 
 
+@pytest.mark.slow
 @settings(max_examples=4 * settings().max_examples)
 @given(st.lists(GIVEN, max_size=6), st.booleans())
 @example([(("trainer", "max-instance"), name, 2) for name in ("max-instance", "maxInstance")], False)

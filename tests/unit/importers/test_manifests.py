@@ -220,6 +220,7 @@ def test_a_url_is_fetched(run: Runner, app: Path, status: int, body: str, code: 
     assert [path.name for path in (app / "components").iterdir()] == ([] if code else ["web.yaml"])
 
 
+@pytest.mark.slow
 def test_as_prototype_what_varies_becomes_parameters(run: Runner, app: Path) -> None:
     run("env add gke -n ml")
     odd = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: odd}\n"

@@ -37,6 +37,7 @@ def test_validate_notes_what_the_cluster_must_have(tmp_path: Path) -> None:
     assert f"mlstack apply {examples.PLAIN} -c kubeflow-core" in note
 
 
+@pytest.mark.slow
 def test_nothing_is_noted_of_a_kind_that_the_environment_or_the_cluster_brings(tmp_path: Path) -> None:
     core = ("core", "kubeflow/core/kubeflow-core", {"installHub": False})
     assert not validate_environment(target(tmp_path / "app", core).app, examples.PLAIN).notes

@@ -66,6 +66,7 @@ def test_the_program_takes_the_arguments_that_it_is_given(app: AppDir, case: Cas
     assert context.params["tick"] in (5.0, 2.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_it_has_the_rights_that_it_needs_and_no_more(app: AppDir, case: Case) -> None:
     for rule in rules(rendered(app, case)):

@@ -399,6 +399,7 @@ def test_importing_the_door_imports_no_jinja() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_the_same_bytes_under_every_hash_seed_zone_and_locale() -> None:
     code = (
         "import json\n"

@@ -104,6 +104,7 @@ def test_case_1_on_other_nodes_is_as_fair_and_breaks_no_law(sizes: dict[int, int
     assert len(rows) == len(fair) and missed(tuple(rows)) == []
 
 
+@pytest.mark.slow
 def test_a_trial_is_run_with_its_settings() -> None:
     data = {
         "seconds": 450,
