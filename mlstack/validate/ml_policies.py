@@ -29,16 +29,15 @@ _ACCELERATOR_LABELS = (
     fix="set the GPU under `resources.limits`, and leave the request out or make it equal",
 )
 def _gpu_limits(stack: PolicyContext) -> Violations:
-    for pods in stack.pods:
-        for container in pods.all_containers:
-            resources = container.at("resources")
-            for name in gpus(container):
-                request, limit = (resources.at(part, name) for part in ("requests", "limits"))
-                if not limit:
-                    yield pods.obj, resources.says(f"asks for {request.value} {name} and has no limit of it")
-                elif request and amount(name, str(request.value)) != amount(name, str(limit.value)):
-                    says = f"asks for {request.value} {name}, its limit is {limit.value}"
-                    yield pods.obj, request.says(says)
+    for pods, container in stack.containers:
+        resources = container.at("resources")
+        for name in gpus(container):
+            request, limit = (resources.at(part, name) for part in ("requests", "limits"))
+            if not limit:
+                yield pods.obj, resources.says(f"asks for {request.value} {name} and has no limit of it")
+            elif request and amount(name, str(request.value)) != amount(name, str(limit.value)):
+                says = f"asks for {request.value} {name}, its limit is {limit.value}"
+                yield pods.obj, request.says(says)
 
 
 @policy(
@@ -70,7 +69,7 @@ def _gpu_nodes(stack: PolicyContext) -> Violations:
 )
 def _gpu_tolerations(stack: PolicyContext) -> Violations:
     """Ask the snapshot's nodes; on GKE the toleration of the resource's own name comes by itself."""
-    for pods in stack.pods:
+    for pods in stack.whole_pods:
         for name in sorted({name for container in pods.all_containers for name in gpus(container)}):
             shapes = [node for node in stack.nodes if amount(name, str(node["allocatable"].get(name, 0)))]
             barring = [_untolerated(node, name, pods.spec) for node in shapes]
@@ -106,10 +105,8 @@ _TORCH_IMAGE = re.compile(r"(^|[/_-])(pytorch|torch|torchserve|torchtune|vllm(-o
     fix="mount an `emptyDir` with `medium: Memory` and a `sizeLimit` at /dev/shm",
 )
 def _shared_memory(stack: PolicyContext) -> Violations:
-    for pods in stack.pods:
-        if pods.spec.at("hostIPC").value is True:
-            continue
-        for container in pods.spec.at("containers").items:
+    for pods in stack.whole_pods:
+        for container in () if pods.spec.at("hostIPC").value is True else pods.main_containers:
             is_torch = pods.obj.kind == "PyTorchJob" or _TORCH_IMAGE.search(container.at("image").text)
             mounts = [mount.text for mount in container.all("volumeMounts[].mountPath")]
             if is_torch and gpus(container) and "/dev/shm" not in [mount.rstrip("/") for mount in mounts]:
@@ -145,24 +142,18 @@ _PASSING = ("emptyDir", "configMap", "secret", "projected", "downwardAPI", "imag
     fix="mount a PersistentVolumeClaim where it writes, or write to a bucket",
 )
 def _checkpoint_storage(stack: PolicyContext) -> Violations:
-    for obj in stack.objects:
-        for pods in stack.pods_of(obj) if is_training(obj) else ():
-            passing = {
-                volume.at("name").text
-                for volume in pods.spec.at("volumes").items
-                if any(volume.at(kind) for kind in _PASSING)
+    for pods in stack.whole_pods:
+        volumes = pods.spec.at("volumes").items
+        passing = {v.at("name").text for v in volumes if any(v.at(kind) for kind in _PASSING)}
+        for container in pods.main_containers if is_training(pods.obj) else ():
+            mounts = {
+                mount.at("mountPath").text.rstrip("/"): mount.at("name").text not in passing
+                for mount in container.at("volumeMounts").items
             }
-            for container in pods.spec.at("containers").items:
-                mounts = {
-                    mount.at("mountPath").text.rstrip("/"): mount.at("name").text not in passing
-                    for mount in container.at("volumeMounts").items
-                }
-                for place, path in _written(container):
-                    if not _outlives(path, mounts):
-                        yield (
-                            obj,
-                            place.says(f"writes to {path}, which no volume keeps that outlives the pod"),
-                        )
+            for place, path in _written(container):
+                if not _outlives(path, mounts):
+                    says = f"writes to {path}, which no volume keeps that outlives the pod"
+                    yield pods.obj, place.says(says)
 
 
 def _written(container: Field) -> Iterator[tuple[Field, str]]:
@@ -224,6 +215,7 @@ def _claim_access(stack: PolicyContext) -> Violations:
 # --- training jobs ---
 
 _DEADLINES: Mapping[tuple[str, str], str] = {
+    ("argoproj.io", "CronWorkflow"): "spec.workflowSpec.activeDeadlineSeconds",
     ("argoproj.io", "Workflow"): "spec.activeDeadlineSeconds",
     ("batch", "Job"): "spec.activeDeadlineSeconds",
     ("batch.volcano.sh", "Job"): "",
@@ -259,6 +251,27 @@ def _training_deadline(stack: PolicyContext) -> Violations:
         deadlines = Field(obj.data).all(path) if path else []
         if not all(deadlines) and any(pods.asks_for_gpus for pods in stack.pods_of(obj)):
             yield obj, next(field for field in deadlines if not field).says("a job with GPUs has no deadline")
+
+
+@policy(
+    "finished-pods",
+    "ml",
+    "cost",
+    severity="warning",
+    reason="workers of MPI and clusters of Ray go on when the job is done, and keep their GPUs",
+    fix="set `runPolicy.cleanPodPolicy: Running` of an MPIJob, `shutdownAfterJobFinishes: true` of a RayJob",
+)
+def _finished_pods(stack: PolicyContext) -> Violations:
+    for obj in [*stack.of_kind("kubeflow.org", "MPIJob"), *stack.of_kind("ray.io", "RayJob")]:
+        spec = Field(obj.data).at("spec")
+        cleaning = spec.at("runPolicy", "cleanPodPolicy") or spec.at("cleanPodPolicy")
+        shutdown = spec.at("shutdownAfterJobFinishes")
+        if not any(pods.asks_for_gpus for pods in stack.pods_of(obj)):
+            continue
+        if obj.kind == "MPIJob" and cleaning.text in ("", "None"):
+            yield obj, spec.at("runPolicy", "cleanPodPolicy").says("leaves its workers running")
+        elif obj.kind == "RayJob" and shutdown.value is not True:
+            yield obj, shutdown.says("leaves its cluster running")
 
 
 _SCHEDULED = (

@@ -7,7 +7,7 @@ files (`own_policies.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -29,17 +29,24 @@ class Pods(NamedTuple):
     obj: KubeObject
     template: PodTemplate
     spec: Field
+    apart: tuple[Field, ...] = ()  # containers that stand elsewhere than in its `containers`
+    is_partial: bool = False  # an operator's runtime adds to it: what it lacks tells nothing
+
+    @property
+    def main_containers(self) -> list[Field]:
+        """Give those that do the work."""
+        return [*self.apart, *self.spec.at("containers").items]
 
     @property
     def containers(self) -> list[Field]:
         """Give those that run: not the ones that only start before them, but sidecars."""
         sidecars = (each for each in self.spec.at("initContainers").items if _is_sidecar(each))
-        return [*self.spec.at("containers").items, *sidecars]
+        return [*self.main_containers, *sidecars]
 
     @property
     def all_containers(self) -> list[Field]:
         """Give every container."""
-        return self.spec.all("initContainers|containers[]")
+        return [*self.apart, *self.spec.all("initContainers|containers[]")]
 
     @property
     def labels(self) -> Mapping[str, Any]:
@@ -74,11 +81,17 @@ class PolicyContext:
     @cached_property
     def pods(self) -> tuple[Pods, ...]:
         """Give every template of pods of every object."""
-        return tuple(
-            Pods(obj, template, Field(template.spec, template.keys))
-            for obj in self.objects
-            for template in templates(obj)
-        )
+        return tuple(pods for obj in self.objects for pods in (*_written_whole(obj), *_written_apart(obj)))
+
+    @cached_property
+    def whole_pods(self) -> tuple[Pods, ...]:
+        """Give those to which no operator's runtime adds."""
+        return tuple(pods for pods in self.pods if not pods.is_partial)
+
+    @property
+    def containers(self) -> Iterator[tuple[Pods, Field]]:
+        """Give every container with its pods."""
+        return ((pods, container) for pods in self.pods for container in pods.all_containers)
 
     def pods_of(self, obj: KubeObject) -> list[Pods]:
         """Give those of one object."""
@@ -88,6 +101,93 @@ class PolicyContext:
         """Give the objects of some kinds of a group."""
         return [obj for obj in self.objects if obj.group == group and obj.kind in kinds]
 
+
+# --- where pods are written ---
+
+
+def _written_whole(obj: KubeObject) -> Iterator[Pods]:
+    for template in templates(obj):
+        yield Pods(obj, template, Field(template.spec, template.keys))
+
+
+def _written_apart(obj: KubeObject) -> Iterator[Pods]:
+    """Give the pods that operators make of fields of their own."""
+    parts = _PARTS.get((obj.group, obj.kind))
+    for part, apart, is_partial in parts(Field(obj.data).at("spec")) if parts else ():
+        counts = [part.at(name).number for name in ("maxReplicas", "minReplicas", "numNodes", "instances")]
+        template = PodTemplate("", next(filter(None, counts), 1), {}, keys=part.keys)
+        yield Pods(obj, template, part, tuple(apart), is_partial)
+
+
+@dataclass(frozen=True)
+class _Completed(Field):
+    """A map that has some of its fields elsewhere."""
+
+    elsewhere: Mapping[str, Field] = field(default_factory=dict)
+
+    def at(self, *keys: str) -> Field:
+        own = super().at(*keys)
+        return own if own or keys[0] not in self.elsewhere else self.elsewhere[keys[0]].at(*keys[1:])
+
+
+_Parts = Iterator[tuple[Field, Sequence[Field], bool]]
+
+
+def _kserve_parts(spec: Field) -> _Parts:
+    """Predictor, transformer and explainer are pods; a model becomes a container of its runtime."""
+    for part in spec.all("predictor|transformer|explainer?"):
+        models = [inner for name, inner in part.entries if inner.at("modelFormat") or inner.at("storageUri")]
+        yield part, models, bool(models)
+
+
+def _argo_parts(spec: Field) -> _Parts:
+    """Each template is a pod, which has from the workflow what it does not say itself."""
+    workflow = spec.at("workflowSpec") if spec.at("workflowSpec") else spec
+    names = (
+        "affinity",
+        "hostNetwork",
+        "nodeSelector",
+        "securityContext",
+        "serviceAccountName",
+        "tolerations",
+    )
+    shared = {name: workflow.at(name) for name in (*names, "volumes")}
+    for template in workflow.at("templates").items:
+        apart = [*template.all("container|script?"), *template.all("containerSet?.containers[]")]
+        if apart:
+            pod = _Completed(template.value, template.keys, template.subject, shared)
+            yield pod, [*apart, *template.at("sidecars").items], False
+
+
+def _train_job_parts(spec: Field) -> _Parts:
+    """The trainer is a container of the job's runtime."""
+    for trainer in spec.all("trainer?"):
+        resources = {"resources": trainer.at("resourcesPerNode")}
+        yield trainer, [_Completed(trainer.value, trainer.keys, trainer.subject, resources)], True
+
+
+def _spark_parts(spec: Field) -> _Parts:
+    """Driver and executors are pods of one container, to which Spark adds."""
+    spec = spec.at("template") if spec.at("template") else spec
+    shared = {name: spec.at(name) for name in ("image", "volumes")}
+    for part in spec.all("driver|executor?"):
+        name, count = (part.at("gpu", key) for key in ("name", "quantity"))
+        gpu = {"limits": {name.text: count.value}} if name else {}
+        resources = Field(gpu, (*part.keys, "gpu"), part.subject)
+        pod = _Completed(part.value, part.keys, part.subject, {**shared, "resources": resources})
+        yield pod, [pod], True
+
+
+_PARTS: Mapping[tuple[str, str], Callable[[Field], _Parts]] = {
+    ("serving.kserve.io", "InferenceService"): _kserve_parts,
+    **{("argoproj.io", kind): _argo_parts for kind in ("Workflow", "CronWorkflow", "WorkflowTemplate")},
+    ("trainer.kubeflow.org", "TrainJob"): _train_job_parts,
+    ("sparkoperator.k8s.io", "SparkApplication"): _spark_parts,
+    ("sparkoperator.k8s.io", "ScheduledSparkApplication"): _spark_parts,
+}
+
+
+# --- what they are asked ---
 
 Violations = Iterator[tuple[KubeObject, Problem]]
 Check = Callable[[PolicyContext], Violations]

@@ -20,14 +20,13 @@ from mlstack.validate.policies import Pods, PolicyContext, Violations, policy
     fix="name a version, or better a digest: `image:1.2.3`, `image@sha256:…`",
 )
 def _image_tag(stack: PolicyContext) -> Violations:
-    for pods in stack.pods:
-        for container in pods.all_containers:
-            image = container.at("image")
-            name, at, _ = image.text.partition("@")
-            tag = name.rpartition("/")[2].partition(":")[2]
-            if image.text and not at and tag in ("", "latest"):
-                says = "has the tag `latest`" if tag else "has no tag, which means `latest`"
-                yield pods.obj, image.says(f"{image.text} {says}")
+    for pods, container in stack.containers:
+        image = container.at("image")
+        name, at, _ = image.text.partition("@")
+        tag = name.rpartition("/")[2].partition(":")[2]
+        if image.text and not at and tag in ("", "latest"):
+            says = "has the tag `latest`" if tag else "has no tag, which means `latest`"
+            yield pods.obj, image.says(f"{image.text} {says}")
 
 
 @policy(
@@ -38,7 +37,7 @@ def _image_tag(stack: PolicyContext) -> Violations:
     fix="set `resources.requests` of cpu and memory, in the template or by the component's parameters",
 )
 def _requests(stack: PolicyContext) -> Violations:
-    for pods in stack.pods:
+    for pods in stack.whole_pods:
         whole = {name for part in pods.spec.at("resources").all("requests|limits") for name in part.names}
         for container in pods.containers:
             resources = container.at("resources")
@@ -203,8 +202,8 @@ _IN_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@$]*:[^/\s@$]+@", re.IGNORE
     fix="put it into a Secret and name that by `valueFrom.secretKeyRef`",
 )
 def _secret_in_env(stack: PolicyContext) -> Violations:
-    for pods in stack.pods:
-        for variable in pods.spec.all("initContainers|containers[].env[]"):
+    for pods, container in stack.containers:
+        for variable in container.at("env").items:
             name, value = variable.at("name").text, variable.at("value")
             # A path leads to a file, and `$(NAME)` to another variable.
             is_literal = bool(value.text) and not value.text.startswith(("/", "$("))
@@ -220,7 +219,7 @@ def _secret_in_env(stack: PolicyContext) -> Violations:
     fix="set `runAsNonRoot: true` and `runAsUser` in the pod's `securityContext`",
 )
 def _non_root(stack: PolicyContext) -> Violations:
-    for pods in stack.pods:
+    for pods in stack.whole_pods:
         for container in pods.all_containers if pods.spec.at("os", "name").text != "windows" else ():
             contexts = [holder.at("securityContext") for holder in (container, pods.spec)]
             user = next((context.at("runAsUser") for context in contexts if context.at("runAsUser")), None)
@@ -239,7 +238,7 @@ def _non_root(stack: PolicyContext) -> Violations:
     fix="set `allowPrivilegeEscalation: false`, `capabilities.drop: [ALL]`, `seccompProfile` RuntimeDefault",
 )
 def _restricted(stack: PolicyContext) -> Violations:
-    for pods in stack.pods:
+    for pods in stack.whole_pods:
         profile = pods.spec.at("securityContext", "seccompProfile", "type")
         for container in pods.all_containers if pods.spec.at("os", "name").text != "windows" else ():
             context = container.at("securityContext")

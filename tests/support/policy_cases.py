@@ -75,6 +75,47 @@ RESTRICTED = "securityContext: {allowPrivilegeEscalation: false, capabilities: {
 QUEUES = {"kueue.x-k8s.io/v1beta1": ("ClusterQueue", "LocalQueue")}
 
 
+ASKS = "resources: {requests: {nvidia.com/gpu: 1}}"
+
+
+def custom(api_version: str, kind: str, spec: str) -> str:
+    """Write an object of an operator's kind, its spec in flow style."""
+    return f"{{apiVersion: {api_version}, kind: {kind}, metadata: {{name: a}}, spec: {{{spec}}}}}"
+
+
+def mpi_job(fields: str = "slotsPerWorker: 1") -> str:
+    """Write an MPIJob with GPUs."""
+    workers = f"mpiReplicaSpecs: {{Worker: {{replicas: 2, template: {{spec: {{{container(GPU)}}}}}}}}}"
+    return custom("kubeflow.org/v2beta1", "MPIJob", f"{fields}, {workers}")
+
+
+def ray_job(fields: str = "entrypoint: python a.py") -> str:
+    """Write a RayJob with GPUs."""
+    workers = f"workerGroupSpecs: [{{template: {{spec: {{{container(GPU)}}}}}}}]"
+    return custom("ray.io/v1", "RayJob", f"{fields}, rayClusterSpec: {{{workers}}}")
+
+
+def kserve(predictor: str) -> str:
+    """Write an InferenceService."""
+    return custom("serving.kserve.io/v1beta1", "InferenceService", f"predictor: {{{predictor}}}")
+
+
+def argo(fields: str = "entrypoint: a", container: str = "{image: r.example.org/a:1}") -> str:
+    """Write a Workflow of one step."""
+    templates = f"templates: [{{name: a, container: {container}}}]"
+    return custom("argoproj.io/v1alpha1", "Workflow", f"{fields}, {templates}")
+
+
+def train_job(trainer: str) -> str:
+    """Write a TrainJob."""
+    return custom("trainer.kubeflow.org/v1alpha1", "TrainJob", f"trainer: {{{trainer}}}")
+
+
+def spark(executor: str) -> str:
+    """Write a SparkApplication."""
+    return custom("sparkoperator.k8s.io/v1beta2", "SparkApplication", f"executor: {{{executor}}}")
+
+
 def budget(field: str, label: str = "a") -> str:
     """Write a disruption budget of pods with this label."""
     return (
@@ -415,6 +456,30 @@ CASES = (
     C("rbac-wildcard", "the admin", binding("cluster-admin", "trainer"), "cluster-admin"),
     C("rbac-wildcard", "verbs of one", role('apiGroups: [""], resources: [pods], verbs: ["*"]')),
     C("rbac-wildcard", "reads all", role('apiGroups: ["*"], resources: ["*"], verbs: [get]')),
+    C("finished-pods", "mpi", mpi_job(), "leaves its workers running"),
+    C("finished-pods", "mpi on cpus", mpi_job().replace(GPU, "")),
+    C("finished-pods", "mpi cleaned", mpi_job("runPolicy: {cleanPodPolicy: Running}")),
+    C("finished-pods", "ray", ray_job(), "leaves its cluster running"),
+    C("finished-pods", "ray shut down", ray_job("shutdownAfterJobFinishes: true")),
+    # Where operators make the pods of fields of their own.
+    C("privileged", "kserve", kserve(container("securityContext: {privileged: true}")), "is privileged"),
+    C("non-root", "kserve", kserve(container()), "may run as root"),
+    C("non-root", "kserve's runtime", kserve("model: {modelFormat: {name: onnx}, storageUri: gs://b/m}")),
+    C("gpu-limits", "kserve's model", kserve(f"model: {{modelFormat: {{name: onnx}}, {ASKS}}}"), "no limit"),
+    C("image-tag", "argo", argo(container="{image: python}"), "which means `latest`"),
+    C("host-path", "argo", argo("volumes: [{name: a, hostPath: {path: /a}}]"), "mounts /a"),
+    C("non-root", "argo", argo(), "may run as root"),
+    C("non-root", "argo's workflow", argo("securityContext: {runAsNonRoot: true}")),
+    C("training-deadline", "argo", argo(container=f"{{image: a, {GPU}}}"), "no deadline"),
+    C("gpu-limits", "train job", train_job("resourcesPerNode: {requests: {nvidia.com/gpu: 1}}"), "no limit"),
+    C("non-root", "train job", train_job("image: r.example.org/a:1")),
+    C("secret-in-env", "spark", spark("env: [{name: API_KEY, value: x}]"), "`API_KEY` holds"),
+    C("gpu-nodes", "spark", spark("nodeSelector: {nvidia.com/gpu.product: L4}"), "asks for no GPU"),
+    C(
+        "gpu-nodes",
+        "spark with gpus",
+        spark("nodeSelector: {nvidia.com/gpu.product: L4}, gpu: {name: nvidia.com/gpu, quantity: 1}"),
+    ),
 )
 
 
