@@ -141,6 +141,16 @@ def test_every_prototype_says_when_to_use_it_what_it_needs_and_what_it_renders(p
     assert [name for name, file in texts.items() if not heading.search(file.read_text("utf-8"))] == []
 
 
+def test_every_readme_says_how_to_get_what_its_prototype_needs() -> None:
+    lacking = []
+    for each in examples.prototypes():
+        file = files.folder("prototypes") / each.package / each.name / "README.md"
+        text = " ".join(file.read_text("utf-8").split())
+        ways = [(need.brings or need.install, f"prototype describe {each.name}`") for need in each.needs]
+        lacking += [f"{each.name}: {way[0]}" for way in ways if not any(words in text for words in way)]
+    assert lacking == []
+
+
 @pytest.mark.parametrize("preset", files.presets())
 def test_every_prototype_has_an_example_for_each_preset(preset: str) -> None:
     has = {case.prototype.name for case in examples.cases() if case.example.environment == preset}
