@@ -10,6 +10,7 @@ from mlstack.app.params import Overrides
 from mlstack.app.prototype import Need
 from mlstack.app.reader import AppReader
 from mlstack.app.snapshot import ClusterSnapshot, read_snapshot
+from mlstack.errors import UsageError
 from mlstack.objects.kinds import Kinds, kinds_of_crd
 from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.render import render
@@ -114,11 +115,14 @@ def validate_environment(
 
 
 def _version(app: AppReader, environment: str, asked: str) -> str:
-    from mlstack.validate.validate import check_version
+    from mlstack.validate.validate import VERSIONS, check_version, known_version
 
     place = app.environment(environment)
+    if asked and not (known := known_version(asked)):
+        hint = f"mlstack validate {environment} --kubernetes-version {VERSIONS.rpartition(' ')[2]}"
+        raise UsageError(f"`--kubernetes-version` must be {VERSIONS}, got `{asked}`", hint=hint)
     if asked:
-        return check_version(asked, environment=environment)
+        return known
     return check_version(place.kubernetes_version, where=place.file, environment=environment)
 
 
@@ -241,11 +245,11 @@ def with_applied(result: ValidateResult, target: Target, *, opener: Opener, cloc
     crds = _definitions(target.app, objects)
     known = {(fault.object, fault.path, fault.message) for fault in result.faults}
     left = [
-        replace(fault, where=f"revision {newest.number}")
+        replace(fault, message=f"{fault.message} (in revision {newest.number})", where=None)
         for fault in deprecations(objects, minor, definitions=crds, is_live=True)
         if (fault.object, fault.path, fault.message) not in known
     ]
-    note = f"{len(objects)} objects of revision {newest.number}, the last applied, were looked at too"
+    note = f"revision {newest.number}, the last applied, was looked at too"
     return replace(result, faults=(*result.faults, *left), notes=(*result.notes, note))
 
 

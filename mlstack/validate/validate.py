@@ -22,6 +22,7 @@ from mlstack.validate.workload_rules import TEMPLATES
 
 FIRST_MINOR = 30
 LAST_MINOR = 37
+VERSIONS = f"1.{FIRST_MINOR} to 1.{LAST_MINOR}"
 _SCHEMAS = Path(__file__).with_name("kubernetes.tsv.gz")
 
 
@@ -203,15 +204,22 @@ def check_version(version: str, *, where: str | None = None, environment: str = 
     Raises:
         ConfigError: mlstack has no schemas of that version.
     """
-    major, _, rest = version.removeprefix("v").partition(".")
-    minor = rest.partition(".")[0]
-    if major != "1" or not minor.isdecimal() or not FIRST_MINOR <= int(minor) <= LAST_MINOR:
+    known = known_version(version)
+    if not known:
         raise ConfigError(
-            f"`kubernetesVersion` must be 1.{FIRST_MINOR} to 1.{LAST_MINOR}, got `{version}`",
+            f"`kubernetesVersion` must be {VERSIONS}, got `{version}`",
             where=where,
             hint=f"mlstack env set {environment} --kubernetes-version 1.36",
         )
-    return f"1.{int(minor)}"
+    return known
+
+
+def known_version(version: str) -> str:
+    """Give a Kubernetes version as `1.36`, and nothing for one that has no schemas here."""
+    major, _, rest = version.removeprefix("v").partition(".")
+    minor = rest.partition(".")[0]
+    is_known = major == "1" and minor.isdecimal() and FIRST_MINOR <= int(minor) <= LAST_MINOR
+    return f"1.{int(minor)}" if is_known else ""
 
 
 @cache
