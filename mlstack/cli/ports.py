@@ -157,12 +157,9 @@ class Session:
             raise UsageError(f"which environment? There are {', '.join(names)}", hint=hint)
         return names[0]
 
-    def overrides(self) -> Overrides:
-        """Give the parameters given for one run, which are read once: `--values -` is stdin."""
-        return self._overrides
-
     @cached_property
-    def _overrides(self) -> Overrides:
+    def overrides(self) -> Overrides:
+        """The parameters given for one run, read once: `--values -` is stdin."""
         from mlstack.app import files
 
         options = {
@@ -174,6 +171,11 @@ class Session:
             texts.append(f"{key}={read_text(Path(file))}" if equals else word)
         return files.read(options["sets"], options["values"], strings=options["set_strings"], texts=texts)
 
+    def render_options(self) -> dict[str, Any]:
+        """Give what a render takes beside app and environment: components, parameters, the store."""
+        components = self.options["components"]
+        return {"components": components, "overrides": self.overrides, "store": code_store()}
+
     def target(self, environment: str | None = None) -> Target:
         """Say what a deploy command is about, as its options have it."""
         from mlstack.deploy.target import Target
@@ -183,7 +185,7 @@ class Session:
             app=self.app,
             environment=self.environment(environment),
             components=self.options.get("components") or (),
-            overrides=self.overrides(),
+            overrides=self.overrides,
             store=code_store(),
             context=self.options.get("context"),
             namespace=self.options.get("namespace"),

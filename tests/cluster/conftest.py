@@ -18,6 +18,7 @@ from tests.support.controlplane import ControlPlane
 from tests.support.deploying import Stack, is_established, opener_of
 from tests.support.jupyterhub import Hub
 from tests.support.training_operator import TrainingOperator
+from tests.support.troubled import Troubled
 
 _NUMBERS = count(1)
 
@@ -182,3 +183,11 @@ def definitions(minikube: TestCluster) -> Iterator[None]:
     minikube.wait_for(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}", is_established)
     yield
     minikube.kubectl("delete", "crd", name, "--ignore-not-found", "--wait=true")
+
+
+@pytest.fixture
+def proxy(gke: TestCluster, namespace: str, tmp_path: Path) -> Iterator[Troubled]:
+    """A proxy before the cluster that has nodes of two GPUs; `troubled-kubeconfig` leads to it."""
+    troubled = Troubled(gke.login(namespace=namespace))
+    with troubled.running(tmp_path / "troubled-kubeconfig"):
+        yield troubled

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mlstack.deploy.plan import ApplyPlan
 from mlstack.errors import ConflictError, OutdatedError
 from mlstack.kube import connect
 from mlstack.kube.client import ObjectRef
@@ -768,14 +769,19 @@ def _text(data: dict[str, Any]) -> str:
 # --- what was approved ----------------------------------------------------------------------------
 
 
+def approved(stack: Stack, before: dict[str, Any], after: dict[str, Any]) -> ApplyPlan:
+    """Plan the change of an object that was applied."""
+    stack.write("a", before)
+    stack.apply()
+    stack.write("a", after)
+    return stack.plan()
+
+
 def test_a_change_elsewhere_in_the_object_does_not_matter(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
     where = path(namespace, "settings", "configmaps")
-    stack.write("a", config_map(a="1"))
-    stack.apply()
-    stack.write("a", config_map(a="2"))
-    plan = stack.plan()
+    plan = approved(stack, config_map(a="1"), config_map(a="2"))
     write_as(minikube, "somebody", where, {"metadata": {"labels": {"x": "y"}}})
     result = deploy.apply(plan, clock=stack.clock)
     assert outcomes(result) == {"settings": "updated"}
@@ -786,10 +792,7 @@ def test_a_change_of_what_was_approved_is_refused(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
     where = path(namespace, "settings", "configmaps")
-    stack.write("a", config_map(a="1", b="1"))
-    stack.apply()
-    stack.write("a", config_map(a="2", b="1"))
-    plan = stack.plan()
+    plan = approved(stack, config_map(a="1", b="1"), config_map(a="2", b="1"))
     write_as(minikube, "kubectl-edit", where, {"data": {"b": "by hand"}})
     with pytest.raises(OutdatedError, match=r"changed since it was shown: `data\.b` differs as well"):
         deploy.apply(plan, clock=stack.clock)
@@ -800,10 +803,7 @@ def test_an_operator_that_comes_between_keeps_its_field(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
     where = path(namespace, "settings", "configmaps")
-    stack.write("a", config_map(a="1"))
-    stack.apply()
-    stack.write("a", config_map(a="2"))
-    plan = stack.plan()
+    plan = approved(stack, config_map(a="1"), config_map(a="2"))
     write_as(minikube, "operator", where, {"data": {"a": "theirs"}})
     with pytest.raises(ConflictError, match="changed since it was shown"):
         deploy.apply(plan, clock=stack.clock)
@@ -812,10 +812,7 @@ def test_an_operator_that_comes_between_keeps_its_field(
 
 def test_what_is_as_wanted_meanwhile_is_done(stack: Stack, minikube: TestCluster, namespace: str) -> None:
     where = path(namespace, "settings", "configmaps")
-    stack.write("a", config_map(a="1"))
-    stack.apply()
-    stack.write("a", config_map(a="2"))
-    plan = stack.plan()
+    plan = approved(stack, config_map(a="1"), config_map(a="2"))
     write_as(minikube, "kubectl-edit", where, {"data": {"a": "2"}})
     assert deploy.apply(plan, clock=stack.clock).ok
     assert stack.diff().ok
@@ -825,10 +822,7 @@ def test_secrets_stay_hidden_in_messages_and_changes(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
     where = path(namespace, "keys", "secrets")
-    stack.write("a", secret(password="first-secret"))
-    stack.apply()
-    stack.write("a", secret(password="second-secret"))
-    plan = stack.plan()
+    plan = approved(stack, secret(password="first-secret"), secret(password="second-secret"))
     write_as(minikube, "kubectl-edit", where, {"data": {"password": "dGhpcmQtc2VjcmV0"}})
     with pytest.raises(OutdatedError) as caught:
         deploy.apply(plan, clock=stack.clock)

@@ -6,27 +6,12 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli.main import main
 from tests.support.builders import write_tree
 from tests.support.cluster import TestCluster
 from tests.support.registry import small_app
+from tests.support.shell import Typed
 
 pytestmark = pytest.mark.cluster
-
-
-class Typed:
-    """Runs command lines of the app; nobody is there to answer."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-
-    def __call__(self, line: str, *, code: int = 0) -> Any:
-        """Give what it printed, read as JSON."""
-        self._capsys.readouterr()
-        status = main([*line.split(), "-o", "json"])
-        printed = self._capsys.readouterr()
-        assert status == code, printed
-        return json.loads(printed.out) if printed.out else None
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli.main import main
 from tests.support.builders import write_tree
 from tests.support.charts import PLATFORM
 from tests.support.cluster import TestCluster
+from tests.support.shell import Typed
 from tests.support.tools import tool
 
 pytestmark = pytest.mark.cluster
@@ -22,19 +22,12 @@ CHART = {path: str(text).replace(", namespace: ml", "") for path, text in PLATFO
 CHART["templates/widget.yaml"] = CHART["templates/widget.yaml"].replace("nothing: null", "nothing: {}")
 
 
-class Typed:
-    """Runs command lines of the app; nobody is there to answer."""
+class Helmed(Typed):
+    """Runs command lines of the app, and of the real helm."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str], kubeconfig: Path) -> None:
-        self._capsys, self._kubeconfig = capsys, kubeconfig
-
-    def __call__(self, line: str, *, code: int = 0) -> Any:
-        """Give what it printed, read as JSON."""
-        self._capsys.readouterr()
-        status = main([*line.split(), "-o", "json"])
-        printed = self._capsys.readouterr()
-        assert status == code, printed
-        return json.loads(printed.out) if printed.out else None
+        super().__init__(capsys)
+        self._kubeconfig = kubeconfig
 
     def helm(self, line: str, namespace: str) -> Any:
         """Run the real helm; give what it printed, read as JSON."""
@@ -50,10 +43,10 @@ def run(
     kubeconfig: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> Typed:
+) -> Helmed:
     """An app beside a release `web` in the namespace of the test."""
     write_tree(tmp_path / "chart", CHART)
-    run = Typed(capsys, kubeconfig)
+    run = Helmed(capsys, kubeconfig)
     monkeypatch.chdir(tmp_path)
     run.helm("install web ./chart --no-hooks --set global.zone=eu", namespace)
     run("init shop --skip-default-registries")
@@ -67,7 +60,7 @@ def path(namespace: str, resource: str) -> str:
 
 
 def test_a_release_is_adopted_pruned_and_forgotten_by_helm(
-    run: Typed, minikube: TestCluster, namespace: str, tmp_path: Path
+    run: Helmed, minikube: TestCluster, namespace: str, tmp_path: Path
 ) -> None:
     before = minikube.request("GET", path(namespace, "deployments/web-web"))["metadata"]["uid"]
     run(f"env add dev --no-preset --context minikube -n {namespace}")
@@ -105,7 +98,7 @@ def test_a_release_is_adopted_pruned_and_forgotten_by_helm(
 
 
 def test_a_release_of_another_namespace_stays_there(
-    run: Typed, minikube: TestCluster, namespace: str
+    run: Helmed, minikube: TestCluster, namespace: str
 ) -> None:
     run("env add dev --no-preset --context minikube -n default")
     run(f"import helm --live web --namespace {namespace} --env dev --adopt")

@@ -46,13 +46,6 @@ class Storm:
 
 
 @pytest.fixture
-def proxy(gke: TestCluster, namespace: str, tmp_path: Path) -> Iterator[Troubled]:
-    troubled = Troubled(gke.login(namespace=namespace))
-    with troubled.running(tmp_path / "troubled-kubeconfig"):
-        yield troubled
-
-
-@pytest.fixture
 def shell(tmp_path: Path, gke: TestCluster, namespace: str, proxy: Troubled) -> Iterator[Shell]:
     many = [config_map(f"many-{number:02}", key="value") for number in range(MANY)]
     tree = {

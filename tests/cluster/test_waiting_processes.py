@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,14 +21,6 @@ pytestmark = pytest.mark.cluster
 ENVIRONMENT = "apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: {}\nnamespace: {}\n"
 GPUS = {"resources": {"limits": {"nvidia.com/gpu": 3}}}
 NO_GPU = "all nvidia.com/gpu of this cluster is in use or too little for one pod"
-
-
-@pytest.fixture
-def proxy(gke: TestCluster, namespace: str, tmp_path: Path) -> Iterator[Troubled]:
-    """A proxy before the cluster, which has nodes of two GPUs."""
-    troubled = Troubled(gke.login(namespace=namespace))
-    with troubled.running(tmp_path / "troubled-kubeconfig"):
-        yield troubled
 
 
 @pytest.fixture

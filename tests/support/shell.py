@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,7 +10,11 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
+import pytest
+
+from mlstack.cli.main import main
 from tests.support.waiting import wait_until
 
 
@@ -80,3 +85,19 @@ class Shell:
         """Run a command to its end; gives its exit code and what it printed."""
         started = self.start(*words)
         return started.end(timeout_s=300), started
+
+
+class Typed:
+    """Runs command lines of the app; nobody is there to answer."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """Take what pytest catches of what is printed."""
+        self._capsys = capsys
+
+    def __call__(self, line: str, *, code: int = 0) -> Any:
+        """Give what it printed, read as JSON."""
+        self._capsys.readouterr()
+        status = main([*line.split(), "-o", "json"])
+        printed = self._capsys.readouterr()
+        assert status == code, printed
+        return json.loads(printed.out) if printed.out else None

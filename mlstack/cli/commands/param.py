@@ -132,7 +132,7 @@ def list_(
     """List the values that a render would use, and where each one was set."""
     from mlstack.operations import params
 
-    overrides = session.overrides()
+    overrides = session.overrides
     if own and overrides:
         hint = "leave out --own, or --set and --values"
         raise UsageError("what is given for one run is no level's own", hint=hint)
@@ -190,7 +190,7 @@ def explain(session: Session, component: str, name: str | None = None, env: str 
     """Show where a value comes from, level by level, and which fields of the objects it reaches."""
     from mlstack.operations.explain import explain_param
 
-    overrides = session.overrides()
+    overrides = session.overrides
     return explain_param(
         session.app, component, name, environment=env, overrides=overrides, store=code_store()
     )
@@ -216,6 +216,6 @@ def explain_field(session: Session, name: str, field: str, env: str | None = Non
         name,
         field,
         environment=session.environment(env),
-        overrides=session.overrides(),
+        overrides=session.overrides,
         store=code_store(),
     )

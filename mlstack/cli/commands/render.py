@@ -33,13 +33,7 @@ def render(session: Session, out: Path | None = None, show_secrets: bool = False
     from mlstack.render import render
 
     options = session.options
-    state = render.load(
-        session.app,
-        session.environment(options["env"]),
-        components=options["components"],
-        overrides=session.overrides(),
-        store=code_store(),
-    )
+    state = render.load(session.app, session.environment(options["env"]), **session.render_options())
     if out is None:
         return emit_objects(state, options["object_output"], show_secrets=show_secrets)
     if options["object_output"] == "name":
@@ -102,14 +96,8 @@ def _validated(session: Session, env: str | None, *, server: bool, live: bool, *
         doing = "asking the cluster"
         result = several.from_cluster(session, render.validate_on_server, doing=doing, env=env, **asked)
     else:
-        result = render.validate_environment(
-            session.app,
-            session.environment(env),
-            components=session.options["components"],
-            overrides=session.overrides(),
-            store=code_store(),
-            **asked,
-        )
+        asked |= session.render_options()
+        result = render.validate_environment(session.app, session.environment(env), **asked)
     if live:
         with page.waiting("reading the history"):
             target, opener = session.target(env), session.opener()
@@ -136,13 +124,7 @@ def list_images(session: Session) -> object:
 
     return several.each(
         session,
-        lambda env: images.list_images(
-            session.app,
-            session.environment(env),
-            components=session.options["components"],
-            overrides=session.overrides(),
-            store=code_store(),
-        ),
+        lambda env: images.list_images(session.app, session.environment(env), **session.render_options()),
     )
 
 
@@ -210,15 +192,10 @@ def footprint(session: Session, fits: str | None = None) -> object:
 
     options = session.options
     environment = session.environment(options["env"])
-    given = {
-        "components": options["components"],
-        "overrides": session.overrides(),
-        "store": code_store(),
-    }
     if fits is None:
-        return footprint_of(session.app, environment, **given)
+        return footprint_of(session.app, environment, **session.render_options())
     from mlstack.app.snapshot import parse_snapshot
 
     where = "stdin" if fits == "-" else fits
     snapshot = parse_snapshot(read_text(Path(fits)).encode(), where, environment)
-    return fits_snapshot(session.app, environment, snapshot, **given)
+    return fits_snapshot(session.app, environment, snapshot, **session.render_options())

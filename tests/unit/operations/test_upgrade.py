@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.app.migrate import Migration
 from mlstack.errors import SchemaError
-from mlstack.operations.upgrade import upgrade
+from mlstack.operations.upgrade import Migration, upgrade
 
 APP = """\
 # the app of the team
