@@ -17,7 +17,7 @@ PRODUCT = ROOT / "mlstack"
 LINES = {
     "": 1800,
     "app": 7600,
-    "cli": 8000,
+    "cli": 8040,
     "deploy": 9200,
     "elastic": 8450,
     "importers": 3550,
@@ -32,7 +32,7 @@ LINES = {
     "validate": 6000,
     "yaml": 1600,
 }
-MODULES = 286
+MODULES = 287
 LINES_OF_PRODUCT = 78_400
 LINES_OF_TESTS = 83_500
 
