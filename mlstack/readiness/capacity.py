@@ -4,7 +4,7 @@
 
 - Pods that a rolling update replaces count as gone from their nodes, and as many as may run at once of old
   and new ones as `Q`, with the larger requests of both, on the nodes of either.
-- Pods of a DaemonSet that comes are on every node that they may go to, for the others.
+- Pods of a DaemonSet that comes are on every node that they may go to, where others are to fit for certain.
 - A pod of higher priority that finds no place may displace others: what fits beside it only may fit.
 - "never" looks at empty nodes, "does not fit now" at the most that could be placed of the workload alone.
 - Pods that an operator makes may get containers that no file names: for them it stays at "may fit".
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mlstack.objects.nodes import is_selected, untolerated
 from mlstack.objects.resources import is_host_port, written
@@ -92,17 +92,17 @@ def fits(
     `nodes` are without the pods that are replaced.
     """
     rivals = [*wanted, *waiting]
-    beside = [beside_daemons(node, wanted) for node in nodes]
-    grown = [
-        replace(pool, node=pool.node and beside_daemons(pool.node, wanted)) for pool in pools if pool.more > 0
-    ]
-    alike: dict[frozenset[str], list[NodeRoom]] = {}
+    daemons = [pods for pods in wanted if pods.is_per_node]
+    grown = [pool for pool in pools if pool.more > 0]
+    fields: dict[frozenset[str], _Field] = {}
     verdicts = []
     for pods in rivals:
         keys = topologies(pods, rivals)
-        if keys not in alike:
-            alike[keys] = grouped(beside, rivals, keys)
-        verdicts.append(_verdict(pods, rivals, alike[keys], grown))
+        if keys not in fields:
+            bare = grouped(nodes, rivals, keys)
+            beside = [beside_daemons(node, daemons) for node in bare]
+            fields[keys] = _Field(bare, grouped(beside, rivals, keys) if daemons else bare)
+        verdicts.append(_verdict(pods, rivals, fields[keys], grown))
     rows: dict[str, list[tuple[PodSet, Verdict, str]]] = {}
     for pods, (verdict, reason) in zip(wanted, verdicts, strict=False):
         doubt = _doubt(pods, rivals, verdicts) if verdict in ("fits now", "fits after autoscaling") else ""
@@ -136,11 +136,19 @@ def _row(parts: Sequence[tuple[PodSet, Verdict, str]]) -> Fit:
     )
 
 
+class _Field(NamedTuple):
+    """The nodes, those that are alike for the pods together."""
+
+    bare: Sequence[NodeRoom]
+    beside: Sequence[NodeRoom]  # with the new pods on each that every node gets
+
+
 def _verdict(
-    pods: PodSet, rivals: Sequence[PodSet], nodes: Sequence[NodeRoom], pools: Sequence[NodePool]
+    pods: PodSet, rivals: Sequence[PodSet], field: _Field, pools: Sequence[NodePool]
 ) -> tuple[Verdict, str]:
     if pods.blocked:
         return "blocked by quota", pods.blocked
+    nodes = field.bare
     is_short = bool(nodes) and not pods.is_per_node and room(pods, nodes) < pods.count
     if pods.placed_by:
         return "not known", "; ".join((pods.placed_by, *([_ruled_out(pods, nodes)] if is_short else ())))
@@ -151,13 +159,13 @@ def _verdict(
     if not nodes:
         return "not known", "; ".join(pods.doubts) or unseen or "the cluster has no nodes"
     if pods.is_per_node:
-        return _verdict_per_node(pods, rivals, nodes)
+        return _verdict_per_node(pods, rivals, field)
     if not any(could_hold(pods, node) for node in nodes):
         text = _ruled_out(pods, [empty(node) for node in nodes], "has")
         of_pools = [pool.node for pool in pools if pool.node is not None]
         if not any(could_hold(pods, node) for node in of_pools):
             return ("not known", f"{text}; {unseen}") if unseen else ("never", text)
-    if not (is_short or pods.doubts) and always_fits(pods, rivals, nodes):
+    if not (is_short or pods.doubts) and always_fits(pods, rivals, field.beside):
         return "fits now", ""
     most = min(sum(rival.count for rival in rivals), 1000)
     added = [replace(pool.node, count=min(pool.more, most)) for pool in pools if pool.node is not None]
@@ -165,10 +173,16 @@ def _verdict(
     text = f"{_ruled_out(pods, nodes)}; {growth}" if is_short and added else growth
     # Into which domain a node comes that is not there yet is not known.
     is_told = added and not (pods.doubts or pods.spreading or pods.alone_in)
-    more = grouped([*nodes, *added], rivals, topologies(pods, rivals)) if added else nodes
+    new = [beside_daemons(node, (row for row in rivals if row.is_per_node)) for node in added]
+    more = grouped([*field.beside, *new], rivals, topologies(pods, rivals)) if added else []
     if is_told and always_fits(pods, rivals, more):
         return "fits after autoscaling", text
-    if is_short and not unseen and not (pods.spreading and added) and room(pods, more) < pods.count:
+    if (
+        is_short
+        and not unseen
+        and not (pods.spreading and added)
+        and room(pods, [*nodes, *added]) < pods.count
+    ):
         return _without_room(pods, _ruled_out(pods, nodes))
     if pods.doubts or (is_short and unseen):
         return "not known", "; ".join((*pods.doubts, *([unseen] if is_short and unseen else ())))
@@ -185,19 +199,16 @@ def _without_room(pods: PodSet, text: str) -> tuple[Verdict, str]:
     return "does not fit now", text
 
 
-def _verdict_per_node(
-    pods: PodSet, rivals: Sequence[PodSet], nodes: Sequence[NodeRoom]
-) -> tuple[Verdict, str]:
+def _verdict_per_node(pods: PodSet, rivals: Sequence[PodSet], field: _Field) -> tuple[Verdict, str]:
     """Judge pods of which every node that they may go to gets one."""
-    eligible = [node for node in nodes if is_eligible(pods, node)]
-    full = [node for node in eligible if node.place.name in pods.shut or min(map(node.left, pods.asked)) < 0]
-    if full:
+    eligible = [node for node in field.bare if is_eligible(pods, node)]
+    if full := [node for node in eligible if pieces(pods, node) < 1]:
         return _without_room(pods, _ruled_out(pods, full))
     if pods.doubts:
         return "not known", "; ".join(pods.doubts)
     # What its own pods take is taken off already; the others may all come to one node.
     others = [rival for rival in rivals if not rival.is_per_node]
-    for node in eligible:
+    for node in (node for node in field.beside if is_eligible(pods, node)):
         own = {**node.free, **{name: node.left(name) + n for name, n in pods.asked.items()}}
         if not always_fits(pods, others, [replace(node, free=own, count=1, takers=None)]):
             return "may fit", f"other pods may fill node {node.place.name} first"
