@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mlstack.app.params import IMAGE_MARK
 from mlstack.errors import ConfigError
 from mlstack.importers.manifests import SourceFile
 from mlstack.render.render import check_object, unpacked
@@ -153,7 +154,7 @@ def _image(image: str, container: str, title: str, offer: Offer) -> str:
     for name, known in offer.params.items():
         if known.get("default") == image:
             return name
-    schema = {"type": "string", "minLength": 1, "default": image}
+    schema: dict[str, Any] = {"type": "string", "minLength": 1, IMAGE_MARK: True, "default": image}
     schema["description"] = f"Image of the container `{container}` of the {title}."
     name = "image" if "image" not in offer.params else f"{_camel(container)}Image"
     return _added(offer, name, schema)

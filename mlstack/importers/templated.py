@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlstack.app.app import API_VERSION
-from mlstack.app.params import KeyPath
+from mlstack.app.params import IMAGE_MARK, KeyPath
 from mlstack.errors import ConfigError
 from mlstack.importers.manifests import component_name
 from mlstack.importers.plan import Data, ImportPlan, PlannedComponent, PlannedPackage
@@ -257,6 +257,8 @@ def _prototype_files(
         properties[param] = {"type": types[0] if len(types) == 1 else types, "default": value.base}
         if types == ["string"] and value.base and all(value.others):
             properties[param]["minLength"] = 1
+        if types == ["string"] and path[-1] == "image" and data["kind"] not in ("ConfigMap", "Secret"):
+            properties[param][IMAGE_MARK] = True
         if path == ("spec", "replicas"):
             properties[param]["minimum"] = 0
         properties[param]["description"] = description

@@ -155,9 +155,26 @@ class Distribution:
         inside = [name.removeprefix(below) for name in names if name.startswith(below)]
         return [name for name in inside if _NAME.fullmatch(name) and "/" not in name][:_MOST_REPOSITORIES]
 
-    def _listed(self, path: str, name: str, key: str) -> list[str] | None:
+    def referrers(self, name: str, digest: str) -> list[Mapping[str, Any]] | None:
+        """Give the descriptors of what says that it belongs to a manifest; None from registries without that.
+
+        See https://github.com/opencontainers/distribution-spec/blob/main/spec.md#listing-referrers.
+
+        Raises:
+            RegistryError: no answer, or one that cannot be read.
+        """
+        _check(name, digest)
+        try:
+            entries = self._listed(f"{name}/referrers/{digest}", name, "manifests", kind=Mapping)
+        except UnauthorizedError:
+            raise
+        except RegistryError:
+            return None
+        return entries and [entry for entry in entries if DIGEST.fullmatch(str(entry.get("digest")))]
+
+    def _listed(self, path: str, name: str, key: str, *, kind: type = str) -> list[Any] | None:
         """Give all of a list that may come page by page, None where it is not there."""
-        entries: list[str] = []
+        entries: list[Any] = []
         for _ in range(_MOST_PAGES):
             answer = self._send("GET", path, name)
             if answer.status == 404:
@@ -167,7 +184,7 @@ class Distribution:
                 listed = json.loads(answer.data).get(key)
             except (ValueError, RecursionError, AttributeError):
                 raise self._fault(f"its list of {key} of `{name}` cannot be read") from None
-            entries += [entry for entry in listed or () if isinstance(entry, str)]
+            entries += [entry for entry in listed or () if isinstance(entry, kind)]
             more = re.match(r'<([^>]+)>\s*;\s*rel="?next', answer.headers.get("Link") or "")
             if more is None:
                 break

@@ -238,13 +238,33 @@ class Images:
         if self.manifest(to, manifest.digest) is None:
             sent = self._copy_parts(image, manifest, to)
             self._push(manifest, to, manifest.digest)
-            for ending in _BESIDE:
-                tag = f"{manifest.digest.replace(':', '-')}{ending}"
-                if (attached := self.manifest(image, tag)) is not None:
-                    sent += self._copy_parts(image, attached, to)
-                    self._push(attached, to, tag)
+        sent += self._copy_attached(image, manifest.digest, to)
         if to.tag and ((known := self.manifest(to, to.tag)) is None or known.digest != manifest.digest):
             self._push(manifest, to, to.tag)
+        return sent
+
+    def _copy_attached(self, image: ImageName, digest: str, to: ImageName) -> int:
+        """Copy what belongs to a manifest, as signatures and attestations do, and what belongs to that.
+
+        It lies under tags that are called after the digest, or says itself what it belongs to.
+        """
+        sent, source, target = 0, self.registry(image.host), self.registry(to.host)
+        references = [f"{digest.replace(':', '-')}{ending}" for ending in _BESIDE]
+        entries = source.referrers(image.name, digest) or []
+        for reference in (*references, *(str(entry["digest"]) for entry in entries)):
+            attached = self.manifest(image, reference)
+            known = self.manifest(to, reference) if attached is not None else None
+            if attached is not None and (known is None or known.digest != attached.digest):
+                sent += self._copy_parts(image, attached, to)
+                self._push(attached, to, reference)
+                if DIGEST.fullmatch(reference):
+                    sent += self._copy_attached(image, attached.digest, to)
+        if entries and target.referrers(to.name, digest) is None:  # it keeps no account of them itself
+            value = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": entries}
+            data = json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+            known = self.manifest(to, references[-1])
+            if known is None or known.digest != digest_of(data):
+                target.push_manifest_data(to.name, references[-1], data, media_type=_INDEX)
         return sent
 
     def _copy_parts(self, image: ImageName, manifest: ArtifactManifest, to: ImageName) -> int:

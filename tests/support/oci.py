@@ -71,6 +71,7 @@ class FakeRegistry:
         self.bodies: list[bytes] = []
         self.fault: Fault = lambda registry, method, path, headers: None
         self.host = ""
+        self.lists_referrers = False  # whether it tells what says that it belongs to a manifest
 
     @contextmanager
     def running(self, tls: ssl.SSLContext | None = None) -> Iterator[FakeRegistry]:
@@ -92,6 +93,8 @@ class FakeRegistry:
         if tags := re.fullmatch(r"/v2/(.+)/tags/list", plain):
             listed = sorted(tag for name, tag in self.manifests if name == tags[1] and ":" not in tag)
             return Reply(body=json.dumps({"tags": listed}).encode())
+        if self.lists_referrers and (about := re.fullmatch(r"/v2/(.+)/referrers/(.+)", plain)):
+            return Reply(body=json.dumps({"manifests": self._referrers(*about.groups())}).encode())
         parts = re.fullmatch(r"/v2/(.+)/(manifests|blobs)/(.+)", plain)
         if method == "POST":
             return Reply(status=202, headers={"Location": f"{plain}1?state=x"})
@@ -110,6 +113,15 @@ class FakeRegistry:
             code = {"errors": [{"code": "BLOB_UNKNOWN"}]}
             return Reply(status=404, body=json.dumps(code).encode())
         return Reply(body=data)
+
+    def _referrers(self, name: str, digest: str) -> list[dict[str, object]]:
+        return [
+            {"digest": reference, "size": len(data)}
+            for (owner, reference), data in self.manifests.items()
+            if owner == name
+            and ":" in reference
+            and (json.loads(data).get("subject") or {}).get("digest") == digest
+        ]
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         registry = self

@@ -1,10 +1,12 @@
 """Images come to another registry by digest, and the files name them there."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from mlstack.registries.distribution import Distribution, digest_of
 from mlstack.registries.images import Images, image_name
 from mlstack.yaml.write import to_yaml
 from tests.support.builders import write_tree
@@ -134,6 +136,69 @@ def test_for_all_sets_components_and_environments_keep_their_word(
     assert not minikube.exists() or "sha256" not in minikube.read_text()
     for name in ("gke", "minikube"):
         assert all(image.startswith(target.host) for image in shop.ok(f"images {name} -o name").split())
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_what_refers_to_an_image_goes_with_it(
+    shop: Runner, source: FakeRegistry, target: FakeRegistry, knows: bool
+) -> None:
+    source.lists_referrers, target.lists_referrers = True, knows
+    many, _ = use(shop, source.host)
+    signature = refer(source.host, "team/server", many, b"signed")
+    refer(source.host, "team/server", signature, b"signed too")
+    shop.ok(f"images copy gke --to {target.host}")
+    place = f"{below(source.host)}/team/server"
+    assert (place, signature) in target.manifests
+    assert {b"signed", b"signed too"} <= set(target.blobs.values())
+    assert ((place, many.replace(":", "-")) in target.manifests) is not knows  # the account that it lacks
+    late = refer(source.host, "team/server", many, b"attested")
+    shop.ok("param set --env gke shop image " + f"{source.host}/team/server:2")
+    shop.ok(f"images copy gke --to {target.host}")
+    assert (place, late) in target.manifests
+
+
+def refer(host: str, name: str, digest: str, content: bytes) -> str:
+    """Push an artifact that says that it belongs to a manifest; gives its digest."""
+    registry = Distribution(host)
+    layer = {"digest": registry.push_blob(name, content), "size": len(content)}
+    config = {"digest": registry.push_blob(name, b"{}"), "size": 2}
+    value = {"schemaVersion": 2, "config": config, "layers": [layer], "subject": {"digest": digest}}
+    data = json.dumps(value).encode()
+    return registry.push_manifest_data(name, digest_of(data), data)
+
+
+def test_the_images_of_the_hubs_form_are_set_though_they_are_said_in_parts(
+    tmp_path: Path, run: Runner, source: FakeRegistry, target: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prototype = PROTOTYPE.replace(
+        'offered: {type: array, items: {type: string, x-image: true}, default: ["note:1", "note:2"]}',
+        "ends: {type: array, items: {type: string, x-image: end}, x-whole-images: offered,"
+        ' default: ["note:1", "note:2"]}\n'
+        "    offered: {type: array, items: {type: string, x-image: true}, default: []}",
+    )
+    template = TEMPLATE.split("---")[1].replace(
+        'offered: {{ (params.host ~ "/" ~ (params.offered | join("," ~ params.host ~ "/"))) }}',
+        'offered: {{ (params.offered or [params.host ~ "/" ~ params.ends[0], params.host ~ "/"'
+        ' ~ params.ends[1]]) | join(",") }}',
+    )
+    template = template.replace('  note: "another-server:1, server:1-gpu-x"\n', "")
+    small_app(tmp_path, installed=False)
+    folder = tmp_path / "registry/tools/server"
+    write_tree(folder, {"prototype.yaml": prototype, "templates/all.yaml.j2": template})
+    monkeypatch.chdir(tmp_path / "demo")
+    for line in ("pkg install ours/tools", "generate server shop", "env add gke"):
+        run.ok(line)
+    for tag in "12":
+        push_image(source.host, "team/note", tag, "amd64")
+    run.ok(f"param set --env gke shop host {source.host}/team")
+    told = run.ok(f"images copy gke --to {target.host}")
+    images = run.ok("images gke -o name").split()
+    assert [(image.startswith(target.host), "@sha256:" in image) for image in images] == [(True, True)] * 2, (
+        told
+    )
+    assert "offered:" in Path("environments/gke/params.yaml").read_text()
+    again = run(f"images copy gke --to {target.host} -o json").json
+    assert (again["ok"], again["files"]) == (True, [])
 
 
 def test_what_no_parameter_sets_is_copied_and_named(
