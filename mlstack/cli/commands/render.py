@@ -119,7 +119,11 @@ def list_policies(session: Session) -> object:
     examples=["mlstack images gke", "mlstack images --all -o name | sort -u | xargs -n 1 docker pull"],
 )
 def list_images(session: Session) -> object:
-    """List the container images of environments, each once, with what sets and uses it; needs no cluster."""
+    """List the container images of environments, each once, with what sets and uses it; needs no cluster.
+
+    Of several environments each has a list of its own: the same image may be set and used by others there.
+    `-o name | sort -u` names each once.
+    """
     from mlstack.operations import images
 
     return several.each(
