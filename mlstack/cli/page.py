@@ -232,8 +232,7 @@ def view(function: View) -> View:
 
 # Which module of views enters those of the results of which modules; one is enough to show one.
 _ROOMS = {
-    "views_deploy": "deploy operations.deploy operations.footprint operations.history operations.images"
-    " operations.render",
+    "views_deploy": "deploy operations.deploy operations.footprint operations.history operations.render",
     "views_packages": "importers operations.authors operations.import operations.new_prototype"
     " operations.packag operations.prototypes operations.publish operations.registries operations.upgrade",
     "views_elastic": "elastic simulator",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         components,
         doctor,
         explain,
+        images,
         lint,
         matrix,
         params,
@@ -327,6 +328,55 @@ def _component_renamed(result: components.ComponentRenamed) -> Page:
 def _module_created(result: components.ModuleCreated) -> Page:
     next_step = f"next: mlstack generate PROTOTYPE {result.name}.NAME"
     return sentence(f"created module `{result.name}`: {result.file}", result.name, next_step)
+
+
+# --- images ---
+
+
+@view
+def _image_list(result: images.ImageList) -> Page:
+    blocks: list[Block] = []
+    for row in result.images:
+        used = row.used_by[0] if row.used_by else "nothing as it is now"
+        others = f" and {len(row.used_by) - 1} more" if len(row.used_by) > 1 else ""
+        blocks.append(TextLine(row.image, "head"))
+        blocks += [TextLine(f"  {_origin(origin)}", hang=4) for origin in row.origins]
+        blocks.append(TextLine(f"  used by {used}{others}", hang=4))
+    hints = notes(result) if result.images else (*notes(result), "no object names an image")
+    return Page(tuple(blocks), tuple(row.image for row in result.images), hints)
+
+
+def _origin(origin: images.ImageOrigin) -> str:
+    if not origin.parameter:
+        return f"{origin.layer} {origin.where}".rstrip()
+    if origin.layer == "default":
+        return f"{origin.component} {origin.parameter}: default of {origin.where}"
+    return f"{origin.component} {origin.parameter}: {origin.where}"
+
+
+@view
+def _copy_result(result: images.CopyResult) -> Page:
+    words = {
+        "copied": "copied to",
+        "there": "is there as",
+        "missing": "would be copied to",
+        "left": "left as it is",
+    }
+    blocks: list[Block] = []
+    for row in result.images:
+        blocks += [
+            TextLine(row.image, "head"),
+            TextLine(f"  {words[row.state]} {row.target}".rstrip(), hang=4),
+        ]
+        blocks += [TextLine(f"  set in {text}", "change", hang=4) for text in row.sets]
+        blocks += [TextLine(f"  still to do in {text}", "remove", hang=4) for text in row.remaining]
+    states = [row.state for row in result.images]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)) or "no images"
+    wrote = (
+        f"; {'would write' if result.dry_run else 'wrote'} {', '.join(result.files)}" if result.files else ""
+    )
+    blocks.append(TextLine(f"{result.to}: {counts}{wrote}", "head" if result.ok else "remove", hang=2))
+    return Page(tuple(blocks), tuple(row.target for row in result.images if row.target), notes(result))
 
 
 # --- parameters ---

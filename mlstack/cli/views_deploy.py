@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from mlstack.deploy.history import Revision
     from mlstack.deploy.result import ChangeReport, ObjectChange, PodStatus, RunResult, StatusResult
     from mlstack.objects.resources import Amounts
-    from mlstack.operations import images
     from mlstack.operations.deploy import PlanResult
     from mlstack.operations.footprint import ComponentFootprint, FitsResult, FootprintResult
     from mlstack.operations.history import (
@@ -262,53 +261,6 @@ def counted(counts: Mapping[str, int], place: str) -> str:
 
 
 # --- validate, status, unlock ---
-
-
-@view
-def _image_list(result: images.ImageList) -> Page:
-    blocks: list[Block] = []
-    for row in result.images:
-        used = row.used_by[0] if row.used_by else "nothing as it is now"
-        others = f" and {len(row.used_by) - 1} more" if len(row.used_by) > 1 else ""
-        blocks.append(TextLine(row.image, "head"))
-        blocks += [TextLine(f"  {origin_text(origin)}", hang=4) for origin in row.origins]
-        blocks.append(TextLine(f"  used by {used}{others}", hang=4))
-    hints = notes(result) if result.images else (*notes(result), "no object names an image")
-    return Page(tuple(blocks), tuple(row.image for row in result.images), hints)
-
-
-def origin_text(origin: images.ImageOrigin) -> str:
-    """Say what sets an image."""
-    if not origin.parameter:
-        return f"{origin.layer} {origin.where}".rstrip()
-    if origin.layer == "default":
-        return f"{origin.component} {origin.parameter}: default of {origin.where}"
-    return f"{origin.component} {origin.parameter}: {origin.where}"
-
-
-@view
-def _copy_result(result: images.CopyResult) -> Page:
-    words = {
-        "copied": "copied to",
-        "there": "is there as",
-        "missing": "would be copied to",
-        "left": "left as it is",
-    }
-    blocks: list[Block] = []
-    for row in result.images:
-        blocks += [
-            TextLine(row.image, "head"),
-            TextLine(f"  {words[row.state]} {row.target}".rstrip(), hang=4),
-        ]
-        blocks += [TextLine(f"  set in {text}", "change", hang=4) for text in row.sets]
-        blocks += [TextLine(f"  still to do in {text}", "remove", hang=4) for text in row.remaining]
-    states = [row.state for row in result.images]
-    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)) or "no images"
-    wrote = (
-        f"; {'would write' if result.dry_run else 'wrote'} {', '.join(result.files)}" if result.files else ""
-    )
-    blocks.append(TextLine(f"{result.to}: {counts}{wrote}", "head" if result.ok else "remove", hang=2))
-    return Page(tuple(blocks), tuple(row.target for row in result.images if row.target), notes(result))
 
 
 @view
