@@ -24,7 +24,8 @@ _INDEX = "application/vnd.oci.image.index.v1+json"
 _INDEXES = (_INDEX, f"{_DOCKER}.list.v2+json")
 _IMAGES = ", ".join((*_INDEXES, MANIFEST, f"{_DOCKER}.v2+json"))
 _NAME = re.compile(
-    r"([\w.-]+(?::[0-9]+)?(?:/[\w.-]+)*?)(?::([A-Za-z0-9_][\w.-]{0,127}))?(?:@([a-z0-9]+:[0-9a-f]+))?", re.A
+    r"([\w.-]+(?::[0-9]+(?=/))?(?:/[\w.-]+)*?)(?::([A-Za-z0-9_][\w.-]{0,127}))?(?:@([a-z0-9]+:[0-9a-f]+))?",
+    re.A,
 )
 _BESIDE = (".sig", ".att", "")
 """What follows the tag of what is attached to an image: cosign's signatures and attestations, referrers."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.registries.images import image_name
 from mlstack.yaml.write import to_yaml
 from tests.support.builders import write_tree
 from tests.support.cli import Runner
@@ -122,3 +123,18 @@ def test_images_of_several_environments_are_told_one_after_the_other(shop: Runne
     ]
     assert shop.ok("images 'mini*' gke -o name").split().count("busybox:1") == 2
     assert all(len(line) <= 80 for line in shop.ok("images gke").splitlines())
+
+
+@pytest.mark.parametrize(
+    ("image", "parts"),
+    [
+        ("nginx:1", ("docker.io", "library/nginx", "1", "")),
+        ("nginx", ("docker.io", "library/nginx", "", "")),
+        ("team/server:2.0", ("docker.io", "team/server", "2.0", "")),
+        ("localhost:5000/server:1", ("localhost:5000", "server", "1", "")),
+        ("a.example.org:80/b/c:1@sha256:0a", ("a.example.org:80", "b/c", "1", "sha256:0a")),
+    ],
+)
+def test_a_number_after_a_colon_is_a_port_only_before_a_path(image: str, parts: tuple[str, ...]) -> None:
+    name = image_name(image)
+    assert (name.host, name.name, name.tag, name.digest) == parts
