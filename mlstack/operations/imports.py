@@ -167,15 +167,14 @@ def import_ksonnet(
     if request.keep_proof is not None and request.keep_proof.resolve().is_relative_to(source.root.resolve()):
         message = f"`{request.keep_proof}` lies in the app of ksonnet, which stays as it is"
         raise UsageError(message, hint="name another folder: --keep-proof DIR")
-    composition = compose(source, request.options)
-    with TemporaryDirectory(prefix="mlstack-import-") as folder:
-        remarks = _fetch_missing(source, composition, Path(folder))
-        if any(Path(folder).iterdir()):
-            composition = compose(source, replace(request.options, vendor=Path(folder)))
-    if request.convert:
-        composition, rewritten = _converted(composition)
-        remarks += rewritten
-    remarks += convert.told_unserved(_all_objects(composition), has_converted=request.convert)
+    composition, remarks = _composed(source, request)
+    environments, notes = _environments(source, kubeconfig)
+    plan, refused = variants.plan(
+        composition.objects, environments, sources=_sources(source), all_targets=isinstance(target, Path)
+    )
+    if request.as_prototype:
+        package = manifests.component_name(source.name).lower()
+        plan = templated.as_prototypes(plan, package, known=composition.params)
     failures = [
         ImportFailure(
             component=failed.component,
@@ -185,16 +184,6 @@ def import_ksonnet(
         )
         for failed in composition.failures
     ]
-    environments, notes = _environments(source, kubeconfig)
-    plan, refused = variants.plan(
-        composition.objects,
-        environments,
-        sources=_sources(source),
-        all_targets=isinstance(target, Path),
-    )
-    if request.as_prototype:
-        package = manifests.component_name(source.name).lower()
-        plan = templated.as_prototypes(plan, package, known=composition.params)
     failures += [
         ImportFailure(component=component, environment=environment, reason=reason)
         for component, environment, reason in refused
@@ -220,6 +209,20 @@ def import_ksonnet(
         notes=tuple(notes),
         summary=summary(proofs, failures),
     )
+
+
+def _composed(source: KsApp, request: KsonnetRequest) -> tuple[Composition, list[str]]:
+    """Give the objects of the app as ks composes them, converted if that is asked for, with remarks."""
+    composition = compose(source, request.options)
+    with TemporaryDirectory(prefix="mlstack-import-") as folder:
+        remarks = _fetch_missing(source, composition, Path(folder))
+        if any(Path(folder).iterdir()):
+            composition = compose(source, replace(request.options, vendor=Path(folder)))
+    if request.convert:
+        composition, rewritten = _converted(composition)
+        remarks += rewritten
+    remarks += convert.told_unserved(_all_objects(composition), has_converted=request.convert)
+    return composition, remarks
 
 
 _KSONNET_LIB = "github.com/ksonnet/ksonnet-lib/tree/master"
