@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import mlstack
 from mlstack.addresses import Address, Endpoint, address, joined, proxy_of, shown
@@ -23,6 +24,9 @@ from mlstack.http import (
     pieces_of,
     tls_context,
 )
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 TIMEOUT_S = 60.0
 """How long one answer may take, from its first byte to its last."""
@@ -62,19 +66,35 @@ class Answer:
             raise RegistryError(message, hint=_HINTS[error.about]) from error
 
 
+@dataclass(frozen=True, kw_only=True)
+class Trust:
+    """How one server is trusted, and who we are for it, where a person has said so; files by their paths."""
+
+    server: str  # an address there
+    authorities: str = ""
+    certificate: str = ""
+    key: str = ""
+    verify: bool = True
+
+
 class Web:
     """Sends requests to any server; the connections to each are kept for the next one.
 
     Args:
+        trust: what holds for one of the servers; of the others those of the system are trusted.
         sleep: pauses where a server asks for patience.
         clock: seconds that only go forward.
     """
 
     def __init__(
-        self, *, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic
+        self,
+        trust: Trust | None = None,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pools: dict[str, ConnectionPool] = {}
-        self._sleep, self._clock = sleep, clock
+        self._trust, self._sleep, self._clock = trust, sleep, clock
 
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
         """Get what stands at an address, whatever its status; errors are those of `send`."""
@@ -146,11 +166,29 @@ class Web:
         origin = f"{there.scheme}://{there.host}:{there.port}"
         if origin not in self._pools:
             proxy = proxy_of(place, os.environ)
-            server = Endpoint(label=f"`{there.host}`", server=place, proxy=proxy, packed=False)
-            pool = ConnectionPool(server)
-            pool.use(tls_context(ca_pem=None, cert_file=None, key_file=None, verify=True))
+            own = self._trust
+            trust = own if own and _origin(own.server) == _origin(place) else Trust(server=place)
+            label, verify = f"`{there.host}`", trust.verify
+            pool = ConnectionPool(
+                Endpoint(label=label, server=place, proxy=proxy, verify=verify, packed=False)
+            )
+            pool.use(_context(trust))
             self._pools[origin] = pool
         return self._pools[origin]
+
+
+def _context(trust: Trust) -> SSLContext:
+    try:
+        return tls_context(
+            ca_pem=Path(trust.authorities).read_text("utf-8") if trust.authorities else None,
+            cert_file=trust.certificate or None,
+            key_file=trust.key or None,
+            verify=trust.verify,
+        )
+    except (OSError, ValueError) as error:
+        files = " or ".join(f"`{file}`" for file in (trust.authorities, trust.certificate, trust.key) if file)
+        message = f"`{shown(trust.server)}` is to be trusted by {files}, which cannot be read: {error}"
+        raise RegistryError(message, hint="give the files anew: helm repo add --force-update") from error
 
 
 def _login(url: str) -> dict[str, str]:

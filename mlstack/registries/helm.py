@@ -32,7 +32,7 @@ from mlstack.errors import NotFoundError, RegistryError, YamlError
 from mlstack.names import names_a_package
 from mlstack.registries.distribution import DIGEST
 from mlstack.registries.known import believed
-from mlstack.registries.logins import chart_login
+from mlstack.registries.logins import chart_login, chart_web
 from mlstack.registries.oci import entry_of, place_of
 from mlstack.registries.registry import CHART_INDEX, PackagesByName, guarded, protocol
 from mlstack.yaml.read import read_document
@@ -133,10 +133,9 @@ def fetch_chart(place: str, *, repository: str = "", version: str = "") -> Files
         NotFoundError: no such chart or version.
         RegistryError: it cannot be fetched.
     """
-    from mlstack.web import Web
-
     if not repository and not place.startswith("oci://"):
-        return unpacked(_get(Web(), place, repository=place.rpartition("/")[0]), shown(place))
+        folder = place.rpartition("/")[0]
+        return unpacked(_get(chart_web(folder), place, repository=folder), shown(place))
     source = repository or place
     registry = HelmRegistry(RegistryRef(name=shown(source), address=source, protocol="helm"), root=Path())
     name = place if repository else place.rpartition("/")[2]
@@ -161,10 +160,8 @@ class _Release:
 
 class _Repository:
     def __init__(self, base: str, *, fresh: bool) -> None:
-        from mlstack.web import Web
-
         self._base, self._fresh = base, fresh
-        self._web = Web()
+        self._web = chart_web(base)
         self._cache = disk_cache.of_user(os.environ)
 
     @cached_property

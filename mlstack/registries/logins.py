@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlstack import programs
 from mlstack.addresses import address
@@ -19,6 +19,9 @@ from mlstack.errors import RegistryError, YamlError
 from mlstack.objects import masking
 from mlstack.programs import ProgramError
 from mlstack.yaml.read import read_document
+
+if TYPE_CHECKING:
+    from mlstack.web import Web
 
 _HELPER = re.compile(r"[\w.-]+")
 _TIMEOUT_S = 30.0
@@ -160,15 +163,44 @@ def chart_login(url: str, *, repository: str) -> dict[str, str]:
     Raises:
         RegistryError: helm's list of repositories cannot be read.
     """
-    for entry in _repositories():
+    for entry in _entries_of(repository):
         user, password = str(entry.get("username") or ""), str(entry.get("password") or "")
-        if str(entry.get("url")).rstrip("/") != repository.rstrip("/") or not (user or password):
+        if not (user or password):
             continue
         if entry.get("pass_credentials_all") is True or _server(url) == _server(repository):
             from mlstack.http import basic
 
             return {"Authorization": basic(user, password)}
     return {}
+
+
+def chart_web(repository: str) -> Web:
+    """Give what asks a chart repository: its server is trusted, and told who we are, as helm would.
+
+    That is what `--ca-file`, `--cert-file`, `--key-file` and `--insecure-skip-tls-verify` of `helm repo add`
+    have left; it holds for no other server.
+
+    Raises:
+        RegistryError: helm's list of repositories cannot be read.
+    """
+    from mlstack.web import Trust, Web
+
+    for entry in _entries_of(repository):
+        files = [str(entry.get(name) or "") for name in ("caFile", "certFile", "keyFile")]
+        verify = entry.get("insecure_skip_tls_verify") is not True
+        if any(files) or not verify:
+            authorities, certificate, key = files
+            trust = Trust(
+                server=repository, authorities=authorities, certificate=certificate, key=key, verify=verify
+            )
+            return Web(trust)
+    return Web()
+
+
+def _entries_of(repository: str) -> list[Mapping[str, Any]]:
+    """Give what `helm repo add` wrote of an address."""
+    place = repository.rstrip("/")
+    return [entry for entry in _repositories() if str(entry.get("url")).rstrip("/") == place]
 
 
 def chart_repository(name: str) -> str:

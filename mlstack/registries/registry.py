@@ -311,12 +311,11 @@ def asked_protocol(address: str) -> str:
     is_open = name == "git" and _UNCLEAR.fullmatch(address) and not is_bundled(address)
     if not is_open or "helm" not in PROTOCOLS:
         return name
-    from mlstack.registries.logins import chart_login
-    from mlstack.web import Web
+    from mlstack.registries.logins import chart_login, chart_web
 
     try:
         url = f"{address.rstrip('/')}/{CHART_INDEX}"
-        answer = Web().get(url, headers=chart_login(url, repository=address))
+        answer = chart_web(address).get(url, headers=chart_login(url, repository=address))
     except RegistryError:
         return name
     is_index = answer.status == 200 and re.search(rb"^entries:|\"entries\":", answer.data, re.MULTILINE)

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import ssl
 import subprocess
 from collections.abc import Iterator
 from functools import partial
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.support.builders import read_tree, write_tree
+from tests.support.certificates import self_signed
 from tests.support.charts import PLATFORM, STRICT, packed
 from tests.support.cli import Runner
 from tests.support.oci import real_registry
@@ -236,3 +238,47 @@ def test_r5_charts_of_an_oci_registry_are_packages(
     run.ok("env add dev --offline -n ml")
     run.ok("generate platform web --global.zone eu")
     assert "web-cache" in run.ok("render dev")
+
+
+@pytest.mark.slow
+def test_r5_a_chart_repository_is_trusted_as_helm_was_told(
+    run: Runner, app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HELM_REPOSITORY_CONFIG", str(tmp_path / "repositories.yaml"))
+    monkeypatch.setenv("PATH", f"{tool('helm').parent}{os.pathsep}{os.environ['PATH']}")
+    authority, us = self_signed("127.0.0.1"), self_signed("ada", seed="client")
+    certificate, key = authority.write(tmp_path, "server")
+    known, own = us.write(tmp_path, "client")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    tls.load_verify_locations(known)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    archive = packed("strict", STRICT)
+    entries = {"strict": [release("strict.tgz", archive, version="0.1.0")]}
+    write_tree(tmp_path / "secure", {"index.yaml": json.dumps({"entries": entries}), "strict.tgz": archive})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path / "secure")))
+    server.socket = tls.wrap_socket(server.socket, server_side=True)
+    url = f"https://127.0.0.1:{server.server_port}"
+
+    def told(**facts: object) -> None:
+        entry = {"name": "secure", "url": url, **facts}
+        (tmp_path / "repositories.yaml").write_text(json.dumps({"repositories": [entry]}))
+
+    client = {"certFile": str(known), "keyFile": str(own)}
+    with served(server):
+        for facts, reason in (
+            (client, "TLS fails: self-signed certificate"),
+            ({**client, "caFile": str(known)}, "TLS fails"),
+            ({**client, "caFile": str(tmp_path / "none.crt")}, "none.crt`"),
+            ({"insecure_skip_tls_verify": True}, "does not answer"),  # it wants to know who we are
+        ):
+            told(**facts)
+            ran = run(f"registry add secure {url} --type helm")
+            assert (ran.code, reason in ran.err) == (5, True), (facts, ran.err)
+        told(**client, insecure_skip_tls_verify=True)
+        run.ok(f"registry add blind {url}")  # it is known for charts by its index
+        told(**client, caFile=str(certificate))
+        run.ok(f"registry add secure {url}")
+        run.ok("pkg install secure/strict")
+        refused = run(f"import helm {url}/strict.tgz --name other")
+        assert "the chart refuses its values" in refused.err  # it was fetched
