@@ -37,3 +37,13 @@ def demo(tmp_path: Path, run: Runner, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = write_tree(tmp_path, _tree()) / "demo"
     monkeypatch.chdir(root)
     return root
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Runner) -> Path:
+    """An app with the component `web` and the environment `gke`."""
+    root = small_app(tmp_path).root
+    monkeypatch.chdir(root)
+    for line in ("generate web web --image nginx", "env add gke --no-preset --namespace ml"):
+        assert run(line).code == 0
+    return root

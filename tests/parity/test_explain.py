@@ -2,23 +2,10 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.support.builders import write_tree
 from tests.support.cli import Runner
-from tests.support.registry import small_app
 
 PAGE = "vendor/ours/tools@1.2.0/web/templates/page.yaml.j2"
-
-
-@pytest.fixture
-def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Runner) -> Path:
-    """An app with the component `web` and the environment `gke`."""
-    root = small_app(tmp_path).root
-    monkeypatch.chdir(root)
-    for line in ("generate web web --image nginx", "env add gke --no-preset --namespace ml"):
-        assert run(line).code == 0
-    return root
 
 
 def test_m19_a_map_reports_its_own_keys_alone(app: Path, run: Runner, tmp_path: Path) -> None:

@@ -9,21 +9,10 @@ import pytest
 
 from tests.support.builders import read_tree
 from tests.support.cli import Runner
-from tests.support.registry import small_app
 from tests.support.tools import tool
 
 SECRET = "correct-horse-battery"
 KEPT = "kept-in-a-safe"
-
-
-@pytest.fixture
-def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Runner) -> Path:
-    """An app with the component `web` and the environment `gke`."""
-    root = small_app(tmp_path).root
-    monkeypatch.chdir(root)
-    for line in ("generate web web --image nginx", "env add gke --no-preset --namespace ml"):
-        assert run(line).code == 0
-    return root
 
 
 def rendered(run: Runner, *words: str) -> str:
