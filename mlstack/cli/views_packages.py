@@ -145,7 +145,8 @@ def _registry_description(result: registries.RegistryDescription) -> Page:
 def _indexed(result: registries.Indexed) -> Page:
     state = "is up to date" if not result.stale else "was rewritten" if result.written else "is stale"
     next_step = () if result.ok else (f"next: mlstack registry index {result.folder}",)
-    return Page((TextLine(f"index of {count(result.packages, 'package')} {state}"),), (), next_step)
+    line = TextLine(f"index of {count(result.packages, 'package')} {state}")
+    return Page((line,), (), (*notes(result), *next_step))
 
 
 @view

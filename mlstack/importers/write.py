@@ -213,7 +213,7 @@ def _index(folder: Path, package: PlannedPackage) -> str:
         if folder.is_dir():
             shutil.copytree(folder, copy)
         atomic.write_files({copy / package.name / path: text for path, text in package.files.items()})
-        return build_index(copy, name=package.registry)
+        return build_index(copy, name=package.registry).text
 
 
 def _with_targets(app: AppDir, place: Environment, imported: Set[str]) -> EditedFile:

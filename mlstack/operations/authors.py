@@ -229,7 +229,7 @@ def _lint_index(folder: Path, faults: _Faults) -> None:
         faults.add("index", f"there is no `{INDEX_FILE}`: {renew}", str(file))
         return
     with faults.collecting("index"):
-        if build_index(folder) != file.read_text(encoding="utf-8"):
+        if build_index(folder).text != file.read_text(encoding="utf-8"):
             faults.add("index", f"it is not what the packages say, digests included: {renew}", str(file))
     with faults.collecting("index"):
         fields = document.fields_of(document.read(file.read_bytes(), file=str(file)), "Registry")

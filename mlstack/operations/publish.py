@@ -197,7 +197,7 @@ def _into_folder(package: PackageFolder, registry: Path, key: str) -> tuple[Path
     if not is_there:
         atomic.write_files({place / path: data for path, data in package.files.items()})
     try:
-        text = build_index(registry, key=key)
+        text = build_index(registry, key=key).text
         atomic.write_files({index: text})
     except BaseException:
         if not is_there:

@@ -143,6 +143,7 @@ class Indexed:
     stale: bool  # it differed from what the packages say
     written: bool
     packages: int
+    notes: tuple[str, ...] = ()  # versions whose content changed
 
 
 def add_registry(
@@ -413,13 +414,18 @@ def index_registry(folder: Path, *, check: bool = False, name: str = "", key: st
     """
     file = folder / INDEX_FILE
     index = build_index(folder, name=name, key=key)
-    stale = not file.is_file() or file.read_text(encoding="utf-8") != index
+    stale = not file.is_file() or file.read_text(encoding="utf-8") != index.text
     if stale and not check:
-        atomic.write_files({file: index})
+        atomic.write_files({file: index.text})
     return Indexed(
         ok=not (stale and check),
         folder=str(folder),
         stale=stale,
         written=stale and not check,
-        packages=index.count("\n- name: "),
+        packages=index.text.count("\n- name: "),
+        notes=tuple(
+            f"{name} has other content than before, which apps that locked it take by force alone:"
+            " a changed package needs a new version"
+            for name in index.overwritten
+        ),
     )

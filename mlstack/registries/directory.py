@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from mlstack.app.app import API_VERSION, RegistryRef
 from mlstack.app.chart import is_chart_folder
@@ -109,8 +110,15 @@ class DirectoryRegistry:
 _HEADER = "# The packages are derived from their folders: mlstack rewrites them.\n"
 
 
-def build_index(folder: Path, *, packages: Path | None = None, name: str = "", key: str = "") -> str:
-    """Give the text of `registry.yaml` for a registry's folder, from what its packages hold now.
+class BuiltIndex(NamedTuple):
+    """The index of a registry, made anew."""
+
+    text: str  # of `registry.yaml`
+    overwritten: tuple[str, ...]  # `NAME@VERSION` whose content is another one than the index had
+
+
+def build_index(folder: Path, *, packages: Path | None = None, name: str = "", key: str = "") -> BuiltIndex:
+    """Make `registry.yaml` for a registry's folder, from what its packages hold now.
 
     Name, summary, addresses and retired names are taken from the index that is there. Older versions stay
     as long as their folder does.
@@ -135,7 +143,18 @@ def build_index(folder: Path, *, packages: Path | None = None, name: str = "", k
         joint = {name: _signed(package, key) for name, package in joint.items()}
     index = replace(known, packages=joint)
     head = {"apiVersion": API_VERSION, "kind": "Registry"}
-    return _HEADER + write.to_yaml(head | to_map(index, always=("name", "packages")))
+    text = _HEADER + write.to_yaml(head | to_map(index, always=("name", "packages")))
+    before = _digests(known)
+    overwritten = (name for name, digest in _digests(index).items() if before.get(name, digest) != digest)
+    return BuiltIndex(text, tuple(overwritten))
+
+
+def _digests(index: RegistryIndex) -> dict[str, str]:
+    return {
+        f"{package.name}@{version.version}": version.digest
+        for package in index.packages.values()
+        for version in package.versions
+    }
 
 
 def package_folders(folder: Path, packages: Path | None = None) -> list[Path]:

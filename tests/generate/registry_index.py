@@ -8,7 +8,7 @@ FOLDER = files.folder("registry")
 
 def main() -> None:
     """Write the index of what the packages hold now."""
-    (FOLDER / "registry.yaml").write_text(build_index(FOLDER), encoding="utf-8")
+    (FOLDER / "registry.yaml").write_text(build_index(FOLDER).text, encoding="utf-8")
 
 
 if __name__ == "__main__":

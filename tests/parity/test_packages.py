@@ -161,6 +161,17 @@ def test_p13_what_is_not_offered_any_more_is_kept(registry: Path, run: Runner) -
     assert (ran.code, installed(run)) == (0, before)
 
 
+def test_p13_an_index_names_versions_whose_content_changed(registry: Path, run: Runner) -> None:
+    (registry / "tools" / "README.md").write_text("other\n")
+    checked = run(f"registry index {registry} --check")
+    assert (checked.code, "tools@1.2.0 has other content than before" in " ".join(checked.err.split())) == (
+        1,
+        True,
+    )
+    assert "other content" in run(f"registry index {registry}").err
+    assert "other content" not in run(f"registry index {registry}").err
+
+
 def test_p14_requirements_are_resolved_across_registries_and_locked(
     demo: Path, tmp_path: Path, run: Runner
 ) -> None:

@@ -28,7 +28,7 @@ FOUR = {"core": "kubeflow-core", "tf-job": "tf-job", "tf-cnn": "tf-cnn", "tf-ser
 def test_the_index_is_not_stale() -> None:
     folder = files.folder("registry")
     written = (folder / "registry.yaml").read_text("utf-8")
-    assert written == build_index(folder), "python -m tests.generate.registry_index rewrites it"
+    assert written == build_index(folder).text, "python -m tests.generate.registry_index rewrites it"
 
 
 @pytest.mark.parametrize(

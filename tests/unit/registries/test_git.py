@@ -120,7 +120,7 @@ def test_fetching_a_requirement_at_a_revision_locks_that_commit(tmp_path: Path) 
 def test_retired_names_are_locked_unless_the_registry_lies_on_this_machine(tmp_path: Path) -> None:
     retired = "retired:\n- {names: [old-job], reason: nobody runs it}\npackages:\n"
     repo = write_registry(tmp_path / "repo", plain())
-    repository(repo, {"registry.yaml": build_index(repo).replace("packages:\n", retired)})
+    repository(repo, {"registry.yaml": build_index(repo).text.replace("packages:\n", retired)})
     refs = [
         RegistryRef(name="far", address=f"file://{repo}", protocol="git"),
         RegistryRef(name="near", address=str(repo), protocol="directory"),
