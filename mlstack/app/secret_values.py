@@ -65,7 +65,8 @@ def references(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[s
         value.items() if isinstance(value, Mapping) else enumerate(value if isinstance(value, list) else ())
     )
     for key, inner in pairs:
-        yield from references(inner, (*path, key))
+        if inner.__class__ is not str:  # as most values are
+            yield from references(inner, (*path, key))
 
 
 def encrypted(value: Any, file: str, path: tuple[str | int, ...] = ()) -> Any:

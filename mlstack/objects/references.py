@@ -155,14 +155,16 @@ def pod_labels(content: Any) -> Iterator[Mapping[str, str]]:
 
 def _pods(content: Any, metadata: Data) -> Iterator[tuple[Data, Data]]:
     """Give every part that says how a pod is made, and the metadata beside it where it is a `spec`."""
-    if isinstance(content, Mapping):
+    if isinstance(content, list):
+        for part in content:
+            yield from _pods(part, {})
+    elif isinstance(content, Mapping):
         if is_pod_spec(content):
             yield content, metadata
             return
         for key, part in content.items():
-            yield from _pods(part, _map(content, "metadata") if key == "spec" else {})
-    for part in content if isinstance(content, list) else ():
-        yield from _pods(part, {})
+            if part.__class__ is not str:  # as most parts are
+                yield from _pods(part, _map(content, "metadata") if key == "spec" else {})
 
 
 def scaled_workload(data: Data) -> Identity | None:

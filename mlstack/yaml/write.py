@@ -87,12 +87,14 @@ def _mapping(value: Mapping[Any, Any], head: str, indent: str, out: _Out) -> Non
         kind = item.__class__
         if kind is str and "\n" not in item:
             out(f"{head}{label} {write_string(item)}")
-        elif (kind is dict or isinstance(item, Mapping)) and item:
-            out(head + label)
-            _mapping(item, deeper, deeper, out)
+        elif kind is int:
+            out(f"{head}{label} {write_scalar(item)}")
         elif isinstance(item, list | tuple) and item:
             out(head + label)
             _sequence(item, indent, indent, out)
+        elif (kind is dict or isinstance(item, Mapping)) and item:
+            out(head + label)
+            _mapping(item, deeper, deeper, out)
         else:
             out(f"{head}{label} {_inline(item, deeper)}")
         head = indent
