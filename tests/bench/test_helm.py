@@ -15,6 +15,7 @@ import pytest
 from mlstack.yaml import read
 from tests.bench.apps import MLSTACK
 from tests.bench.measure import Command, Timing, run_once
+from tests.support.tools import tool
 
 pytestmark = pytest.mark.bench
 
@@ -218,10 +219,7 @@ def chart(folder: Path, *, components: int) -> Path:
 
 @pytest.fixture(scope="module")
 def helm() -> str:
-    program = shutil.which("helm")
-    if program is None:
-        pytest.skip("helm is not on PATH: go install helm.sh/helm/v4/cmd/helm@latest")
-    return program
+    return str(tool("helm"))
 
 
 def ratio(ours: list[Timing], theirs: list[Timing]) -> tuple[float, float]:
@@ -236,7 +234,10 @@ def ratio(ours: list[Timing], theirs: list[Timing]) -> tuple[float, float]:
 def show(name: str, ours: list[Timing], theirs: list[Timing]) -> None:
     cpu, wall = ratio(ours, theirs)
     times = [1000 * median(t.cpu_s[0] for t in runs) for runs in (ours, theirs)]
-    print(f"{name:44} {cpu:6.2f} {wall:6.2f} {times[0]:8.0f} {times[1]:8.0f}")
+    memory = [max(t.peak_bytes for t in runs) >> 20 for runs in (ours, theirs)]
+    print(
+        f"{name:44} {cpu:6.2f} {wall:6.2f} {times[0]:8.0f} {times[1]:8.0f} {memory[0]:8d} {memory[1]:8d} MiB"
+    )
 
 
 _NUMBERS = count()
@@ -252,7 +253,7 @@ def test_render_beside_helm(helm: str, tmp_path: Path, components: int, rounds: 
     )
     ours, theirs = ([*MLSTACK, "render", "e0"], list(peer.argv))
     assert objects(ours, cwd=app) == objects(theirs, cwd=app)
-    print(f"\n{components} components{'':30} processor wall  ours ms  helm ms")
+    print(f"\n{components} components{'':30} processor wall  ours ms  helm ms     ours     helm")
     for name in ("stored, nothing changed", "templates stored, all inputs changed", "nothing stored"):
         with TemporaryDirectory() as cache:
             environ = {"XDG_CACHE_HOME": cache}
