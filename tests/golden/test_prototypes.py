@@ -147,7 +147,7 @@ MACHINES: Mapping[str, Mapping[str, str]] = {
 
 def test_rendering_gives_the_same_bytes_on_any_machine(app: AppDir) -> None:
     runs = {name: start(app, environment) for name, environment in MACHINES.items()}
-    outputs = {name: run.communicate(timeout=120) for name, run in runs.items()}
+    outputs = {name: run.communicate(timeout=600) for name, run in runs.items()}
     assert all(run.returncode == 0 for run in runs.values()), outputs
     assert len({out for out, _ in outputs.values()}) == 1
 
