@@ -43,6 +43,18 @@ def test_no_shipped_example_breaks_a_policy(case: examples.Case, shipped: exampl
     assert not verdict.faults
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("stack", ["training", "serving", "full"])
+def test_no_shipped_stack_breaks_a_policy(
+    stack: str, tmp_path: Path, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run.ok(f"init app --stack {stack}")
+    monkeypatch.chdir(tmp_path / "app")
+    for environment in ("minikube", "gke"):
+        assert run(f"validate {environment} --policy -o json").json["faults"] == []
+
+
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> examples.AppDir:
     """An app in which every example is a component."""
