@@ -332,6 +332,7 @@ class Controller:
             # What another leader did meanwhile is known; what this one remembered is out of date.
             self._reconciler = self._new_reconciler()
             self._requeue = RequeuePolicy(tick_ms=self._settings.tick_ms)
+            self._deaf_since_s = None  # a server that was away for long has not had its time to be heard
         now_s = self._monotonic_s()
         if not self._informer.is_deaf():
             self._deaf_since_s = None
