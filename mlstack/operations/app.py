@@ -18,7 +18,7 @@ from mlstack.app.params import Layer, merge, split_path
 from mlstack.app.prototype import Param
 from mlstack.app.reader import read_preset
 from mlstack.app.schema import check_value
-from mlstack.app.secret_values import literals, shown
+from mlstack.app.secret_values import literals, mapped, shown
 from mlstack.clock import Clock, timestamp
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.kube.kubeconfig import IN_CLUSTER
@@ -352,7 +352,9 @@ def _masked(values: Mapping[str, Any], secret: frozenset[str] | None) -> dict[st
     hidden = {name: value for name, value in values.items() if secret is None or name in secret}
     masking.note(*map(literals, hidden.values()))
     return {
-        name: shown(value) if name in hidden and value is not None else value
+        name: shown(value)
+        if name in hidden and value is not None
+        else mapped(value, lambda reference: reference.shown)
         for name, value in values.items()
     }
 
