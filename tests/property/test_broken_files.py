@@ -332,10 +332,10 @@ def test_every_command_works_or_says_what_is_wrong(folder: Path, file: str, data
             assert after == before, (line, said)
 
 
-def test_an_encrypted_value_of_no_parameter_is_masked(folder: Path) -> None:
+def test_an_environment_with_an_encrypted_value_of_no_parameter_is_described(folder: Path) -> None:
     restore_tree(folder, {**tree(), SOPS: ENCRYPTED.replace(b"token", b"tokne")})
-    code, said = run("env describe gke", folder)
-    assert (code, "tokne" in said, "********" in said, "ENC[" in said) == (0, True, True, False)
+    for line in ("env describe gke", "env describe gke -o json", "env describe gke -o yaml"):
+        assert run(line, folder) == (0, "")
 
 
 @settings(max_examples=settings.default.max_examples // 12)
