@@ -89,7 +89,8 @@ def as_prototypes(plan: ImportPlan, package: str, *, known: Named | None = None)
 
 
 def _patched(objects: Sequence[Data], patches: Sequence[Data]) -> list[Data]:
-    return [*patched(objects, [read_patch(patch, where="import") for patch in patches])]
+    changed = patched(objects, [read_patch(patch, where="import") for patch in patches])
+    return [data for data in changed if data is not None]
 
 
 # --- values ---

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,10 +25,11 @@ from mlstack.app.prototype import Param, mask_value
 from mlstack.errors import NotFoundError
 from mlstack.names import nearest
 from mlstack.objects.kinds import plural_of
-from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.objects.masking import mask_object, mask_values
 from mlstack.operations import row
 from mlstack.render import metadata, render
+from mlstack.render.patches import read_patch
 from mlstack.render.reach import ComponentTrials, Path, Reach, path_text
 from mlstack.render.template import CodeStore
 
@@ -224,7 +225,7 @@ def explain_field(
         NotFoundError: no such object or field; with the nearest one.
     """
     state = render.load(app, environment, overrides=overrides, store=store, locate=True, stand_ins=True)
-    obj = _object(state.objects, name)
+    obj = _object(app, state, name)
     path = _path(obj.data, field)
     origin, where = _origin(app, environment, obj, path)
     component = app.component(obj.component)
@@ -254,15 +255,25 @@ def explain_field(
     )
 
 
-def _object(objects: Sequence[KubeObject], name: str) -> KubeObject:
+def _object(app: AppDir, state: DesiredState, name: str) -> KubeObject:
     kind, _, rest = name.partition("/")
     namespace, _, own = rest.rpartition("/")
-    for obj in objects:
-        kinds = (obj.kind.lower(), plural_of(obj.kind))
-        if kind.lower() in kinds and own == obj.name and namespace in ("", obj.namespace):
+    for obj in state.objects:
+        if _is_kind(kind, obj.kind) and own == obj.name and namespace in ("", obj.namespace):
             return obj
-    near = nearest(name.lower(), [f"{obj.kind.lower()}/{obj.name}" for obj in objects])
-    raise NotFoundError(f"the environment has no object `{name}`", near=near, hint=None if near else _OBJECTS)
+    message = f"the environment has no object `{name}`"
+    for component in state.components:
+        for document in app.patches(state.environment, component):
+            patch = read_patch(document.value, where=str(document.origin()))
+            is_meant = _is_kind(kind, patch.target["kind"]) and patch.target.get("name") in (None, own)
+            if patch.deletes and is_meant:
+                raise NotFoundError(f"{message}: a patch deletes it", where=patch.where)
+    near = nearest(name.lower(), [f"{obj.kind.lower()}/{obj.name}" for obj in state.objects])
+    raise NotFoundError(message, near=near, hint=None if near else _OBJECTS)
+
+
+def _is_kind(word: str, kind: str) -> bool:
+    return word.lower() in (kind.lower(), plural_of(kind))
 
 
 _OBJECTS = "write KIND/NAME; mlstack render ENV -o name lists them"

@@ -158,9 +158,10 @@ def _patches(
         objects: Sequence[Mapping[str, Any]] = [obj.data for obj in loader.render(deployed[name]).objects]
         for document in documents:
             changed = patched(objects, [read_patch(document.value, where=str(document.origin()))])
-            if changed == list(objects) and document.file == app.own_patches(environment)[name]:
+            kept = [data for data in changed if data is not None]
+            if kept == list(objects) and document.file == app.own_patches(environment)[name]:
                 yield _finding(document.value, name, str(document.origin()), "it changes nothing")
-            objects = changed
+            objects = kept
 
 
 def _finding(patch: Mapping[str, Any], component: str, where: str, message: str) -> LintFinding:

@@ -2,7 +2,7 @@
 
 A partial object is a merge patch (RFC 7396), in which lists replace. A document of kind Patch says what it
 is: a merge patch, a strategic one, in which items of lists are told apart by their keys, or a JSON patch
-(RFC 6902).
+(RFC 6902). `$patch: delete` beside an object's kind takes the object out, in either.
 """
 
 from __future__ import annotations
@@ -38,6 +38,11 @@ class Patch:
     )  # of lists whose schema has none, by dotted path
     where: str  # file:line
     places: Mapping[Path, str] = field(default_factory=dict)  # file:line of each part of the object
+
+    @property
+    def deletes(self) -> bool:
+        """Tell whether the objects themselves are left out, as `kustomize build` understands it."""
+        return isinstance(self.change, Mapping) and self.change.get(_DIRECTIVE) == "delete"
 
     def matches(self, data: Mapping[str, Any]) -> bool:
         """Tell whether an object is meant: group, kind, name and namespace, as far as they are given."""
@@ -98,8 +103,8 @@ def patched(
         None,
         None,
     ),
-) -> list[Mapping[str, Any]]:
-    """Lay patches over objects, in their order.
+) -> list[Mapping[str, Any] | None]:
+    """Lay patches over objects, in their order; None is in the place of an object that one deletes.
 
     Args:
         objects: what a component renders.
@@ -110,17 +115,26 @@ def patched(
         NotFoundError: a patch changes an object that is not there.
         ConfigError: a patch does not fit the object, or would make another one of it.
     """
-    result = list(objects)
-    for patch in patches:
-        places = [place for place, data in enumerate(result) if patch.matches(data)]
-        if not places:
-            target = f"{patch.target['kind']} {patch.target.get('name') or ''}".rstrip()
-            rendered = [f"{data.get('kind')} {(data.get('metadata') or {}).get('name')}" for data in objects]
-            message = f"the component renders no `{target}` to patch"
-            raise NotFoundError(message, near=nearest(target, rendered), where=patch.where)
-        for place in places:
-            result[place] = _changed(result[place], patch, schema_of)
+    result: list[Mapping[str, Any] | None] = list(objects)
+    for number, patch in enumerate(patches):
+        matching = [(place, data) for place, data in enumerate(result) if data and patch.matches(data)]
+        if not matching:
+            raise _no_object(patch, objects, patches[:number])
+        for place, data in matching:
+            result[place] = None if patch.deletes else _changed(data, patch, schema_of)
     return result
+
+
+def _no_object(patch: Patch, objects: Sequence[Mapping[str, Any]], earlier: Sequence[Patch]) -> NotFoundError:
+    target = f"{patch.target['kind']} {patch.target.get('name') or ''}".rstrip()
+    rendered = [data for data in objects if patch.matches(data)]
+    if rendered:
+        deleting = next(other for other in earlier if other.deletes and other.matches(rendered[0]))
+        message, hint = f"`{target}` is already deleted by {deleting.where}", "remove one of the two patches"
+        return NotFoundError(message, hint=hint, where=patch.where)
+    names = [f"{data.get('kind')} {(data.get('metadata') or {}).get('name')}" for data in objects]
+    message = f"the component renders no `{target}` to patch"
+    return NotFoundError(message, near=nearest(target, names), where=patch.where)
 
 
 def _changed(
@@ -140,11 +154,26 @@ def _changed(
         schema, schemas = schema_of(data)
         changed = _Strategic(patch, schemas).merged(data, patch.change, schema, ())
     else:
+        _refuse_directives(patch, patch.change)
         changed = merge(data, patch.change)
     if not isinstance(changed, Mapping) or _identity(changed) != _identity(data):
         message = f"a patch cannot make another object of {_identity(data)}"
         raise ConfigError(message, where=patch.where, hint="leave its kind, name and namespace alone")
     return changed
+
+
+def _refuse_directives(patch: Patch, change: Any, path: Path = ()) -> None:
+    """Refuse what a merge patch would write into the object as if it were a field."""
+    for key, value in change.items() if isinstance(change, Mapping) else enumerate(_items(change)):
+        if isinstance(key, str) and (key in (_DIRECTIVE, _RETAIN) or key.startswith((_FROM_LIST, _ORDER))):
+            message = f"`{'.'.join(map(str, (*path, key)))}` is a directive of strategic patches"
+            hint = "a document of `kind: Patch` with `target`, `type: strategic` and `patch` has them"
+            raise ConfigError(message, where=patch.where, hint=f"{hint}: mlstack schema Patch")
+        _refuse_directives(patch, value, (*path, key))
+
+
+def _items(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
 
 
 _HINT = "a path is a JSON pointer: /spec/replicas, /metadata/annotations/a~1b"

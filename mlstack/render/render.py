@@ -542,6 +542,8 @@ class Loader:
         result = []
         changed = patched([obj.data for obj in objects], patches, self._schema_of)
         for obj, data in zip(objects, changed, strict=True):
+            if data is None:
+                continue
             over = {path: at for p in patches if p.matches(obj.data) for path, at in p.places.items()}
             source = obj.source and replace(obj.source, places={**obj.source.places, **over})
             masking.note_object(data)

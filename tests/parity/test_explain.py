@@ -157,3 +157,11 @@ def test_labels_of_pods_and_hashes_lead_to_who_adds_them(app: Path, run: Runner)
         "spec.selector.matchLabels.app": "manifest",
     }.items():
         assert run("explain", "deployment/d", field, "--env", "gke", "-o", "json").json["origin"] == origin
+
+
+def test_an_object_that_a_patch_deletes_leads_to_the_patch(app: Path, run: Runner) -> None:
+    patch = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n$patch: delete\n"
+    write_tree(app, {"environments/gke/patches/web.yaml": patch})
+    ran = run("explain configmap/web data.color --env gke")
+    assert (ran.code, "a patch deletes it" in ran.err) == (4, True)
+    assert "environments/gke/patches/web.yaml:1" in ran.err

@@ -14,6 +14,7 @@ from tests.support.cli import Runner
 from tests.support.counted import Counted
 from tests.support.deploying import config_map, crd, deployment, existing
 
+PATCH = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "$patch": "delete"}
 FRONT = ObjectRef("v1", "ConfigMap", "default", "front")
 
 
@@ -136,6 +137,15 @@ def test_y10_what_left_the_app_is_pruned_here_alone(live: Path, run: Runner) -> 
     told = outcomes(run, "apply minikube --yes")
     assert told["own"] == "deleted"
     assert run.cluster("minikube").get(ObjectRef("v1", "ConfigMap", "other", "own"))
+
+
+def test_y10_what_a_patch_deletes_is_pruned_in_its_environment(live: Path, run: Runner) -> None:
+    write_tree(live, {"environments/minikube/patches/a.yaml": to_yaml_documents([PATCH])})
+    assert "ConfigMap default/a" in run("diff minikube").out
+    assert outcomes(run, "apply minikube --yes") == {"a": "deleted", "b": "unchanged", "front": "unchanged"}
+    assert outcomes(run, "apply gke --yes") == {"a": "created", "b": "created", "front": "created"}
+    (live / "environments/minikube/patches/a.yaml").unlink()
+    assert outcomes(run, "apply minikube")["a"] == "created"
 
 
 def test_y11_prune_never_touches_other_components(live: Path, run: Runner) -> None:

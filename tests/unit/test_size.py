@@ -26,7 +26,7 @@ LINES = {
     "operations": 8450,
     "readiness": 3830,
     "registries": 4470,
-    "render": 3500,
+    "render": 3530,
     "simulator": 3540,
     "testing": 2420,
     "validate": 6130,

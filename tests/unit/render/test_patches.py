@@ -39,13 +39,13 @@ kind: Widget
 metadata: {name: w}
 spec: {parts: [{name: a, size: 1}, {name: b}], slots: [{id: 1, size: 1}], tags: [x]}
 """
+ENVIRONMENT = "apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: c\n"
 HEAD = "apiVersion: mlstack.dev/v1\nkind: Patch\n"
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    environment = "apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: c\n"
-    tree = {"app.yaml": MINIMAL_APP, "environments/dev/environment.yaml": environment}
+    tree = {"app.yaml": MINIMAL_APP, "environments/dev/environment.yaml": ENVIRONMENT}
     return write_tree(tmp_path, {**tree, "components/web.yaml": WEB, "components/w.yaml": WIDGET})
 
 
@@ -169,6 +169,17 @@ def test_a_json_patch_does_what_its_operations_say(root: Path) -> None:
             "does not fit `v1 Service web`: test /spec",
         ),
         (
+            "target: {kind: Service}\npatch: {spec: {ports: [{port: 80, $patch: delete}]}}\n",
+            ConfigError,
+            "`spec.ports.0.$patch` is a directive of strategic patches",
+        ),
+        (
+            "target: {kind: Service}\npatch: {$patch: delete}\n---\n"
+            f"{HEAD}target: {{kind: Service}}\npatch: {{}}\n",
+            NotFoundError,
+            "`Service` is already deleted by environments/dev/patches/web.yaml:1",
+        ),
+        (
             strategic("{spec: {template: {spec: {containers: [{image: x}]}}}}"),
             ConfigError,
             "an item needs `name`",
@@ -182,3 +193,19 @@ def test_what_does_not_fit_is_refused_with_its_place(
         patch(root, "Deployment", text)
     assert said in caught.value.message
     assert "environments/dev/patches/web.yaml:" in f"{caught.value.where} {caught.value.message}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n$patch: delete\n",
+        f"{HEAD}target: {{kind: Service}}\npatch: {{$patch: delete}}\n",
+        HEAD + strategic("{$patch: delete}", "Service"),
+    ],
+    ids=["partial object", "merge", "strategic"],
+)
+def test_a_patch_deletes_a_whole_object_in_its_environment_alone(root: Path, text: str) -> None:
+    write_tree(root, {"environments/dev/patches/web.yaml": text})
+    write_tree(root, {"environments/prod/environment.yaml": ENVIRONMENT})
+    kinds = {name: {obj.kind for obj in render.load(AppDir(root), name).objects} for name in ("dev", "prod")}
+    assert kinds == {"dev": {"Deployment", "Widget"}, "prod": {"Deployment", "Service", "Widget"}}
