@@ -34,7 +34,7 @@ LINES = {
 }
 MODULES = 287
 LINES_OF_PRODUCT = 78_600
-LINES_OF_TESTS = 83_000
+LINES_OF_TESTS = 85_500
 
 
 def lines(folder: Path) -> int:
