@@ -24,8 +24,8 @@ for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, signal.default_int_handler if _number is signal.SIGINT else signal.SIG_DFL)
 
-# A busy machine is no fault of the code: laws are judged by what they find, not by their time. `thorough`
-# draws more examples than a plain run, both the same ones every time, so that what lands is no matter of
+# A busy machine is no fault of the code: laws are judged by what they find, not by their time. `ci` and
+# `thorough` draw more examples than a plain run, the same ones every time, so that what lands is no matter of
 # luck; `fresh` draws new ones. The laws of scaling plans take eight times as many: 10,000 in `exhaustive`.
 settings.register_profile(
     "mlstack",
@@ -36,6 +36,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )
+settings.register_profile("ci", settings.get_profile("mlstack"), max_examples=60)
 settings.register_profile("thorough", settings.get_profile("mlstack"), max_examples=300)
 settings.register_profile("exhaustive", settings.get_profile("mlstack"), max_examples=1250)
 settings.register_profile("fresh", settings.get_profile("thorough"), derandomize=False)
