@@ -280,15 +280,17 @@ def test_help_beside_helm_version(helm: str) -> None:
 
 
 def objects(argv: list[str], *, cwd: Path) -> dict[tuple[str, str], object]:
-    """The objects that a command prints, without the labels that mlstack adds."""
+    """The objects that a command prints, without the marks that mlstack adds."""
     environ = {**os.environ, "XDG_CACHE_HOME": os.devnull}
     run = subprocess.run(argv, cwd=cwd, check=True, capture_output=True, text=True, env=environ)
-    found = {}
+    content = {}
     for document in read.read_documents(run.stdout, source="output"):
         data = document.value
         metadata = data["metadata"]
         metadata.pop("namespace", None)
         metadata.pop("annotations", None)
+        if data["kind"] == "Deployment":
+            data["spec"]["template"]["metadata"].pop("annotations", None)  # the hash of what its pods read
         metadata["labels"] = {k: v for k, v in metadata["labels"].items() if k in ("app", "tier")}
-        found[data["kind"], metadata["name"]] = data
-    return found
+        content[data["kind"], metadata["name"]] = data
+    return content
