@@ -158,7 +158,7 @@ class AppCatalog:
             try:
                 moved = registry.at(ref.version)
                 version = moved.index().version(ref.name).version
-            except RegistryError as error:
+            except (NotFoundError, RegistryError) as error:
                 raise NotFoundError(
                     no_version.message, near=no_version.near, hint=no_version.hint or error.message
                 ) from error

@@ -118,10 +118,10 @@ class OciRegistry:
         return replace(_parsed(text, self._ref.address, self._ref.name), note=note)
 
     def _entry(self, package: str) -> IndexPackage | None:
-        """Give what a package's tag or digest holds; else what the index says."""
+        """Give what a package's tag or digest holds; None for a package that has no such."""
         manifest = self.place.manifest(package, self._reference)
         if manifest is None:
-            return self._base.packages.get(package)
+            return None
         return entry_of(package, self.place.files(package, manifest), manifest.digest)
 
 

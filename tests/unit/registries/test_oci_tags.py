@@ -9,6 +9,7 @@ from mlstack.app.app import RegistryRef
 from mlstack.errors import RegistryError
 from mlstack.registries.oci import place_of
 from mlstack.registries.registry import Registry, open_registry
+from tests.support.builders import read_tree
 from tests.support.cli import Runner
 from tests.support.oci import FakeRegistry, Reply, real_registry
 from tests.support.packages import COMMON, JOBS, as_files
@@ -128,3 +129,25 @@ def test_packages_of_a_registry_that_lists_nothing_are_had_by_name(
         assert run("pkg install own/nothing").code == 4
         shutil.rmtree(tmp_path / "demo/vendor")
         run.ok("pkg install --frozen")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reference", ["9.9.9", "nightly", "sha256:" + "0" * 64])
+def test_a_tag_or_digest_that_is_not_there_installs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Runner, reference: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run.ok("init demo --skip-default-registries")
+    monkeypatch.chdir(tmp_path / "demo")
+    with FakeRegistry().running() as fake:
+        publish(fake.host)
+        run.ok(f"registry add own oci://{fake.host}/ml")
+        before = read_tree(tmp_path / "demo")
+        ran = run(f"pkg install own/jobs@{reference}")
+        assert (ran.code, read_tree(tmp_path / "demo")) == (4, before)
+        assert f"package `jobs` has no version `{reference}`" in ran.err
+        assert "known versions: 0.1.0, 0.10.0" in ran.err
+        fake.manifests["ml/jobs", "nightly"] = fake.manifests["ml/jobs", "0.1.0"]
+        run.ok("pkg install own/jobs@nightly")
+        installed = {row["package"]: row["installed"] for row in run("pkg list -o json").json["packages"]}
+        assert installed == {"own/jobs": ["0.1.0"], "own/common": ["0.1.0"]}
