@@ -31,6 +31,7 @@ from mlstack.objects import kube_object
 from mlstack.objects.kinds import Kinds, kinds_of_crd
 from mlstack.objects.kube_object import Data, DesiredState, Identity, KubeObject
 from mlstack.objects.managed_fields import adoptable
+from mlstack.objects.order import may_run_again
 from mlstack.readiness import operators
 
 Group = tuple[str, str, str]
@@ -82,10 +83,12 @@ class DiffContext:
 
         Whoever changes or removes a value that we applied takes its path from our entry in `managedFields`.
         So an object whose UID and whose entry are as they were after our last write needs no dry run, and
-        none of a definition, which takes seconds.
+        none of a definition, which takes seconds. A hook that may have failed since is looked at.
         """
         member, metadata, adopt = self.candidates.get(manifest.identity), live["metadata"], self.options.adopt
-        if member is None or metadata.get("uid") != member.uid or metadata.get("deletionTimestamp"):
+        if member is None or may_run_again(manifest):
+            return False
+        if metadata.get("uid") != member.uid or metadata.get("deletionTimestamp"):
             return False
         if not manifest.labels.items() <= (metadata.get("labels") or {}).items():
             # Another environment writes the same fields under the same name.

@@ -134,6 +134,9 @@ def _compared(
         "handover": replicas.handover,
         "live_metadata": {key: live[key] for key in ("apiVersion", "kind", "metadata") if key in live},
     }
+    if replacement.is_failed_hook(manifest, live):
+        reason = "it failed, and a hook of Helm runs again"
+        return _replace(context, manifest, live, changed, reason, facts["notes"])
     if changed:
         return _changed(context, manifest, live, changed, after, facts)
     facts["writes"] = moves or bool(facts["prepare"]) or replicas.handover is not None

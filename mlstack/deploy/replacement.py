@@ -15,8 +15,9 @@ from mlstack.kube.client import Cluster
 from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import APP_LABEL, ENVIRONMENT_LABEL, Data, KubeObject, label_of, marks
 from mlstack.objects.managed_fields import FieldChange, path_text
-from mlstack.objects.order import is_made_anew_as_hook
+from mlstack.objects.order import is_made_anew_as_hook, may_run_again
 from mlstack.readiness import assess
+from mlstack.readiness.rule import Facts
 from mlstack.readiness.training import change_text
 
 RECREATE = "mlstack.dev/recreate"
@@ -56,6 +57,14 @@ def judge(manifest: KubeObject, environment: str, *, fixed: str, why: str | None
         f" (in its manifest, or in {place}), {keep}"
     )
     return Refusal(kind="immutable", reasons=(fixed,), hint=hint)
+
+
+def is_failed_hook(manifest: KubeObject, live: Data) -> bool:
+    """Tell whether a hook of Helm has ended badly, which helm makes anew whether it changed or not."""
+    if not may_run_again(manifest) or manifest.annotations.get(RECREATE) == "never":
+        return False
+    ended = Facts(data=live)
+    return ended.has("Failed") or ended.status.get("phase") == "Failed"
 
 
 def unless_refused(reason: str, error: MlstackError) -> str | Refusal:

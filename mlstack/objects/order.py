@@ -204,10 +204,16 @@ def hook_phase(events: str) -> str:
     return "before" if names & {"pre-install", "crd-install"} else "after" if "post-install" in names else ""
 
 
-def is_made_anew_as_hook(manifest: KubeObject) -> bool:
+def is_made_anew_as_hook(manifest: KubeObject, *, failed: bool = False) -> bool:
     """Tell whether helm would delete an object before it makes it again, as it does unless told otherwise."""
     policy = manifest.annotations.get(HOOK_DELETE_POLICY, "")
-    return HOOK in manifest.annotations and (not policy or "before-hook-creation" in policy)
+    is_gone = not policy or "before-hook-creation" in policy or (failed and "hook-failed" in policy)
+    return HOOK in manifest.annotations and is_gone
+
+
+def may_run_again(manifest: KubeObject) -> bool:
+    """Tell whether an object is a hook that ends, and is made anew if that was badly."""
+    return manifest.kind in ("Job", "Pod") and is_made_anew_as_hook(manifest, failed=True)
 
 
 def _hook_order(manifest: KubeObject) -> tuple[int, int, str]:

@@ -208,7 +208,9 @@ def without_hooks(
         advice = f"; {how} keeps those of an install" if can_stay else ""
         notes.append(f"{component}: what only helm runs is left out: {listed(left, _NAMED)}{advice}")
     differs = (
-        [f"run when new or changed, not at each upgrade: {listed(repeated, _NAMED)}"] if repeated else []
+        [f"run when new, changed or failed, not at each upgrade: {listed(repeated, _NAMED)}"]
+        if repeated
+        else []
     )
     differs += [f"stay when they have ended: {listed(stay, _NAMED)}"] if stay else []
     if differs:

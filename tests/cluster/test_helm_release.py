@@ -106,3 +106,34 @@ def test_a_release_of_another_namespace_stays_there(
     assert minikube.find(path("default", "deployments/web-web")) is None
     run("delete dev --yes")
     assert minikube.find(path(namespace, "configmaps/web-config")) is None
+
+
+def test_hooks_of_a_chart_run_before_its_objects_and_again_when_they_change(
+    run: Helmed, minikube: TestCluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tool('helm').parent}{os.pathsep}{os.environ['PATH']}")
+    ends = "annotations: {mlstack.dev/test-exit: '{{ .Values.exit }}'}"
+    hooks = CHART["templates/hooks.yaml"].replace(
+        "{template: {spec", f"{{template: {{metadata: {{{ends}}}, spec"
+    )
+    hooks = hooks.replace("spec: {template", "spec: {backoffLimit: 0, template")
+    upgrade = hooks.partition("---")[0].replace("-migrate", "-late").replace("pre-install,pre", "post")
+    files = {"templates/hooks.yaml": hooks, "templates/late.yaml": upgrade}
+    write_tree(
+        tmp_path / "charts/platform", {**CHART, **files, "crds/widgets.yaml": "", "templates/widget.yaml": ""}
+    )
+    run(f"env add dev --no-preset --context minikube -n {namespace}")
+    run("registry add charts ../charts")
+    run("pkg install charts/platform")
+    run("generate platform api --exit 3")
+    file = Path("components/api.yaml")
+    file.write_text(f"{file.read_text()}hooks: apply\n")
+    run("apply dev --yes", code=7)
+    migrate = f"/apis/batch/v1/namespaces/{namespace}/jobs/api-migrate"
+    assert minikube.find(path(namespace, "deployments/api-web")) is None
+    run("param set api exit 0")
+    counts = run("apply dev --yes")["counts"]
+    assert counts["recreated"] == 1
+    assert minikube.request("GET", migrate)["status"]["succeeded"] == 1
+    assert minikube.find(migrate.replace("api-migrate", "api-late")) is None
+    assert set(run("apply dev")["counts"]) == {"unchanged"}

@@ -208,6 +208,78 @@ def test_a_circle_is_refused_before_anything_is_written(
     assert minikube.find(path(namespace, "configmaps", "other")) is None
 
 
+# --- hooks of charts -------------------------------------------------------------------------------
+
+
+def as_hook(obj: dict[str, Any], events: str, weight: int = 0, **policy: str) -> dict[str, Any]:
+    annotations = {"helm.sh/hook": events, "helm.sh/hook-weight": str(weight)}
+    annotations |= {"helm.sh/hook-delete-policy": policy["deleted"]} if policy else {}
+    return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
+
+
+def named(name: str, obj: dict[str, Any]) -> dict[str, Any]:
+    return {**obj, "metadata": {**obj["metadata"], "name": name}}
+
+
+def test_hooks_of_a_chart_end_one_after_the_other_before_and_after_the_rest(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    migrate = as_hook(named("migrate", job()), "pre-install,pre-upgrade", 5)
+    check = as_hook(named("check", job()), "pre-install", -5)
+    report = as_hook(named("report", job()), "post-install,post-upgrade")
+    script = as_hook(config_map("script"), "pre-install", -10)
+    stack.write("a", deployment("web"), config_map("settings"), report, migrate, check, script)
+    ended: list[tuple[str, list[str], int]] = []
+
+    def look(event: RunEvent) -> None:
+        if event.identity is not None and event.kind == "created":
+            jobs = minikube.request("GET", path(namespace, "jobs", "")[:-1])["items"]
+            succeeded = [item["metadata"]["name"] for item in jobs if item["status"].get("succeeded")]
+            web = minikube.find(path(namespace, "deployments", "web")) or {}
+            ready = web.get("status", {}).get("readyReplicas", 0)
+            ended.append((event.identity.name, sorted(succeeded), ready))
+
+    applied(stack, look)
+    names = [name for name, _, _ in ended]
+    assert names[:3] == ["script", "check", "migrate"]
+    before = {name: (succeeded, ready) for name, succeeded, ready in ended}
+    assert before["migrate"][0] == ["check"]
+    assert before["settings"][0] == before["web"][0] == ["check", "migrate"]
+    assert (names[-1], before["report"][1]) == ("report", 1)
+    assert set(outcomes(stack.apply()).values()) == {"unchanged"}
+
+
+@pytest.mark.parametrize("policy", ["", "before-hook-creation,hook-succeeded", "hook-failed"])
+def test_a_hook_that_failed_runs_again_at_the_next_apply(
+    stack: Stack, minikube: TestCluster, namespace: str, policy: str
+) -> None:
+    more = {"deleted": policy} if policy else {}
+    stack.write("a", as_hook(job(exits="3"), "pre-install,pre-upgrade", **more), config_map())
+    error = failed(stack, NotReadyError)
+    assert outcomes(error.partial) == {"migrate": "created", "settings": "skipped"}
+    first = minikube.request("GET", path(namespace, "jobs", "migrate"))["metadata"]["uid"]
+    assert stack.diff().counts["recreate"] == 1
+    error = failed(stack, NotReadyError)
+    assert outcomes(error.partial) == {"migrate": "recreated", "settings": "skipped"}
+    assert minikube.request("GET", path(namespace, "jobs", "migrate"))["metadata"]["uid"] != first
+    stack.write("a", as_hook(job(), "pre-install,pre-upgrade", **more), config_map())
+    assert outcomes(stack.apply()) == {"migrate": "recreated", "settings": "created"}
+    assert set(outcomes(stack.apply()).values()) == {"unchanged"}
+
+
+def test_a_failed_hook_stays_where_helm_would_leave_it_or_a_person_wants_it(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    kept = as_hook(job(exits="3"), "pre-install", deleted="hook-succeeded")
+    never = as_hook(named("never", job(exits="3")), "pre-install")
+    never["metadata"]["annotations"]["mlstack.dev/recreate"] = "never"
+    stack.write("a", kept)
+    stack.deploy("b", never)
+    for name in ("migrate", "never"):
+        minikube.wait_for(path(namespace, "jobs", name), lambda live: live.get("status", {}).get("failed"))
+    assert set(outcomes(stack.apply()).values()) == {"unchanged"}
+
+
 # --- what content needs ----------------------------------------------------------------------------
 
 

@@ -89,7 +89,7 @@ def test_r5_hooks_and_tests_are_told_and_hooks_can_be_kept(run: Runner, app: Pat
     file.write_text(f"{file.read_text()}hooks: apply\n")
     ran = run("render dev")
     assert "Pod web-probe (test)" in ran.err
-    assert "run when new or changed, not at each upgrade: Job web-migrate" in ran.err
+    assert "run when new, changed or failed, not at each upgrade: Job web-migrate" in ran.err
     kinds = [item["kind"] for item in run("render dev -o json").json["items"]]
     assert kinds.index("Job") < kinds.index("ConfigMap")  # before all that is not a definition
 

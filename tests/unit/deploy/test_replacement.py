@@ -16,7 +16,7 @@ from mlstack.objects.managed_fields import FieldChange
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.testing.controllers import Simulation
 from mlstack.validate.validate import load_schemas
-from tests.support.deploying import Stack, VirtualClock
+from tests.support.deploying import Stack, VirtualClock, outcomes
 
 
 def an_object(api_version: str, kind: str, recreate: str | None = None) -> KubeObject:
@@ -182,6 +182,23 @@ def cluster() -> MemoryCluster:
 @pytest.fixture
 def stack(tmp_path: Any, cluster: MemoryCluster) -> Stack:
     return Stack(tmp_path / "app", namespace="ml", opener=lambda context: cluster, clock=VirtualClock())
+
+
+def test_a_failed_hook_of_helm_runs_again_and_no_other_job(stack: Stack, cluster: MemoryCluster) -> None:
+    spec = {"restartPolicy": "Never", "containers": [{"name": "m", "image": "i"}]}
+    hook = {"helm.sh/hook": "pre-install"}
+    for name, more in (("hook", hook), ("kept", {**hook, RECREATE: "never"}), ("plain", {})):
+        metadata = {"name": name, "annotations": more}
+        manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}
+        stack.write(name, {**manifest, "spec": {"template": {"spec": spec}}})
+    stack.apply()
+    assert stack.diff().counts == {"unchanged": 3}
+    failed = {"conditions": [{"type": "Failed", "status": "True"}]}
+    for name in ("hook", "kept", "plain"):
+        job = ObjectRef("batch/v1", "Job", "ml", name)
+        cluster.patch(job, {"status": failed}, subresource="status", manager="controller")
+    assert stack.diff().counts == {"recreate": 1, "unchanged": 2}
+    assert outcomes(stack.apply()) == {"hook": "recreated", "kept": "unchanged", "plain": "unchanged"}
 
 
 def stateful_set(
