@@ -8,15 +8,17 @@ from pathlib import Path
 
 from mlstack.app import atomic
 from mlstack.app.app_dir import AppDir
+from mlstack.app.document import decode
 from mlstack.app.files import read_folder
 from mlstack.app.package import PackageFolder
 from mlstack.app.params import marked_images
-from mlstack.errors import NotFoundError, RegistryError
+from mlstack.errors import NotFoundError, RegistryError, TemplateError
 from mlstack.names import nearest
 from mlstack.registries.directory import build_index, refuse_chart
 from mlstack.registries.distribution import SCHEME
 from mlstack.registries.oci import Published, Repository, place_of
-from mlstack.registries.registry import INDEX_FILE, guarded, is_bundled, protocol_of
+from mlstack.registries.registry import INDEX_FILE, is_bundled, protocol_of
+from mlstack.render.sandbox import template_faults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,7 @@ def publish_package(folder: Path, to: str, *, app: AppDir | None, key: str = "")
         NotFoundError: there is no such folder or registry.
         RegistryError: the registry is of another kind or refuses, the version is there with other content,
             or `cosign` refuses.
-        SchemaError: a file of the package is wrong.
+        ConfigError: a file of the package is wrong.
     """
     address = _address(to, app)
     push = f"helm package {folder}, then helm push ARCHIVE oci://HOST/PATH: --type helm reads it there"
@@ -166,7 +168,17 @@ def _published(
 
 
 def _read_whole(package: PackageFolder, beside: Path) -> None:
-    """Read a package with those that it requires, as far as they lie beside it: what is wrong is refused."""
+    """Read a package with those that it requires, as far as they lie beside it: what is wrong is refused.
+
+    Raises:
+        ConfigError: one of its files is wrong; it is the publisher's own, and no registry's.
+    """
+    for path, data in package.files.items():
+        source = f"{package.source}/{path}"
+        text = decode(data, file=source) if path.suffix == ".j2" else ""
+        for line, message in template_faults(str(path), text, None):
+            hint = f"mlstack registry lint {package.source} shows all that is wrong"
+            raise TemplateError(message, where=f"{source}:{line}", hint=hint)
     libraries: dict[str, PackageFolder] = {}
     waiting = [name.rpartition("/")[2] for name in package.head.requires]
     while waiting:
@@ -177,7 +189,7 @@ def _read_whole(package: PackageFolder, beside: Path) -> None:
             return  # there is nothing to read it with
         libraries[name] = PackageFolder.read(beside / name)
         waiting += [other.rpartition("/")[2] for other in libraries[name].head.requires]
-    guarded(lambda: package.package(libraries), package.head.name)
+    package.package(libraries)
 
 
 def _into_folder(package: PackageFolder, registry: Path, key: str) -> tuple[Path, bool]:

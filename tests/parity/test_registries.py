@@ -309,6 +309,22 @@ def test_what_cannot_be_published_is_told(
     assert (ran.code, told in ran.err) == (code, True), ran.err
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("web/prototype.yaml", "kind: Prototype\n", "../registry/tools/web/prototype.yaml"),
+        ("web/templates/page.yaml.j2", "a: 1\nb: {{ x\n", "templates/page.yaml.j2:2)"),
+    ],
+)
+def test_a_broken_package_of_ones_own_is_not_published(
+    demo: Runner, tmp_path: Path, file: str, text: str, said: str
+) -> None:
+    (tmp_path / "registry/tools" / file).write_text(text)
+    (tmp_path / "out").mkdir()
+    ran = demo("pkg publish ../registry/tools ../out")
+    assert (ran.code, said in ran.err, read_tree(tmp_path / "out")) == (3, True, {}), ran.err
+
+
 def test_a_package_is_published_into_the_folder_of_a_registry(demo: Runner, tmp_path: Path) -> None:
     assert demo("pkg publish ../registry/base ours -o json").json["isNew"]  # the index was not there yet
     write_tree(tmp_path, {f"work/{path[9:]}": text for path, text in REGISTRY.items()})

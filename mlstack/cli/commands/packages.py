@@ -238,7 +238,9 @@ def copy_packages(
     from mlstack.operations import publish
 
     if not to:
-        raise UsageError("where to?", hint="mlstack pkg copy PACKAGE --to oci://HOST/PATH")
+        raise UsageError(
+            "no registry to copy to: `--to` is missing", hint="mlstack pkg copy PACKAGE --to oci://HOST/PATH"
+        )
     with page.waiting("copying packages and images"):
         return publish.copy_packages(session.app, names or (), to, platforms=platform or ())
 

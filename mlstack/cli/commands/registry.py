@@ -63,7 +63,9 @@ def set_registry(
     from mlstack.operations import registries
 
     if not uri:
-        raise UsageError("where is it now?", hint=f"mlstack registry set {name} --uri ADDRESS")
+        raise UsageError(
+            "no new address: `--uri` is missing", hint=f"mlstack registry set {name} --uri ADDRESS"
+        )
     return registries.set_registry(
         session.app, name, uri, protocol=type, stands=Path.cwd(), override=override
     )

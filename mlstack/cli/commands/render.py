@@ -159,7 +159,9 @@ def copy_images(
     from mlstack.operations import images
 
     if not to:
-        raise UsageError("where to?", hint="mlstack images copy ENV --to HOST/PATH")
+        raise UsageError(
+            "no registry to copy to: `--to` is missing", hint="mlstack images copy ENV --to HOST/PATH"
+        )
     names = several.environments(session) or [session.environment(several.only(session))]
     with page.waiting("copying images"):
         return images.copy_images(
