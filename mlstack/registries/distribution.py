@@ -141,7 +141,8 @@ class Distribution:
             RegistryError: no answer, or refused.
         """
         _check(name, "latest")
-        return self._listed(f"{name}/tags/list?n=1000", name, "tags")
+        tags = self._listed(f"{name}/tags/list?n=1000", name, "tags")
+        return tags and [tag for tag in tags if _REFERENCE.fullmatch(tag)]
 
     def repositories(self, path: str) -> list[str] | None:
         """Give the names right below a path; None where there is no list, as few give it to everybody."""
@@ -245,7 +246,8 @@ class Distribution:
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
         pieces = _Blob(source, source_name, digest)
         place = self._place_of_upload(started, digest)
-        self._refuse(self._send("PUT", place, name, push=True, headers=headers, body=pieces), 201)
+        answer = self._send("PUT", place, name, push=True, headers=headers, body=pieces)
+        self._refuse_other(answer, name, digest)
 
     def push_blob(self, name: str, data: bytes) -> str:
         """Upload a blob that is not there yet, and give its digest."""
@@ -257,11 +259,14 @@ class Distribution:
         self._refuse(started, 202)
         place = self._place_of_upload(started, digest)
         headers = {"Content-Type": "application/octet-stream"}
-        self._refuse(self._send("PUT", place, name, push=True, headers=headers, body=data), 201)
+        answer = self._send("PUT", place, name, push=True, headers=headers, body=data)
+        self._refuse_other(answer, name, digest)
         return digest
 
     def _place_of_upload(self, started: Answer, digest: str) -> str:
-        place = joined(started.url, started.headers.get("Location") or "")
+        if not (location := started.headers.get("Location")):
+            raise self._fault("it names no place to upload to")
+        place = joined(started.url, location)
         return f"{place}{'&' if '?' in place else '?'}digest={digest}"
 
     def push_manifest(self, name: str, reference: str, value: Mapping[str, Any]) -> str:
@@ -278,8 +283,9 @@ class Distribution:
         answer = self._send(
             "PUT", f"{name}/manifests/{reference}", name, push=True, headers=headers, body=data
         )
-        self._refuse(answer, 201)
-        return digest_of(data)
+        digest = digest_of(data)
+        self._refuse_other(answer, name, digest)
+        return digest
 
     # --- requests, and who sends them ---
 
@@ -373,6 +379,13 @@ class Distribution:
             asked_s = retry_after_s(answer.headers)
             hint = f"try again {'later' if asked_s is None else f'in {clock.words(asked_s)}'}"
         raise self._fault(f"{text}{f' ({code})' if code else ''}", hint=hint)
+
+    def _refuse_other(self, answer: Answer, name: str, digest: str) -> None:
+        """Raise unless something was made, with the digest that was sent as far as the answer names one."""
+        self._refuse(answer, 201)
+        named = answer.headers.get("Docker-Content-Digest") or digest
+        if named != digest:
+            raise self._lie(f"{name}@{digest}", named)
 
     def _fault(self, text: str, *, hint: str = "check the address") -> RegistryError:
         return RegistryError(f"the registry at `{self.host}` fails: {text}", hint=hint)
