@@ -448,7 +448,9 @@ def _failed(failures: Sequence[ProgramError], address: GitAddress, shown: str) -
     text = str(error)
     for said in _SAID_EVER:  # behind the reason
         text = text.replace(f"; {said}", "")
-    hint = error.hint or "check the address, the network, and that `git ls-remote` of it works"
+    usual = "check the address, the network, and that `git ls-remote` of it works"
+    trust = "GIT_SSL_CAINFO, or `git config http.sslCAInfo`, names the authorities that git is to trust"
+    hint = error.hint or (trust if "certificate" in text else usual)
     return _NoAnswerError(f"cannot fetch `{shown}`: {text}", hint=hint)
 
 
