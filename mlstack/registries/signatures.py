@@ -2,7 +2,8 @@
 
 What mlstack signs is name, version and digest. Such a signature stands beside the digest in the index of a
 registry, and in `mlstack.lock` once the package is installed, so that it is checked again without the
-registry. Artifacts of an OCI registry may also be signed in cosign's own way, and are verified there.
+registry. Artifacts of an OCI registry may also be signed in cosign's own way, and are verified there; what
+cosign saves of those is kept in the user's cache, so that the registry is not asked again.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from mlstack import programs
+from mlstack import disk_cache, programs
 from mlstack.app.app import App, RegistryRef, SignaturePolicy
 from mlstack.app.chart import CHART_FILE
 from mlstack.app.lock import LockedPackage
@@ -28,7 +31,13 @@ _PASSWORD = "COSIGN_PASSWORD"
 KEYLESS = "keyless"
 """In place of a private key: sign as whom one is logged in."""
 _BUNDLE = b'{"'
-_UNPREPARED = ("public key", "trusted root", "fetching", "TUF")  # it did not come to look at the signature
+_UNPREPARED = (
+    "public key",
+    "trusted root",
+    "fetching",
+    "TUF",
+    "log query",
+)  # it did not come to look at the signature
 _UNSIGNED = 10  # cosign's exit status for an artifact without signatures
 
 
@@ -54,6 +63,8 @@ def check_locked(app: App, locked: LockedPackage, policy: SignaturePolicy, *, ro
     """
     signed, artifact = f"package `{locked.ref}`", _artifact(locked, root)
     asked, by_others = _options(policy, root), False
+    if artifact and _is_kept(artifact, asked):
+        return artifact
     with TemporaryDirectory(prefix="mlstack-signature-") as folder:
         checks = {}
         if made := _signature(locked, policy, Path(folder)):
@@ -64,6 +75,8 @@ def check_locked(app: App, locked: LockedPackage, policy: SignaturePolicy, *, ro
         for command, statement in checks.items():
             try:
                 programs.run(command, stdin=statement, timeout_s=_TIMEOUT_S)
+                if not statement:
+                    _keep(artifact)
                 return "" if statement else artifact
             except ProgramError as error:
                 reason = _reason(error)
@@ -124,6 +137,34 @@ def _artifact(locked: LockedPackage, root: Path) -> str:
         return ""
     host, path = split_address(ref.address)
     return f"{host}/{repository_of(path, locked.name)}@{locked.revision}"
+
+
+def _place(artifact: str) -> Path | None:
+    """Give where the cache keeps what cosign saved of an artifact; None where there is no cache."""
+    folder = disk_cache.of_user(os.environ).subfolder("signatures")
+    return folder / artifact.rpartition(":")[2] if folder else None
+
+
+def _is_kept(artifact: str, asked: list[str]) -> bool:
+    """Tell whether the cache has the artifact with signatures by those who are asked for."""
+    if (place := _place(artifact)) is None or not place.is_dir():
+        return False
+    with suppress(OSError, ValueError, LookupError, TypeError, ProgramError):  # then its registry is asked
+        images = json.loads((place / "index.json").read_bytes())["manifests"]
+        is_meant = images[0]["digest"] == artifact.rpartition("@")[2]
+        command = ["cosign", "verify", *asked, "--local-image", str(place)]
+        return is_meant and bool(programs.run(command, timeout_s=_TIMEOUT_S))
+    return False
+
+
+def _keep(artifact: str) -> None:
+    """Have cosign save an artifact and its signatures in the cache; where it cannot, nothing is kept."""
+    if (place := _place(artifact)) is None:
+        return
+    with suppress(OSError, ProgramError), TemporaryDirectory(dir=place.parent) as folder:
+        programs.run(["cosign", "save", "--dir", f"{folder}/copy", artifact], timeout_s=_TIMEOUT_S)
+        shutil.rmtree(place, ignore_errors=True)
+        Path(folder, "copy").rename(place)
 
 
 def sign(key: str, *, name: str, version: str, digest: str) -> str:

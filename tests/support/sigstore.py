@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from mlstack import programs
@@ -49,19 +50,71 @@ def bundle(message: bytes, *, identity: str, issuer: str) -> bytes:
     """Sign a message as somebody of whom an OpenID provider knows the mail address."""
     certificate, signature = _certificate(identity, issuer), sign(_SIGNER, message)
     digest = hashlib.sha256(message)
+    signed = {
+        "messageDigest": {"algorithm": "SHA2_256", "digest": _text(digest.digest())},
+        "signature": _text(signature),
+    }
+    facts = _log_facts(_hashed(certificate, signature, digest.hexdigest()))
+    return _bundle(certificate, facts, messageSignature=signed)
+
+
+def sign_artifact(artifact: str, folder: Path, *, identity: str, issuer: str, as_bundle: bool) -> None:
+    """Sign an artifact of an OCI registry as such a somebody, and lay the signature beside it.
+
+    As cosign 3 does, a bundle around a statement; or as cosign 2 did, the claims with their signature.
+    """
+    name, _, digest = artifact.partition("@")
+    certificate = _certificate(identity, issuer)
+    if as_bundle:
+        files = {"payload": _attested(certificate, digest)}
+    else:
+        claims = {"identity": {"docker-reference": name}, "image": {"docker-manifest-digest": digest}}
+        critical = {**claims, "type": "cosign container image signature"}
+        payload = _canonical({"critical": critical, "optional": None})
+        signature = sign(_SIGNER, payload)
+        facts = _log_facts(_hashed(certificate, signature, hashlib.sha256(payload).hexdigest()))
+        promised = {"SignedEntryTimestamp": _text(sign(_LOG, _canonical(facts))), "Payload": facts}
+        files = {
+            "payload": payload,
+            "signature": _text(signature).encode(),
+            "certificate": pem("CERTIFICATE", certificate).encode(),
+            "rekor-response": _canonical({"rekorBundle": promised}),
+        }
+    for file, content in files.items():
+        (folder / file).write_bytes(content)
+    options = [f"--{file}={folder / file}" for file in files]
+    programs.run(["cosign", "attach", "signature", *options, artifact])
+
+
+def _attested(certificate: bytes, digest: str) -> bytes:
+    """Make the bundle that says of an artifact that it is signed: a statement in an envelope."""
+    subject = {"digest": {"sha256": digest.removeprefix("sha256:")}, "annotations": {}}
+    statement = {"_type": "https://in-toto.io/Statement/v1", "subject": [subject], "predicate": {}}
+    payload = _canonical({**statement, "predicateType": "https://sigstore.dev/cosign/sign/v1"})
+    kind = "application/vnd.in-toto+json"
+    signature = sign(_SIGNER, f"DSSEv1 {len(kind)} {kind} {len(payload)} ".encode() + payload)
+    envelope = {
+        "payload": _text(payload),
+        "payloadType": kind,
+        "signatures": [{"sig": _text(signature)}],
+    }
+    hashes = {
+        name: {"algorithm": "sha256", "value": hashlib.sha256(content).hexdigest()}
+        for name, content in (("envelopeHash", _canonical(envelope)), ("payloadHash", payload))
+    }
+    verifier = _text(pem("CERTIFICATE", certificate).encode())
+    spec = {**hashes, "signatures": [{"signature": _text(signature), "verifier": verifier}]}
+    facts = _log_facts({"apiVersion": "0.0.1", "kind": "dsse", "spec": spec})
+    return _bundle(certificate, facts, dsseEnvelope=envelope)
+
+
+def _bundle(certificate: bytes, facts: Mapping[str, object], **signed: object) -> bytes:
     material = {
         "certificate": {"rawBytes": _text(certificate)},
-        "tlogEntries": [_log_entry(certificate, signature, digest.hexdigest())],
+        "tlogEntries": [_log_entry(facts)],
     }
-    content = {
-        "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
-        "verificationMaterial": material,
-        "messageSignature": {
-            "messageDigest": {"algorithm": "SHA2_256", "digest": _text(digest.digest())},
-            "signature": _text(signature),
-        },
-    }
-    return json.dumps(content).encode()
+    kind = "application/vnd.dev.sigstore.bundle.v0.3+json"
+    return json.dumps({"mediaType": kind, "verificationMaterial": material, **signed}).encode()
 
 
 def _certificate(identity: str, issuer: str) -> bytes:
@@ -98,22 +151,33 @@ def _sized(data: bytes) -> bytes:
     return len(data).to_bytes(2, "big") + data
 
 
-def _log_entry(certificate: bytes, signature: bytes, digest: str) -> dict[str, object]:
-    """Make what Rekor answers: the entry, alone in its log, with promise, proof and checkpoint."""
+def _hashed(certificate: bytes, signature: bytes, digest: str) -> Mapping[str, object]:
+    """Make the entry of a log for a signature of bytes with a digest."""
     signed = {
         "content": _text(signature),
         "publicKey": {"content": _text(pem("CERTIFICATE", certificate).encode())},
     }
     spec = {"data": {"hash": {"algorithm": "sha256", "value": digest}}, "signature": signed}
-    body = _canonical({"apiVersion": "0.0.1", "kind": "hashedrekord", "spec": spec})
+    return {"apiVersion": "0.0.1", "kind": "hashedrekord", "spec": spec}
+
+
+def _log_facts(entry: Mapping[str, object]) -> dict[str, object]:
+    """Make what Rekor promises to keep: an entry, the first of the log."""
+    log_id = hashlib.sha256(public_key(_LOG)).hexdigest()
+    return {"body": _text(_canonical(entry)), "integratedTime": _TIME_S, "logID": log_id, "logIndex": 0}
+
+
+def _log_entry(facts: Mapping[str, object]) -> dict[str, object]:
+    """Make what Rekor answers: the entry, alone in its log, with promise, proof and checkpoint."""
+    body = base64.b64decode(str(facts["body"]))
+    entry = json.loads(body)
     log_id, root = hashlib.sha256(public_key(_LOG)), _text(hashlib.sha256(b"\0" + body).digest())
-    facts = {"body": _text(body), "integratedTime": _TIME_S, "logID": log_id.hexdigest(), "logIndex": 0}
     note = f"rekor.test - 1\n1\n{root}\n"
     by = _text(log_id.digest()[:4] + sign(_LOG, note.encode()))
     return {
         "logIndex": "0",
         "logId": {"keyId": _text(log_id.digest())},
-        "kindVersion": {"kind": "hashedrekord", "version": "0.0.1"},
+        "kindVersion": {"kind": entry["kind"], "version": entry["apiVersion"]},
         "integratedTime": str(_TIME_S),
         "inclusionPromise": {"signedEntryTimestamp": _text(sign(_LOG, _canonical(facts)))},
         "inclusionProof": {

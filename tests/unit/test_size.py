@@ -25,7 +25,7 @@ LINES = {
     "objects": 2900,
     "operations": 8480,
     "readiness": 3830,
-    "registries": 4490,
+    "registries": 4550,
     "render": 3530,
     "simulator": 3540,
     "testing": 2420,

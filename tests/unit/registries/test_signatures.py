@@ -1,6 +1,7 @@
 """Signatures of cosign: packages of real OCI registries and of folders, unsigned, by another key, changed."""
 
 import base64
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -66,6 +67,10 @@ def key(tmp_path: Path, whose: str) -> str:
     return str(tmp_path / whose / "cosign.key")
 
 
+def kept_signatures() -> Path:
+    return Path(os.environ["XDG_CACHE_HOME"], "mlstack/signatures")
+
+
 def test_what_is_published_with_a_key_is_signed_in_both_ways(host: str, tmp_path: Path) -> None:
     address = f"oci://{host}/ml"
     published = publish_package(tmp_path / "common", address, app=None, key=key(tmp_path, "ours"))
@@ -107,6 +112,41 @@ def test_what_cosign_signed_in_a_registry_is_let_in(host: str, tmp_path: Path, f
     lock.write_text(text.replace(digests.files["package.yaml"], file_digests(content)["package.yaml"]))
     (fault,) = package_changes.verify_packages(AppDir(made.root)).faults
     assert "is not the one that mlstack.lock holds" in fault.fault  # the signed artifact has other content
+
+
+@pytest.mark.parametrize("form", ["true", "false"])
+def test_what_cosign_alone_signed_is_verified_again_without_its_registry(
+    host: str, tmp_path: Path, form: str
+) -> None:
+    (tmp_path / "away").mkdir()
+    with real_registry(tmp_path / "away") as away:
+        published = publish_package(tmp_path / "common", f"oci://{away}/ml", app=None)
+        signed = f"{away}/ml/common@{published.revision}"
+        options = ["--yes", "--tlog-upload=false", "--use-signing-config=false"]
+        options += [f"--new-bundle-format={form}", f"--key={key(tmp_path, 'ours')}"]
+        programs.run(["cosign", "sign", *options, signed])
+        made = new_app(tmp_path, f"oci://{away}/ml")
+        packages.install_packages(made, ["own/common"])
+    verified = package_changes.verify_packages(AppDir(made.root))
+    assert (verified.faults, verified.signed) == ((), 1)
+    shutil.copy(tmp_path / "theirs/cosign.pub", made.root / "ours.pub")  # what is kept is no passport
+    (fault,) = package_changes.verify_packages(AppDir(made.root)).faults
+    assert "cannot verify package `own/common@0.1.0`" in fault.fault
+
+
+def test_what_the_cache_keeps_of_another_artifact_signs_nothing(host: str, tmp_path: Path) -> None:
+    write_tree(tmp_path, {f"next/{path}": text.replace("0.1.0", "0.2.0") for path, text in COMMON.items()})
+    address, options = f"oci://{host}/ml", ["--yes", "--tlog-upload=false", "--use-signing-config=false"]
+    older = publish_package(tmp_path / "common", address, app=None).revision
+    newer = publish_package(tmp_path / "next", address, app=None).revision
+    artifact = f"{host}/ml/common@{older}"
+    programs.run(["cosign", "sign", *options, f"--key={key(tmp_path, 'ours')}", artifact])
+    made = new_app(tmp_path, address)
+    packages.install_packages(made, ["own/common@0.1.0"])
+    (kept,) = kept_signatures().glob(older.removeprefix("sha256:"))
+    shutil.copytree(kept, kept.with_name(newer.removeprefix("sha256:")))
+    with pytest.raises(RegistryError, match=r"`own/common@0\.2\.0` is not signed"):
+        packages.install_packages(AppDir(made.root), ["own/common@0.2.0"])
 
 
 def test_an_index_signed_by_another_key_hides_no_signature_of_the_artifact(host: str, tmp_path: Path) -> None:
@@ -181,6 +221,9 @@ def test_charts_of_an_oci_registry_are_asked_for_signatures_and_restored_by_dige
     packages.install_packages(made, ["own/strict"])
     assert AppDir(made.root).lock.packages[0].revision == digest
     assert package_changes.verify_packages(AppDir(made.root)).signed == 1
+    options = ["--key", str(made.root / "ours.pub"), "--insecure-ignore-tlog=true", "--local-image"]
+    (kept,) = kept_signatures().glob(digest.removeprefix("sha256:"))
+    assert programs.run(["cosign", "verify", *options, str(kept)]).stdout
     assert pushed({"templates/more.yaml": "# other\n"}) != digest  # the tag leads elsewhere now
     shutil.rmtree(made.root / "vendor")
     packages.install_packages(AppDir(made.root), [])
@@ -254,6 +297,36 @@ def test_artifacts_nobody_signed_are_refused_where_a_person_is_asked_for(host: s
     with pytest.raises(RegistryError, match=r"cannot sign `common@0\.1\.0`") as caught:
         publish_package(tmp_path / "common", f"oci://{host}/ml", app=None, key="keyless")
     assert "SIGSTORE_ID_TOKEN" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (ADA, ""),
+        (
+            ADA.replace("ada@", "eve@"),
+            "the signature of package `own/common@0.1.0` is not by `eve@example.com`",
+        ),
+        (ADA.replace("idp.", "other."), "is not by `ada@example.com`"),
+        ("key: ours.pub", "is not by the key `ours.pub`"),
+    ],
+    ids=["whom it asks for", "another person", "another provider", "a key"],
+)
+@pytest.mark.parametrize("as_bundle", [True, False], ids=["bundle", "claims"])
+def test_artifacts_signed_without_a_key_are_let_in_by_name(
+    host: str, tmp_path: Path, asked: str, message: str, as_bundle: bool
+) -> None:
+    published = publish_package(tmp_path / "common", f"oci://{host}/ml", app=None)
+    made = new_app(tmp_path, f"oci://{host}/ml", asked)
+    shutil.copy(sigstore.trusted_root(tmp_path), made.root)
+    artifact = f"{host}/ml/common@{published.revision}"
+    ada = {"identity": "ada@example.com", "issuer": "https://idp.example.com"}
+    sigstore.sign_artifact(artifact, tmp_path, as_bundle=as_bundle, **ada)
+    if message:
+        assert message in str(refused(made))
+        return
+    packages.install_packages(made, ["own/common"])
+    assert package_changes.verify_packages(AppDir(made.root)).signed == 1
 
 
 def new_empty(tmp_path: Path) -> Path:
