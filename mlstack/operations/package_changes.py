@@ -290,8 +290,10 @@ def _parameter_effects(
     except MlstackError:  # what it has now does not render either
         return
     about = {"component": component.full_name, "environment": environment}
+    spellings = spelling_table(new.params)
+    former = {spellings.get(name, name): name for name in old.params}
     for effect in _parameter_changes(old, new):
-        origin = _own_origin(resolved, effect.parameter)
+        origin = _own_origin(resolved, former.get(effect.parameter, effect.parameter))
         if effect.kind == "default" and origin:
             yield row(ParameterEffect, effect, **about, kind="hidden", origin=origin)
         elif effect.kind in ("gone", "renamed") and not origin:

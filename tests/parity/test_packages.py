@@ -256,3 +256,113 @@ def test_r16_commit_and_digest_are_locked_for_each_package(demo: Path, tmp_path:
     verified = run("pkg verify")
     assert verified.code == 1
     assert "g1/tools@1.3.0: `web/prototype.yaml` was changed" in verified.out
+
+
+# --- what an update would change ---
+
+_JOB = """\
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: {{ name }}}
+spec:
+  serviceName: SERVICE
+  replicas: {{ params.replicas }}
+  selector: {matchLabels: {app: {{ name }}}}
+  template:
+    metadata: {labels: {app: {{ name }}}}
+    spec: {containers: [{name: main, image: {{ params.image }}}]}
+"""
+
+
+def _workers(version: str, service: str, parameters: str) -> dict[str, bytes]:
+    head = (
+        f"apiVersion: mlstack.dev/v1\nkind: Prototype\nname: work\nsummary: Works\nparameters:\n{parameters}"
+    )
+    folder = f"workers-{version}"
+    return {
+        f"{folder}/package.yaml": package("workers", version=version).encode(),
+        f"{folder}/work/prototype.yaml": head.encode(),
+        f"{folder}/work/templates/work.yaml.j2": _JOB.replace("SERVICE", service).encode(),
+    }
+
+
+@pytest.fixture
+def workers(demo: Path, tmp_path: Path, run: Runner) -> None:
+    """Offer workers in 1.0.0 and 1.1.0, and give components of the first one with values of their own."""
+    old = """\
+  properties:
+    image: {type: string, default: one}
+    replicas: {type: integer, default: 1}
+    size: {type: string, default: s}
+    extra: {type: string, default: x}
+    left: {type: string, default: x}
+"""
+    new = """\
+  required: [zone]
+  properties:
+    image: {type: string, default: two}
+    replicas: {type: integer, default: 2}
+    scale: {type: string, default: m, aliases: [size]}
+    zone: {type: string}
+"""
+    registry = tmp_path / "registry"
+    for version, service, parameters in (("1.0.0", "a", old), ("1.1.0", "b", new)):
+        write_tree(registry, _workers(version, service, parameters))
+    run.ok(f"registry index {registry}")
+    run.ok("pkg install ours/workers@1.0.0")
+    text = Path("app.yaml").read_text().replace("- ours/workers@1.0.0\n", "")
+    Path("app.yaml").write_text(f"{text}- {{name: ours/workers, version: ^1}}\n")
+    for line in (
+        "generate work plain",
+        "generate work tuned --image mine --extra y",
+        "param set plain replicas 5 --env gke",
+        "param set tuned size l --env gke",
+    ):
+        run.ok(line)
+
+
+def test_p12_a_preview_says_what_an_update_does_to_each_component_in_each_environment(
+    workers: None, run: Runner
+) -> None:
+    before = read_tree(Path.cwd())
+    preview = run("pkg update ours/workers --preview -o json").json
+    assert read_tree(Path.cwd()) == before
+    effects = {
+        (row["component"], row["environment"], row["parameter"], row["kind"]): (
+            row.get("before"),
+            row.get("after"),
+            row.get("origin", ""),
+        )
+        for row in preview["parameters"]
+    }
+    tuned, gke = "components/tuned.yaml", "environments/gke/params.yaml"
+    for environment in ("minikube", "gke"):
+        assert effects["plain", environment, "image", "default"] == ("one", "two", "")
+        default, _, origin = effects["tuned", environment, "image", "hidden"]
+        assert (default, origin.partition(":")[0]) == ("one", tuned)
+        assert effects["tuned", environment, "extra", "gone"][2].startswith(f"{tuned}:")
+        assert ("plain", environment, "zone", "required") in effects
+        assert ("plain", environment, "extra", "gone") not in effects
+        assert ("plain", environment, "left", "gone") not in effects
+    assert effects["plain", "minikube", "replicas", "default"] == (1, 2, "")
+    assert effects["plain", "gke", "replicas", "hidden"][2].startswith(f"{gke}:")
+    assert effects["tuned", "gke", "size", "renamed"][:2] == ("size", "scale")
+    assert effects["tuned", "gke", "scale", "hidden"][2].startswith(f"{gke}:")
+    assert effects["tuned", "minikube", "scale", "default"] == ("s", "m", "")
+
+
+def test_p12_a_preview_names_objects_that_would_be_made_anew(workers: None, run: Runner) -> None:
+    file = Path("../registry/workers-1.1.0/work/prototype.yaml")
+    file.write_text(file.read_text().replace("  required: [zone]\n", ""))
+    run.ok("registry index ../registry")
+    preview = run("pkg update --preview -o json").json
+    objects = {(row["environment"], row["object"]): row for row in preview["objects"]}
+    for environment in ("minikube", "gke"):
+        row = objects[environment, "StatefulSet default/plain"]
+        assert (row["component"], row["action"]) == ("plain", "recreate")
+        assert "serviceName" in row["reason"]
+    told = run.ok("pkg update --preview")
+    for words in ("plain", "tuned", "recreate", "serviceName", "hidden", "scale"):
+        assert words in told
+    run.ok("pkg update")
+    assert "image: two" in run.ok("render minikube -c plain")
