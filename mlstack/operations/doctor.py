@@ -17,10 +17,11 @@ from mlstack.deploy.changes import ApplyOptions
 from mlstack.deploy.plan import diff_environment
 from mlstack.deploy.target import Target, resolve
 from mlstack.disk_cache import Cache
-from mlstack.errors import MlstackError, NotFoundError
+from mlstack.errors import MlstackError, NotFoundError, RegistryError
 from mlstack.kube.client import Cluster, Opener
 from mlstack.kube.kubeconfig import IN_CLUSTER, Kubeconfig
 from mlstack.names import nearest
+from mlstack.render.helm import helm_version
 
 State = Literal["ok", "warning", "failed"]
 
@@ -124,7 +125,8 @@ def _cache(cache: Cache) -> Iterator[Check]:
 _USES = {
     "git": "git registries, and the commit in the history",
     "helm": "Helm charts",
-    "kubectl": "kustomize components and looking around",
+    "kubectl": "kustomizations where there is no kustomize, and looking around",
+    "kustomize": "kustomizations, copies of other people's above all",
     "sops": "secret values in SOPS files",
     "cosign": "signatures of packages",
 }
@@ -134,7 +136,11 @@ def _programs(app: AppDir | None) -> Iterator[Check]:
     needed = set(_needed(app)) if app is not None else set[str]()
     for name, use in _USES.items():
         try:
+            if name == "helm" and name in needed:
+                helm_version()
             yield Check(name=name, state="ok", message=str(programs.find(name)))
+        except RegistryError as error:
+            yield Check(name=name, state="failed", message=error.message, hint=error.hint or "")
         except programs.ProgramError as error:
             state: State = "failed" if name in needed else "warning"
             for_what = "this app needs it for" if name in needed else "not here; only needed for"
@@ -155,6 +161,8 @@ def _needed(app: AppDir) -> Iterator[str]:
         return
     if any((app.root / "environments").rglob("*.sops.yaml")):
         yield "sops"
+    if any(app.kustomizations()):
+        yield "kustomize"
 
 
 # --- kubeconfig: contexts and credential plug-ins ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -69,8 +70,10 @@ def build_folder(folder: Path, *, where: str) -> str:
         TemplateError: it does not build.
     """
     if not any((folder / name).is_file() for name in NAMES):
-        message = f"no kustomization in `{folder}`"
-        raise NotFoundError(message, where=where, hint="paths start at the app's folder")
+        message = f"no kustomization in `{os.path.normpath(folder)}`"
+        is_file = folder.name in NAMES and folder.is_file()
+        hint = "name the folder that holds the file" if is_file else "paths start at the app's folder"
+        raise NotFoundError(message, where=where, hint=hint)
     for command in (["kustomize", "build"], ["kubectl", "kustomize"]):
         try:
             programs.find(command[0])

@@ -201,6 +201,10 @@ def test_c25_a_kustomization_is_built_at_each_render(
     assert "kustomize localize ../manifests/overlays/prod NEWDIR" in run("render dev").err
     assert run("param set web replicas 2").code == 2
     write_tree(folder, KUSTOMIZATION)
+    write_tree(app, {"components/web.yaml": component.replace("prod", "prod/kustomization.yaml")})
+    ran = run("render dev")
+    assert (ran.code, "hint: name the folder that holds the file" in ran.err) == (4, True)
+    write_tree(app, {"components/web.yaml": component})
     monkeypatch.setenv("PATH", str(tmp_path))
     ran = run("render dev")
     assert (ran.code, "hint: get kustomize from" in ran.err) == (5, True)

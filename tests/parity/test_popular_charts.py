@@ -9,6 +9,8 @@ from textwrap import dedent, indent
 
 import pytest
 
+from mlstack.app.layout import SNAPSHOT as SNAPSHOT_FILE
+from mlstack.app.snapshot import ClusterSnapshot
 from tests.support.builders import Tree, write_tree
 from tests.support.charts import HELPERS, comparable, helm_objects
 from tests.support.cli import Runner
@@ -18,6 +20,14 @@ pytestmark = pytest.mark.slow
 
 VERSIONS = {"dev": "1.36", "staging": "1.35", "prod": "1.34"}
 ENVIRONMENTS = tuple(VERSIONS)
+CLUSTER = ClusterSnapshot(
+    taken="2026-01-01T00:00:00Z",
+    version="v1.35.0",
+    apis={"v1": ("ConfigMap",), "monitoring.coreos.com/v1": ("PodMonitor",)},
+    definitions=(),
+    nodes=(),
+    quotas=(),
+)
 
 
 def config_map(name: str, data: str) -> str:
@@ -529,6 +539,9 @@ def test_r5_a_chart_is_the_same_as_with_helm_in_three_environments(
         run.ok(f"env add {environment} --no-preset -n ml")
         run.ok(f"env set {environment} --kubernetes-version {version}")
         more = ["--kube-version", f"v{version}.0"]
+        if (name, environment) == ("definitions", "staging"):
+            write_tree(Path(), {f"environments/{environment}/{SNAPSHOT_FILE}": CLUSTER.text()})
+            more += ["--api-versions", "monitoring.coreos.com/v1/PodMonitor"]
         if text := changed.get(environment):
             params = "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\ncomponents:\n  web:\n"
             write_tree(Path(), {f"environments/{environment}/params.yaml": params + indent(text, "    ")})
@@ -542,4 +555,6 @@ def test_r5_a_chart_is_the_same_as_with_helm_in_three_environments(
         assert ran.code == 0, ran.err
         outcomes.append(comparable(ran.json["items"]))
         assert outcomes[-1] == comparable(beside)
+        has_monitor = any("PodMonitor" in identity for identity in outcomes[-1])
+        assert has_monitor == ((name, environment) == ("definitions", "staging"))
     assert any(other != outcomes[0] for other in outcomes[1:])  # the values of environments count

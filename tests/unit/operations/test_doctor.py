@@ -1,5 +1,6 @@
 """What `doctor` looks at, and the next step of each finding."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,23 @@ def test_a_program_that_the_app_needs_is_a_fault_when_it_is_missing(
     write_tree(app, {"environments/dev/params.sops.yaml": ""})
     code, found = checks(run)
     assert (code, found["sops"]["state"], found["sops"]["hint"]) == (1, "failed", "install sops")
+
+
+def test_a_helm_that_is_too_old_for_the_charts_of_an_app_is_a_fault(
+    run: Runner, app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tree(tmp_path, {"charts/web/Chart.yaml": "{apiVersion: v2, name: web, version: 0.1.0}\n"})
+    write_tree(tmp_path, {"bin/helm": "#!/bin/sh\necho v3.19.0\n"})
+    (tmp_path / "bin/helm").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    code, found = checks(run)
+    assert (code, found["helm"]["state"]) == (0, "ok")
+    run.ok(f"registry add charts {tmp_path / 'charts'}")
+    run.ok("pkg install charts/web")
+    code, found = checks(run)
+    assert (code, found["helm"]["state"]) == (1, "failed")
+    assert "v3.19.0, and charts need helm 4" in found["helm"]["message"]
+    assert found["helm"]["hint"].startswith("get helm 4 from https://helm.sh/")
 
 
 def test_a_credential_plug_in_that_is_missing_is_named(
