@@ -88,7 +88,7 @@ def draft(
 def _values(
     prototype: Prototype, request: ComponentRequest
 ) -> tuple[dict[str, Any], dict[KeyPath, Origin], tuple[str, ...]]:
-    """Give the values by canonical name, where each was given, and notes of those that have no effect."""
+    """Give the values by canonical name, where each was given, and notes of old names and idle values."""
     called, alias = prototype.called(request.prototype), prototype.alias(request.prototype) or ""
     values: dict[str, Any] = dict(prototype.alias_params.get(alias, {}))
     origins: dict[KeyPath, Origin] = {(name,): Origin(f"prototype {alias}") for name in values}
@@ -115,7 +115,9 @@ def _values(
             del values[name]
     idle = [name for name in values if called.param(name).deprecated == NO_EFFECT]
     values = {name: value for name, value in values.items() if name not in idle}
-    return values, origins, tuple(f"`{name}` has no effect any more" for name in idle)
+    typed = [name.partition(".")[0] for name in request.texts]
+    notes = [note for name in typed for note in params.renamed(name, params.canonical_name(called, name))]
+    return values, origins, (*notes, *(f"`{name}` has no effect any more" for name in idle))
 
 
 def _example(prototype: Prototype, name: str) -> Example:

@@ -544,6 +544,9 @@ class Declared:
                 faults.append(ParamFault(both, str(origin), f"keep `{name}` alone"))
                 continue
             spelled[name] = spelling
+            # A global value of a file may be for several prototypes, whose names for it differ.
+            if not layer.skips_undeclared or layer.kind == LAYERS[-1]:
+                notes |= dict.fromkeys(f"{note} ({origin})" for note in renamed(spelling, name))
             param = self._params[name]
             if param.secret:
                 masking.note(secret_values.literals(raw))
@@ -580,6 +583,12 @@ def spelling_table(params: Mapping[str, Param]) -> dict[str, str]:
     """
     table = {name: name for name in params}
     return table | {alias: name for name, param in params.items() for alias in param.aliases}
+
+
+def renamed(spelling: str, name: str) -> tuple[str, ...]:
+    """Tell of an old spelling what the parameter is called; nothing of `-` in place of `_`."""
+    is_old = spelling.replace("-", "_") != name.replace("-", "_")
+    return (f"`{spelling}` is called `{name}` now",) if is_old else ()
 
 
 def folded(param: Param, chain: Sequence[Setting]) -> Any:
@@ -746,11 +755,15 @@ def typed(prototype: Prototype, texts: Mapping[str, str | None]) -> dict[str, An
     A text is None for an option without a value. Dots lead into maps: `--image.tag=1.10`.
     """
     values: dict[str, Any] = {}
+    spelled: dict[str, str] = {}
     for name, text in texts.items():
         first, *rest = split_path(name)
         param = prototype.param(canonical_name(prototype, str(first)))
         if any(isinstance(part, int) for part in rest):
             raise UsageError(f"`--{name}` is an item of a list", hint=f"give the whole list: --{first}='[…]'")
+        if (other := spelled.setdefault(param.name, str(first))) != first:
+            hint = f"keep --{param.name} alone"
+            raise UsageError(f"`--{other}` and `--{first}` are spellings of one parameter", hint=hint)
         inner = inner_param(param, rest)
         if text is None and (inner is None or "boolean" not in inner.types):
             raise UsageError(f"`--{name}` needs a value", hint=f"write --{name}=VALUE")

@@ -17,6 +17,7 @@ from mlstack.app.params import (
     inner_param,
     inner_schema,
     join_path,
+    renamed,
     settings_inside,
     spelling_table,
     split_path,
@@ -131,7 +132,8 @@ def explain_param(
     parameters = []
     for path in paths:
         reaches, note = trials.reaches(str(path[0]), path[1:])
-        parameters.append(_explained(trials, path, reaches, note))
+        old = renamed(str(split_path(parameter)[0]), str(path[0])) if parameter else ()
+        parameters.append(_explained(trials, path, reaches, *old, note))
     return ExplainResult(
         component=explained.full_name,
         environment=environment or "",
@@ -168,7 +170,7 @@ def _place(trials: ComponentTrials, text: str) -> KeyPath:
 
 
 def _explained(
-    trials: ComponentTrials, path: KeyPath, reaches: tuple[Reach, ...], note: str
+    trials: ComponentTrials, path: KeyPath, reaches: tuple[Reach, ...], *notes: str
 ) -> ExplainedParameter:
     name, inside = str(path[0]), path[1:]
     param, resolved = trials.prototype.param(name), trials.resolved
@@ -193,7 +195,7 @@ def _explained(
         where=str(last.origin) if last else "",
         chain=tuple(settings),
         reaches=reaches,
-        notes=(note,) if note else (),
+        notes=tuple(filter(None, notes)),
     )
 
 

@@ -21,6 +21,7 @@ from mlstack.app.params import (
     merge,
     nested,
     parse_text,
+    renamed,
     spelling_table,
     split_path,
 )
@@ -138,9 +139,7 @@ def set_param(
             raise TypedValueError("\n".join(faults), hint=f"mlstack prototype describe {prototype}")
         # What reads files comes before anything is written.
         notes = [f"`{param.name}` is deprecated: {param.deprecated}"] if param.deprecated else []
-        spelling = str(split_path(key)[0]).replace("-", "_")
-        if spelling not in (path[0], param.name.replace("-", "_")):
-            notes.append(f"`{spelling}` is called `{param.name}` now")
+        notes += renamed(str(split_path(key)[0]), param.name)
         if place.kind == "component":
             component = app.component_with_params(place.component or "")
             for environment in app.environment_names:
@@ -233,7 +232,8 @@ def unset_param(app: AppDir, place: ParamScope, key: str) -> ParamUnset:
                 setting = app.resolve(component, place.environment).setting(str(path[0]))
                 hint = f"it comes from {setting.origin}" if setting else "it has no value at any level"
             raise NotFoundError(f"`{name}` is not set for {place}", hint=hint)
-        return ParamUnset(name=name, place=str(place), file=file, notes=_counts_now(app, place, str(path[0])))
+        notes = (*renamed(str(split_path(key)[0]), str(path[0])), *_counts_now(app, place, str(path[0])))
+        return ParamUnset(name=name, place=str(place), file=file, notes=notes)
 
 
 def _counts_now(app: AppDir, place: ParamScope, name: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PRODUCT = ROOT / "mlstack"
 LINES = {
     "": 1820,
-    "app": 7500,
+    "app": 7510,
     "cli": 8030,
     "deploy": 9260,
     "elastic": 8260,
