@@ -284,6 +284,33 @@ def test_c25_copies_of_kustomizations_are_restored_and_go_with_their_component(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("tools")
+def test_c25_what_somebody_elses_kustomization_takes_from_others_is_copied_and_pinned_too(
+    run: Runner, app: Path, tmp_path: Path, remote: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = remote().replace("overlays/prod", "base")
+    overlay = f"resources: ['{base.replace('@', '?ref=')}']\nnamePrefix: theirs-\n"
+    source = remote(overlays__far__kustomization=overlay).replace("overlays/prod", "overlays/far")
+    run.ok("env add dev --offline -n shop")
+    component = f"apiVersion: mlstack.dev/v1\nkind: Component\nkustomize: {source}\n"
+    write_tree(app, {"components/web.yaml": component})
+    run.ok("pkg install")
+    objects, whole = rendered(run, "dev"), read_tree(app)
+    assert list(objects) == ["apps/v1 Deployment shop/theirs-web"]
+    run.ok("pkg install --force")
+    assert read_tree(app) == whole
+    remote(base__web=str(KUSTOMIZATION["base/web.yaml"]).replace("replicas: 1", "paused: true"))
+    ran = run("pkg install --force")  # its commit is the same, what it takes from the branch is not
+    assert (ran.code, "what it refers to has moved" in ran.err) == (5, True)
+    assert read_tree(app) == whole
+    (tmp_path / "remote").rename(tmp_path / "gone")
+    write_tree(tmp_path, {"bin/kubectl": f'#!/bin/sh\nshift\nexec {tool("kustomize")} build "$@"\n'})
+    (tmp_path / "bin/kubectl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin")  # kubectl builds the copy as well
+    assert rendered(run, "dev") == objects
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tools")
 @pytest.mark.parametrize("reference", ["nowhere", "0123456789"])
 def test_c25_a_revision_that_is_not_there_changes_nothing(
     run: Runner, app: Path, remote: Callable[..., str], reference: str
