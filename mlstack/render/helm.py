@@ -36,6 +36,7 @@ _RANDOM = re.compile(
     r"\b(rand(?:AlphaNum|Alpha|Numeric|Ascii|Bytes|Int)|uuidv4|shuffle|genPrivateKey|genCA(?:WithKey)?"
     r"|genSelfSignedCert(?:WithKey)?|genSignedCert(?:WithKey)?|htpasswd|bcrypt|encryptAES|now|ago)\b"
 )
+_INCLUDED, _SHOWN_INCLUDES = ": error calling include: ", 3
 _LOOKUP = re.compile(r"\{\{[^}]*\blookup\s")
 
 
@@ -161,8 +162,15 @@ def _refuse(error: ProgramError, chart: Chart, place: Path) -> NoReturn:
     refused = re.match(r"execution error at \([^)]*\): (.*)", text, re.DOTALL)
     if refused:
         raise TemplateRefusedError(f"the chart says: {refused[1]}", where=where) from error
+    parts = text.split(_INCLUDED)
+    if len(parts) > _SHOWN_INCLUDES:  # one that includes itself says so a thousand times
+        text = f"{parts[0]}: … {parts[-1]}"
     if "values don't meet the specifications" in text:
         faults = text.partition(":; ")[2] or text
+        if "failing loading" in faults:
+            message = f"the schema of the chart's values refers to what cannot be read: {faults}"
+            hint = "take a copy of the chart whose `values.schema.json` stands alone"
+            raise TemplateError(message, where=chart.folder, hint=hint) from error
         hint = "`mlstack param explain COMPONENT` shows where values come from"
         message = f"the chart refuses its values: {faults}"
         raise TemplateError(message, where=chart.folder, hint=hint) from error

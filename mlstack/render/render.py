@@ -654,19 +654,23 @@ def check_object(data: Any, at: Callable[[Path], str]) -> None:
     """
     if not isinstance(data, Mapping):
         message = f"a document is no Kubernetes object: expected a map, got {described(data)}"
-        raise ConfigError(message, where=at(()), hint=_HINT)
+        raise ConfigError(message, where=at(()), hint=_hint(at))
     metadata: Any = data.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     values = {path: metadata.get(path[-1]) if len(path) > 1 else data.get(path[0]) for path in _TYPES}
     missing = [f"`{join_path(path)}`" for path in _NEEDED if values[path] in (None, "")]
     if missing:
         message = f"a document is no Kubernetes object: it has no {', '.join(missing)}"
-        hint = _GENERATED if "generateName" in metadata else _HINT
+        hint = _GENERATED if "generateName" in metadata else _hint(at)
         raise ConfigError(message, where=at(()), hint=hint)
     for path, value in values.items():
         if value is not None and not isinstance(value, _TYPES[path][1]):
             sentence = expectation("type", {"type": _TYPES[path][0]}, value)
             raise ConfigError(f"`{join_path(path)}` {sentence}", where=at(path))
+
+
+def _hint(at: Callable[[Path], str]) -> str:
+    return f"{_HINT}, or move it out of components/" if at(()).startswith("components/") else _HINT
 
 
 _NEEDED: tuple[Path, ...] = (("apiVersion",), ("kind",), ("metadata", "name"))
@@ -676,5 +680,5 @@ _TYPES: Mapping[Path, tuple[str, type]] = {
     ("metadata", "labels"): ("object", dict),
     ("metadata", "annotations"): ("object", dict),
 }
-_HINT = "give it apiVersion, kind and metadata.name, or move it out of components/"
+_HINT = "give it apiVersion, kind and metadata.name"
 _GENERATED = "every apply would make another object from `generateName`: give it a name"

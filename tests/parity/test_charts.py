@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.builders import write_tree
+from tests.support.builders import Tree, write_tree
 from tests.support.charts import PLATFORM, RANDOM, STRICT, charts, comparable, helm_objects, packed
 from tests.support.cli import Runner
 from tests.support.tools import tool
@@ -178,6 +178,41 @@ def test_r5_errors_of_a_chart_have_file_and_line(run: Runner, app: Path, tmp_pat
     run.ok("param set b a '{b: {c: 1}}'")
     ran = run("render dev")
     assert "component `b`: the chart says: `no` is not for you (components/b.yaml:" in ran.err
+
+
+ITSELF = '{{ define "x" }}{{ include "x" . }}{{ end }}a: {{ include "x" . }}\n'
+ELSEWHERE = '{"properties": {"a": {"$ref": "file:///nowhere.json"}}}'
+
+
+@pytest.mark.parametrize(
+    ("files", "said", "hint"),
+    [
+        (
+            {"templates/map.yaml": ITSELF},
+            'executing "broken/templates/map.yaml" at <include "x" .>: … ',
+            None,
+        ),
+        (
+            {"values.schema.json": ELSEWHERE},
+            "refers to what cannot be read: ",
+            "`values.schema.json` stands alone",
+        ),
+        ({"templates/map.yaml": "apiVersion: v1\nmetadata: {name: a}\n"}, "it has no `kind`", None),
+    ],
+    ids=["includes itself", "schema elsewhere", "no kind"],
+)
+def test_r5_faults_of_a_chart_are_told_in_few_words(
+    run: Runner, app: Path, tmp_path: Path, files: Tree, said: str, hint: str | None
+) -> None:
+    head = "{apiVersion: v2, name: broken, version: 0.1.0}\n"
+    whole = {**STRICT, "Chart.yaml": head, "values.yaml": "a: 1\n", "values.schema.json": "{}", **files}
+    write_tree(tmp_path / "charts/broken", whole)
+    run.ok("pkg install charts/broken")
+    run.ok("generate broken b")
+    ran = run("render dev")
+    assert (ran.code, said in ran.err, len(ran.err) < 1000) == (3, True, True), ran.err
+    assert "components/" not in ran.err
+    assert hint is None or hint in ran.err
 
 
 def test_r5_without_helm_it_is_said_where_to_get_it(

@@ -26,7 +26,7 @@ LINES = {
     "operations": 8480,
     "readiness": 3830,
     "registries": 4550,
-    "render": 3540,
+    "render": 3550,
     "simulator": 3540,
     "testing": 2420,
     "validate": 6130,
