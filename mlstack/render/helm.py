@@ -195,7 +195,7 @@ def without_hooks(
 
     `how` tells the person what keeps those that can be kept.
     """
-    kept, left, repeated, stay = [], [], [], []
+    kept, left, repeated, twice, stay = [], [], [], [], []
     can_stay = False
     for item in objects:
         data, annotations = item.document.value, _annotations(item.document.value)
@@ -209,6 +209,7 @@ def without_hooks(
         kept.append(item)
         is_again = {"pre-upgrade", "post-upgrade"} & {*events} and data.get("kind") in ("Job", "Pod")
         repeated += [name] if is_again else []
+        twice += [name] if {"pre-install", "post-install"} <= {*events} else []
         policy = str(annotations.get(HOOK_DELETE_POLICY))
         stay += [name] if events and ("hook-succeeded" in policy or "hook-failed" in policy) else []
     notes = []
@@ -220,6 +221,7 @@ def without_hooks(
         if repeated
         else []
     )
+    differs += [f"run before the rest alone, not after it too: {listed(twice, _NAMED)}"] if twice else []
     differs += [f"stay when they have ended: {listed(stay, _NAMED)}"] if stay else []
     if differs:
         notes.append(f"{component}: hooks that helm would run otherwise: {'; '.join(differs)}")

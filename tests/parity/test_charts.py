@@ -94,6 +94,38 @@ def test_r5_hooks_and_tests_are_told_and_hooks_can_be_kept(run: Runner, app: Pat
     assert kinds.index("Job") < kinds.index("ConfigMap")  # before all that is not a definition
 
 
+@pytest.mark.parametrize(
+    ("events", "policy", "said"),
+    [
+        ("pre-install,post-install", "", "run before the rest alone, not after it too: Job web-migrate"),
+        ("post-install", "hook-succeeded", "stay when they have ended: Job web-migrate"),
+        ("pre-install", "before-hook-creation,hook-failed", "stay when they have ended: Job web-migrate"),
+        (
+            "pre-upgrade",
+            "",
+            "what only helm runs is left out: Pod web-probe (test), Job web-migrate (pre-upgrade)",
+        ),
+        ("post-delete,pre-rollback", "", "Job web-migrate (post-delete, pre-rollback)"),
+    ],
+)
+def test_r5_what_hooks_do_otherwise_than_with_helm_is_told(
+    run: Runner, app: Path, tmp_path: Path, events: str, policy: str, said: str
+) -> None:
+    hooks = str(PLATFORM["templates/hooks.yaml"]).replace("pre-install,pre-upgrade", events)
+    hooks = hooks.replace(
+        "helm.sh/hook-weight:", f"helm.sh/hook-delete-policy: '{policy}', helm.sh/hook-weight:"
+    )
+    head = str(PLATFORM["Chart.yaml"]).replace("name: platform", "name: hooked")
+    write_tree(tmp_path / "charts/hooked", {**PLATFORM, "Chart.yaml": head, "templates/hooks.yaml": hooks})
+    run.ok("pkg install charts/hooked")
+    run.ok("generate hooked web")
+    file = app / "components/web.yaml"
+    file.write_text(f"{file.read_text()}hooks: apply\n")
+    ran = run("render dev")
+    assert (ran.code, said in ran.err) == (0, True), ran.err
+    assert ("web-migrate" in ran.out) == ("install" in events)
+
+
 def test_r5_no_value_for_all_components_reaches_a_chart(run: Runner, app: Path) -> None:
     run.ok("generate platform web")
     before = rendered(run)
