@@ -384,6 +384,8 @@ class AppReader:
             near = nearest(name, self.environment_names)
             message = f"no environment `{name}`" + (f", which `{child.name}` extends" if child else "")
             usual = f"mlstack plan ENV --out {name}" if name.endswith(".json") else f"mlstack env add {name}"
+            if known := ", ".join(self.environment_names):
+                usual = f"there is {known}; {usual}"
             where, hint = child.file if child else None, None if near else usual
             raise NotFoundError(message, near=near, where=where, hint=hint)
         environment = fields_of(document, "Environment").record(Environment, name=name, file=file)

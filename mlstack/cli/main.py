@@ -101,7 +101,11 @@ class Command(PlainHelp, TyperCommand):
             if kind == "option" and equals and name in opposites:
                 piece = [name] if _is_true(name, text) else opposites[name]
             rewritten += piece
-        return super().parse_args(ctx, rewritten)
+        try:
+            return super().parse_args(ctx, rewritten)
+        except ParserError as error:  # whose it is, the parser leaves out of some
+            error.ctx = getattr(error, "ctx", None) or ctx  # type: ignore[attr-defined]
+            raise
 
     def pieces(self, ctx: Any, args: Sequence[str], *, free: bool = False) -> Iterator[tuple[str, list[str]]]:
         """Part words into declared options, free ones, each with its value, words, and what is `quoted`.
@@ -496,6 +500,6 @@ def _usage_error(error: Any) -> MlstackError:
         params = context.command.get_params(context)
         takes_environment = any(param.human_readable_name in ("[ENV]", "[ENV]...") for param in params)
         near = nearest_option(option, params)
-        hint = f"did you mean `{near}`?" if near else hint
+        hint = f"did you mean `{near}`?" if near and near != option else hint
         hint = f"{path} ENV" if option == "--env" and takes_environment else hint
     return MlstackError(text[:1].lower() + text[1:], hint=hint)

@@ -296,11 +296,24 @@ def _path(data: Any, field: str) -> Path:
         if not is_there:
             known = [str(inner) for inner in value] if isinstance(value, Mapping) else []
             place = f"`{path_text(path)}`" if path else "the object"
-            near = nearest(key, known)
+            deeper = [path_text(inner) for inner in _ending(data, key)]
+            near = deeper[0] if deeper else nearest(key, known)
             hint = None if near else f"it has {', '.join(known[:8])}" if known else None
             raise NotFoundError(f"{place} has no `{key}`", near=near, hint=hint)
         path = (*path, step)
     return path
+
+
+def _ending(value: Any, key: str, path: Path = ()) -> Iterator[Path]:
+    """Find the fields of an object that have a name, the highest first in each branch."""
+    for step, inner in value.items() if isinstance(value, Mapping) else enumerate(_items(value)):
+        if step == key:
+            yield (*path, step)
+        yield from _ending(inner, key, (*path, step))
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 _ADDED = (("metadata", "labels"), ("metadata", "annotations"))

@@ -387,3 +387,14 @@ def test_a_first_apply_of_a_checkout_that_cannot_be_written_goes_ahead(run: Runn
     assert done.stderr.endswith("[0, 1, 0, 0, 0]\n"), done.stderr
     assert "is bound to no cluster, as the app cannot be written" in done.stderr
     assert read_tree(app) == before
+
+
+def test_a_lifetime_without_a_unit_is_refused(demo: Path, run: Runner) -> None:
+    ran = run("env add pr-7 --offline --no-preset --ttl 48")
+    assert (ran.code, "hint: --ttl 48h" in ran.err) == (2, True)
+    assert not (demo / "environments/pr-7").exists()
+
+
+def test_a_wrong_name_among_several_environments_shows_those_there_are(demo: Path, run: Runner) -> None:
+    ran = run("env matrix minikube nowhere")
+    assert (ran.code, "there is gke, minikube;" in ran.err) == (4, True)

@@ -165,3 +165,8 @@ def test_an_object_that_a_patch_deletes_leads_to_the_patch(app: Path, run: Runne
     ran = run("explain configmap/web data.color --env gke")
     assert (ran.code, "a patch deletes it" in ran.err) == (4, True)
     assert "environments/gke/patches/web.yaml:1" in ran.err
+
+
+def test_a_field_without_its_path_leads_to_where_it_lies(app: Path, run: Runner) -> None:
+    ran = run("explain configmap/web color --env gke")
+    assert (ran.code, "did you mean `data.color`?" in ran.err) == (4, True)

@@ -110,11 +110,18 @@ def _end(session: Session, ttl: float | None) -> str:
     return "" if ttl is None else timestamp(session.ports.clock.now_s() + ttl)
 
 
+def _lifetime(text: str) -> float:
+    """Read a time as `duration` does; a number alone would mean seconds, and is not what was meant."""
+    if text.isdigit():
+        raise UsageError(f"`--ttl {text}` has no unit", hint=f"--ttl {text}h")
+    return duration(text)
+
+
 SERVER = option("--server URL", "Take the context that leads to this API server.")
 OFFLINE = option("--offline", "Ask no kubeconfig: for a context of another machine, or none (GitOps).")
 IN_POD = option("--in-cluster", "Use the account of the pod in which mlstack runs.")
 TTL = option(
-    "--ttl DURATION", "How long it is for (48h): then it is expired.", parser=duration, show_default=False
+    "--ttl DURATION", "How long it is for (48h): then it is expired.", parser=_lifetime, show_default=False
 )
 
 
