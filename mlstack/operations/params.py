@@ -15,7 +15,9 @@ from mlstack.app.params import (
     ParamScope,
     at,
     canonical_name,
+    folded,
     inner_param,
+    inner_schema,
     is_key,
     join_path,
     merge,
@@ -221,10 +223,10 @@ def unset_param(app: AppDir, place: ParamScope, key: str) -> ParamUnset:
         NotFoundError: no such component, environment or parameter, or it is not set there.
     """
     with app.locked():
-        path, _, _ = _declared(app, place, key)
+        path, param, _ = _declared(app, place, key)
         name = join_path(path)
         _counts_now(app, place, str(path[0]))  # a file that cannot be read is told before anything is written
-        file = app.unset_param(place, path)
+        file = _unset_item(app, place, path, param) or app.unset_param(place, path)
         if file is None:
             hint = "mlstack param list shows where values are set"
             if place.component is not None:
@@ -234,6 +236,37 @@ def unset_param(app: AppDir, place: ParamScope, key: str) -> ParamUnset:
             raise NotFoundError(f"`{name}` is not set for {place}", hint=hint)
         notes = (*renamed(str(split_path(key)[0]), str(path[0])), *_counts_now(app, place, str(path[0])))
         return ParamUnset(name=name, place=str(place), file=file, notes=notes)
+
+
+def _unset_item(app: AppDir, place: ParamScope, path: KeyPath, param: Param) -> str | None:
+    """Give an item of a list that `set` has copied from lower levels its value there again.
+
+    With its last item of its own the copy goes as well. Gives the file, None where the list is no such copy.
+    """
+    *around, index = path
+    own = app.own_param(place, tuple(around)) if isinstance(index, int) and place.component else None
+    if not isinstance(index, int) or not isinstance(own, list) or index >= len(own):
+        return None
+    if (inner_schema(param.schema, around[1:]) or {}).get("x-merge") == "append":
+        return None
+    lower = _lower(app, place, tuple(around), param)
+    if not isinstance(lower, list) or len(own) < len(lower):
+        return None
+    if [*own[:index], *lower[index : index + 1], *own[index + 1 :]] == lower:
+        return app.unset_param(place, tuple(around))
+    return app.set_param(place, path, lower[index])[0] if index < len(lower) else None
+
+
+def _lower(app: AppDir, place: ParamScope, path: KeyPath, param: Param) -> Any:
+    """Give what the levels below that of a component say at a path."""
+    file = app.edited_param(place, path)[0].file
+    try:
+        component = app.component_with_params(str(place.component))
+        chain = app.resolve(component, place.environment).chains.get(str(path[0]), ())
+    except ParamError:  # this value may be what is wrong
+        return None
+    own = [number for number, setting in enumerate(chain) if setting.origin.file == file]
+    return at(folded(param, chain[: own[-1]]), path[1:]) if own else None
 
 
 def _counts_now(app: AppDir, place: ParamScope, name: str) -> tuple[str, ...]:

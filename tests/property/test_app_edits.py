@@ -3,6 +3,7 @@
 A file that holds nothing but its kind is one that `set` made, and goes.
 """
 
+import json
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from mlstack.app.app_dir import AppDir
 from mlstack.app.params import ParamScope
+from mlstack.operations import params
 from tests.support.builders import Tree, read_tree, write_tree
 from tests.support.registry import PASSED, generate, small_app
 
@@ -79,14 +81,14 @@ def _level(edit: tuple[Any, ...]) -> tuple[ParamScope, tuple[str | int, ...]]:
 
 
 @pytest.mark.slow
-@given(edits=EDITS, params=st.sampled_from(FILES), settings=st.sampled_from(SETTINGS))
+@given(edits=EDITS, text=st.sampled_from(FILES), settings=st.sampled_from(SETTINGS))
 def test_what_is_set_and_unset_leaves_no_trace(
-    edits: list[tuple[Any, ...]], params: str | None, settings: str
+    edits: list[tuple[Any, ...]], text: str | None, settings: str
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = write_tree(Path(folder), {**_tree(), "environments/gke/environment.yaml": settings.encode()})
-        if params is not None:
-            write_tree(root, {"environments/gke/params.yaml": params.encode()})
+        if text is not None:
+            write_tree(root, {"environments/gke/params.yaml": text.encode()})
 
         def app() -> AppDir:
             return AppDir(root, store=PASSED)
@@ -114,3 +116,34 @@ def _is_there(app: AppDir, edit: tuple[Any, ...]) -> bool:
     return around[-1] is not None or any(
         value is not None and not isinstance(value, dict) for value in around
     )
+
+
+# --- items of lists, which `set` copies from below ---
+
+LISTS = st.lists(st.sampled_from("abcd"), max_size=4)
+ITEMS = st.lists(st.tuples(st.integers(0, 4), st.sampled_from("wxyz")), min_size=1, max_size=4)
+
+
+@pytest.mark.slow
+@given(lower=LISTS, items=ITEMS, personal=st.booleans(), text=st.sampled_from(FILES[:4]))
+def test_items_that_are_set_and_unset_leave_no_trace(
+    lower: list[str], items: list[tuple[int, str]], personal: bool, text: str | None
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = write_tree(
+            Path(folder), {**_tree(), "environments/gke/environment.yaml": SETTINGS[0].encode()}
+        )
+        if text is not None:
+            write_tree(root, {"environments/gke/params.yaml": text.encode()})
+        scope = ParamScope(component="front", environment="gke", personal=personal)
+        if lower:
+            params.set_param(AppDir(root), ParamScope(component="front"), "args", json.dumps(lower))
+        before, undone, length = read_tree(root), [], len(lower)
+        for index, value in items:
+            if index <= length and index not in undone:
+                params.set_param(AppDir(root), scope, f"args[{index}]", value)
+                undone.append(index)
+                length = max(length, index + 1)
+        for index in sorted(undone, reverse=True):
+            params.unset_param(AppDir(root), scope, f"args[{index}]")
+        assert read_tree(root) == before
