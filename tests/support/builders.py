@@ -36,7 +36,7 @@ def read_tree(root: Path) -> dict[str, bytes]:
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders if name != ".git")
         place = folder[len(str(root)) + 1 :]
-        for name in files:
+        for name in sorted(files):
             if name != ".git" and os.path.isfile(f"{folder}/{name}"):  # noqa: PTH113  # thousands of them
                 tree[f"{place}/{name}" if place else name] = _read(f"{folder}/{name}")
     return tree
