@@ -213,7 +213,7 @@ UNKNOWN = "error: no component `cn` (environments/gke/params.yaml:4)\nhint: did 
     ("changes", "name", "kind", "message"),
     [
         ({}, "gkee", NotFoundError, "did you mean `gke`?"),
-        ({}, "prod", NotFoundError, "hint: mlstack env add prod"),
+        ({}, "prod", NotFoundError, "mlstack env add prod"),
         (
             {"a__environment": ENVIRONMENT + "extends: b\n", "b__environment": ENVIRONMENT + "extends: a\n"},
             "a",
