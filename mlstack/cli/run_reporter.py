@@ -197,6 +197,10 @@ def _print(what: TextLine | RunResult, output_format: str = "table") -> None:
         say(f"note: {error.message}; this changes nothing about the run: `mlstack status` tells of it")
 
 
+LISTED = "listed"
+"""The output format of a run whose result is one of a list, which is printed as a whole."""
+
+
 @contextmanager
 def reporting(report: ChangeReport, output_format: str, *, is_second: bool = False) -> Iterator[OnEvent]:
     """Give what prints a run's events; when it fails half-way, what was done is summed up first."""
@@ -229,7 +233,7 @@ def sum_up(result: RunResult, output_format: str, *, is_second: bool = False) ->
     """
     if output_format == "table":
         _print(views_deploy.summary_line(result))
-    elif not is_second:
+    elif output_format != LISTED and not is_second:
         _print(result, output_format)
     was_written = any(row.outcome in ("created", "updated", "recreated") for row in result.objects)
     if output_format == "table" and result.ok and not result.dry_run and was_written and not is_second:

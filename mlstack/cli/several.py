@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from mlstack.cli import page
+from mlstack.cli.fast import INTERRUPTED_EXIT_CODE
 from mlstack.cli.output import document, emit, plain, say, write
 from mlstack.cli.ports import Session
 from mlstack.errors import MlstackError, NotFoundError, UsageError
@@ -89,12 +90,9 @@ class Results:
             write(f"--- {environment} ---")
         try:
             yield
-        except MlstackError as error:
-            facts = {"message": error.message, "where": error.where, "hint": error.hint}
-            fault = {**{key: fact for key, fact in facts.items() if fact}, "exitCode": error.exit_code}
-            partial = {} if error.partial is None else {"partial": plain(error.partial)}
-            self._items.append({"environment": environment, "ok": False, "error": fault, **partial})
-            if not self._keeps_going:
+        except (MlstackError, KeyboardInterrupt) as error:
+            self._items.append(_failed(environment, error))
+            if isinstance(error, KeyboardInterrupt) or not self._keeps_going:
                 self._print()
                 raise
             say(*error.messages())
@@ -128,6 +126,17 @@ class Results:
             item["ok"] if isinstance(item, dict) else getattr(item, "ok", True) for item in self._items
         )
         emit(ResultList(ok=is_ok, items=tuple(document(item) for item in self._items)), self._format)
+
+
+def _failed(environment: str, error: MlstackError | KeyboardInterrupt) -> dict[str, Any]:
+    """Give what the list holds of an environment that failed, with what was done until then."""
+    fault: dict[str, Any] = {"message": "interrupted", "exitCode": INTERRUPTED_EXIT_CODE}
+    if isinstance(error, MlstackError):
+        facts = {"message": error.message, "where": error.where, "hint": error.hint}
+        fault = {**{key: fact for key, fact in facts.items() if fact}, "exitCode": error.exit_code}
+    partial = getattr(error, "partial", None)
+    done = {} if partial is None else {"partial": plain(partial)}
+    return {"environment": environment, "ok": False, "error": fault, **done}
 
 
 def each(session: Session, work: Callable[[str | None], object]) -> object:

@@ -17,7 +17,7 @@ PRODUCT = ROOT / "mlstack"
 LINES = {
     "": 1820,
     "app": 7510,
-    "cli": 8045,
+    "cli": 8055,
     "deploy": 9260,
     "elastic": 8260,
     "importers": 3520,

@@ -200,7 +200,7 @@ def _run_several(
     is_trial = session.options["dry_run"]
     if not is_trial and not run_reporter.all_confirmed(plans, verb, session, always=always):
         return 1
-    clock, output = session.ports.clock, "table" if results.prints else "none"
+    clock, output = session.ports.clock, "table" if results.prints else run_reporter.LISTED
     for plan in plans:
         with (
             results.of(plan.place.name),

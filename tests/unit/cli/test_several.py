@@ -1,10 +1,13 @@
 """One verb for several environments: names, patterns, `--all`, one question, one list."""
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mlstack.errors import InvalidError
 from tests.support.builders import write_tree
 from tests.support.cli import Runner
 from tests.support.registry import small_app
@@ -87,6 +90,47 @@ def test_nothing_is_written_when_one_cannot_be_planned(run: Runner, app: Path) -
     assert ran.code == 3
     assert ran.json["items"][0]["error"]["exitCode"] == 3
     assert run("status eu/a").code == 1
+
+
+def test_an_interruption_prints_what_was_done_until_then(
+    run: Runner, app: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tree(app, {"components/own.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: own}\n"})
+    cluster = run.cluster("minikube")
+    original = cluster.apply
+
+    def apply(obj: Mapping[str, Any], **how: Any) -> Any:
+        if (obj["kind"], obj["metadata"].get("namespace")) == ("Secret", "eu-b") and not how.get("dry_run"):
+            raise KeyboardInterrupt
+        return original(obj, **how)
+
+    monkeypatch.setattr(cluster, "apply", apply)
+    ran = run("apply --all --no-wait -o json")
+    assert (ran.code, ran.err.splitlines()[-1]) == (130, "interrupted")
+    whole, cut = ran.json["items"]
+    assert (whole["environment"], whole["ok"]) == ("eu/a", True)
+    assert (cut["environment"], cut["error"]) == ("eu/b", {"message": "interrupted", "exitCode": 130})
+    assert {row["outcome"] for row in cut["partial"]["objects"]} >= {"created"}
+
+
+def test_a_run_that_fails_half_way_is_in_the_list_with_what_was_done(
+    run: Runner, app: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tree(app, {"components/own.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: own}\n"})
+    cluster = run.cluster("minikube")
+    original = cluster.apply
+
+    def apply(obj: Mapping[str, Any], **how: Any) -> Any:
+        if (obj["kind"], obj["metadata"].get("namespace")) == ("Secret", "eu-b") and not how.get("dry_run"):
+            raise InvalidError("`Secret own` is refused: too odd")
+        return original(obj, **how)
+
+    monkeypatch.setattr(cluster, "apply", apply)
+    ran = run("apply --all --no-wait -o json")
+    assert (ran.code, "too odd" in ran.err) == (6, True)
+    whole, failed = ran.json["items"]
+    assert (whole["ok"], failed["ok"], failed["error"]["exitCode"]) == (True, False, 6)
+    assert "failed" in {row["outcome"] for row in failed["partial"]["objects"]}
 
 
 def test_the_others_go_on_when_that_is_asked_for(run: Runner, app: Path) -> None:
