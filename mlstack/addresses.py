@@ -5,7 +5,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from mlstack.dataclass import dataclass
 
 _ADDRESS = re.compile(
     r"(?P<scheme>https?)://([^/@\s?#\\]*@)?(\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:/?#@\[\]\\]+))"

@@ -30,8 +30,9 @@ Errors hold facts and format themselves plainly; only the command line prints th
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
+
+from mlstack.dataclass import dataclass
 
 INTERNAL_EXIT_CODE = 70
 

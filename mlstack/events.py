@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from mlstack.dataclass import dataclass
 from mlstack.objects.kube_object import Identity
 
 Outcome = Literal[

@@ -12,7 +12,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse, IncompleteRead, RemoteDisconnected
 from threading import Lock, Thread
@@ -23,6 +23,7 @@ from urllib3 import exceptions as urllib3_errors
 from urllib3.util import parse_url
 
 from mlstack.addresses import Address, Endpoint, address, host_name
+from mlstack.dataclass import dataclass
 from mlstack.objects import masking
 
 CONNECT_TIMEOUT_S = 10.0

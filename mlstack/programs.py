@@ -5,10 +5,10 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from mlstack.clock import limit_s
+from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError
 
 TYPE_CHECKING = False

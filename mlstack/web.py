@@ -6,13 +6,14 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mlstack
 from mlstack.addresses import Address, Endpoint, address, joined, proxy_of, shown
+from mlstack.dataclass import dataclass
 from mlstack.errors import RegistryError
 from mlstack.http import (
     About,

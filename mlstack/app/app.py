@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,6 +23,7 @@ from mlstack.app.declare import (
     records,
 )
 from mlstack.app.versions import check_range, is_range
+from mlstack.dataclass import dataclass
 from mlstack.errors import UsageError
 from mlstack.names import names_a_package
 from mlstack.objects.managed_fields import FieldPattern

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from typing import Any
+
+from mlstack.dataclass import dataclass
 
 # Shapes of values, as JSON Schema has them.
 TEXT = {"type": "string"}

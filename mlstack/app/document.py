@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from mlstack import clock
@@ -13,6 +12,7 @@ from mlstack.app.app import API_VERSION, PackageRef, parse_package_ref
 from mlstack.app.declare import FileKey, keys_of
 from mlstack.app.params import KeyPath, Layer, Origin, join_path
 from mlstack.app.prototype import json_type, schema_types
+from mlstack.dataclass import dataclass
 from mlstack.errors import SchemaError, UsageError, YamlError
 from mlstack.names import nearest
 from mlstack.objects import managed_fields

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from mlstack.app.params import KeyPath, Layer, Origin, Resolved, merge
 from mlstack.app.prototype import NO_EFFECT, Example, Prototype
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import PassedStore, check_params
+from mlstack.dataclass import dataclass
 from mlstack.errors import NotFoundError, ParamError, UsageError
 from mlstack.names import check_component_name, check_module_name, nearest
 

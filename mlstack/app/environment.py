@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
@@ -25,6 +24,7 @@ from mlstack.app.declare import (
     record,
     records,
 )
+from mlstack.dataclass import dataclass
 
 DEFAULT_KUBERNETES_VERSION = "1.36"
 ClusterScoped = Literal["allowed", "refused"]

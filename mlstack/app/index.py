@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from mlstack.app.app import Retired
@@ -22,6 +22,7 @@ from mlstack.app.declare import (
 )
 from mlstack.app.document import FieldReader
 from mlstack.app.versions import best_first, check_range
+from mlstack.dataclass import dataclass
 from mlstack.errors import NotFoundError
 from mlstack.names import nearest, version_key
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mlstack.app.app import PackageRef, Retired
@@ -20,6 +19,7 @@ from mlstack.app.declare import (
     records,
 )
 from mlstack.app.versions import check_range
+from mlstack.dataclass import dataclass
 from mlstack.names import version_key
 
 if TYPE_CHECKING:

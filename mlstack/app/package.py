@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -32,6 +32,7 @@ from mlstack.app.index import IndexPackage, IndexPrototype, IndexVersion
 from mlstack.app.lock import LockedPackage
 from mlstack.app.prototype import Alias, Chart, Example, Need, Package, Param, Prototype, PrototypeFile
 from mlstack.app.schema import PassedStore, check_file, check_schema
+from mlstack.dataclass import dataclass
 from mlstack.disk_cache import from_json
 from mlstack.errors import ConfigError, NotFoundError, SchemaError
 from mlstack.names import is_parameter_name, nearest

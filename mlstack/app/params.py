@@ -6,12 +6,13 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from mlstack.app import secret_values
 from mlstack.app.prototype import NO_EFFECT, Param, Prototype, json_type, schema_types
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, ParamError, TypedValueError, UnknownParamError, UsageError
 from mlstack.names import nearest
 from mlstack.objects import masking

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from mlstack.app import secret_values
 from mlstack.app.declare import MAP, SHORT_NAME, TEXT, VERSION, WORD, key, list_of, record_schema, records
 from mlstack.app.versions import check_range
+from mlstack.dataclass import dataclass
 from mlstack.names import names_a_package
 from mlstack.yaml import write
 

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -45,6 +45,7 @@ from mlstack.app.secret_sources import SecretValues
 from mlstack.app.secret_values import SecretRef
 from mlstack.app.vendor import Vendor
 from mlstack.app.versions import check_mlstack
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import nearest
 from mlstack.objects import masking

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,6 +32,7 @@ from mlstack.app.params import KeyPath as ValuePath
 from mlstack.app.params import ParamFault, Resolved, Setting, join_path, nearest_origin, param_error
 from mlstack.app.policy import PolicyFile
 from mlstack.app.prototype import Example, Package, Param, Prototype, PrototypeFile, mask_value
+from mlstack.dataclass import dataclass
 from mlstack.errors import SchemaError
 from mlstack.names import nearest
 

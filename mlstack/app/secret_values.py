@@ -6,9 +6,9 @@ The files of an app say where; a value is read when objects are rendered, and st
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from mlstack.dataclass import dataclass
 from mlstack.objects.masking import MASK
 
 FROM_ENV = "fromEnv"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from mlstack.app import layout
 from mlstack.app.app import API_VERSION
 from mlstack.app.reader import AppReader
+from mlstack.dataclass import dataclass
 from mlstack.errors import SchemaError
 
 KIND = "ClusterSnapshot"

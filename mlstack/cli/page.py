@@ -6,11 +6,11 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from mlstack.cli.output import is_terminal, raw, safe, say, scrubbed, write
+from mlstack.dataclass import dataclass
 from mlstack.objects.masking import MASK
 
 if TYPE_CHECKING:

@@ -7,12 +7,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlstack.cli.output import prompt, say
+from mlstack.dataclass import dataclass
 from mlstack.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:

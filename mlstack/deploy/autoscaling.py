@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from typing import Any
 
+from mlstack.dataclass import dataclass
 from mlstack.deploy.target import ResolvedTarget
 from mlstack.errors import ForbiddenError, ObjectNotFoundError
 from mlstack.kube.client import ObjectRef

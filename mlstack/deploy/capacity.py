@@ -12,10 +12,11 @@ import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
+from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import Change
 from mlstack.deploy.rollout import budget
 from mlstack.deploy.target import ResolvedTarget

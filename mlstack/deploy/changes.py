@@ -6,10 +6,11 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from mlstack.app.environment import ClusterIdentity
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConflictError, InvalidError, MlstackError
 from mlstack.events import listed
 from mlstack.kube import parallel

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from mlstack.app.environment import Environment
+from mlstack.dataclass import dataclass
 from mlstack.deploy import history, inventory_store, plan, result
 from mlstack.deploy.changes import Action, ApplyOptions, Change
 from mlstack.deploy.inventory import MEMBER_LABEL, Member

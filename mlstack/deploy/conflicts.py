@@ -7,10 +7,10 @@ before and no longer owns in the answer is what we would take, so no message has
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mlstack.app.app import ConflictRule
+from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import with_uid
 from mlstack.errors import ConflictError, FieldConflict, InvalidError
 from mlstack.events import listed

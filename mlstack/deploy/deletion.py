@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import Any
 
 from mlstack.clock import Clock
+from mlstack.dataclass import dataclass
 from mlstack.errors import ClusterError, MlstackError, NotReadyError
 from mlstack.events import STILL_S, OnEvent, RunEvent, listed
 from mlstack.kube import parallel

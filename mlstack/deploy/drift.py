@@ -8,9 +8,10 @@ files have changed since; one that is another's was changed by that one; one tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
+from mlstack.dataclass import dataclass
 from mlstack.deploy import adopt, inventory_store, result
 from mlstack.deploy.changes import with_uid
 from mlstack.deploy.diff import MOVES, is_meddled, kept_labels

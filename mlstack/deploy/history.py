@@ -7,9 +7,10 @@ import hashlib
 import json
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal, TypeVar
 
+from mlstack.dataclass import dataclass
 from mlstack.deploy import result
 from mlstack.deploy.changes import Action, Change
 from mlstack.deploy.inventory import environment_marks, name_of

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mlstack.app.environment import Environment
 from mlstack.clock import Clock
+from mlstack.dataclass import dataclass
 from mlstack.deploy import history
 from mlstack.deploy import target as guard
 from mlstack.deploy.history import REVISION_LABEL, DamagedHistoryError, Items, Revision, Secret

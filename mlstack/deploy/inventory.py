@@ -13,9 +13,10 @@ import json
 import re
 from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import Change
 from mlstack.errors import ClusterError, ConfigError
 from mlstack.objects import managed_fields

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from threading import Lock
 from typing import Any
 
+from mlstack.dataclass import dataclass
 from mlstack.deploy import history_store, inventory_store, permissions
 from mlstack.deploy.autoscaling import SCALABLE, Scalers
 from mlstack.deploy.changes import ApplyOptions

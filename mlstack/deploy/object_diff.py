@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from mlstack.dataclass import dataclass
 from mlstack.deploy import adopt, conflicts, definition, replacement, result
 from mlstack.deploy.autoscaling import Replicas
 from mlstack.deploy.changes import Change, Refusal, fingerprint

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import mlstack
 from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.clock import timestamp
+from mlstack.dataclass import dataclass
 from mlstack.deploy import history_store, inventory, inventory_store, result
 from mlstack.deploy.changes import DESTRUCTIVE, EXISTING, Action, ApplyOptions, Change, Changes, what_moved
 from mlstack.deploy.diff import diff

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
+from mlstack.dataclass import dataclass
 from mlstack.deploy import inventory_store
 from mlstack.deploy.changes import Change
 from mlstack.deploy.deletion import obstacles

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from mlstack.app.app import API_VERSION
+from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import Action, Change, Changes
 from mlstack.events import Outcome, RunEvent
 from mlstack.objects.kube_object import Identity

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mlstack.clock import Clock
+from mlstack.dataclass import dataclass
 from mlstack.deploy import definition, history
 from mlstack.deploy.changes import DESTRUCTIVE, ApplyOptions, Change
 from mlstack.deploy.diff import diff

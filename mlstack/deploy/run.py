@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from math import inf
 from queue import Empty, SimpleQueue
 from threading import Event, Lock
@@ -15,6 +14,7 @@ from typing import Any
 
 from mlstack.app.app import ReadyRules
 from mlstack.clock import Clock
+from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import Change
 from mlstack.deploy.deletion import DeletionWatcher, Gone, Steps
 from mlstack.deploy.inventory_store import patient

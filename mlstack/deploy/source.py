@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from mlstack import programs
 from mlstack.app.environment import Environment
+from mlstack.dataclass import dataclass
 from mlstack.errors import UsageError
 from mlstack.events import listed
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mlstack.app.app import ReadyRules
 from mlstack.app.app_dir import AppDir
 from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.app.params import Overrides
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, WrongClusterError
 from mlstack.kube.client import Cluster, Opener
 from mlstack.kube.parallel import prefetch

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from mlstack import clock as durations
 from mlstack.app.app import ReadyRules
 from mlstack.clock import Clock
+from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import ApplyOptions, Change
 from mlstack.deploy.target import ResolvedTarget
 from mlstack.errors import ForbiddenError, MlstackError, NotReadyError, ObjectNotFoundError

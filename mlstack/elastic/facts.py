@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Literal
 
+from mlstack.dataclass import dataclass
 from mlstack.objects.nodes import NodePlace, is_eligible, required_affinity
 from mlstack.objects.resources import Amounts, amounts, is_device, requests
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Literal, TypeVar
 
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError
 
 Vector = tuple[int, ...]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from mlstack.clock import micro_time
+from mlstack.dataclass import dataclass
 from mlstack.elastic import training_job
 from mlstack.elastic.facts import time_ms
 from mlstack.elastic.snapshot import Priority, Reason

@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, Literal, get_args
 
+from mlstack.dataclass import dataclass
 from mlstack.elastic.facts import JOB_LABEL, ROLE_LABEL, time_ms
 from mlstack.elastic.speed import read_speed
 from mlstack.errors import ConfigError

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from mlstack.app.document import decode
 from mlstack.app.files import read_file
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError
 from mlstack.importers import tokens
 from mlstack.importers.jsonnet import Evaluation, Outcome, evaluate

@@ -7,7 +7,6 @@ import binascii
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from mlstack.app.chart import is_chart
 from mlstack.app.environment import Environment
 from mlstack.app.package import PackageFolder
 from mlstack.app.prototype import Chart
+from mlstack.dataclass import dataclass
 from mlstack.errors import ClusterError, NotFoundError, UsageError
 from mlstack.events import listed
 from mlstack.importers.plan import Data

@@ -6,12 +6,13 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from mlstack import programs
+from mlstack.dataclass import dataclass
 from mlstack.errors import RegistryError
 
 CPU_S = 30

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mlstack.app.document import decode
 from mlstack.app.files import read_file
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, NotFoundError, SchemaError
 from mlstack.names import nearest
 from mlstack.yaml import read

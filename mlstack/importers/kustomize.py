@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, NotFoundError
 from mlstack.importers.manifests import component_name
 from mlstack.importers.plan import Data

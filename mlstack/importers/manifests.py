@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
@@ -17,6 +17,7 @@ from typing import Any
 
 from mlstack.app.document import decode
 from mlstack.app.files import read_file, read_folder
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, NotFoundError, RegistryError, UsageError
 from mlstack.importers.exported import SIGNS, without_server_fields
 from mlstack.importers.plan import Data, PlannedComponent

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from mlstack.app import layout
 from mlstack.app.environment import Environment
+from mlstack.dataclass import dataclass
 
 Data = Mapping[str, Any]
 """An object of Kubernetes as plain data."""

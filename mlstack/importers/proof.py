@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mlstack.app.params import join_path
+from mlstack.dataclass import dataclass
 from mlstack.importers.ksonnet import mapping
 from mlstack.importers.plan import Data
 from mlstack.importers.variants import is_cluster_wide, same, without_nulls

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from mlstack.app.params import IMAGE_MARK
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError
 from mlstack.importers.manifests import SourceFile
 from mlstack.render.render import check_object, unpacked

@@ -10,11 +10,12 @@ import copy
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mlstack.app.app import API_VERSION
 from mlstack.app.params import IMAGE_MARK, KeyPath
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError
 from mlstack.importers.manifests import component_name
 from mlstack.importers.plan import Data, ImportPlan, PlannedComponent, PlannedPackage

@@ -7,10 +7,11 @@ Objects that only some environments have go into components of their own, which 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mlstack.app.environment import Environment
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError
 from mlstack.importers.manifests import component_name, told_of
 from mlstack.importers.plan import Data, ImportPlan, PlannedComponent

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,6 +16,7 @@ from mlstack.app.edit import EditedFile, app_lock
 from mlstack.app.environment import Environment
 from mlstack.app.lock import Lock, LockedPackage, LockedRegistry
 from mlstack.app.package import FetchedPackage, PackageFolder, digest, file_digests
+from mlstack.dataclass import dataclass
 from mlstack.errors import UsageError
 from mlstack.importers import manifests, proof, variants
 from mlstack.importers.plan import Data, ImportPlan, PlannedComponent, PlannedPackage

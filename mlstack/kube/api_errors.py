@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from mlstack.dataclass import dataclass
 from mlstack.errors import (
     Cause,
     ClusterError,

@@ -7,11 +7,11 @@ threads and raises only `mlstack.errors.ClusterError` and its branches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mlstack.app.environment import ClusterIdentity
+from mlstack.dataclass import dataclass
 from mlstack.objects import masking
 from mlstack.objects.kinds import Kinds
 from mlstack.objects.kube_object import MANAGER

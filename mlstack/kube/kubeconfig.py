@@ -10,12 +10,13 @@ import errno
 import os
 import select
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from mlstack.addresses import Endpoint
 from mlstack.app import document
+from mlstack.dataclass import dataclass
 from mlstack.errors import ClusterError, NotFoundError, UsageError, YamlError
 from mlstack.names import nearest
 

@@ -8,11 +8,11 @@ may differ by more than a Lease lasts.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from mlstack.clock import micro_time
+from mlstack.dataclass import dataclass
 from mlstack.errors import ClusterError, ConflictError, ObjectNotFoundError
 from mlstack.kube.client import Cluster, ObjectRef
 

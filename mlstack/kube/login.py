@@ -11,13 +11,14 @@ import json
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from mlstack.addresses import address, host_name, proxy_of
+from mlstack.dataclass import dataclass
 from mlstack.errors import ClusterError, ForbiddenError, NotFoundError
 from mlstack.http import basic
 from mlstack.kube import kubeconfig

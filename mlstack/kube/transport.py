@@ -6,11 +6,12 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import accumulate
 from typing import Any
 
 import mlstack
+from mlstack.dataclass import dataclass
 from mlstack.errors import ClusterError, InvalidError, TransientError, UnreachableError
 from mlstack.http import (
     About,

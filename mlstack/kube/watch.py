@@ -6,10 +6,11 @@ After a restart of an API server every watch ends like that.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Condition, Thread
 from typing import Any
 
+from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError, WatchExpiredError
 from mlstack.kube.client import Cluster, ObjectRef, WatchEvent
 

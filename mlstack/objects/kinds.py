@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from typing import Any
 
+from mlstack.dataclass import dataclass
 from mlstack.objects.kinds_table import BUILTIN
 
 CRD_GROUP = "apiextensions.k8s.io"

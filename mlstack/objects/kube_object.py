@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError
 from mlstack.objects.kube_object import MANAGER, KubeObject
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError
 from mlstack.objects.kinds import Kinds, kinds_of_crd
 from mlstack.objects.kube_object import Identity, KubeObject

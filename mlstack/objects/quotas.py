@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from mlstack.dataclass import dataclass
 from mlstack.objects.resources import Amounts, amount, limits, requests, written
 
 Scope = tuple[str, str, frozenset[str]]

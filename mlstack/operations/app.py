@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +20,7 @@ from mlstack.app.reader import read_preset
 from mlstack.app.schema import check_value
 from mlstack.app.secret_values import literals, mapped, shown
 from mlstack.clock import Clock, timestamp
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.kube.kubeconfig import IN_CLUSTER
 from mlstack.names import check_environment_name, check_namespace, nearest

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -16,6 +16,7 @@ from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
 from mlstack.app.package import PackageFolder
 from mlstack.app.params import as_typed, join_path, typed
 from mlstack.app.prototype import Example, Package, Prototype
+from mlstack.dataclass import dataclass
 from mlstack.deploy.upgrade_safety import upgrade_faults
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import nearest

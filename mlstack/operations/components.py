@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from mlstack.app.app import Component, Kustomization, Manifest
 from mlstack.app.app_dir import AppDir
 from mlstack.app.environment import Environment
 from mlstack.app.params import Resolved
+from mlstack.dataclass import dataclass
 from mlstack.deploy import inventory_store
 from mlstack.deploy.inventory import Inventory
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,6 +17,7 @@ from mlstack.app.app import API_VERSION
 from mlstack.app.app_dir import AppDir
 from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.clock import Clock
+from mlstack.dataclass import dataclass
 from mlstack.deploy import history_store, inventory_store, permissions, wait
 from mlstack.deploy import lock as locking
 from mlstack.deploy import target as guard

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from mlstack import programs
 from mlstack.app.app_dir import AppDir
 from mlstack.app.layout import SNAPSHOT, environment_file
 from mlstack.clock import Clock
+from mlstack.dataclass import dataclass
 from mlstack.deploy import lock as locking
 from mlstack.deploy import permissions
 from mlstack.deploy import target as guard

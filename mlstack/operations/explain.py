@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from mlstack.app import layout
@@ -23,6 +22,7 @@ from mlstack.app.params import (
     split_path,
 )
 from mlstack.app.prototype import Param, mask_value
+from mlstack.dataclass import dataclass
 from mlstack.errors import NotFoundError
 from mlstack.names import nearest
 from mlstack.objects.kinds import plural_of

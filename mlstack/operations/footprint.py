@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mlstack.app.environment import Prices
 from mlstack.app.params import Overrides
 from mlstack.app.reader import AppReader
 from mlstack.app.snapshot import ClusterSnapshot, is_kept_label
+from mlstack.dataclass import dataclass
 from mlstack.errors import SchemaError
 from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.objects.nodes import NodePlace, required_affinity

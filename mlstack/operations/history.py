@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from mlstack.app.app import API_VERSION
 from mlstack.app.environment import Environment
 from mlstack.clock import Clock
+from mlstack.dataclass import dataclass
 from mlstack.deploy import compare, drift, history, lock
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import Changes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal, NamedTuple
 
 from mlstack.app import layout
@@ -27,6 +27,7 @@ from mlstack.app.params import (
 )
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import check_value
+from mlstack.dataclass import dataclass
 from mlstack.errors import RegistryError
 from mlstack.objects.kube_object import KubeObject
 from mlstack.render import render

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from mlstack.app.app import Component, Kustomization
 from mlstack.app.app_dir import AppDir
 from mlstack.app.chart import read_head
 from mlstack.app.environment import Environment
+from mlstack.dataclass import dataclass
 from mlstack.deploy.diff import ADOPT
 from mlstack.errors import UsageError
 from mlstack.importers import helm, kustomize, manifests, variants

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from mlstack.app.document import decode
 from mlstack.app.environment import Environment
 from mlstack.app.files import read_file
 from mlstack.app.index import offers
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, UsageError
 from mlstack.importers import convert, ksonnet, manifests, modernise, templated, variants
 from mlstack.importers.compose import Composition, Options, compose

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from mlstack.app import files
@@ -12,6 +12,7 @@ from mlstack.app.app_dir import AppDir
 from mlstack.app.params import GLOBAL_LAYERS, Layer, Setting, folded
 from mlstack.app.prototype import Param
 from mlstack.app.reader import read_preset
+from mlstack.dataclass import dataclass
 from mlstack.render.patches import patched, read_patch
 from mlstack.render.reach import NO_FIELD, ComponentTrials
 from mlstack.render.render import Loader

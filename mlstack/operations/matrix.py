@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from mlstack.app import layout
@@ -13,6 +12,7 @@ from mlstack.app.app_dir import AppDir
 from mlstack.app.declare import to_map
 from mlstack.app.environment import ApprovedDifference
 from mlstack.app.secret_values import mapped, shown
+from mlstack.dataclass import dataclass
 from mlstack.errors import UsageError
 from mlstack.objects.kube_object import DesiredState
 from mlstack.objects.masking import MASK

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -12,6 +11,7 @@ from mlstack.app import atomic
 from mlstack.app.app import API_VERSION
 from mlstack.app.files import read_folder
 from mlstack.app.package import PackageFolder
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, UsageError
 from mlstack.importers.manifests import SourceFile, read_sources
 from mlstack.importers.template import Offer, offered

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from mlstack.app.app import Component, PackageRef
@@ -17,6 +16,7 @@ from mlstack.app.prototype import Package, Param, Prototype, mask_value
 from mlstack.app.reader import AppReader
 from mlstack.app.vendor import Vendor
 from mlstack.app.versions import best_first
+from mlstack.dataclass import dataclass
 from mlstack.deploy import history
 from mlstack.deploy.upgrade_safety import fixed_fields
 from mlstack.errors import MlstackError, NotFoundError, RegistryError, UsageError

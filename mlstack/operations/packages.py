@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from mlstack.app.app import Component, PackageRef
 from mlstack.app.app_dir import AppDir, Copy
 from mlstack.app.lock import LockedPackage
 from mlstack.app.prototype import Package
+from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError, NotFoundError, UsageError
 from mlstack.names import nearest
 from mlstack.operations import row

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mlstack.app.app import Component
@@ -30,6 +29,7 @@ from mlstack.app.params import (
 from mlstack.app.prototype import Param, mask_value
 from mlstack.app.schema import check_value
 from mlstack.app.secret_values import literals, referenced, references
+from mlstack.dataclass import dataclass
 from mlstack.errors import NotFoundError, ParamError, TypedValueError, UsageError
 from mlstack.names import nearest
 from mlstack.objects import masking

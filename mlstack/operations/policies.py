@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from mlstack.app.reader import AppReader
+from mlstack.dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

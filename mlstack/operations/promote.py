@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from mlstack.app import layout
@@ -12,6 +12,7 @@ from mlstack.app.app import Component, PackageRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.params import ParamScope, merge, spelling_table
 from mlstack.app.prototype import Param
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, UsageError
 
 Kind = Literal["image", "version", "param"]

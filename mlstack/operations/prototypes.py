@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mlstack.app.app_dir import AppDir
@@ -13,6 +13,7 @@ from mlstack.app.environment import Environment
 from mlstack.app.index import KSONNET_PREFIX, IndexPackage, RegistryIndex
 from mlstack.app.prototype import Prototype
 from mlstack.app.schema import PassedStore
+from mlstack.dataclass import dataclass
 from mlstack.errors import NotFoundError
 from mlstack.names import nearest
 from mlstack.objects.kube_object import DesiredState

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from mlstack.app import atomic
@@ -12,6 +11,7 @@ from mlstack.app.document import decode
 from mlstack.app.files import read_folder
 from mlstack.app.package import PackageFolder
 from mlstack.app.params import marked_images
+from mlstack.dataclass import dataclass
 from mlstack.errors import NotFoundError, RegistryError, TemplateError
 from mlstack.names import nearest
 from mlstack.registries.directory import build_index, refuse_chart

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from mlstack.app import atomic
@@ -13,6 +12,7 @@ from mlstack.app.app_dir import AppDir
 from mlstack.app.index import RegistryIndex
 from mlstack.app.lock import newest
 from mlstack.app.reader import as_overridden
+from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError, NotFoundError, UsageError
 from mlstack.names import check_registry_name, nearest, version_key
 from mlstack.operations import row

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mlstack.app.params import Overrides
 from mlstack.app.prototype import Need
 from mlstack.app.reader import AppReader
 from mlstack.app.snapshot import ClusterSnapshot, read_snapshot
+from mlstack.dataclass import dataclass
 from mlstack.errors import UsageError
 from mlstack.objects.kinds import Kinds, kinds_of_crd
 from mlstack.objects.kube_object import DesiredState, KubeObject

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mlstack.app import layout
 from mlstack.app.snapshot import ClusterSnapshot, is_kept_label, read_snapshot
 from mlstack.clock import Clock, timestamp
+from mlstack.dataclass import dataclass
 from mlstack.deploy import capacity
 from mlstack.deploy import target as guard
 from mlstack.deploy.target import Target

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from mlstack.app import document, files
@@ -17,6 +17,7 @@ from mlstack.app.index import Stack
 from mlstack.app.params import ParamScope, as_typed
 from mlstack.app.reader import read_preset
 from mlstack.app.schema import check_file
+from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError, NotFoundError
 from mlstack.names import nearest
 from mlstack.registries import installation

@@ -6,7 +6,6 @@ A new format of our files is one `Migration` at the end of `MIGRATIONS`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from mlstack.app.app import API_VERSION
 from mlstack.app.document import decode, is_newer
 from mlstack.app.edit import app_lock
 from mlstack.app.files import read_file
+from mlstack.dataclass import dataclass
 from mlstack.errors import SchemaError
 from mlstack.yaml import read, rewrite
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
+from mlstack.dataclass import dataclass
 from mlstack.objects.nodes import is_selected, untolerated
 from mlstack.objects.resources import is_host_port, written
 from mlstack.readiness.placement import (

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import Any, TypeVar
 
 from mlstack.app.app import ReadyRules
+from mlstack.dataclass import dataclass
 from mlstack.errors import ClusterError, ForbiddenError, ObjectNotFoundError
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef

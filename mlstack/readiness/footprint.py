@@ -7,9 +7,10 @@ Amounts are by name: `pods`, `requests.cpu` (thousandths of a core), `requests.m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from mlstack.dataclass import dataclass
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.objects.pods import PodTemplate, templates
 from mlstack.objects.references import scaled_workload

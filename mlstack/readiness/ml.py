@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, get_args
 
+from mlstack.dataclass import dataclass
 from mlstack.objects.managed_fields import FieldChange
 from mlstack.objects.pods import PodTemplate
 from mlstack.objects.resources import quantity

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from mlstack import names
 from mlstack.app.prototype import Need
+from mlstack.dataclass import dataclass
 from mlstack.objects.kinds import Kinds
 from mlstack.objects.kube_object import group_of
 from mlstack.readiness.rule import Facts, Readiness, waiting

@@ -24,12 +24,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from math import gcd
 from operator import mul
 from typing import Any
 
+from mlstack.dataclass import dataclass
 from mlstack.objects.nodes import NodePlace, is_selected, required_affinity, selects, untolerated
 from mlstack.objects.resources import Amounts, amounts, is_host_port, requests
 

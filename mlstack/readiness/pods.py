@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from mlstack.dataclass import dataclass
 from mlstack.readiness.rule import (
     Facts,
     Queue,

@@ -8,11 +8,12 @@ users report.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal
 
+from mlstack.dataclass import dataclass
 from mlstack.names import Table
 from mlstack.objects.kube_object import group_of
 from mlstack.objects.managed_fields import FieldChange

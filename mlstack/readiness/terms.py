@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, get_args
 
 from mlstack import clock
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError
 from mlstack.objects.kube_object import KubeObject
 from mlstack.readiness.rule import RUN_TO_AN_END, Readiness, key_of

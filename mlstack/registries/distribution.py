@@ -10,12 +10,12 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from mlstack import clock
 from mlstack.addresses import Address, address, joined
+from mlstack.dataclass import dataclass
 from mlstack.errors import RegistryError
 from mlstack.objects import masking
 from mlstack.registries.logins import Credentials, credentials

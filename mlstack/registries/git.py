@@ -21,7 +21,7 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import inf
 from pathlib import Path, PurePosixPath
@@ -34,6 +34,7 @@ from mlstack import disk_cache, programs
 from mlstack.app.app import RegistryRef
 from mlstack.app.files import LIMITS, MAX_BYTES, MAX_FILES, check_name
 from mlstack.app.index import RegistryIndex
+from mlstack.dataclass import dataclass
 from mlstack.disk_cache import Cache
 from mlstack.errors import RegistryError
 from mlstack.objects import masking

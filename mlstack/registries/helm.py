@@ -14,7 +14,7 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from mlstack.app.chart import CHART_FILE
 from mlstack.app.index import IndexPackage, IndexPrototype, IndexVersion, RegistryIndex, joined
 from mlstack.app.package import Files, PackageFolder
 from mlstack.app.versions import best_first
+from mlstack.dataclass import dataclass
 from mlstack.errors import NotFoundError, RegistryError, YamlError
 from mlstack.names import names_a_package
 from mlstack.registries.distribution import DIGEST

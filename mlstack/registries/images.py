@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
+from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError, NotFoundError, RegistryError
 from mlstack.registries.distribution import (
     DIGEST,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from mlstack.app import layout
@@ -16,6 +16,7 @@ from mlstack.app.package import FetchedPackage
 from mlstack.app.prototype import Package, Prototype
 from mlstack.app.vendor import Vendor
 from mlstack.app.versions import fits
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
 from mlstack.names import nearest
 from mlstack.registries import signatures

@@ -6,7 +6,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from mlstack import disk_cache
 from mlstack.app.app import RegistryRef
 from mlstack.app.index import RegistryIndex
+from mlstack.dataclass import dataclass
 from mlstack.errors import RegistryError
 
 TRUSTED_S = 600.0

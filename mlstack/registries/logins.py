@@ -8,13 +8,14 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlstack import programs
 from mlstack.addresses import address
+from mlstack.dataclass import dataclass
 from mlstack.errors import RegistryError, YamlError
 from mlstack.objects import masking
 from mlstack.programs import ProgramError

@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -27,6 +27,7 @@ from mlstack.app.declare import to_map
 from mlstack.app.index import IndexPackage, RegistryIndex, joined
 from mlstack.app.package import Files, PackageFolder, digest
 from mlstack.app.versions import best_first
+from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError, RegistryError
 from mlstack.names import names_a_package
 from mlstack.registries.distribution import (

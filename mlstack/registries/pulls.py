@@ -9,9 +9,9 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from mlstack.dataclass import dataclass
 from mlstack.errors import ForbiddenError, MlstackError, NotFoundError, RegistryError
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef

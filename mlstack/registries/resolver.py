@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mlstack.app.app import PackageRef
 from mlstack.app.versions import fits
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, NotFoundError
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ import hashlib
 import json
 import marshal
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import Any
 
 from mlstack import disk_cache
 from mlstack.app.prototype import Prototype
+from mlstack.dataclass import dataclass
 from mlstack.render.template import CodeStore
 
 _LARGEST_BYTES = 64 * 1024 * 1024

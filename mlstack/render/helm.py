@@ -10,7 +10,6 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
@@ -18,6 +17,7 @@ from typing import Any, NoReturn
 from mlstack import programs
 from mlstack.app.params import join_path
 from mlstack.app.prototype import Chart
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, RegistryError, TemplateError, TemplateRefusedError
 from mlstack.events import listed
 from mlstack.objects.order import HOOK, HOOK_DELETE_POLICY, hook_phase

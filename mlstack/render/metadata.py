@@ -8,11 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from mlstack.app.app import App
 from mlstack.app.environment import Environment
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.objects.masking import is_secret

@@ -8,11 +8,12 @@ is: a merge patch, a strategic one, in which items of lists are told apart by th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NoReturn
 
 from mlstack.app.document import kind_of
 from mlstack.app.params import merge
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, NotFoundError
 from mlstack.names import nearest
 from mlstack.objects.json_patch import PatchFault, json_patch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mlstack.app import params, schema
@@ -12,6 +12,7 @@ from mlstack.app.environment import Environment
 from mlstack.app.params import KeyPath, Origin, Overrides, Setting, at
 from mlstack.app.prototype import mask_value
 from mlstack.app.reader import AppReader
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, NotFoundError, RegistryError
 from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.managed_fields import MISSING

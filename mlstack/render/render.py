@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mlstack.app import schema
@@ -15,6 +15,7 @@ from mlstack.app.environment import Environment
 from mlstack.app.params import Overrides, Resolved, join_path, overridden
 from mlstack.app.prototype import Chart, Prototype
 from mlstack.app.reader import AppReader
+from mlstack.dataclass import dataclass
 from mlstack.errors import (
     ConfigError,
     MlstackError,

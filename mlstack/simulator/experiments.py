@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
 from math import ceil
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
+from mlstack.dataclass import dataclass
 from mlstack.elastic.controller.controller import TICK_MS
 from mlstack.elastic.policy.fair import jain
 from mlstack.elastic.policy.plan import plan

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import compress, pairwise
 from math import ceil
 from typing import Any, NamedTuple
 
+from mlstack.dataclass import dataclass
 from mlstack.elastic import facts
 from mlstack.elastic.facts import NodeFacts, PodFacts
 from mlstack.elastic.policy.fair import jain

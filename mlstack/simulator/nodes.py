@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from mlstack.dataclass import dataclass
 from mlstack.elastic.facts import time_ms
 from mlstack.kube.client import WatchEvent
 from mlstack.objects.nodes import NodePlace, is_eligible

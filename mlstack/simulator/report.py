@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from mlstack.dataclass import dataclass
 from mlstack.elastic.policy.fair import jain
 from mlstack.errors import UsageError
 from mlstack.simulator import measures

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from mlstack.dataclass import dataclass
 from mlstack.elastic import facts
 from mlstack.elastic.controller.cache import ClusterCache
 from mlstack.elastic.controller.controller import LEASE_NAME, LEASE_NAMESPACE, TICK_MS, RequeuePolicy

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf
 from pathlib import Path
 from typing import Any
 
+from mlstack.dataclass import dataclass
 from mlstack.elastic.training_job import (
     SERVER_CLASS,
     TRAINER_CLASS,

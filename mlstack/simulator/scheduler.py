@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
+from mlstack.dataclass import dataclass
 from mlstack.elastic import facts
 from mlstack.elastic.facts import Eligible, NodeFacts, PodFacts
 from mlstack.kube.client import WatchEvent

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from mlstack.dataclass import dataclass
 from mlstack.errors import Cause
 from mlstack.objects.kinds import Kind, Kinds, Schemas, kinds_of_crd
 from mlstack.testing.garbage import CRD

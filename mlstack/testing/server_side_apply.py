@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from mlstack.dataclass import dataclass
 from mlstack.errors import FieldConflict
 from mlstack.objects import managed_fields
 

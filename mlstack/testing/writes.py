@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from mlstack.dataclass import dataclass
 from mlstack.errors import Cause, ClusterError, ConflictError
 from mlstack.kube.api_errors import error_of
 from mlstack.kube.client import Applied, ObjectRef, Propagation

@@ -8,11 +8,12 @@ import ipaddress
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from importlib import resources
 from typing import Any, Literal, NamedTuple
+
+from mlstack.dataclass import dataclass
 
 Severity = Literal["error", "warning", "unchecked"]
 """What is `unchecked` only the API server can tell: it is counted, and no fault."""

@@ -7,10 +7,11 @@ files (`own_policies.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+from mlstack.dataclass import dataclass
 from mlstack.errors import UsageError
 from mlstack.names import nearest
 from mlstack.objects.kube_object import KubeObject

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mlstack.app.schema import matches
+from mlstack.dataclass import dataclass
 from mlstack.names import nearest
 from mlstack.objects.kinds import Schema, Schemas, list_type_of
 from mlstack.objects.resources import quantity

@@ -13,10 +13,11 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from typing import Any
 
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, YamlError
 from mlstack.yaml import write
 from mlstack.yaml.read import Mark, read_documents, read_marks

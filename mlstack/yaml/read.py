@@ -11,10 +11,11 @@ import marshal
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from typing import Any, NamedTuple, NoReturn
 
+from mlstack.dataclass import dataclass
 from mlstack.errors import YamlError
 from mlstack.yaml.scalars import OLD_BOOLEANS, check_carried, resolve_key, resolve_plain, resolve_tagged
 

@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 import tempfile
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +15,7 @@ from mlstack.cli.main import family
 from mlstack.cli.options import SCRIPTS, word
 from mlstack.cli.output import write
 from mlstack.cli.ports import Ports, Session
+from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError
 
 if TYPE_CHECKING:

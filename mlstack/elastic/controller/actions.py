@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
+from mlstack.dataclass import dataclass
 from mlstack.elastic import pods
 from mlstack.elastic.controller.cache import ClusterCache, JobFacts
 from mlstack.elastic.facts import PodFacts, time_ms

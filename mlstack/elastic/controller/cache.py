@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import gcd, lcm
 from typing import Any, Literal, TypeVar
 
+from mlstack.dataclass import dataclass
 from mlstack.elastic import facts, pods, training_job
 from mlstack.elastic.facts import (
     JOB_LABEL,

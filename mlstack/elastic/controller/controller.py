@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import field
 from queue import Empty, Queue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Literal
 
+from mlstack.dataclass import dataclass
 from mlstack.elastic.controller.cache import BUDGET, SERVICE, ClusterCache
 from mlstack.elastic.controller.leader import DURATION_S, LeaderElector, NotLeadingError
 from mlstack.elastic.controller.reconciler import Pass, Reconciler

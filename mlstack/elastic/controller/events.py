@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from mlstack.clock import micro_time
+from mlstack.dataclass import dataclass
 from mlstack.elastic.controller.cache import JobFacts
 from mlstack.elastic.snapshot import Cause, Decision
 

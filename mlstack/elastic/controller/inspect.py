@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mlstack.dataclass import dataclass
 from mlstack.elastic.controller.cache import ODD, ClusterCache, JobFacts
 from mlstack.elastic.controller.controller import no_training_jobs, sources
 from mlstack.elastic.controller.snapshot_builder import build_snapshot

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count
 
+from mlstack.dataclass import dataclass
 from mlstack.elastic import pods, status, training_job
 from mlstack.elastic.controller.actions import Action, delete_pods
 from mlstack.elastic.controller.cache import ClusterCache, JobFacts, SetFacts

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from mlstack.dataclass import dataclass
 from mlstack.elastic.controller.cache import JobFacts
 from mlstack.elastic.controller.state import JobRecord
 from mlstack.elastic.facts import PodFacts

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from mlstack.clock import micro_time
+from mlstack.dataclass import dataclass
 from mlstack.elastic import status
 from mlstack.elastic.controller import events
 from mlstack.elastic.controller.actions import (

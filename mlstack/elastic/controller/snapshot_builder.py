@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mlstack.dataclass import dataclass
 from mlstack.elastic.controller.cache import ClusterCache, JobFacts
 from mlstack.elastic.facts import NodeFacts, PodFacts
 from mlstack.elastic.resources import BASIC, vector

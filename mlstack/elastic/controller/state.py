@@ -7,8 +7,9 @@ waits: its status says so), which writes were refused. It is learnt again by and
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mlstack.dataclass import dataclass
 from mlstack.elastic import status
 from mlstack.elastic.controller.cache import ClusterCache, JobFacts
 from mlstack.elastic.controller.events import EventRecorder

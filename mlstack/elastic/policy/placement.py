@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
+from mlstack.dataclass import dataclass
 from mlstack.elastic.policy.state import (
     WHOLE,
     ClusterState,
