@@ -24,11 +24,20 @@ from mlstack.errors import ClusterError, ForbiddenError, MlstackError, ObjectNot
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, Listing, ObjectRef
 from mlstack.objects.kube_object import Data, Identity, KubeObject
-from mlstack.objects.limit_ranges import refusal, rules_of, with_defaults
-from mlstack.objects.nodes import selects
-from mlstack.objects.pods import PodTemplate
-from mlstack.objects.quotas import QuotaFacts, exceeded, lack, parse_quota, usage_in
-from mlstack.objects.resources import amounts, requests
+from mlstack.objects.references import PodTemplate
+from mlstack.objects.resources import (
+    QuotaFacts,
+    amounts,
+    exceeded,
+    lack,
+    parse_quota,
+    refusal,
+    requests,
+    rules_of,
+    selects,
+    usage_in,
+    with_defaults,
+)
 from mlstack.readiness.assess import ODD
 from mlstack.readiness.capacity import NO_ROOM, Fit, NodePool, fits
 from mlstack.readiness.footprint import pods_of, scaled_between

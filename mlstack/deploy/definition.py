@@ -11,8 +11,7 @@ from typing import Any
 
 from mlstack.errors import ClusterError
 from mlstack.kube.client import Cluster
-from mlstack.objects.kinds import CRD_GROUP, kinds_of_crd
-from mlstack.objects.kube_object import Data, KubeObject
+from mlstack.objects.kube_object import CRD_GROUP, Data, KubeObject, kinds_of_crd
 
 ALLOW_ANNOTATION = "mlstack.dev/allow-destructive"
 

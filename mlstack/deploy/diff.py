@@ -23,8 +23,7 @@ from mlstack.events import listed
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects import managed_fields, order
-from mlstack.objects.kinds import Kind, Kinds, kinds_of_crd
-from mlstack.objects.kube_object import Data, Identity, KubeObject
+from mlstack.objects.kube_object import Data, Identity, Kind, Kinds, KubeObject, kinds_of_crd
 from mlstack.objects.order import DEPENDS_ON, outside
 
 # How often an object may be another one than a moment before, as while somebody recreates it; of a hundred

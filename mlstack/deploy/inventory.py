@@ -20,13 +20,13 @@ from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import Change
 from mlstack.errors import ClusterError, ConfigError
 from mlstack.objects import managed_fields
-from mlstack.objects.kinds import Kinds
 from mlstack.objects.kube_object import (
     APP_LABEL,
     COMPONENT_LABEL,
     ENVIRONMENT_LABEL,
     DesiredState,
     Identity,
+    Kinds,
     group_of,
     marks,
 )

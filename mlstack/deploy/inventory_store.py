@@ -28,8 +28,7 @@ from mlstack.kube import parallel
 from mlstack.kube.client import Applied, Cluster, ObjectRef
 from mlstack.kube.retrying import RetryingClient
 from mlstack.objects import kube_object
-from mlstack.objects.kinds import Kind
-from mlstack.objects.kube_object import Identity, KubeObject
+from mlstack.objects.kube_object import Identity, Kind, KubeObject
 
 Live = Mapping[str, Any]
 

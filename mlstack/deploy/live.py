@@ -29,8 +29,7 @@ from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.kube.parallel import PendingResult, prefetch
 from mlstack.objects import kube_object
-from mlstack.objects.kinds import Kinds, kinds_of_crd
-from mlstack.objects.kube_object import Data, DesiredState, Identity, KubeObject
+from mlstack.objects.kube_object import Data, DesiredState, Identity, Kinds, KubeObject, kinds_of_crd
 from mlstack.objects.managed_fields import adoptable
 from mlstack.objects.order import may_run_again
 from mlstack.readiness import operators

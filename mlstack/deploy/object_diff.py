@@ -17,8 +17,7 @@ from mlstack.deploy.inventory import people_hash
 from mlstack.deploy.live import DiffContext
 from mlstack.errors import ConflictError, InvalidError, MlstackError, VersionGoneError
 from mlstack.objects import managed_fields
-from mlstack.objects.kinds import Kinds
-from mlstack.objects.kube_object import MANAGER, Data, KubeObject
+from mlstack.objects.kube_object import MANAGER, Data, Kinds, KubeObject
 from mlstack.objects.managed_fields import (
     ADOPTABLE,
     AUTOSCALING,

@@ -19,7 +19,7 @@ from mlstack.deploy.target import ResolvedTarget
 from mlstack.errors import ForbiddenError
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef, Right, Rights
-from mlstack.objects.kinds import Kinds
+from mlstack.objects.kube_object import Kinds
 
 _EVERYTHING = Right(group="*", resource="*", verb="*")
 # A role may name the objects it is for; to objects that are not there yet, and to lists, that does not apply.

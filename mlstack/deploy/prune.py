@@ -19,8 +19,7 @@ from mlstack.events import listed
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster
 from mlstack.objects import kube_object
-from mlstack.objects.kinds import kinds_of_crd
-from mlstack.objects.kube_object import Identity, KubeObject
+from mlstack.objects.kube_object import Identity, KubeObject, kinds_of_crd
 from mlstack.objects.order import last_first
 
 # Annotations that keep an object when what brought it goes, ours and those of kindred tools.

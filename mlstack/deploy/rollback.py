@@ -20,8 +20,7 @@ from mlstack.deploy.result import RunResult
 from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.errors import ClusterError, MlstackError, NotFoundError
 from mlstack.kube.client import Opener
-from mlstack.objects.kinds import kinds_of_crd
-from mlstack.objects.kube_object import DesiredState, Identity, KubeObject
+from mlstack.objects.kube_object import DesiredState, Identity, KubeObject, kinds_of_crd
 
 
 @dataclass(frozen=True, kw_only=True)

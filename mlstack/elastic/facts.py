@@ -10,8 +10,15 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from mlstack.dataclass import dataclass
-from mlstack.objects.nodes import NodePlace, is_eligible, required_affinity
-from mlstack.objects.resources import Amounts, amounts, is_device, requests
+from mlstack.objects.resources import (
+    Amounts,
+    NodePlace,
+    amounts,
+    is_device,
+    is_eligible,
+    requests,
+    required_affinity,
+)
 
 JOB_LABEL = "mlstack.dev/training-job"
 ROLE_LABEL = "mlstack.dev/role"

@@ -12,8 +12,7 @@ from copy import deepcopy
 from typing import Any
 
 from mlstack.importers.plan import Data
-from mlstack.objects.kinds import Kinds
-from mlstack.objects.kube_object import group_of
+from mlstack.objects.kube_object import Kinds, group_of
 
 _Change = Callable[[dict[str, Any]], None]
 _Known = tuple[str, "_Change | None"]

@@ -21,7 +21,7 @@ from mlstack.errors import ClusterError, NotFoundError, UsageError
 from mlstack.events import listed
 from mlstack.importers.plan import Data
 from mlstack.names import nearest
-from mlstack.objects.kinds import Kinds
+from mlstack.objects.kube_object import Kinds
 from mlstack.registries.helm import fetch_chart, unpacked
 from mlstack.registries.logins import chart_repository
 from mlstack.render import helm, render

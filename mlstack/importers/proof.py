@@ -11,8 +11,7 @@ from mlstack.importers.ksonnet import mapping
 from mlstack.importers.plan import Data
 from mlstack.importers.variants import is_cluster_wide, same, without_nulls
 from mlstack.objects import kube_object
-from mlstack.objects.kinds import Kinds
-from mlstack.objects.kube_object import Identity, group_of
+from mlstack.objects.kube_object import Identity, Kinds, group_of
 
 _MISSING = object()
 _CONFIG_HASH = "mlstack.dev/config-hash"

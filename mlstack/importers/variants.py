@@ -15,8 +15,7 @@ from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError
 from mlstack.importers.manifests import component_name, told_of
 from mlstack.importers.plan import Data, ImportPlan, PlannedComponent
-from mlstack.objects.kinds import Kinds
-from mlstack.objects.kube_object import Identity, group_of
+from mlstack.objects.kube_object import Identity, Kinds, group_of
 from mlstack.render.render import check_object
 from mlstack.yaml import write
 

@@ -39,8 +39,7 @@ from mlstack.kube.client import (
 )
 from mlstack.kube.parallel import prefetch
 from mlstack.kube.transport import APPLY, BrokenError, Request, Transport, decoded, quote
-from mlstack.objects.kinds import Kind, Kinds
-from mlstack.objects.kube_object import MANAGER
+from mlstack.objects.kube_object import MANAGER, Kind, Kinds
 
 PAGE = 1000
 MOST_PAGES = 1000

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from mlstack.app.environment import ClusterIdentity
 from mlstack.dataclass import dataclass
 from mlstack.objects import masking
-from mlstack.objects.kinds import Kinds
-from mlstack.objects.kube_object import MANAGER
+from mlstack.objects.kube_object import MANAGER, Kinds
 
 if TYPE_CHECKING:  # the verbs with their types, which a wrapper hands on without saying them again
     from mlstack.kube.api_server import ApiServerClient as _Verbs

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Literal, NamedTuple
 
 from mlstack.dataclass import dataclass
@@ -531,3 +532,27 @@ def is_persons_tool(owner: Owner) -> bool:
 def adoptable(live: Mapping[str, Any]) -> tuple[Owner, ...]:
     """Give the tools that applied a live object and from which it can be taken over."""
     return tuple(entry.owner for entry in entries(live) if entry.owner in ADOPTABLE)
+
+
+# --- JSON patches (RFC 6902), as the API server takes them and environments may hold them ---
+
+
+class PatchFault(ValueError):
+    """A JSON patch does not fit: a `test` failed, or a path is not there."""
+
+
+def json_patch(value: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
+    """Give a value after the operations of a JSON patch (RFC 6902), one after the other.
+
+    Raises:
+        PatchFault: one of them does not fit.
+    """
+    import jsonpatch
+
+    patched = deepcopy(value)
+    for operation in operations:
+        try:
+            patched = jsonpatch.apply_patch(patched, [deepcopy(dict(operation))], in_place=True)
+        except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError, KeyError) as error:
+            raise PatchFault(f"{operation.get('op')} {operation.get('path')}") from error
+    return patched

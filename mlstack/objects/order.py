@@ -17,8 +17,7 @@ from typing import Any, Literal, TypeVar
 
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError
-from mlstack.objects.kinds import Kinds, kinds_of_crd
-from mlstack.objects.kube_object import Identity, KubeObject
+from mlstack.objects.kube_object import Identity, Kinds, KubeObject, kinds_of_crd
 from mlstack.objects.references import intercepts, is_webhook, pod_labels, references, services
 
 Dependency = Literal["user", "needs", "wave"]

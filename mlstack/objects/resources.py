@@ -1,13 +1,18 @@
-"""What pods request and nodes have, as integers (thousandths of a core, bytes, pieces)."""
+"""What pods request and nodes have; which nodes take a pod, and what quotas and limit ranges say to it.
+
+Amounts are integers: thousandths of a core, bytes, pieces.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
+
+from mlstack.dataclass import dataclass
 
 Amounts = Mapping[str, int]
 
@@ -151,3 +156,317 @@ def port_words(resource: str, pieces: int) -> str:
     """Write so many of a port as people read it: `host port 7164/TCP`, `3 host ports 7164/TCP`."""
     number, _, protocol = resource.removeprefix(_HOST_PORT).partition(":")
     return f"{'host port' if pieces == 1 else f'{pieces} host ports'} {number}/{protocol}"
+
+
+# --- LimitRanges: what they write into the containers of a namespace, and which pods they refuse ---
+
+
+def rules_of(obj: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """Give the rules of a LimitRange, each with the defaults that follow from its bounds."""
+    return tuple(map(_whole, (obj.get("spec") or {}).get("limits") or ()))
+
+
+def _whole(rule: Mapping[str, Any]) -> Mapping[str, Any]:
+    if rule.get("type") != "Container":
+        return rule
+    default = {**(rule.get("max") or {}), **(rule.get("default") or {})}
+    asked = {**(rule.get("min") or {}), **default, **(rule.get("defaultRequest") or {})}
+    return {**rule, "default": default, "defaultRequest": asked}
+
+
+def with_defaults(spec: Mapping[str, Any], rules: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Give a pod with what LimitRanges write into it."""
+    lists = {name: list(spec[name]) for name in ("initContainers", "containers") if spec.get(name)}
+    for rule in rules:
+        if rule.get("type") == "Container":
+            lists = {name: [_filled(row, rule) for row in rows] for name, rows in lists.items()}
+    return {**spec, **lists}
+
+
+def _filled(container: Mapping[str, Any], rule: Mapping[str, Any]) -> Mapping[str, Any]:
+    resources = container.get("resources") or {}
+    most = {**rule["default"], **(resources.get("limits") or {})}
+    # What has a limit of its own and no request requests its limit.
+    asked = {**rule["defaultRequest"], **(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {**container, "resources": {**resources, "limits": most, "requests": asked}}
+
+
+def refusal(spec: Mapping[str, Any], rules: Iterable[Mapping[str, Any]]) -> str:
+    """Say in the API server's words why a pod that has its defaults is refused, empty where it is not."""
+    return next((text for rule in rules for text in _refusals(spec, rule)), "")
+
+
+def _refusals(spec: Mapping[str, Any], rule: Mapping[str, Any]) -> Iterator[str]:
+    kind = rule.get("type")
+    if kind == "Pod":
+        yield from _outside(requests(spec), limits(spec), rule)
+    elif kind == "Container":
+        for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+            resources = container.get("resources") or {}
+            yield from _outside(amounts(resources.get("requests")), amounts(resources.get("limits")), rule)
+
+
+def _outside(asked: Mapping[str, int], most: Mapping[str, int], rule: Mapping[str, Any]) -> Iterator[str]:
+    kind = rule.get("type")
+    for name, text in (rule.get("min") or {}).items():
+        words = f"minimum {name} usage per {kind} is {text}"
+        if name not in asked:
+            yield f"{words}.  No request is specified"
+        elif asked[name] < amount(name, str(text)):
+            yield f"{words}, but request is {written(name, asked[name])}"
+    for name, text in (rule.get("max") or {}).items():
+        words = f"maximum {name} usage per {kind} is {text}"
+        if name not in most:
+            yield f"{words}.  No limit is specified"
+        elif most[name] > amount(name, str(text)):
+            yield f"{words}, but limit is {written(name, most[name])}"
+    for name, text in (rule.get("maxLimitRequestRatio") or {}).items():
+        ratio = most.get(name, 0) / asked[name] if asked.get(name) else 0.0
+        if ratio > float(quantity(text) or 0):
+            yield f"{name} max limit to request ratio per {kind} is {text}, but provided ratio is {ratio:f}"
+
+
+# --- ResourceQuotas: what they leave a namespace, and which priority classes they grant it ---
+
+
+Scope = tuple[str, str, frozenset[str]]
+"""Name of a scope, operator, values."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuotaFacts:
+    """What is known of a ResourceQuota."""
+
+    key: str  # `namespace/name`
+    uid: str
+    version: int
+    hard: Amounts  # what the namespace may have in all, as its controller has taken note of it
+    used: Amounts  # what it has
+    scopes: tuple[Scope, ...]  # which pods count; all of them have to hold
+
+    @property
+    def namespace(self) -> str:
+        """Give its namespace."""
+        return self.key.partition("/")[0]
+
+    @property
+    def classes(self) -> frozenset[str]:
+        """Give the priority classes that it names and leaves something for: the namespace may use them."""
+        if not any(self.hard.values()):
+            return frozenset()
+        named = [values for *scope, values in self.scopes if scope == ["PriorityClass", "In"]]
+        return frozenset[str]().union(*named)
+
+
+def parse_quota(obj: Mapping[str, Any]) -> QuotaFacts:
+    """Read a ResourceQuota."""
+    metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+    scopes: list[Scope] = [(str(name), "Exists", frozenset()) for name in spec.get("scopes") or ()]
+    for row in (spec.get("scopeSelector") or {}).get("matchExpressions") or ():
+        values = frozenset(map(str, row.get("values") or ()))
+        scopes.append((str(row.get("scopeName") or ""), str(row.get("operator") or ""), values))
+    hard, used = (
+        {str(name): amount(_resource(name), str(value)) for name, value in (quantities or {}).items()}
+        for quantities in (status.get("hard") or spec.get("hard"), status.get("used"))
+    )
+    return QuotaFacts(
+        key=f"{metadata.get('namespace')}/{metadata['name']}",
+        uid=str(metadata.get("uid") or ""),
+        version=int(version) if (version := str(metadata.get("resourceVersion") or "")).isdigit() else 0,
+        hard=hard,
+        used=used,
+        scopes=tuple(scopes),
+    )
+
+
+def _resource(name: str) -> str:
+    """Give the resource that an entry of a quota is about: `cpu` for `requests.cpu`."""
+    return name.removeprefix("requests.").removeprefix("limits.")
+
+
+class Excess(NamedTuple):
+    """A quota that leaves too little."""
+
+    text: str  # which, and how much it lacks
+    is_for_good: bool  # whether it would be too small with nothing used of it
+
+
+def excess(
+    quotas: Iterable[QuotaFacts], pods: Iterable[tuple[Mapping[str, Any], int]], others: Amounts
+) -> Excess | None:
+    """Give the first quota that leaves too little for all these objects together, None where none does.
+
+    One pod alone is weighed by the API server; it does not know that others of the gang follow.
+    """
+    weighed = [(pod.get("spec") or {}, count) for pod, count in pods]
+    for quota in sorted(quotas, key=lambda quota: quota.key):
+        needed = usage_in(quota, weighed, others)
+        short = exceeded(quota, needed)
+        if short:
+            text = (
+                f"exceeded quota: {quota.key.rpartition('/')[2]}, for the whole gang: {lack(quota, needed)}"
+            )
+            return Excess(text, is_for_good=any(needed[name] > quota.hard[name] for name in short))
+    return None
+
+
+def usage_in(
+    quota: QuotaFacts, pods: Iterable[tuple[Mapping[str, Any], int]], others: Amounts
+) -> dict[str, int]:
+    """Give what pods, by specification and number, and other objects count for in a quota."""
+    needed = {} if quota.scopes else dict(others)
+    for spec, count in pods:
+        if all(_is_in(scope, spec) for scope in quota.scopes):
+            for name, value in _usage(spec).items():
+                needed[name] = needed.get(name, 0) + count * value
+    return needed
+
+
+def exceeded(quota: QuotaFacts, needed: Amounts) -> list[str]:
+    """Give the entries of a quota that leave less than is needed."""
+    return [
+        name
+        for name, hard in sorted(quota.hard.items())
+        if needed.get(name, 0) > 0 and quota.used.get(name, 0) + needed[name] > hard
+    ]
+
+
+def lack(quota: QuotaFacts, needed: Amounts) -> str:
+    """Say of each entry of a quota that leaves too little how much is needed and used."""
+    return "; ".join(_lack(quota, name, needed[name]) for name in exceeded(quota, needed))
+
+
+def _lack(quota: QuotaFacts, name: str, value: int) -> str:
+    more, used, hard = (
+        written(_resource(name), amount) for amount in (value, quota.used.get(name, 0), quota.hard[name])
+    )
+    return f"{name}: {more} more, {used} of {hard} used"
+
+
+def _usage(spec: Mapping[str, Any]) -> dict[str, int]:
+    """Give what a pod uses up, by all the names that quotas have for it (pkg/quota/v1/evaluator/core).
+
+    Some stand alone too, without `requests.` before them; extended resources have the prefix always.
+    """
+    usage = {"pods": 1, "count/pods": 1, **{f"limits.{name}": value for name, value in limits(spec).items()}}
+    for name, value in requests(spec).items():
+        if name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-"):
+            usage[name] = value
+        if name != "pods":
+            usage[f"requests.{name}"] = value
+    return usage
+
+
+def _is_in(scope: Scope, spec: Mapping[str, Any]) -> bool:
+    """Tell whether a pod counts in a scope; in one that nobody here knows none does."""
+    name, operator, values = scope
+    if name == "PriorityClass":
+        has_class = str(spec.get("priorityClassName") or "")
+        answers = {"In": has_class in values, "NotIn": has_class not in values, "Exists": bool(has_class)}
+        return answers.get(operator, not has_class)
+    asked = (*requests(spec).items(), *limits(spec).items())
+    is_best_effort = not any(value for resource, value in asked if resource in ("cpu", "memory"))
+    is_bounded = spec.get("activeDeadlineSeconds") is not None
+    return {
+        "Terminating": is_bounded,
+        "NotTerminating": not is_bounded,
+        "BestEffort": is_best_effort,
+        "NotBestEffort": not is_best_effort,
+    }.get(name, False)
+
+
+# --- which nodes a pod may go to, room aside: selectors, affinity and taints, as kube-scheduler filters ---
+
+
+@dataclass(frozen=True)
+class NodePlace:
+    """What a node tells pods that look for a place."""
+
+    name: str  # of the node
+    labels: Mapping[str, str]  # of the node
+    taints: tuple[Mapping[str, Any], ...] = ()  # that keep pods away, as the node has them
+
+
+def is_eligible(spec: Mapping[str, Any], place: NodePlace) -> bool:
+    """Tell whether a pod may go to a node, room aside; `required` is its required node affinity."""
+    return is_selected(spec, place) and untolerated(spec, place) is None
+
+
+def is_selected(spec: Mapping[str, Any], place: NodePlace) -> bool:
+    """Tell whether a node has what a pod's selector and required affinity ask for."""
+    selector: Mapping[str, str] = spec.get("nodeSelector") or {}
+    required = spec.get("required") or required_affinity(spec)
+    return all(place.labels.get(name) == value for name, value in selector.items()) and (
+        not required or any(_matches(term, place) for term in required.get("nodeSelectorTerms") or ())
+    )
+
+
+def required_affinity(spec: Mapping[str, Any]) -> Any:
+    """Give the node affinity that a pod insists on."""
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    return affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+
+
+def untolerated(spec: Mapping[str, Any], place: NodePlace) -> Mapping[str, Any] | None:
+    """Give the first taint of a node that keeps a pod away, None where none does."""
+    tolerations = spec.get("tolerations") or ()
+    return next(
+        (
+            taint
+            for taint in place.taints
+            if not any(_tolerates(toleration, taint) for toleration in tolerations)
+        ),
+        None,
+    )
+
+
+def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, Any]) -> bool:
+    """Tell whether a label selector is about something with these labels; without one it is about nothing."""
+    if selector is None:
+        return False
+    rows: Sequence[Mapping[str, Any]] = selector.get("matchExpressions") or ()
+    return (selector.get("matchLabels") or {}).items() <= labels.items() and all(
+        _holds(row, labels) for row in rows
+    )
+
+
+def _matches(term: Mapping[str, Any], place: NodePlace) -> bool:
+    """Tell whether a node fits one term; a term without any expression fits none."""
+    labels: Sequence[Mapping[str, Any]] = term.get("matchExpressions") or ()
+    fields: Sequence[Mapping[str, Any]] = term.get("matchFields") or ()
+    pairs = [(expression, place.labels) for expression in labels]
+    pairs += [(expression, {"metadata.name": place.name}) for expression in fields]
+    return bool(pairs) and all(_holds(expression, values) for expression, values in pairs)
+
+
+def _holds(expression: Mapping[str, Any], values: Mapping[str, str]) -> bool:
+    value, operator = values.get(str(expression.get("key"))), expression.get("operator")
+    choices: Sequence[str] = expression.get("values") or ()
+    match operator:
+        case "In":
+            return value in choices
+        case "NotIn":
+            return value not in choices
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            try:
+                difference = int(value or "") - int(choices[0])
+            except (ValueError, IndexError):
+                return False
+            return difference > 0 if operator == "Gt" else difference < 0
+    return False
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    """Tell whether a toleration is for a taint; without a key it is for all of them."""
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    key = toleration.get("key")
+    if key and key != taint.get("key"):
+        return False
+    if toleration.get("operator") == "Exists":
+        return True
+    return bool(key) and (toleration.get("value") or "") == (taint.get("value") or "")

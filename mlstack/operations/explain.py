@@ -25,8 +25,7 @@ from mlstack.app.prototype import Param, mask_value
 from mlstack.dataclass import dataclass
 from mlstack.errors import NotFoundError
 from mlstack.names import nearest
-from mlstack.objects.kinds import plural_of
-from mlstack.objects.kube_object import DesiredState, KubeObject
+from mlstack.objects.kube_object import DesiredState, KubeObject, plural_of
 from mlstack.objects.masking import mask_object, mask_values
 from mlstack.operations import row
 from mlstack.render import metadata, render

@@ -13,9 +13,7 @@ from mlstack.app.snapshot import ClusterSnapshot, is_kept_label
 from mlstack.dataclass import dataclass
 from mlstack.errors import SchemaError
 from mlstack.objects.kube_object import DesiredState, KubeObject
-from mlstack.objects.nodes import NodePlace, required_affinity
-from mlstack.objects.quotas import parse_quota
-from mlstack.objects.resources import Amounts, amounts, is_gpu
+from mlstack.objects.resources import Amounts, NodePlace, amounts, is_gpu, parse_quota, required_affinity
 from mlstack.readiness.assess import ODD
 from mlstack.readiness.capacity import Fit, NodePool
 from mlstack.readiness.footprint import footprint

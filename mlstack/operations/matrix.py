@@ -16,7 +16,7 @@ from mlstack.dataclass import dataclass
 from mlstack.errors import UsageError
 from mlstack.objects.kube_object import DesiredState
 from mlstack.objects.masking import MASK
-from mlstack.objects.pods import templates
+from mlstack.objects.references import templates
 from mlstack.objects.resources import is_gpu, requests
 from mlstack.render import render
 from mlstack.render.template import CodeStore

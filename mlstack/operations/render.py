@@ -12,8 +12,7 @@ from mlstack.app.reader import AppReader
 from mlstack.app.snapshot import ClusterSnapshot, read_snapshot
 from mlstack.dataclass import dataclass
 from mlstack.errors import UsageError
-from mlstack.objects.kinds import Kinds, kinds_of_crd
-from mlstack.objects.kube_object import DesiredState, KubeObject
+from mlstack.objects.kube_object import DesiredState, Kinds, KubeObject, kinds_of_crd
 from mlstack.render import render
 from mlstack.render.template import CodeStore
 from mlstack.yaml import read

@@ -19,8 +19,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from mlstack.dataclass import dataclass
-from mlstack.objects.nodes import is_selected, untolerated
-from mlstack.objects.resources import is_host_port, written
+from mlstack.objects.resources import is_host_port, is_selected, untolerated, written
 from mlstack.readiness.placement import (
     OF_CONDITIONS,
     NodeRoom,

@@ -15,8 +15,7 @@ from mlstack.errors import ClusterError, ForbiddenError, ObjectNotFoundError
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects import masking
-from mlstack.objects.kinds import Kinds
-from mlstack.objects.kube_object import DesiredState, KubeObject
+from mlstack.objects.kube_object import DesiredState, Kinds, KubeObject
 from mlstack.readiness.assess import ODD, assess, unjudged
 from mlstack.readiness.core import services_of
 from mlstack.readiness.pods import Crash, crash

@@ -12,8 +12,7 @@ from typing import Any
 
 from mlstack.dataclass import dataclass
 from mlstack.objects.kube_object import Identity, KubeObject
-from mlstack.objects.pods import PodTemplate, templates
-from mlstack.objects.references import scaled_workload
+from mlstack.objects.references import PodTemplate, scaled_workload, templates
 from mlstack.objects.resources import Amounts, amount, is_gpu, is_host_port, limits, requests, total
 from mlstack.readiness import ml as ml  # registers its rules, and those of training
 from mlstack.readiness.assess import ODD

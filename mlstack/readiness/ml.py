@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from mlstack.dataclass import dataclass
 from mlstack.objects.managed_fields import FieldChange
-from mlstack.objects.pods import PodTemplate
+from mlstack.objects.references import PodTemplate
 from mlstack.objects.resources import quantity
 from mlstack.readiness import pods
 from mlstack.readiness.operators import serving_operator, unseen

@@ -8,8 +8,7 @@ from typing import Any
 from mlstack import names
 from mlstack.app.prototype import Need
 from mlstack.dataclass import dataclass
-from mlstack.objects.kinds import Kinds
-from mlstack.objects.kube_object import group_of
+from mlstack.objects.kube_object import Kinds, group_of
 from mlstack.readiness.rule import Facts, Readiness, waiting
 
 # After this time without a sign of life the operator is most likely not there.

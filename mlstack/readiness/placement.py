@@ -31,8 +31,17 @@ from operator import mul
 from typing import Any
 
 from mlstack.dataclass import dataclass
-from mlstack.objects.nodes import NodePlace, is_selected, required_affinity, selects, untolerated
-from mlstack.objects.resources import Amounts, amounts, is_host_port, requests
+from mlstack.objects.resources import (
+    Amounts,
+    NodePlace,
+    amounts,
+    is_host_port,
+    is_selected,
+    requests,
+    required_affinity,
+    selects,
+    untolerated,
+)
 
 HOST = "kubernetes.io/hostname"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -17,7 +17,7 @@ from mlstack.dataclass import dataclass
 from mlstack.names import Table
 from mlstack.objects.kube_object import group_of
 from mlstack.objects.managed_fields import FieldChange
-from mlstack.objects.pods import PodTemplate
+from mlstack.objects.references import PodTemplate
 
 State = Literal["ready", "waiting", "failed", "done", "suspended", "terminating", "missing"]
 

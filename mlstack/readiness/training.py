@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mlstack.objects.managed_fields import FieldChange
-from mlstack.objects.pods import PodTemplate
+from mlstack.objects.references import PodTemplate
 from mlstack.readiness import pods
 from mlstack.readiness.operators import serving_operator, unseen
 from mlstack.readiness.rule import (

@@ -16,7 +16,7 @@ from mlstack.errors import ForbiddenError, MlstackError, NotFoundError, Registry
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects.kube_object import KubeObject
-from mlstack.objects.nodes import NodePlace, is_eligible
+from mlstack.objects.resources import NodePlace, is_eligible
 from mlstack.readiness.footprint import pods_of
 from mlstack.registries.distribution import UnauthorizedError
 from mlstack.registries.images import Images, image_name, runs_on

@@ -16,9 +16,8 @@ from mlstack.app.params import merge
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, NotFoundError
 from mlstack.names import nearest
-from mlstack.objects.json_patch import PatchFault, json_patch
-from mlstack.objects.kinds import Schemas, list_type_of
-from mlstack.objects.kube_object import group_of
+from mlstack.objects.kube_object import Schemas, group_of, list_type_of
+from mlstack.objects.managed_fields import PatchFault, json_patch
 
 Path = tuple[str | int, ...]
 Schema = Mapping[str, Any]

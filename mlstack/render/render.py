@@ -27,8 +27,7 @@ from mlstack.errors import (
 )
 from mlstack.names import check_namespace
 from mlstack.objects import kube_object, masking, order
-from mlstack.objects.kinds import Kinds, Schemas
-from mlstack.objects.kube_object import DesiredState, KubeObject, Source, group_of
+from mlstack.objects.kube_object import DesiredState, Kinds, KubeObject, Schemas, Source, group_of
 from mlstack.render import metadata
 from mlstack.render.cache import Pack, Render, Renders, render_key
 from mlstack.render.patches import patched, read_patch

@@ -11,7 +11,7 @@ from typing import Any
 
 from mlstack.errors import ConflictError, InvalidError, ObjectNotFoundError
 from mlstack.kube.client import Applied, ClientWrapper, EventType, Listing, ObjectRef, WatchEvent
-from mlstack.objects.json_patch import PatchFault
+from mlstack.objects.managed_fields import PatchFault
 from mlstack.testing.store import by_fields, by_labels
 from mlstack.testing.writes import merge_patch
 

@@ -10,7 +10,7 @@ from typing import Any
 from mlstack.dataclass import dataclass
 from mlstack.elastic.facts import time_ms
 from mlstack.kube.client import WatchEvent
-from mlstack.objects.nodes import NodePlace, is_eligible
+from mlstack.objects.resources import NodePlace, is_eligible
 from mlstack.simulator.engine import (
     ENDED,
     Action,

@@ -12,7 +12,7 @@ from mlstack.elastic import facts
 from mlstack.elastic.facts import Eligible, NodeFacts, PodFacts
 from mlstack.kube.client import WatchEvent
 from mlstack.objects import resources
-from mlstack.objects.nodes import NodePlace, is_eligible
+from mlstack.objects.resources import NodePlace, is_eligible
 from mlstack.simulator.engine import Action, Kernel, Obj, SimulatedStore, is_ready, with_condition
 
 AFFINITY_WEIGHT = 2

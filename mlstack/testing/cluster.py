@@ -20,8 +20,7 @@ from mlstack.app.environment import ClusterIdentity
 from mlstack.errors import InvalidError, ObjectNotFoundError, WatchExpiredError
 from mlstack.kube.api_errors import error_of
 from mlstack.kube.client import Applied, Listing, ObjectRef, PatchKind, Propagation, Right, Rights, WatchEvent
-from mlstack.objects.kinds import Kinds, Schemas
-from mlstack.objects.kube_object import MANAGER
+from mlstack.objects.kube_object import MANAGER, Kinds, Schemas
 from mlstack.testing import garbage, store
 from mlstack.testing.kinds import Catalog, Served
 from mlstack.testing.server_side_apply import FieldWriter

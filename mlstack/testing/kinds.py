@@ -8,7 +8,7 @@ from typing import Any
 
 from mlstack.dataclass import dataclass
 from mlstack.errors import Cause
-from mlstack.objects.kinds import Kind, Kinds, Schemas, kinds_of_crd
+from mlstack.objects.kube_object import Kind, Kinds, Schemas, kinds_of_crd
 from mlstack.testing.garbage import CRD
 from mlstack.testing.server_side_apply import (
     OPEN,

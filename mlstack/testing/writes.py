@@ -10,7 +10,7 @@ from mlstack.dataclass import dataclass
 from mlstack.errors import Cause, ClusterError, ConflictError
 from mlstack.kube.api_errors import error_of
 from mlstack.kube.client import Applied, ObjectRef, Propagation
-from mlstack.objects.json_patch import PatchFault, json_patch
+from mlstack.objects.managed_fields import PatchFault, json_patch
 from mlstack.testing import defaults, garbage, server_side_apply
 from mlstack.testing.kinds import Served, name_faults, rule_faults, typed_faults, update_faults
 from mlstack.testing.server_side_apply import Entries, FieldWriter, entries_of, same

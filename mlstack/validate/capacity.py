@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mlstack.objects.kinds import plural_of
-from mlstack.objects.kube_object import KubeObject
-from mlstack.objects.pods import PodTemplate, templates
+from mlstack.objects.kube_object import KubeObject, plural_of
+from mlstack.objects.references import PodTemplate, templates
 from mlstack.objects.resources import Amounts, amount, amounts, is_host_port, limits, requests, written
 from mlstack.validate.formats import Fault
 

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from mlstack.objects.kinds import Kind, Kinds
-from mlstack.objects.kube_object import KubeObject
-from mlstack.objects.pods import templates
+from mlstack.objects.kube_object import Kind, Kinds, KubeObject
+from mlstack.objects.references import templates
 from mlstack.validate.formats import Fault, Field, path_of
 
 # API version and kinds, the minor version that deprecates them, what to use.

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mlstack.objects.kube_object import KubeObject
-from mlstack.objects.nodes import NodePlace, is_eligible
-from mlstack.objects.resources import amount
+from mlstack.objects.resources import NodePlace, amount, is_eligible
 from mlstack.validate.formats import Field
 from mlstack.validate.policies import Pods, PolicyContext, Violations, gpus, policy
 

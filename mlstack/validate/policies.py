@@ -15,7 +15,7 @@ from mlstack.dataclass import dataclass
 from mlstack.errors import UsageError
 from mlstack.names import nearest
 from mlstack.objects.kube_object import KubeObject
-from mlstack.objects.pods import PodTemplate, templates
+from mlstack.objects.references import PodTemplate, templates
 from mlstack.objects.resources import is_gpu
 from mlstack.validate.formats import Fault, Field, Keys, Problem, path_of
 

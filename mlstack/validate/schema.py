@@ -11,7 +11,7 @@ from typing import Any
 from mlstack.app.schema import matches
 from mlstack.dataclass import dataclass
 from mlstack.names import nearest
-from mlstack.objects.kinds import Schema, Schemas, list_type_of
+from mlstack.objects.kube_object import Schema, Schemas, list_type_of
 from mlstack.objects.resources import quantity
 from mlstack.validate import cel
 from mlstack.validate.cel import UnsupportedError

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from mlstack.errors import ConfigError
 from mlstack.names import nearest
-from mlstack.objects.kinds import CRD_GROUP, Kind, Kinds, Schemas, is_group
-from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.kube_object import CRD_GROUP, Kind, Kinds, KubeObject, Schemas, is_group
 from mlstack.validate.formats import Fault, Field, Problem, Problems, Subject, path_of, shown
 from mlstack.validate.pod_rules import POD_RULES
 from mlstack.validate.rules import operator_rules_for, rules_for

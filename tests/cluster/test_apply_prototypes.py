@@ -22,9 +22,8 @@ from mlstack.deploy.changes import ApplyOptions
 from mlstack.deploy.prune import KeepOptions
 from mlstack.deploy.target import Target
 from mlstack.kube import connect
-from mlstack.objects.kinds import Kinds
-from mlstack.objects.kube_object import KubeObject
-from mlstack.objects.pods import templates
+from mlstack.objects.kube_object import Kinds, KubeObject
+from mlstack.objects.references import templates
 from mlstack.operations import deploy
 from mlstack.operations.status import status
 from mlstack.yaml import write

@@ -8,7 +8,7 @@ import pytest
 
 from mlstack.app.app_dir import AppDir
 from mlstack.kube import connect
-from mlstack.objects.kinds import Kinds
+from mlstack.objects.kube_object import Kinds
 from mlstack.render import render
 from tests.support import dryrun, upstream
 from tests.support.cli import Runner

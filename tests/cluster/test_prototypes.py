@@ -15,8 +15,7 @@ import pytest
 import yaml
 
 from mlstack.app import files
-from mlstack.objects.kinds import Kinds
-from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.kube_object import Kinds, KubeObject
 from tests.support import dryrun, examples, upstream
 from tests.support.api import ApiRefusedError
 from tests.support.cluster import TestCluster

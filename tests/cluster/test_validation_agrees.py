@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mlstack.objects.kinds import Kinds
-from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.kube_object import Kinds, KubeObject
 from mlstack.validate.validate import load_schemas, validate_objects
 from tests.generate import crds as generated
 from tests.generate.kubernetes_schemas import enums

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from mlstack.objects.kinds import Schemas
+from mlstack.objects.kube_object import Schemas
 from mlstack.validate.validate import load_schemas
 from tests.generate.structural import CORE, INT_OR_STRING, META, PORT, QUANTITY, STRING, typed
 

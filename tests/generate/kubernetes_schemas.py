@@ -2,7 +2,7 @@
 
     python -m tests.generate.kubernetes_schemas
 
-writes `mlstack/objects/kinds.py` (which kinds each Kubernetes version serves) and
+writes `mlstack/objects/kinds.txt` (which kinds each Kubernetes version serves) and
 `mlstack/validate/kubernetes.tsv.gz` (their schemas). The schemas of that package are the ones that
 Kubernetes publishes, one folder a version, 5 MB each; kept here are the definitions without descriptions,
 each once however many versions share it: a line of name, versions and JSON.
@@ -21,7 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 DEFINITIONS = ROOT / "mlstack" / "validate" / "kubernetes.tsv.gz"
 ENUMS = Path(__file__).with_name("enums.txt")
-KINDS_TABLE = ROOT / "mlstack" / "objects" / "kinds_table.py"
+KINDS_TABLE = ROOT / "mlstack" / "objects" / "kinds.txt"
 MINORS = range(30, 38)
 
 # The published schemas do not say which kinds stand outside namespaces; a cluster test compares this list
@@ -97,7 +97,7 @@ def root_kinds(definitions: Definitions) -> dict[tuple[str, str, str], str]:
 
 
 def kinds_table(folder: Path) -> str:
-    """Write the module `mlstack.objects.kinds`."""
+    """Write the rows of `mlstack/objects/kinds.txt`."""
     minors: dict[tuple[str, str, str], list[int]] = {}
     for minor in MINORS:
         for key in root_kinds(read_definitions(folder, minor)):
@@ -109,16 +109,13 @@ def kinds_table(folder: Path) -> str:
         scope = "c" if kind in CLUSTER_SCOPED.split() else "n"
         head = f"{group}/{version}".lstrip("/") + f" {scope} {served[0]}-{served[-1]}"
         rows.setdefault(head, []).append(kind)
-    return _TABLE_HEAD + "".join(f"{head} {' '.join(kinds)}\n" for head, kinds in rows.items()) + '"""\n'
+    return _TABLE_HEAD + "".join(f"{head} {' '.join(kinds)}\n" for head, kinds in rows.items())
 
 
-_TABLE_HEAD = '''"""The built-in kinds of Kubernetes 1.30 to 1.37, by tests/generate/kubernetes_schemas.py."""
-
-# ruff: noqa: E501 -- one row a line
-
-# API version, `n` (in namespaces) or `c` (of the cluster), first and last minor version that serve the kinds
-BUILTIN = """\\
-'''
+_TABLE_HEAD = """\
+# API version, `n` (in namespaces) or `c` (of the cluster), first and last minor version of Kubernetes that
+# serve the kinds; by tests/generate/kubernetes_schemas.py
+"""
 
 
 @cache

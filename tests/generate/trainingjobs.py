@@ -26,7 +26,7 @@ from mlstack.elastic.training_job import (
     RENDEZVOUS_PORT,
     spellings,
 )
-from mlstack.objects.kinds import Schemas
+from mlstack.objects.kube_object import Schemas
 from mlstack.validate.validate import load_schemas
 from tests.generate.crds import BOOLEAN, COUNT, INT32, KUBERNETES, POSITIVE, TIME, Rule, rules, written
 from tests.generate.structural import CORE, INT_OR_STRING, MAX_VOLUMES, PORT, QUANTITY, STRING, typed

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.objects.nodes import NodePlace
+from mlstack.objects.resources import NodePlace
 from mlstack.readiness.capacity import fits
 from mlstack.readiness.placement import HOST, NodeRoom, PodSet, pod_set
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from mlstack.deploy import inventory, inventory_store, prune
 from mlstack.deploy.inventory import Inventory, Member, name_of
 from mlstack.errors import MlstackError
-from mlstack.objects.kinds import Kinds
-from mlstack.objects.kube_object import Identity
+from mlstack.objects.kube_object import Identity, Kinds
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
 from tests.support.cut import CutCluster

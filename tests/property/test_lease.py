@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlstack.kube.lease import DURATION_S, HeldError, Lease, LostError, Term
-from mlstack.objects.kinds import Schemas
+from mlstack.objects.kube_object import Schemas
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
 from tests.support.deploying import VirtualClock

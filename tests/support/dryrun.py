@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from mlstack.objects.kinds import Kinds
+from mlstack.objects.kube_object import Kinds
 from tests.support.api import ApiRefusedError
 from tests.support.cluster import TestCluster
 from tests.support.waiting import wait_until

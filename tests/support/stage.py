@@ -13,7 +13,7 @@ from mlstack.elastic.controller.reconciler import Pass, Reconciler
 from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants
 from mlstack.kube.client import WRITES, ClientWrapper, Cluster, ObjectRef, WatchEvent
 from mlstack.objects.kube_object import MANAGER
-from mlstack.objects.nodes import NodePlace, is_eligible
+from mlstack.objects.resources import NodePlace, is_eligible
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
 from tests.support.elastic import node

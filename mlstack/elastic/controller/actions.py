@@ -21,7 +21,7 @@ from mlstack.errors import (
     UnreachableError,
 )
 from mlstack.kube.client import Cluster, ObjectRef, WatchEvent
-from mlstack.objects.quotas import excess
+from mlstack.objects.resources import excess
 
 MANAGER = "mlstack-elastic"
 FRESH_MS = 60_000

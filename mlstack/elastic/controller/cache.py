@@ -28,8 +28,7 @@ from mlstack.elastic.snapshot import NO_LIMIT, Curve, JobStage, Priority, Priori
 from mlstack.elastic.training_job import API_VERSION, KIND, RoleName, Server, TrainingJob
 from mlstack.errors import ClusterError
 from mlstack.kube.client import ObjectRef, WatchEvent
-from mlstack.objects.quotas import QuotaFacts, parse_quota
-from mlstack.objects.resources import Amounts, requests
+from mlstack.objects.resources import Amounts, QuotaFacts, parse_quota, requests
 
 SERVICE = ("v1", "Service")
 BUDGET = ("policy/v1", "PodDisruptionBudget")

@@ -18,8 +18,7 @@ from mlstack.deploy.inventory import (
     payload_hash,
 )
 from mlstack.errors import ClusterError, ConfigError
-from mlstack.objects.kinds import Kinds
-from mlstack.objects.kube_object import DesiredState, Identity, KubeObject
+from mlstack.objects.kube_object import DesiredState, Identity, Kinds, KubeObject
 
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 EMPTY = Inventory(app="demo", environment="us/dev", namespace="ml")

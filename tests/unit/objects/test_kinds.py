@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.objects.kinds import Kinds
+from mlstack.objects.kube_object import Kinds
 
 CRD: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",

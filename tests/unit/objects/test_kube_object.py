@@ -4,8 +4,7 @@ import pytest
 
 from mlstack.errors import ConfigError
 from mlstack.objects import kube_object
-from mlstack.objects.kinds import Kinds
-from mlstack.objects.kube_object import Identity, KubeObject, Source
+from mlstack.objects.kube_object import Identity, Kinds, KubeObject, Source
 
 
 def deployment(**metadata: object) -> dict[str, object]:

@@ -6,7 +6,7 @@ import importlib.metadata
 import pytest
 
 from mlstack.errors import ConfigError
-from mlstack.objects.kinds import Kinds, ListType, Schema, list_type_of
+from mlstack.objects.kube_object import Kinds, ListType, Schema, list_type_of
 from mlstack.validate.validate import load_schemas
 from tests.generate import kubernetes_schemas
 

@@ -10,7 +10,7 @@ import pytest
 from mlstack.errors import ForbiddenError, InvalidError, WatchExpiredError
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.kube.retrying import FencedClient
-from mlstack.objects.json_patch import PatchFault, json_patch
+from mlstack.objects.managed_fields import PatchFault, json_patch
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.testing.writes import merge_patch
 from mlstack.validate.validate import load_schemas
