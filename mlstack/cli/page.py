@@ -230,26 +230,25 @@ def view(function: View) -> View:
     return function
 
 
-# Which module of views enters those of the results of which modules; one is enough to show one.
+# Which modules of views enter those of the results of which modules, before `views_app`, which has the rest.
 _ROOMS = {
-    "views_deploy": "deploy operations.deploy operations.footprint operations.history operations.render",
-    "views_packages": "importers operations.authors operations.import operations.new_prototype"
-    " operations.packag operations.prototypes operations.publish operations.registries operations.upgrade",
+    "views_deploy": "deploy operations.deploy operations.history operations.images operations.render",
+    "views_packages": "importers operations.authors operations.imports operations.packag"
+    " operations.registries",
     "views_elastic": "elastic simulator",
 }
 
 
 def page_of(result: object) -> Page:
     """Give the view of a result; a type without one is shown as YAML."""
-    module = type(result).__module__.removeprefix("mlstack.")
-    rooms = (views for views, modules in _ROOMS.items() if module.startswith(tuple(modules.split())))
-    room = next(rooms, "views_app")
-    import_module(f"mlstack.cli.{room}")
-    name = type(result).__name__
-    if name in VIEWS:
-        return VIEWS[name](result)
-    if name in TABLE_VIEWS:
-        return table_page(result, TABLE_VIEWS[name])
+    module, name = type(result).__module__.removeprefix("mlstack."), type(result).__name__
+    rooms = [views for views, modules in _ROOMS.items() if module.startswith(tuple(modules.split()))]
+    for room in (*rooms, "views_app"):
+        import_module(f"mlstack.cli.{room}")
+        if name in VIEWS:
+            return VIEWS[name](result)
+        if name in TABLE_VIEWS:
+            return table_page(result, TABLE_VIEWS[name])
     from mlstack.cli.output import yaml_text
 
     return Page(tuple(TextLine(line) for line in yaml_text(result).splitlines()))

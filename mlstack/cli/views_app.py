@@ -27,19 +27,7 @@ from mlstack.cli.page import (
 
 if TYPE_CHECKING:
     from mlstack.cli.commands.program import Versions
-    from mlstack.operations import (
-        app,
-        components,
-        doctor,
-        explain,
-        images,
-        lint,
-        matrix,
-        params,
-        promote,
-        snapshot,
-        stacks,
-    )
+    from mlstack.operations import app, components, doctor, explain, images, params, render
 
 
 TABLE_VIEWS |= {
@@ -136,7 +124,7 @@ def _initialised(result: app.Initialised) -> Page:
 
 
 @view
-def _stack_begun(result: stacks.StackBegun) -> Page:
+def _stack_begun(result: components.StackBegun) -> Page:
     text = f"created app `{result.app}` in {result.folder} with the stack `{result.stack}`: components "
     text += f"{', '.join(result.components)}; environments {', '.join(result.environments)}"
     first = result.environments[0]
@@ -145,6 +133,15 @@ def _stack_begun(result: stacks.StackBegun) -> Page:
         f"mlstack env set {first} --context CONTEXT",
     )
     return sentence(text, result.app, *steps)
+
+
+@view
+def _upgraded(result: doctor.Upgraded) -> Page:
+    if not result.files:
+        return Page((TextLine("nothing to do: every file of the app is up to date"),))
+    verb = "would upgrade" if result.dry_run else "upgraded"
+    lines = [TextLine(f"{verb} {row.file} from {row.before} to {row.after}", "add") for row in result.files]
+    return Page(tuple(lines), tuple(row.file for row in result.files))
 
 
 # --- environments ---
@@ -179,7 +176,7 @@ def _diagnosis(result: doctor.Diagnosis) -> Page:
 
 
 @view
-def _matrix(result: matrix.MatrixResult) -> Page:
+def _matrix(result: render.MatrixResult) -> Page:
     if not result.rows:
         return Page((TextLine("no difference"),))
     longest = max(8, min(20, 44 // len(result.environments)))  # what is compared stays readable beside them
@@ -199,7 +196,7 @@ def _matrix(result: matrix.MatrixResult) -> Page:
 
 
 def _cell(name: str, longest: int) -> Any:
-    def text(row: matrix.MatrixRow) -> str:
+    def text(row: render.MatrixRow) -> str:
         value = one_line_value(row.values[name]) if row.values[name] is not None else "-"
         # Of images the end tells more than the beginning.
         return value if len(value) <= longest else f"…{value[1 - longest :]}"
@@ -208,7 +205,7 @@ def _cell(name: str, longest: int) -> Any:
 
 
 @view
-def _snapshot_taken(result: snapshot.SnapshotTaken) -> Page:
+def _snapshot_taken(result: doctor.SnapshotTaken) -> Page:
     counts = (
         (result.kinds, "kind"),
         (result.definitions, "definition"),
@@ -303,6 +300,13 @@ def _current_environment(result: app.CurrentEnvironment) -> Page:
 
 
 # --- components ---
+
+
+@view
+def _generated(result: components.Generated) -> Page:
+    verb = "replaced" if result.replaced else "generated"
+    text = f"{verb} component `{result.name}` from {result.prototype}: {result.file}"
+    return sentence(text, result.name, *notes(result), f"next: mlstack param list {result.name}")
 
 
 @view
@@ -463,7 +467,7 @@ def _explained_field(result: explain.ExplainedField) -> Page:
 
 
 @view
-def _promotion(result: promote.PromotionPlan) -> Page:
+def _promotion(result: params.PromotionPlan) -> Page:
     """Show each change, and in which files it is or would be."""
     names = tuple(f"{row.component}.{row.name}".removeprefix(".") for row in result.changes)
     if not names:
@@ -482,7 +486,7 @@ def _promotion(result: promote.PromotionPlan) -> Page:
 
 
 @view
-def _linted_params(result: lint.LintResult) -> Page:
+def _linted_params(result: explain.LintResult) -> Page:
     """Show what could go."""
     if result.ok:
         tried = (

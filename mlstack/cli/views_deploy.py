@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from mlstack.deploy.result import ChangeReport, ObjectChange, PodStatus, RunResult, StatusResult
     from mlstack.objects.resources import Amounts
     from mlstack.operations.deploy import PlanResult
-    from mlstack.operations.footprint import ComponentFootprint, FitsResult, FootprintResult
     from mlstack.operations.history import (
         CompareResult,
         DriftResult,
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
         RevisionResult,
         UnlockResult,
     )
+    from mlstack.operations.images import ComponentFootprint, FitsResult, FootprintResult
     from mlstack.operations.render import ValidateResult
     from mlstack.readiness.capacity import Fit
     from mlstack.readiness.rule import State

@@ -26,17 +26,7 @@ from mlstack.cli.page import (
 
 if TYPE_CHECKING:
     from mlstack.importers import write
-    from mlstack.operations import (
-        authors,
-        import_tools,
-        new_prototype,
-        package_changes,
-        packages,
-        prototypes,
-        publish,
-        registries,
-        upgrade,
-    )
+    from mlstack.operations import authors, imports, package_changes, packages, registries
 
 PACKAGES = {"PACKAGE": "package", "VERSION": "version", "INSTALLED": "installed", "SUMMARY": "summary"}
 
@@ -277,7 +267,7 @@ def _verified(result: package_changes.Verified) -> Page:
 
 
 @view
-def _package_published(result: publish.PackagePublished) -> Page:
+def _package_published(result: registries.PackagePublished) -> Page:
     state = "published" if result.is_new else "is there already:"
     tag, revision = f":{result.tag}" if result.tag else "", result.revision or result.digest
     signed = ", signed" if result.signed else ""
@@ -286,7 +276,7 @@ def _package_published(result: publish.PackagePublished) -> Page:
 
 
 @view
-def _packages_copied(result: publish.PackagesCopied) -> Page:
+def _packages_copied(result: registries.PackagesCopied) -> Page:
     pages = [_package_published(row) for row in result.packages]
     lines = [TextLine(f"image {image}") for image in result.images]
     names = tuple(name for page in pages for name in page.names) + result.images
@@ -350,7 +340,7 @@ def _faults_page(faults: Sequence[authors.PackageFault], subject: str) -> Page:
 
 
 @view
-def _prototype_begun(result: new_prototype.PrototypeBegun) -> Page:
+def _prototype_begun(result: authors.PrototypeBegun) -> Page:
     lines = [TextLine(f"wrote {file}", "add") for file in result.files]
     lines.append(TextLine(f"parameters: {', '.join(result.parameters)}", hang=2))
     lines.append(TextLine(f"its example renders {', '.join(result.objects)}", hang=2))
@@ -361,7 +351,7 @@ def _prototype_begun(result: new_prototype.PrototypeBegun) -> Page:
 
 
 @view
-def _prototype_matches(result: prototypes.PrototypeMatches) -> Page:
+def _prototype_matches(result: packages.PrototypeMatches) -> Page:
     """Show what is meant with its parameters, one line each, and what else matches in a line."""
     blocks: list[Block] = []
     for prototype in result.prototypes:
@@ -375,14 +365,14 @@ def _prototype_matches(result: prototypes.PrototypeMatches) -> Page:
     return Page(tuple(blocks), names, (f"what each one does: mlstack prototype describe {names[0]}",))
 
 
-def _default(param: prototypes.ParameterRow) -> str:
+def _default(param: packages.ParameterRow) -> str:
     if param.default is None:
         return "(required)" if param.required else "(deprecated)" if param.deprecated else ""
     return one_line_value(param.default)
 
 
 @view
-def _prototype_description(result: prototypes.PrototypeDescription) -> Page:
+def _prototype_description(result: packages.PrototypeDescription) -> Page:
     required = "".join(f" --{row.name}=VALUE" for row in result.parameters if row.required)
     blocks = [
         *_prototype_head(result),
@@ -411,7 +401,7 @@ def _tried(versions: Mapping[str, str]) -> Iterator[Block]:
         yield TextLine(f"checked with {operators}", hang=2)
 
 
-def _prototype_head(prototype: prototypes.PrototypeDescription) -> Iterator[Block]:
+def _prototype_head(prototype: packages.PrototypeDescription) -> Iterator[Block]:
     yield TextLine(f"{prototype.name} ({prototype.package}): {prototype.summary}", "head", hang=0)
     if prototype.aliases:
         yield TextLine(f"also known as {', '.join(prototype.aliases)}", hang=0)
@@ -425,7 +415,7 @@ def _prototype_head(prototype: prototypes.PrototypeDescription) -> Iterator[Bloc
         yield TextLine(f"  {alias} {'; '.join(words)}", hang=4)
 
 
-def _parameter(param: prototypes.ParameterRow) -> Iterator[Block]:
+def _parameter(param: packages.ParameterRow) -> Iterator[Block]:
     default = "" if param.default is None else f"default {one_line_value(param.default)}"
     properties = (
         param.type,
@@ -442,20 +432,13 @@ def _parameter(param: prototypes.ParameterRow) -> Iterator[Block]:
         yield TextLine(f"      {text}", hang=6)
 
 
-@view
-def _generated(result: prototypes.Generated) -> Page:
-    verb = "replaced" if result.replaced else "generated"
-    text = f"{verb} component `{result.name}` from {result.prototype}: {result.file}"
-    return sentence(text, result.name, *notes(result), f"next: mlstack param list {result.name}")
-
-
 # --- imports ---
 
 _NEXT = "next: mlstack render ENV"
 
 
 @view
-def _referred(result: import_tools.Referred) -> Page:
+def _referred(result: imports.Referred) -> Page:
     text = f"component `{result.name}` is built by kustomize from {result.source}: {result.file}"
     blocks: list[Block] = [TextLine(text, "add")]
     if result.folder:
@@ -494,12 +477,3 @@ def _imported(result: write.Imported) -> Page:
     names = tuple(row.name for row in result.components)
     following = f"next: cd {result.folder} && mlstack env list" if result.folder else _NEXT
     return Page(tuple(blocks), names, (*notes(result), following))
-
-
-@view
-def _upgraded(result: upgrade.Upgraded) -> Page:
-    if not result.files:
-        return Page((TextLine("nothing to do: every file of the app is up to date"),))
-    verb = "would upgrade" if result.dry_run else "upgraded"
-    lines = [TextLine(f"{verb} {row.file} from {row.before} to {row.after}", "add") for row in result.files]
-    return Page(tuple(lines), tuple(row.file for row in result.files))

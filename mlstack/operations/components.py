@@ -1,19 +1,29 @@
-"""Components and modules of an app: listed, renamed, removed."""
+"""Components and modules of an app: made, listed, renamed, removed; and apps that begin with a stack."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from mlstack.app import components as edits
-from mlstack.app import layout
-from mlstack.app.app import Component, Kustomization, Manifest
+from mlstack.app import document, files, layout
+from mlstack.app.app import Component, Kustomization, Manifest, PackageRef
 from mlstack.app.app_dir import AppDir
+from mlstack.app.document import fields_of
+from mlstack.app.draft import ComponentRequest, draft
+from mlstack.app.edit import app_lock
 from mlstack.app.environment import Environment
-from mlstack.app.params import Resolved
+from mlstack.app.files import read_folder
+from mlstack.app.index import Stack
+from mlstack.app.params import ParamScope, Resolved, as_typed
+from mlstack.app.prototype import Prototype
+from mlstack.app.reader import read_preset
+from mlstack.app.schema import PassedStore, check_file
 from mlstack.dataclass import dataclass
 from mlstack.deploy import inventory_store
 from mlstack.deploy.inventory import Inventory
@@ -21,7 +31,13 @@ from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.kube.client import Opener
 from mlstack.kube.parallel import prefetch
 from mlstack.names import nearest
+from mlstack.objects.kube_object import DesiredState
 from mlstack.operations import row
+from mlstack.registries import installation
+from mlstack.registries.installation import find_usable
+from mlstack.registries.registry import DEFAULT_REGISTRY
+from mlstack.registries.resolver import APP
+from mlstack.render import render
 from mlstack.render.render import Loader
 from mlstack.render.template import CodeStore
 
@@ -340,3 +356,155 @@ def _check_known(app: AppDir, module: str) -> None:
     if module not in app.modules:
         near = nearest(module, app.modules)
         raise NotFoundError(f"no module `{module}`", near=near, hint=None if near else "mlstack module list")
+
+
+# --- making components ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generated:
+    """A component that was made."""
+
+    name: str
+    prototype: str
+    file: str  # below the app directory
+    replaced: bool  # there was one of that name before
+    notes: tuple[str, ...] = ()  # of its alias, deprecated parameters, and the prototype's own
+
+
+def generate(
+    app: AppDir, request: ComponentRequest, *, replace: bool = False, store: PassedStore | None = None
+) -> Generated:
+    """Make a component; only what was given is written, the rest follows the package.
+
+    What an alias sets counts as given, below the options.
+
+    Raises:
+        UsageError: no name, an unknown parameter, a required one missing, or the component exists.
+        NotFoundError: no such prototype; of a retired name what to do instead.
+        ParamError: a value does not fit its parameter.
+    """
+    with app.locked():
+        prototype, package = find_usable(app, request.prototype)
+        component = draft(app, request, prototype, passed=store)
+        notes = (
+            prototype.alias_note(request.prototype),
+            *component.notes,
+            *component.resolved.notes,
+            *_environment_notes(app, prototype, request.example),
+            *prototype.notes.splitlines(),
+        )
+        name = component.component.full_name
+        exists = name in app.component_files
+        if package is not None and (replace or not exists):
+            installation.change(app, {APP: (package,)})
+        return Generated(
+            name=name,
+            prototype=component.component.prototype,
+            file=app.add_component(component.component, replace=replace),
+            replaced=exists,
+            notes=tuple(note for note in notes if note.strip()),
+        )
+
+
+def _environment_notes(app: AppDir, prototype: Prototype, example: str | None) -> Iterator[str]:
+    """Tell which environment an example is made for, if the app has none of that name."""
+    place = prototype.examples[example].environment if example else ""
+    if place and place not in app.environment_names:
+        yield f"example `{example}` is for an environment such as `{place}`: mlstack env add {place}"
+
+
+def preview_prototype(
+    app: AppDir, request: ComponentRequest, *, environment: str | None = None, store: CodeStore | None = None
+) -> DesiredState:
+    """Give the objects that a component would bring; nothing is written.
+
+    Without a name it takes the prototype's; without an environment the namespace `default` and no overrides.
+
+    Raises:
+        UsageError: an unknown parameter, or a required one missing.
+        NotFoundError: no such prototype or environment; of a retired name what to do instead.
+        ParamError: a value does not fit its parameter.
+        TemplateError: a template does not render.
+    """
+    prototype, _ = find_usable(app, request.prototype)
+    if request.name is None and "name" not in request.texts:
+        request = replace(request, name=prototype.name)
+    component = draft(app, request, prototype, passed=store)
+    place = app.environment(environment) if environment is not None else Environment(name="preview")
+    return render.preview(
+        app, component.component, component.prototype, component.resolved, environment=place, store=store
+    )
+
+
+# --- apps that begin with a stack ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackBegun:
+    """A new app that holds a stack."""
+
+    app: str
+    folder: str  # as given
+    stack: str  # its name
+    components: tuple[str, ...]  # full names
+    environments: tuple[str, ...]  # none of them names a context yet
+
+
+def init_stack(folder: Path, name: str, stack_name: str) -> StackBegun:
+    """Create an app directory with the components and environments of a stack, which renders at once.
+
+    Raises:
+        NotFoundError: there is no such stack.
+        UsageError: a name is unfit.
+        ConfigError: there is an app already, or the folder cannot be written; a new folder goes again.
+    """
+    stack = _read_stack(stack_name)
+    AppDir.check_new(folder, name)
+    is_new = not folder.exists()
+    try:
+        with app_lock(folder):
+            app = AppDir.create(folder, name, registries=(DEFAULT_REGISTRY,))
+        _fill(app, stack)
+    except (MlstackError, KeyboardInterrupt):
+        if is_new:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    names = tuple(component.name for component in stack.components)
+    return StackBegun(
+        app=name, folder=str(folder), stack=stack.name, components=names, environments=stack.environments
+    )
+
+
+def _read_stack(name: str) -> Stack:
+    if name not in files.stacks():
+        near = nearest(name, files.stacks())
+        hint = None if near else f"there are {', '.join(f'`{known}`' for known in files.stacks())}"
+        raise NotFoundError(f"no stack `{name}`", near=near, hint=hint)
+    file = files.folder("registry") / "stacks" / f"{name}.yaml"
+    read = document.read(file.read_bytes(), file=file.name)
+    check_file("Stack", read.value, source=file.name, document=read)
+    return fields_of(read, "Stack").record(Stack)
+
+
+def _fill(app: AppDir, stack: Stack) -> None:
+    registry = DEFAULT_REGISTRY.name
+    packages = dict.fromkeys(component.prototype.partition("/")[0] for component in stack.components)
+    installation.change(app, {APP: tuple(PackageRef(registry=registry, name=own) for own in packages)})
+    for component in stack.components:
+        request = ComponentRequest(
+            prototype=f"{registry}/{component.prototype}",
+            name=component.name,
+            example=component.example or None,
+            texts={param: as_typed(value) for param, value in component.params.items()},
+        )
+        app.add_component(draft(app, request, app.prototype(request.prototype)).component)
+    for name in stack.environments:
+        preset = files.preset(name)
+        if preset is None:
+            raise NotFoundError(f"stack `{stack.name}` names no preset: `{name}`")
+        seed = {str(path): data for path, data in read_folder(preset).items()}
+        app.add_environment(replace(read_preset(preset).environment, name=name), seed=seed)
+        for component in stack.components:
+            for param, value in component.environments.get(name, {}).items():
+                app.set_param(ParamScope(component=component.name, environment=name), (param,), value)

@@ -1,28 +1,47 @@
-"""`doctor`: whether all that mlstack stands on is there and sound, each finding with its next step."""
+"""Whether all that mlstack stands on is there, sound and up to date: programs, clusters, formats of files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from mlstack import programs
+from mlstack.app import atomic, layout
+from mlstack.app.app import API_VERSION
 from mlstack.app.app_dir import AppDir
+from mlstack.app.document import decode, is_newer
+from mlstack.app.edit import app_lock
+from mlstack.app.files import read_file
 from mlstack.app.layout import SNAPSHOT, environment_file
-from mlstack.clock import Clock
+from mlstack.app.snapshot import ClusterSnapshot, is_kept_label, read_snapshot
+from mlstack.clock import Clock, timestamp
 from mlstack.dataclass import dataclass
+from mlstack.deploy import capacity, permissions
 from mlstack.deploy import lock as locking
-from mlstack.deploy import permissions
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import ApplyOptions
 from mlstack.deploy.plan import diff_environment
 from mlstack.deploy.target import Target, resolve
 from mlstack.disk_cache import Cache
-from mlstack.errors import MlstackError, NotFoundError, RegistryError
+from mlstack.errors import (
+    ForbiddenError,
+    MlstackError,
+    NotFoundError,
+    ObjectNotFoundError,
+    RegistryError,
+    SchemaError,
+)
 from mlstack.kube.client import Cluster, Opener
 from mlstack.kube.kubeconfig import IN_CLUSTER, Kubeconfig
 from mlstack.names import nearest
+from mlstack.objects.resources import is_gpu
+from mlstack.readiness.placement import NodeRoom, repelling
 from mlstack.render.helm import helm_version
+from mlstack.yaml import read, rewrite
 
 State = Literal["ok", "warning", "failed"]
 
@@ -292,3 +311,286 @@ def _lock(target: Target, cluster: Cluster, clock: Clock) -> str:
     lease = locking.lease_of(cluster, place, name, holder=target.holder, clock=clock)
     term = lease.read()
     return "free" if term is None else f"held by {locking.describe(term)}"
+
+
+# --- snapshots: what a cluster serves and has room for, kept in the app ---
+
+
+_UNINTERESTING = "attachable-volumes-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotTaken:
+    """A snapshot of an environment's cluster."""
+
+    ok: bool = True  # with `--check`: whether the file says what the cluster is now
+    environment: str
+    file: str  # below the app directory
+    version: str  # of the API server
+    kinds: int  # that it serves
+    definitions: int  # CustomResourceDefinitions among them
+    nodes: int  # how many nodes it has
+    gpus: int  # of all nodes
+    quotas: int  # in the environment's namespace
+    changed: bool  # whether the file says something else now, or would
+    notes: tuple[str, ...] = ()  # what could not be seen
+
+
+def take_snapshot(target: Target, *, opener: Opener, clock: Clock, check: bool = False) -> SnapshotTaken:
+    """Ask the cluster of an environment what it can do, and keep that in the app (not with `check`).
+
+    Raises:
+        ClusterError: it cannot be asked or is another one.
+    """
+    place = target.place()
+    cluster = opener(place.context)
+    guard.check_cluster(place, cluster)
+    notes: list[str] = []
+    live = capacity.read(cluster, namespaces=[place.namespace])
+    notes += [f"{note}: the snapshot has none" for note in live.notes]
+    nodes = live.nodes or ()
+    snapshot = ClusterSnapshot(
+        taken=timestamp(clock.now_s()),
+        version=cluster.version(),
+        apis=_apis(cluster),
+        definitions=tuple(_definitions(cluster, notes)),
+        nodes=tuple(_shapes(nodes)),
+        quotas=tuple(_quotas(_list(cluster, "ResourceQuota", place.namespace, []))),
+        limits=tuple(
+            {"name": item["metadata"]["name"], "limits": (item.get("spec") or {}).get("limits") or []}
+            for item in _list(cluster, "LimitRange", place.namespace, notes)
+        ),
+        room=None if live.pods is None else _room(live, place.namespace),
+    )
+    app = target.app
+    file = f"{layout.ENVIRONMENTS}/{target.environment}/{layout.SNAPSHOT}"
+    known = read_snapshot(app, target.environment) if app.files.bytes(file) is not None else None
+    changed = known is None or _content(known) != _content(snapshot)
+    if not check and (known is None or replace(known, taken="") != replace(snapshot, taken="")):
+        with app.locked():
+            app.write({file: snapshot.text()})
+    return SnapshotTaken(
+        ok=not (check and changed),
+        environment=target.environment,
+        file=file,
+        version=snapshot.version,
+        kinds=sum(map(len, snapshot.apis.values())),
+        definitions=len(snapshot.definitions),
+        nodes=sum(node["count"] for node in snapshot.nodes),
+        gpus=sum(_gpus(node) for node in snapshot.nodes),
+        quotas=len(snapshot.quotas),
+        changed=changed,
+        notes=tuple(notes),
+    )
+
+
+def _content(snapshot: ClusterSnapshot) -> Any:
+    return json.loads(replace(snapshot, taken="", room=None).text())
+
+
+def _apis(cluster: Cluster) -> dict[str, tuple[str, ...]]:
+    served: dict[str, set[str]] = defaultdict(set)
+    for kind in cluster.kinds():
+        served[kind.api_version].add(kind.kind)
+    return {version: tuple(sorted(kinds)) for version, kinds in sorted(served.items())}
+
+
+def _list(
+    cluster: Cluster, kind: str, namespace: str | None, notes: list[str], version: str = "v1"
+) -> Iterable[Mapping[str, Any]]:
+    try:
+        return cluster.list(version, kind, namespace=namespace).items
+    except ForbiddenError:
+        notes.append(f"no right to list {kind}: the snapshot has none")
+    except ObjectNotFoundError:
+        pass
+    return ()
+
+
+def _definitions(cluster: Cluster, notes: list[str]) -> Iterable[dict[str, Any]]:
+    version, kind = "apiextensions.k8s.io/v1", "CustomResourceDefinition"
+    items = _list(cluster, kind, None, notes, version)
+    for item in sorted(items, key=lambda item: str(item["metadata"]["name"])):
+        spec = {key: value for key, value in (item.get("spec") or {}).items() if key != "conversion"}
+        yield {
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": {"name": item["metadata"]["name"]},
+            "spec": spec,
+        }
+
+
+def _shapes(nodes: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Count nodes that are alike; names and addresses are nobody's business."""
+    counts = Counter(map(_shape, nodes))
+    return [{"count": count, **json.loads(shape)} for shape, count in sorted(counts.items())]
+
+
+def _shape(node: Mapping[str, Any]) -> str:
+    status, labels = node.get("status") or {}, node["metadata"].get("labels") or {}
+    allocatable = {
+        name: str(amount)
+        for name, amount in sorted((status.get("allocatable") or {}).items())
+        if not name.startswith(_UNINTERESTING)
+    }
+    taints = sorted(
+        f"{taint.get('key')}={taint.get('value') or ''}:{taint.get('effect')}"
+        for taint in (node.get("spec") or {}).get("taints") or ()
+        if not str(taint.get("key")).startswith("node.kubernetes.io/")
+    )
+    kept = {name: labels[name] for name in sorted(labels) if is_kept_label(name)}
+    return json.dumps({"allocatable": allocatable, "labels": kept, "taints": taints}, sort_keys=True)
+
+
+def _room(live: capacity.Occupancy, namespace: str) -> dict[str, Any]:
+    """Write down what pods leave of the nodes that take pods, and what else decides whether more fit."""
+    shapes = sorted(set(map(_shape, live.nodes or ())))
+    rooms = capacity.node_rooms(live)
+    counts: Counter[str] = Counter()
+    for node, room in zip(live.nodes or (), rooms, strict=True):
+        if room.is_ready and not any(
+            str(row.get("key")).startswith("node.kubernetes.io/") for row in room.place.taints
+        ):
+            counts[json.dumps([shapes.index(_shape(node)), _free(room)], sort_keys=True)] += 1
+    rows = [(*json.loads(text), count) for text, count in sorted(counts.items())]
+    terms = {
+        json.dumps([pod["metadata"]["namespace"], term], sort_keys=True)
+        for pod in live.pods or ()
+        for term in repelling(pod["spec"])
+    }
+    return {
+        "nodes": [{"shape": shape, "count": count, "free": free} for shape, free, count in rows],
+        "waiting": sum(pods.count for pods in capacity.waiting(live)),
+        "repelling": [json.loads(term) for term in sorted(terms)],
+        "used": {
+            quota.key.rpartition("/")[2]: dict(quota.used) for quota in live.quotas.get(namespace) or ()
+        },
+        "pools": [
+            {
+                "name": pool.name,
+                "more": pool.more,
+                "free": pool.node and _free(pool.node),
+                "labels": pool.node and {n: v for n, v in pool.node.place.labels.items() if is_kept_label(n)},
+                "taints": pool.node and list(pool.node.place.taints),
+            }
+            for pool in capacity.pools(live, rooms)
+        ],
+    }
+
+
+def _free(room: NodeRoom) -> dict[str, int]:
+    return {name: value for name, value in sorted(room.free.items()) if not name.startswith(_UNINTERESTING)}
+
+
+def _quotas(items: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
+    for item in sorted(items, key=lambda item: str(item["metadata"]["name"])):
+        spec = item.get("spec") or {}
+        if spec.get("scopes") or spec.get("scopeSelector"):
+            continue  # it counts only some pods, and nobody knows which before they run
+        hard = spec.get("hard") or {}
+        yield {"name": item["metadata"]["name"], "hard": {name: str(hard[name]) for name in sorted(hard)}}
+
+
+def _gpus(node: Mapping[str, Any]) -> int:
+    amounts = (amount for name, amount in node["allocatable"].items() if is_gpu(name))
+    return int(node["count"]) * sum(int(amount) for amount in amounts if str(amount).isdecimal())
+
+
+# --- upgrades: the files of an app brought up to date with this mlstack; comments stay ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class Migration:
+    """The step from one version of our files to the next: what changes in the files of a kind, in place."""
+
+    before: str  # an apiVersion
+    after: str
+    changes: Mapping[str, Callable[[Any], None]]  # by kind; the others change their apiVersion alone
+
+
+MIGRATIONS: tuple[Migration, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpgradedFile:
+    """A file that had an older format."""
+
+    file: str  # below the app directory
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upgraded:
+    """The files that were brought up to date, or would be."""
+
+    files: tuple[UpgradedFile, ...]  # those that had an older format
+    dry_run: bool = False  # whether nothing was written
+
+
+def upgrade(root: Path, *, dry_run: bool = False, migrations: Sequence[Migration] = MIGRATIONS) -> Upgraded:
+    """Rewrite the files of an app that have an older format, all or none; comments stay.
+
+    Raises:
+        SchemaError: a file is of a newer mlstack, of ksonnet, or of a version that no release wrote.
+        ConfigError: a file cannot be read or written.
+    """
+    texts = _migrated(root, migrations)
+    if texts and not dry_run:
+        with app_lock(root):
+            texts = _migrated(root, migrations)
+            atomic.write_files({root / entry.file: text for entry, text in texts.items()})
+    return Upgraded(files=tuple(texts), dry_run=dry_run)
+
+
+def _migrated(root: Path, migrations: Sequence[Migration]) -> dict[UpgradedFile, str]:
+    """Give the files of an app that have an older format, with their text up to date; nothing is written."""
+    last = migrations[-1].after if migrations else API_VERSION
+    steps = {migration.before: migration for migration in migrations}
+    texts: dict[UpgradedFile, str] = {}
+    for file in _own_files(root):
+        text = decode(read_file(root / file), file=file)
+        version = _format_of(text, file)
+        if version in ("", last):
+            continue
+        if version not in steps:
+            raise _refusal(version, last, file)
+        [document] = rewrite.load(text, source=file)
+        before = version
+        while version in steps:
+            step = steps[version]
+            step.changes.get(str(document.get("kind")), lambda document: None)(document)
+            document["apiVersion"] = version = step.after
+        texts[UpgradedFile(file=file, before=before, after=version)] = rewrite.dump(document)
+    return texts
+
+
+def _own_files(root: Path) -> Iterator[str]:
+    yield layout.APP_FILE
+    if (root / layout.LOCK_FILE).is_file():
+        yield layout.LOCK_FILE
+    for folder in (layout.COMPONENTS, layout.ENVIRONMENTS):
+        for place, _, files in layout.walk(root / folder):
+            inside = Path(place).relative_to(root)
+            yield from ((inside / file).as_posix() for file in files if file.endswith((".yaml", ".yml")))
+
+
+def _format_of(text: str, file: str) -> str:
+    """Give the version of a file of ours; empty for a manifest."""
+    if "mlstack.dev/" not in text and file != layout.APP_FILE:
+        return ""
+    documents = read.read_documents(text, source=file)
+    value = documents[0].value if len(documents) == 1 else None
+    version = str(value.get("apiVersion", "")) if isinstance(value, Mapping) else ""
+    if file == layout.APP_FILE and isinstance(value, Mapping) and value.get("kind") == "ksonnet.io/app":
+        hint = "bring it over: mlstack import ksonnet-app DIR --out NEW"
+        raise SchemaError("this is an app of ksonnet", where=file, hint=hint)
+    return version if version.startswith("mlstack.dev/") else ""
+
+
+def _refusal(version: str, last: str, file: str) -> SchemaError:
+    if is_newer(version):
+        message = f"`apiVersion` is `{version}`, which a newer mlstack wrote; this one writes `{last}`"
+        return SchemaError(message, where=file, hint="upgrade mlstack")
+    message = f"`apiVersion` is `{version}`, which no release of mlstack wrote"
+    return SchemaError(message, where=file, hint=f"write apiVersion: {last}, and run mlstack validate ENV")

@@ -14,7 +14,7 @@ from mlstack.app import files
 from mlstack.app.app_dir import AppDir
 from mlstack.app.prototype import Prototype
 from mlstack.objects.kube_object import KubeObject
-from mlstack.operations.stacks import init_stack
+from mlstack.operations.components import init_stack
 from mlstack.render import render
 from tests.support import examples
 from tests.support.examples import Case

@@ -8,7 +8,7 @@ import pytest
 from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest
 from mlstack.errors import NotFoundError
-from mlstack.operations import app, packages, prototypes
+from mlstack.operations import app, components, packages
 from tests.support.builders import read_tree
 from tests.support.cli import Runner
 from tests.support.registry import small_app
@@ -103,10 +103,10 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> AppDir:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KUBEFLOW.split())
 def test_c2_every_prototype_of_kubeflow_is_found(fresh: AppDir, name: str) -> None:
-    rows = prototypes.search_prototypes(fresh, f"io.ksonnet.pkg.{name}").prototypes
+    rows = packages.search_prototypes(fresh, f"io.ksonnet.pkg.{name}").prototypes
     assert any(row.retired or not row.installed for row in rows)
     with pytest.raises(NotFoundError) as caught:
-        prototypes.generate(fresh, ComponentRequest(prototype=name, name="it"))
+        components.generate(fresh, ComponentRequest(prototype=name, name="it"))
     assert re.match(
         rf"error: (prototype )?`{re.escape(name)}` is (in package|retired:|planned:) ",
         caught.value.describe(),

@@ -9,7 +9,7 @@ import yaml
 from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest
 from mlstack.errors import MlstackError, NotFoundError
-from mlstack.operations import app, packages, prototypes
+from mlstack.operations import app, components, packages
 
 pytestmark = pytest.mark.slow
 
@@ -57,10 +57,10 @@ def test_c7_an_old_prototype_takes_each_of_its_parameters_or_says_why_it_is_gone
 ) -> None:
     name = row.partition("/")[2]
     try:
-        description = prototypes.describe_prototype(whole, name)
+        description = packages.describe_prototype(whole, name)
     except NotFoundError as error:
         assert f"`{name}` is " in error.message  # retired or planned, and why
-        assert any(found.retired for found in prototypes.search_prototypes(whole, name).prototypes)
+        assert any(found.retired for found in packages.search_prototypes(whole, name).prototypes)
         return
     required = {param.name for param in description.parameters if param.required and param.default is None}
     texts = {name: text for name, text in REQUIRED_NOW.items() if name in required}
@@ -81,6 +81,6 @@ def test_c7_an_old_prototype_takes_each_of_its_parameters_or_says_why_it_is_gone
 def refusals(whole: AppDir, name: str, texts: Mapping[str, str]) -> Iterator[str]:
     """Say why a component cannot be previewed as `ks generate` made it."""
     try:
-        prototypes.preview_prototype(whole, ComponentRequest(prototype=name, name="it", texts=texts))
+        components.preview_prototype(whole, ComponentRequest(prototype=name, name="it", texts=texts))
     except MlstackError as error:
         yield f"{dict(texts)}: {error.message}"

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest
-from mlstack.operations import app, packages, prototypes, registries
+from mlstack.operations import app, components, packages, registries
 from tests.support.builders import Tree, read_tree, write_tree
 
 REGISTRY: Tree = {
@@ -118,7 +118,7 @@ def _made(*, installed: bool) -> Tree:
 
 def generate(made: AppDir, name: str = "front", **texts: str | None) -> None:
     """Generate a component of the prototype `web` from options as typed."""
-    prototypes.generate(made, ComponentRequest(prototype="web", name=name, texts={"image": "nginx", **texts}))
+    components.generate(made, ComponentRequest(prototype="web", name=name, texts={"image": "nginx", **texts}))
 
 
 WEB_TEMPLATE = "tools/web/templates/page.yaml.j2"

@@ -54,7 +54,7 @@ def init(
 
     place = folder or (session.folder or Path()) / name
     if stack is not None:
-        from mlstack.operations.stacks import init_stack
+        from mlstack.operations.components import init_stack
 
         if env or context or server or namespace or skip_default_registries:
             hint = f"mlstack init {name} --stack {stack}"
@@ -250,10 +250,10 @@ def matrix(
     """Compare parameters, images, replicas and GPUs; exits with 1 for differences nobody approved."""
     from mlstack.cli import several
     from mlstack.cli.ports import code_store
-    from mlstack.operations import matrix
+    from mlstack.operations import render
 
     chosen = several.environments(session, names) if names else list(session.app.environment_names)
-    return matrix.compare_all(
+    return render.compare_all(
         session.app,
         names or [] if chosen is None else chosen,
         components=session.options["components"],
@@ -271,10 +271,10 @@ def matrix(
 )
 def snapshot(session: Session, name: str, check: bool = False) -> object:
     """Keep what a cluster serves and has room for in one file, for validate and charts."""
-    from mlstack.operations import snapshot
+    from mlstack.operations import doctor
 
     clock = session.ports.clock
-    return snapshot.take_snapshot(session.target(name), opener=session.opener(), clock=clock, check=check)
+    return doctor.take_snapshot(session.target(name), opener=session.opener(), clock=clock, check=check)
 
 
 @env.command(examples=["mlstack env expired", "mlstack env expired -o name"])

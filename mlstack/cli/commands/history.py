@@ -87,11 +87,11 @@ def promote(
     allow_not_ready: bool = False,
 ) -> object:
     """Bring what an environment sets for components, images and package versions to another one's files."""
-    from mlstack.operations import deploy, promote, status
+    from mlstack.operations import deploy, params, status
 
     options = session.options
     kinds = [kind.strip() for words in only or () for kind in words.split(",")]
-    plan = promote.plan_promotion(session.app, source, target, components=options["components"], only=kinds)
+    plan = params.plan_promotion(session.app, source, target, components=options["components"], only=kinds)
     if not allow_not_ready and plan.changes and not dry_run:
         look = partial(status.status, clock=session.ports.clock)
         refuse_unready(
@@ -107,7 +107,7 @@ def promote(
         if not session.ports.ask(f"Change {', '.join(plan.files)}?"):
             say("nothing was done")
             return 1
-    return promote.promote(session.app, plan, components=options["components"], only=kinds)
+    return params.promote(session.app, plan, components=options["components"], only=kinds)
 
 
 def refuse_unready(environment: str, result: StatusResult) -> None:

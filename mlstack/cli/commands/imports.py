@@ -36,10 +36,10 @@ top = family()
 def upgrade(session: Session, dry_run: bool = False) -> object:
     """Bring the files of the app up to date with this mlstack; nothing else rewrites them."""
     from mlstack.app.layout import find_root
-    from mlstack.operations import upgrade
+    from mlstack.operations import doctor
 
     start = session.options["folder"] or session.folder or Path.cwd()
-    return upgrade.upgrade(find_root(start) or session.app.root, dry_run=dry_run)
+    return doctor.upgrade(find_root(start) or session.app.root, dry_run=dry_run)
 
 
 MODULE = option("--module NAME", "The module the components go to.")
@@ -200,14 +200,14 @@ def helm(
 ) -> object:
     """Import what a chart renders, or a live release: a plain manifest, patches, and the proof."""
     from mlstack.importers.helm import ChartSource
-    from mlstack.operations import import_tools
+    from mlstack.operations import imports
 
     if bool(chart) == bool(live):
         raise UsageError("which chart?", hint="mlstack import helm CHART, or --live RELEASE")
     environments = tuple(env or ())
     if live and not environments:
         environments = (session.environment(None),)
-    request = import_tools.HelmRequest(
+    request = imports.HelmRequest(
         chart=ChartSource(place=chart, repository=repo, version=version) if chart else None,
         live=live,
         name=name,
@@ -221,7 +221,7 @@ def helm(
         keep_proof=keep_proof,
         replace=force,
     )
-    return import_tools.import_helm(session.app, request, opener=session.opener() if live else None)
+    return imports.import_helm(session.app, request, opener=session.opener() if live else None)
 
 
 def _owned(session: Session, text: str) -> tuple[str, Path]:
@@ -258,17 +258,17 @@ def kustomize(
     force: bool = False,
 ) -> object:
     """Import a kustomization: a folder as a manifest with patches, another's as a copy in vendor/."""
-    from mlstack.operations import import_tools
+    from mlstack.operations import imports
 
     is_remote = "://" in source or source.startswith(("git@", "github.com/"))
     if keep and not is_remote:  # typed where we stand, written as seen from the app
         source = os.path.relpath(Path(source).resolve(), session.app.root.resolve())
     if keep or is_remote:
-        return import_tools.refer_to_kustomization(
+        return imports.refer_to_kustomization(
             session.app, source, name=name, module=module, replace=force, update=update
         )
-    request = import_tools.HelmRequest(name=name, module=module, keep_proof=keep_proof, replace=force)
-    return import_tools.import_kustomization(session.app, Path(source), request)
+    request = imports.HelmRequest(name=name, module=module, keep_proof=keep_proof, replace=force)
+    return imports.import_kustomization(session.app, Path(source), request)
 
 
 def _target(session: Session, source: Path, out: Path | None) -> AppDir | Path:

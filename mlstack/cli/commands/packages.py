@@ -210,10 +210,10 @@ def publish_package(session: Session, place: Path, registry: str, key: str = "")
 
     An OCI registry is asked with the logins of docker and podman. Of a git registry name a checkout.
     """
-    from mlstack.operations import publish
+    from mlstack.operations import registries
 
     app = None if registry.startswith("oci://") or Path(registry).is_dir() else session.app
-    return publish.publish_package(place, registry, app=app, key=key)
+    return registries.publish_package(place, registry, app=app, key=key)
 
 
 @pkg.command(
@@ -235,14 +235,14 @@ def copy_packages(
 
     There: `registry add`, `pkg install`, and `images copy ENV --to HOST/PATH` names the images.
     """
-    from mlstack.operations import publish
+    from mlstack.operations import registries
 
     if not to:
         raise UsageError(
             "no registry to copy to: `--to` is missing", hint="mlstack pkg copy PACKAGE --to oci://HOST/PATH"
         )
     with page.waiting("copying packages and images"):
-        return publish.copy_packages(session.app, names or (), to, platforms=platform or ())
+        return registries.copy_packages(session.app, names or (), to, platforms=platform or ())
 
 
 # --- prototype and generate ---
@@ -259,11 +259,11 @@ VALUES = option("--values --values-file FILE", "A YAML file of parameters; repea
 )
 def list_prototypes(session: Session, name: str | None = None) -> object:
     """List the installed prototypes; with a name, the matching ones and their parameters."""
-    from mlstack.operations import prototypes
+    from mlstack.operations import packages
 
     if name is None:
-        return prototypes.list_prototypes(session.app)
-    return prototypes.matching_prototypes(session.app, name)
+        return packages.list_prototypes(session.app)
+    return packages.matching_prototypes(session.app, name)
 
 
 @prototype.command(
@@ -271,9 +271,9 @@ def list_prototypes(session: Session, name: str | None = None) -> object:
 )
 def search(session: Session, text: str) -> object:
     """Find prototypes by name and description, in every registry of the app."""
-    from mlstack.operations import prototypes
+    from mlstack.operations import packages
 
-    return prototypes.search_prototypes(session.app, text)
+    return packages.search_prototypes(session.app, text)
 
 
 @prototype.command(
@@ -283,9 +283,9 @@ def search(session: Session, text: str) -> object:
 )
 def describe_prototype(session: Session, name: str) -> object:
     """Show a prototype: what it is for and every parameter with type, default and unit."""
-    from mlstack.operations import prototypes
+    from mlstack.operations import packages
 
-    return prototypes.describe_prototype(session.app, name)
+    return packages.describe_prototype(session.app, name)
 
 
 @prototype.command(
@@ -310,7 +310,7 @@ def preview(
 ) -> int:
     """Print the Kubernetes objects that a component of this prototype would bring."""
     from mlstack.app.draft import ComponentRequest
-    from mlstack.operations import prototypes
+    from mlstack.operations import components
 
     request = ComponentRequest(
         prototype=name,
@@ -320,7 +320,7 @@ def preview(
         example=example,
     )
     environment = env or session.app.current_environment()
-    state = prototypes.preview_prototype(session.app, request, environment=environment, store=code_store())
+    state = components.preview_prototype(session.app, request, environment=environment, store=code_store())
     return emit_objects(state, session.options["object_output"])
 
 
@@ -337,9 +337,9 @@ def preview(
 )
 def new(session: Session, name: str, source: str = "", package: Path | None = None) -> object:
     """Begin a prototype of your own: parameters, templates and an example, in a package or a new one."""
-    from mlstack.operations import new_prototype
+    from mlstack.operations import authors
 
-    return new_prototype.new_prototype(name, source=source, package=package)
+    return authors.new_prototype(name, source=source, package=package)
 
 
 _GENERATE = {
@@ -385,14 +385,14 @@ def generate(
 ) -> object:
     """Make a component from a prototype; its parameters are options of this command."""
     from mlstack.app.draft import ComponentRequest
-    from mlstack.operations import prototypes
+    from mlstack.operations import components, packages
 
     if show_help:
         write(session.ctx.get_help())
         if prototype is None:
             say("hint: mlstack generate PROTOTYPE --help lists the parameters of that prototype")
         else:
-            write("\n" + table_text(prototypes.describe_prototype(session.app, prototype)))
+            write("\n" + table_text(packages.describe_prototype(session.app, prototype)))
         return 0
     if prototype is None:
         raise UsageError("which prototype?", hint="mlstack prototype list")
@@ -404,7 +404,7 @@ def generate(
         values_files=tuple(values or ()),
         example=example,
     )
-    return prototypes.generate(session.app, request, replace=force, store=code_store())
+    return components.generate(session.app, request, replace=force, store=code_store())
 
 
 def _pairs(words: list[str] | None) -> dict[str, str | None]:

@@ -169,7 +169,7 @@ def diff(session: Session, first: str, second: str, exit_code: bool = False) -> 
 )
 def lint(session: Session) -> object:
     """Find values and patches that change no object in any environment; exits with 1 when there are some."""
-    from mlstack.operations.lint import lint_params
+    from mlstack.operations.explain import lint_params
 
     return lint_params(session.app, components=session.options["components"], store=code_store())
 

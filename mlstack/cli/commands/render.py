@@ -108,7 +108,7 @@ def _validated(session: Session, env: str | None, *, server: bool, live: bool, *
 @policies.command("list", examples=["mlstack policy list", "mlstack policy list -o name"])
 def list_policies(session: Session) -> object:
     """List the policies that `validate --policy` asks: the built-in ones and those of the app's policies/."""
-    from mlstack.operations import policies as operation
+    from mlstack.operations import render as operation
 
     return operation.list_policies(session.app)
 
@@ -194,7 +194,7 @@ def footprint(session: Session, fits: str | None = None) -> object:
     Prices stand in environments/prices.yaml, or in prices.yaml of one environment's folder. `--fits` takes
     nothing for deployed yet, and exits with 1 when some pods are known to find no room.
     """
-    from mlstack.operations.footprint import fits_snapshot, footprint_of
+    from mlstack.operations.images import fits_snapshot, footprint_of
 
     options = session.options
     environment = session.environment(options["env"])

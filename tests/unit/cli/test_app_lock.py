@@ -32,7 +32,7 @@ from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest
 from mlstack.app.params import ParamScope
 from mlstack.kube.kubeconfig import Context, Kubeconfig
-from mlstack.operations import app as apps, packages, params, prototypes, registries
+from mlstack.operations import app as apps, packages, params, registries, components
 root, verb, first, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 context = Context(name="c", cluster="c", server="https://c.invalid", namespace="n")
 kubeconfig = Kubeconfig(current_context="c", contexts={"c": context})
@@ -48,7 +48,7 @@ for number in range(first, first + count):
         apps.add_environment(app, f"e{number}", kubeconfig=kubeconfig)
     elif verb == "generate":
         request = ComponentRequest(prototype="web", name=f"c{number}", texts={"image": "nginx"})
-        prototypes.generate(app, request)
+        components.generate(app, request)
     else:
         packages.install_packages(app, [f"many/p{number}"])
 """

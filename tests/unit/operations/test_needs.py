@@ -11,7 +11,7 @@ from mlstack.app import files
 from mlstack.deploy.changes import ApplyOptions
 from mlstack.deploy.target import Target
 from mlstack.errors import ObjectNotFoundError
-from mlstack.operations import authors, deploy, packages, prototypes
+from mlstack.operations import authors, deploy, packages
 from mlstack.operations.render import validate_environment
 from mlstack.testing.cluster import MemoryCluster
 from tests.support import examples
@@ -58,7 +58,7 @@ def test_apply_refuses_with_what_brings_the_kind(tmp_path: Path, cluster: Memory
 
 def test_prototype_and_package_say_what_they_need(tmp_path: Path) -> None:
     app = target(tmp_path / "app").app
-    description = prototypes.describe_prototype(app, "tf-job-simple")
+    description = packages.describe_prototype(app, "tf-job-simple")
     assert description.needs[0].startswith(NEED)
     assert "training operator" in description.checked_with
     package = packages.describe_package(app, "kubeflow/tf-job")

@@ -11,7 +11,7 @@ from mlstack.app.draft import ComponentRequest
 from mlstack.app.files import read_folder
 from mlstack.app.package import digest
 from mlstack.errors import MlstackError, RegistryError
-from mlstack.operations import components, packages, prototypes, registries
+from mlstack.operations import components, packages, registries
 from tests.support.builders import read_tree, write_tree
 from tests.support.registry import REGISTRY, generate, small_app
 
@@ -66,10 +66,10 @@ def test_an_older_version_stands_beside_the_newest(tmp_path: Path) -> None:
     generate(made, "before")
     packages.install_packages(made, ["ours/tools@1.2.0"])
     generate(made, "after")
-    prototypes.generate(
+    components.generate(
         made, ComponentRequest(prototype="ours/tools@1.2.0/web", name="old", texts={"image": "nginx"})
     )
-    prototypes.generate(
+    components.generate(
         made, ComponentRequest(prototype="tools@1.2.0/web", name="old2", texts={"image": "nginx"})
     )
     assert [str(each) for each in made.app.packages] == ["ours/tools", "ours/tools@1.2.0"]

@@ -8,8 +8,8 @@ import pytest
 from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest
 from mlstack.errors import MlstackError, NotFoundError, UsageError
-from mlstack.operations import app, components, packages, prototypes, registries
-from mlstack.operations.prototypes import generate
+from mlstack.operations import app, components, packages, registries
+from mlstack.operations.components import generate
 from tests.support.builders import read_tree, write_tree
 from tests.support.cli import Runner
 from tests.support.kubectl import KUBECONFIG
@@ -22,7 +22,7 @@ def made(tmp_path: Path) -> AppDir:
 
 
 def test_list_names_prototype_and_package(made: AppDir) -> None:
-    (row,) = prototypes.list_prototypes(made).prototypes
+    (row,) = packages.list_prototypes(made).prototypes
     assert (row.name, row.package, row.full_name, row.installed) == (
         "web",
         "ours/tools@1.2.0",
@@ -33,7 +33,7 @@ def test_list_names_prototype_and_package(made: AppDir) -> None:
 
 @pytest.mark.parametrize("name", ["web", "we", "old-web", "tools"])
 def test_matching_finds_names_aliases_and_packages(made: AppDir, name: str) -> None:
-    assert [found.name for found in prototypes.matching_prototypes(made, name).prototypes] == ["web"]
+    assert [found.name for found in packages.matching_prototypes(made, name).prototypes] == ["web"]
 
 
 @pytest.mark.slow
@@ -54,28 +54,28 @@ def test_matches_stand_in_the_order_of_their_fit(
     made = AppDir(tmp_path)
     packages.install_packages(made, ["kubeflow/core"])
     packages.install_packages(made, ["kubeflow/tf-job"])
-    found = prototypes.matching_prototypes(made, name)
+    found = packages.matching_prototypes(made, name)
     assert [each.name for each in found.prototypes] == described
     assert [each.name for each in found.others] == others
 
 
 def test_without_packages_the_next_step_is_said(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError) as caught:
-        prototypes.matching_prototypes(small_app(tmp_path, installed=False), "web")
+        packages.matching_prototypes(small_app(tmp_path, installed=False), "web")
     assert "mlstack pkg install" in str(caught.value.hint)
 
 
 def test_search_looks_in_descriptions_and_in_packages_not_installed(tmp_path: Path) -> None:
     made = small_app(tmp_path / "one")
-    assert [row.name for row in prototypes.search_prototypes(made, "one PAGE").prototypes] == ["web"]
-    assert prototypes.search_prototypes(made, "nothing like it").prototypes == ()
+    assert [row.name for row in packages.search_prototypes(made, "one PAGE").prototypes] == ["web"]
+    assert packages.search_prototypes(made, "nothing like it").prototypes == ()
     bare = small_app(tmp_path / "two", installed=False)
-    (row,) = prototypes.search_prototypes(bare, "small things").prototypes
+    (row,) = packages.search_prototypes(bare, "small things").prototypes
     assert (row.name, row.full_name, row.installed) == ("web", "ours/tools/web", False)
 
 
 def test_description_says_all_of_a_parameter(made: AppDir) -> None:
-    rows = {row.name: row for row in prototypes.describe_prototype(made, "web").parameters}
+    rows = {row.name: row for row in packages.describe_prototype(made, "web").parameters}
     replicas = rows["replicas"]
     assert (replicas.type, replicas.default, replicas.unit, replicas.limits, replicas.aliases) == (
         "integer",
@@ -93,7 +93,7 @@ def test_description_says_all_of_a_parameter(made: AppDir) -> None:
 
 def test_preview_gives_the_objects_and_writes_nothing(made: AppDir) -> None:
     before = read_tree(made.root)
-    state = prototypes.preview_prototype(
+    state = components.preview_prototype(
         made, ComponentRequest(prototype="web", texts={"image": "nginx", "color": "green"})
     )
     (found,) = state.objects
@@ -105,7 +105,7 @@ def test_preview_gives_the_objects_and_writes_nothing(made: AppDir) -> None:
 def test_preview_in_an_environment_takes_its_namespace(made: AppDir) -> None:
     app.add_environment(made, "gke", kubeconfig=KUBECONFIG, place=app.Place(context="gke"), use_preset=False)
     wanted = ComponentRequest(prototype="web", name="page", texts={"image": "nginx"})
-    (found,) = prototypes.preview_prototype(made, wanted, environment="gke").objects
+    (found,) = components.preview_prototype(made, wanted, environment="gke").objects
     assert (found.name, found.namespace) == ("page", "ml")
 
 
@@ -127,19 +127,19 @@ def retiring(made: AppDir) -> AppDir:
 
 
 def test_retired_names_are_found_by_search_alone(retiring: AppDir) -> None:
-    (row,) = prototypes.search_prototypes(retiring, "perl").prototypes
+    (row,) = packages.search_prototypes(retiring, "perl").prototypes
     assert (row.name, row.full_name, row.retired, row.installed) == ("perl", "ours/perl", True, False)
     assert row.summary == "retired: nobody writes it; use `web`"
-    assert [row.name for row in prototypes.list_prototypes(retiring).prototypes] == ["web"]
+    assert [row.name for row in packages.list_prototypes(retiring).prototypes] == ["web"]
 
 
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda app: prototypes.describe_prototype(app, "cgi"),
-        lambda app: prototypes.matching_prototypes(app, "cgi"),
-        lambda app: prototypes.preview_prototype(app, ComponentRequest(prototype="cgi")),
-        lambda app: prototypes.generate(app, ComponentRequest(prototype="cgi", name="x")),
+        lambda app: packages.describe_prototype(app, "cgi"),
+        lambda app: packages.matching_prototypes(app, "cgi"),
+        lambda app: components.preview_prototype(app, ComponentRequest(prototype="cgi")),
+        lambda app: components.generate(app, ComponentRequest(prototype="cgi", name="x")),
         lambda app: packages.install_packages(app, ["ours/cgi"]),
         lambda app: packages.install_packages(app, ["ours/cgi@1.0"]),
         lambda app: packages.describe_package(app, "ours/cgi"),

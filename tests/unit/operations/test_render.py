@@ -10,7 +10,7 @@ import pytest
 from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest
 from mlstack.errors import ConfigError, NotFoundError, SchemaError
-from mlstack.operations import app, components, prototypes
+from mlstack.operations import app, components
 from mlstack.operations.render import validate_environment
 from mlstack.render import render
 from tests.support.builders import Tree, read_tree
@@ -93,7 +93,7 @@ class Depending:
 
     def write(self, name: str, *depends: str) -> None:
         """Make a component that depends on others."""
-        prototypes.generate(self.app, ComponentRequest(prototype="web", name=name, texts={"image": "nginx"}))
+        components.generate(self.app, ComponentRequest(prototype="web", name=name, texts={"image": "nginx"}))
         file = self.root / f"components/{name.replace('.', '/')}.yaml"
         if depends:
             file.write_text(f"{file.read_text()}dependsOn: [{', '.join(depends)}]\n")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mlstack.errors import SchemaError
-from mlstack.operations.upgrade import Migration, upgrade
+from mlstack.operations.doctor import Migration, upgrade
 
 APP = """\
 # the app of the team

@@ -14,7 +14,7 @@ from mlstack.app.draft import ComponentRequest
 from mlstack.app.params import spelling_table
 from mlstack.app.versions import fits
 from mlstack.app.schema import check_value
-from mlstack.operations.prototypes import preview_prototype
+from mlstack.operations.components import preview_prototype
 from mlstack.registries import registry as catalog
 from mlstack.registries.directory import build_index
 from mlstack.yaml import read

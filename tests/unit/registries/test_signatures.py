@@ -16,7 +16,7 @@ from mlstack.app.package import PackageFolder, digest, file_digests
 from mlstack.errors import ConfigError, RegistryError
 from mlstack.operations import app as apps
 from mlstack.operations import package_changes, packages, registries
-from mlstack.operations.publish import publish_package
+from mlstack.operations.registries import publish_package
 from tests.support import sigstore
 from tests.support.builders import read_tree, write_tree
 from tests.support.charts import STRICT, packed
