@@ -49,11 +49,11 @@ class SystemClock:
 
 def connect(context: str, kubeconfig: str | None) -> Cluster:
     """Open the real cluster behind a kubectl context; once it has answered, it is waited for."""
-    from mlstack.kube import connect
-    from mlstack.kube.retrying import RetryingClient
+    from mlstack.kube.api_server import connect
+    from mlstack.kube.client import RetryingClient
 
     return RetryingClient(
-        connect.connect(context, kubeconfig=kubeconfig),
+        connect(context, kubeconfig=kubeconfig),
         clock=SystemClock(),
         notify=lambda text: say(f"waiting: {text}"),
         webhook_s=WEBHOOK_S,
@@ -65,9 +65,9 @@ def connect_once(context: str, kubeconfig: str | None, counted: Counted) -> Clus
 
     For whoever may write for a limited time only: a write that waited for its server would come too late.
     """
-    from mlstack.kube import connect
+    from mlstack.kube.api_server import connect
 
-    return connect.connect(context, kubeconfig=kubeconfig, counted=counted)
+    return connect(context, kubeconfig=kubeconfig, counted=counted)
 
 
 def interactive() -> bool:

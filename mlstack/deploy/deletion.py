@@ -11,8 +11,7 @@ from mlstack.dataclass import dataclass
 from mlstack.errors import ClusterError, MlstackError, NotReadyError
 from mlstack.events import STILL_S, OnEvent, RunEvent, listed
 from mlstack.kube import parallel
-from mlstack.kube.client import Cluster, ObjectRef
-from mlstack.kube.retrying import backoff
+from mlstack.kube.client import Cluster, ObjectRef, backoff
 from mlstack.kube.watch import ResourceWatcher, WatchSource
 from mlstack.objects.kube_object import Identity, group_of, kinds_of_crd
 from mlstack.readiness.relatives import kinds_below

@@ -25,8 +25,7 @@ from mlstack.errors import (
 )
 from mlstack.events import OnEvent, RunEvent, silent
 from mlstack.kube import parallel
-from mlstack.kube.client import Applied, Cluster, ObjectRef
-from mlstack.kube.retrying import RetryingClient
+from mlstack.kube.client import Applied, Cluster, ObjectRef, RetryingClient
 from mlstack.objects import kube_object
 from mlstack.objects.kube_object import Identity, Kind, KubeObject
 

@@ -16,9 +16,8 @@ from mlstack.deploy.inventory_store import explained, patient
 from mlstack.deploy.target import Holder, readable_holder
 from mlstack.errors import ClusterError, LockedError
 from mlstack.events import STILL_S, OnEvent, RunEvent, RunEventKind
-from mlstack.kube.client import Cluster, ObjectRef
+from mlstack.kube.client import Cluster, FencedClient, ObjectRef
 from mlstack.kube.lease import HeldError, Lease, LostError, Taken, Term
-from mlstack.kube.retrying import FencedClient
 
 WAIT_S = 30.0
 """How long a run waits for another's lock unless told otherwise: longer than that of a dead one lasts."""

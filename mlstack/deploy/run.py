@@ -24,9 +24,8 @@ from mlstack.deploy.write import ObjectWriter
 from mlstack.errors import ForbiddenError, LockedError, MlstackError, NotReadyError, UnreachableError
 from mlstack.events import OnEvent, RunEvent, RunEventKind
 from mlstack.kube import parallel
-from mlstack.kube.client import Cluster
+from mlstack.kube.client import Cluster, RetryingClient
 from mlstack.kube.parallel import GRACE_S, WORKERS
-from mlstack.kube.retrying import RetryingClient
 from mlstack.objects import order
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.objects.order import Barrier, Dependency, Depends, Graph, Node

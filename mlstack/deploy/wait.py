@@ -14,8 +14,7 @@ from mlstack.deploy.changes import ApplyOptions, Change
 from mlstack.deploy.target import ResolvedTarget
 from mlstack.errors import ForbiddenError, MlstackError, NotReadyError, ObjectNotFoundError
 from mlstack.events import STILL_S, OnEvent, RunEvent, RunEventKind, silent
-from mlstack.kube.client import Cluster, ObjectRef
-from mlstack.kube.retrying import backoff
+from mlstack.kube.client import Cluster, ObjectRef, backoff
 from mlstack.objects import kube_object
 from mlstack.objects.kube_object import Identity, KubeObject, group_of
 from mlstack.readiness import terms as readiness_terms

@@ -25,8 +25,7 @@ from mlstack.errors import (
     TransientError,
 )
 from mlstack.events import STILL_S, OnEvent, RunEvent
-from mlstack.kube.client import Applied, Cluster, ObjectRef, Propagation
-from mlstack.kube.retrying import backoff
+from mlstack.kube.client import Applied, Cluster, ObjectRef, Propagation, backoff
 from mlstack.objects.kube_object import Identity, kinds_of_crd
 from mlstack.objects.managed_fields import HANDOVER
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from threading import Lock
 from typing import Any
 
 from mlstack.app.environment import ClusterIdentity
+from mlstack.clock import limit_s
 from mlstack.errors import (
     ClusterError,
     ForbiddenError,
@@ -24,7 +25,7 @@ from mlstack.errors import (
     UnreachableError,
     WatchExpiredError,
 )
-from mlstack.http import Response
+from mlstack.http import ConnectionPool, NoAnswerError, Response, fingerprint
 from mlstack.kube.api_errors import FILES_ELSEWHERE, UNKNOWN_KIND, error_of, warnings_of
 from mlstack.kube.client import (
     Applied,
@@ -37,8 +38,21 @@ from mlstack.kube.client import (
     WatchEvent,
     written,
 )
+from mlstack.kube.kubeconfig import LOOK
+from mlstack.kube.login import LoginCredentials, find
 from mlstack.kube.parallel import prefetch
-from mlstack.kube.transport import APPLY, BrokenError, Request, Transport, decoded, quote
+from mlstack.kube.transport import (
+    APPLY,
+    READ_TIMEOUT_S,
+    BrokenError,
+    Counted,
+    Request,
+    Transport,
+    are_maps,
+    decoded,
+    object_fault,
+    quote,
+)
 from mlstack.objects.kube_object import MANAGER, Kind, Kinds
 
 PAGE = 1000
@@ -59,6 +73,53 @@ _WRITES = {
     "merge": ("PATCH", "application/merge-patch+json"),
     "json": ("PATCH", "application/json-patch+json"),
 }
+
+
+def connect(
+    context: str = "",
+    *,
+    kubeconfig: str | None = None,
+    read_timeout_s: float | None = None,
+    counted: Counted = lambda verb, status: None,
+) -> ApiServerClient:
+    """Prepare to speak to the cluster of a kubectl context; nothing is sent to it yet.
+
+    Args:
+        context: name of the context; empty for the current one, or, without any kubeconfig, for the service
+            account of the pod this runs in.
+        kubeconfig: what `--kubeconfig` says; None for what kubectl takes without it.
+        read_timeout_s: how long the server may take for one answer, in seconds; None for what the user's
+            MLSTACK_REQUEST_TIMEOUT says, else a minute.
+        counted: told of each request, from any thread.
+
+    Raises:
+        NotFoundError: no kubeconfig, or no such context in it.
+        ForbiddenError: a credential plug-in fails, or an id-token cannot be renewed.
+        UsageError: MLSTACK_REQUEST_TIMEOUT is no duration.
+        ClusterError: the kubeconfig or a file it names, a certificate, a key or a proxy cannot be used.
+    """
+    if read_timeout_s is None:
+        read_timeout_s = limit_s("MLSTACK_REQUEST_TIMEOUT", READ_TIMEOUT_S, os.environ)
+    resolved = find(context, kubeconfig, os.environ)
+    login = resolved.login
+    try:
+        pool = ConnectionPool(login)
+    except NoAnswerError as error:
+        hint = "set `proxy-url` of its cluster, or HTTPS_PROXY"
+        raise ClusterError(error.text, hint=hint) from None
+    try:
+        ca = fingerprint(login.ca_pem) if login.ca_pem and login.verify else None
+    except ValueError:
+        raise ClusterError(f"the CA certificate of {login.label} cannot be read", hint=LOOK) from None
+    transport = Transport(
+        pool,
+        login.server,
+        label=login.label,
+        credentials=LoginCredentials(resolved, pool),
+        read_timeout_s=read_timeout_s,
+        counted=counted,
+    )
+    return ApiServerClient(transport, ca=ca)
 
 
 class ApiServerClient:
@@ -116,7 +177,7 @@ class ApiServerClient:
     def rights(self, namespace: str) -> Rights:
         """Give the rights we have in a namespace that the server can list: one SelfSubjectRulesReview."""
         rules = self._review("SelfSubjectRulesReview", {"namespace": namespace}).get("resourceRules") or []
-        if not _are_maps(rules) or any(
+        if not are_maps(rules) or any(
             not isinstance(v, list | None) for rule in rules for v in rule.values()
         ):
             raise self._transport.no_api("rules of other types than promised")
@@ -500,69 +561,3 @@ def _check_name(ref: ObjectRef) -> ObjectRef:
 def _typed(item: Mapping[str, Any], ref: ObjectRef) -> dict[str, Any]:
     """Give an item of a list its apiVersion and kind, which servers leave out or replace."""
     return {**item, "apiVersion": ref.api_version, "kind": ref.kind}
-
-
-# --- objects as the API promises them ---
-
-
-def object_fault(body: Mapping[str, Any], kind: str, *, named: bool = True) -> str:
-    """Say what of an object's metadata or texts is not as the API promises; nothing if all is."""
-    if kind in ("ConfigMap", "Secret") and not _are_texts(body.get("data") or {}):
-        return "data is no map of texts"
-    metadata = body.get("metadata")
-    if not isinstance(metadata, Mapping):
-        return "metadata is no map"
-    if named and not (isinstance(metadata.get("name"), str) and metadata["name"]):
-        return "metadata.name is missing"
-    for field, fits in _METADATA_FIELDS.items():
-        value = metadata.get(field)
-        if value is not None and not fits(value):
-            return f"metadata.{field} is of another type"
-    return ""
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(map(_is_text, [*value, *value.values()]))
-
-
-def _are_maps(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(part, Mapping) for part in value)
-
-
-_TIME = re.compile(
-    r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?"
-    r"(Z|[+-][01][0-9]:[0-5][0-9])"
-)
-
-
-def _is_time(value: Any) -> bool:
-    return isinstance(value, str) and _TIME.fullmatch(value) is not None
-
-
-def _is_tree(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_tree, value.values()))
-
-
-def _are_managed(value: Any) -> bool:
-    texts = ("manager", "operation", "subresource", "apiVersion")
-    return _are_maps(value) and all(
-        _is_tree(entry.get("fieldsV1") or {})
-        and all(_is_text(entry.get(key, "")) for key in texts)
-        and (entry.get("time") is None or _is_time(entry["time"]))
-        for entry in value
-    )
-
-
-_METADATA_FIELDS: Mapping[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("namespace", "uid", "resourceVersion", "generateName"), _is_text),
-    **dict.fromkeys(("labels", "annotations"), _are_texts),
-    **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), _is_time),
-    **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), lambda value: isinstance(value, int)),
-    "finalizers": lambda value: isinstance(value, list) and all(map(_is_text, value)),
-    "ownerReferences": lambda value: _are_maps(value) and all(_is_text(owner.get("uid")) for owner in value),
-    "managedFields": _are_managed,
-}

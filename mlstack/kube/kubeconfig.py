@@ -1,6 +1,8 @@
-"""Kubeconfig files as kubectl reads them: contexts, clusters, users, addresses of servers and their proxies.
+"""Kubeconfig files as kubectl reads them: contexts, clusters, users, where each leads and by which program.
 
 The reader is ours because those of `kubernetes`, lightkube and kr8s get impersonation (`as`) wrong.
+Credential plug-ins follow the rules of client-go:
+https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
 """
 
 from __future__ import annotations
@@ -8,13 +10,15 @@ from __future__ import annotations
 import base64
 import errno
 import os
+import re
 import select
 from collections.abc import Mapping
 from dataclasses import field, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mlstack.addresses import Endpoint
+from mlstack.addresses import Endpoint, address, host_name, proxy_of
 from mlstack.app import document
 from mlstack.dataclass import dataclass
 from mlstack.errors import ClusterError, NotFoundError, UsageError, YamlError
@@ -27,7 +31,6 @@ MOST_BYTES = 10 << 20
 LOOK = "kubectl config view shows what it holds"
 
 _SECTIONS = {"contexts": "context", "clusters": "cluster", "users": "user"}
-
 
 IN_CLUSTER = "in-cluster"
 """The context of an environment that is deployed from a pod of its cluster, by the pod's own account."""
@@ -341,3 +344,177 @@ class Login(Endpoint):
 
     # Headers that say as whom the server shall take us.
     impersonation: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+# --- where a context leads, and as whom we act there ---
+
+_SERVER = "set `server` of its cluster in the kubeconfig"
+
+
+def login_of(entry: ContextEntry, label: str, environ: Mapping[str, str]) -> Login:
+    """Read where a context leads; a value that it cannot have is an UnfitError, a file an OSError."""
+    cluster, server = entry.cluster, entry.cluster.value.get("server")
+    if not isinstance(server, str) or not server.lower().startswith(("https://", "http://")):
+        raise entry.fault("has no address of an API server that begins with https://", _SERVER)
+    try:
+        is_secure = address(server).is_secure
+    except ValueError:
+        raise entry.fault("has an address of an API server that is not a URL of a host", _SERVER) from None
+    name = cluster.text("tls-server-name")
+    try:
+        name = name and host_name(name)
+    except ValueError:
+        hint = "mend it in the kubeconfig, or remove it"
+        raise entry.fault("has a tls-server-name that no host can have", hint) from None
+    ca_pem, verify = cluster.pem("certificate-authority"), not cluster.flag("insecure-skip-tls-verify")
+    if is_secure and ca_pem is not None and not verify:
+        raise entry.fault(
+            "names a certificate authority, and says insecure-skip-tls-verify, by which none counts",
+            "leave one of them in the kubeconfig; kubectl refuses both together too",
+        )
+    try:
+        impersonation = _impersonation(entry.user.value)
+    except ValueError:
+        hint = "`as` of its user is a name, `as-groups` a list of names"
+        raise entry.fault("does not say clearly as whom to act", hint) from None
+    return Login(
+        label=label,
+        server=server,
+        ca_pem=ca_pem,
+        verify=verify,
+        server_name=name or None,
+        proxy=cluster.text("proxy-url") or proxy_of(server, environ),
+        packed=not cluster.flag("disable-compression"),
+        impersonation=impersonation,
+    )
+
+
+_AS = {"as": "Impersonate-User", "as-uid": "Impersonate-Uid", "as-groups": "Impersonate-Group"}
+_EXTRA = "as-user-extra"
+_NO_HEADER = re.compile(r"[^a-z0-9!#$&'*+.^_`|~-]")
+
+
+def _impersonation(user: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Give the headers by which a user of a kubeconfig acts as another one, as kubectl sends them.
+
+    Raises:
+        ValueError: it cannot be told as whom; to go on would be to act with the user's own rights.
+    """
+    given = {key: user[key] for key in (*_AS, _EXTRA) if user.get(key)}
+    if given and not (isinstance(given.get("as"), str) and isinstance(given.get("as-uid", ""), str)):
+        raise ValueError("no user")
+    extra = given.pop(_EXTRA, {})
+    if not isinstance(extra, Mapping):
+        raise ValueError(_EXTRA)
+    values = {_AS[key]: value for key, value in given.items()}
+    for key, value in extra.items():
+        name = _NO_HEADER.sub(
+            lambda odd: "".join(f"%{byte:02X}" for byte in odd[0].encode()), str(key).lower()
+        )
+        values[f"Impersonate-Extra-{name}"] = value
+    headers = {
+        key: tuple(value) if isinstance(value, list | tuple) else (value,) for key, value in values.items()
+    }
+    if not all(isinstance(text, str) for texts in headers.values() for text in texts):
+        raise ValueError("no text")
+    return headers
+
+
+# --- credential plug-ins ---
+
+
+class Interactive(StrEnum):
+    """Whether a plug-in may ask the person who sits there."""
+
+    NEVER = "Never"
+    IF_AVAILABLE = "IfAvailable"
+    ALWAYS = "Always"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plugin:
+    """A program that gives credentials, as a kubeconfig describes it."""
+
+    command: str  # its name on the PATH, or its path
+    api_version: str  # the version of the protocol it speaks
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)  # laid over those of this process
+    interactive: Interactive = Interactive.IF_AVAILABLE
+    install_hint: str = ""
+    cluster: Mapping[str, Any] | None = field(default=None, repr=False)  # what it is told of the cluster
+
+
+_GROUP = "client.authentication.k8s.io"
+_VERSIONS = (f"{_GROUP}/v1", f"{_GROUP}/v1beta1")
+_LISTED_VERSIONS, _MODES = (", ".join(f"`{name}`" for name in names) for names in (_VERSIONS, Interactive))
+
+
+def plugin_of(entry: ContextEntry, login: Login) -> Plugin:
+    """Read `exec` of a context's user."""
+    value, command = entry.user.part("exec").value, entry.user.part("exec").text("command")
+    version, mode, args = value.get("apiVersion") or "", value.get("interactiveMode"), value.get("args") or ()
+    environment = {}
+    try:
+        if not command:
+            raise ValueError("`command` is missing")
+        if "/" in command:  # else it is found on the PATH
+            command = str(entry.user.file.parent.absolute() / command)
+        if version not in _VERSIONS:
+            raise ValueError(f"`apiVersion` is {shown(version)}, not one of {_LISTED_VERSIONS}")
+        if not isinstance(args, list | tuple) or not all(isinstance(text, str) for text in args):
+            raise ValueError("`args` is no list of texts")
+        for variable in value.get("env") or ():
+            if not isinstance(variable, Mapping) or not text_of(variable, "name"):
+                raise ValueError("`env` is no list of names and values")
+            environment[text_of(variable, "name")] = text_of(variable, "value")
+        if not mode and version != _VERSIONS[0]:  # v1 has no default
+            mode = "IfAvailable"
+        if mode not in tuple(Interactive):
+            raise ValueError(f"`interactiveMode` is {shown(mode)}, not one of {_MODES}")
+        hint = text_of(value, "installHint")
+    except ValueError as error:
+        raise entry.fault(
+            f"does not say clearly which credential plug-in to run: {error}",
+            "let the cluster's own program write its user into the kubeconfig anew, or mend `exec` there",
+        ) from None
+    return Plugin(
+        command=command,
+        api_version=version,
+        args=tuple(args),
+        env=environment,
+        interactive=Interactive(mode),
+        # It changes nothing of a terminal.
+        install_hint="".join(
+            c if c.isprintable() or c in "\t\n" else f"U+{ord(c):04X}" for c in hint
+        ).strip(),
+        cluster=_cluster_info(entry, login) if value.get("provideClusterInfo") is True else None,
+    )
+
+
+def text_of(part: Mapping[str, Any], key: str) -> str:
+    """Give a text that a plug-in says, or is told; empty without it, a ValueError if it is none."""
+    value = part.get(key)
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"`{key}` is no text")
+    return value or ""
+
+
+def shown(value: Any) -> str:
+    """Write what stands in place of a text that was expected."""
+    return f"`{value}`" if isinstance(value, str) and value else "missing" if not value else "no text"
+
+
+def _cluster_info(entry: ContextEntry, login: Login) -> dict[str, Any]:
+    """Say of a cluster what a plug-in may want to know, in the fields of its protocol."""
+    cluster, ca = entry.cluster, (login.ca_pem or "").encode("utf-8", "surrogateescape")
+    info = {
+        "server": login.server,
+        "tls-server-name": login.server_name,
+        "insecure-skip-tls-verify": not login.verify,
+        "certificate-authority-data": base64.b64encode(ca).decode(),
+        "proxy-url": cluster.text("proxy-url"),
+        "disable-compression": cluster.flag("disable-compression"),
+    }
+    extensions = [part for part in cluster.value.get("extensions") or () if isinstance(part, Mapping)]
+    own = [part.get("extension") for part in extensions if part.get("name") == f"{_GROUP}/exec"]
+    return {**{key: value for key, value in info.items() if value}, "config": own[0] if own else None}

@@ -1,28 +1,36 @@
-"""Logins: how a kubeconfig, or the pod we run in, says who we are to an API server, and the proof of it.
+"""Proofs of who we are to an API server: read from a kubeconfig or a file, renewed, or given by a program.
 
-Credential plug-ins follow the rules of client-go:
-https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
+Tokens of identity providers (OpenID Connect) are renewed as the auth-provider `oidc` of kubectl does, here
+because `kubernetes` sets no time limit and follows redirects with the refresh-token. See
+https://openid.net/specs/openid-connect-core-1_0.html#RefreshTokens
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import field, replace
 from datetime import UTC, datetime
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
+from tempfile import NamedTemporaryFile
+from threading import Lock
 from typing import Any
 
-from mlstack.addresses import address, host_name, proxy_of
+from mlstack.addresses import Endpoint, address, proxy_of
 from mlstack.dataclass import dataclass
-from mlstack.errors import ClusterError, ForbiddenError, NotFoundError
-from mlstack.http import basic
+from mlstack.errors import ClusterError, ConfigError, ForbiddenError, MlstackError, NotFoundError
+from mlstack.http import ConnectionPool, NoAnswerError, Sent, basic, tls_context
 from mlstack.kube import kubeconfig
-from mlstack.kube.kubeconfig import ContextEntry, Login, UnfitError, pem_text, read_bounded
+from mlstack.kube.kubeconfig import LOOK, Interactive, Login, Plugin, UnfitError, pem_text, read_bounded
+from mlstack.kube.parallel import prefetch
+from mlstack.kube.transport import AGENT, decoded, quote
 from mlstack.objects import masking
 
 
@@ -54,27 +62,6 @@ class IdToken:
     user: str  # to whom it belongs there
 
 
-class Interactive(StrEnum):
-    """Whether a plug-in may ask the person who sits there."""
-
-    NEVER = "Never"
-    IF_AVAILABLE = "IfAvailable"
-    ALWAYS = "Always"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plugin:
-    """A program that gives credentials, as a kubeconfig describes it."""
-
-    command: str  # its name on the PATH, or its path
-    api_version: str  # the version of the protocol it speaks
-    args: tuple[str, ...] = field(default=(), repr=False)
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)  # laid over those of this process
-    interactive: Interactive = Interactive.IF_AVAILABLE
-    install_hint: str = ""
-    cluster: Mapping[str, Any] | None = field(default=None, repr=False)  # what it is told of the cluster
-
-
 @dataclass(frozen=True, kw_only=True)
 class ContextLogin:
     """A login, and how one comes by the proof for it: it is there, read, renewed, or a plug-in is asked."""
@@ -94,8 +81,6 @@ class ContextLogin:
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds its service account."""
-
-_SERVER = "set `server` of its cluster in the kubeconfig"
 
 
 def find(
@@ -124,7 +109,7 @@ def find(
     entry = config.entry(context)
     label = f"context `{entry.context}`"
     try:
-        login = _login(entry, label, environ)
+        login = kubeconfig.login_of(entry, label, environ)
         source = _source(entry, login)
     except OSError as error:
         text = f"{label} needs the file {error.filename}: {(error.strerror or '').lower()}"
@@ -138,44 +123,7 @@ def find(
     raise ClusterError(text, where=entry.files, hint=hint)
 
 
-def _login(entry: ContextEntry, label: str, environ: Mapping[str, str]) -> Login:
-    cluster, server = entry.cluster, entry.cluster.value.get("server")
-    if not isinstance(server, str) or not server.lower().startswith(("https://", "http://")):
-        raise entry.fault("has no address of an API server that begins with https://", _SERVER)
-    try:
-        is_secure = address(server).is_secure
-    except ValueError:
-        raise entry.fault("has an address of an API server that is not a URL of a host", _SERVER) from None
-    name = cluster.text("tls-server-name")
-    try:
-        name = name and host_name(name)
-    except ValueError:
-        hint = "mend it in the kubeconfig, or remove it"
-        raise entry.fault("has a tls-server-name that no host can have", hint) from None
-    ca_pem, verify = cluster.pem("certificate-authority"), not cluster.flag("insecure-skip-tls-verify")
-    if is_secure and ca_pem is not None and not verify:
-        raise entry.fault(
-            "names a certificate authority, and says insecure-skip-tls-verify, by which none counts",
-            "leave one of them in the kubeconfig; kubectl refuses both together too",
-        )
-    try:
-        impersonation = _impersonation(entry.user.value)
-    except ValueError:
-        hint = "`as` of its user is a name, `as-groups` a list of names"
-        raise entry.fault("does not say clearly as whom to act", hint) from None
-    return Login(
-        label=label,
-        server=server,
-        ca_pem=ca_pem,
-        verify=verify,
-        server_name=name or None,
-        proxy=cluster.text("proxy-url") or proxy_of(server, environ),
-        packed=not cluster.flag("disable-compression"),
-        impersonation=impersonation,
-    )
-
-
-def _source(entry: ContextEntry, login: Login) -> Proof | TokenFile | IdToken | Plugin:
+def _source(entry: kubeconfig.ContextEntry, login: Login) -> Proof | TokenFile | IdToken | Plugin:
     """Say how one comes by the proof: as with kubectl, what stands in the kubeconfig counts first.
 
     What would go over the network as plain text is never sent, nor asked of anybody: we are nobody there.
@@ -203,7 +151,7 @@ def _source(entry: ContextEntry, login: Login) -> Proof | TokenFile | IdToken | 
         shown = replace(proof, authorization=provided.proof.authorization, expires_s=provided.proof.expires_s)
         return proof if proof.authorization else replace(provided, proof=shown)
     is_known = proof.authorization or proof.cert_pem
-    return proof if is_known or not user.value.get("exec") else _plugin_login(entry, login)
+    return proof if is_known or not user.value.get("exec") else kubeconfig.plugin_of(entry, login)
 
 
 def _bearer(token: str) -> str:
@@ -236,12 +184,93 @@ def _pod_login(account: Path, environ: Mapping[str, str]) -> ContextLogin:
     return ContextLogin(login=login, source=TokenFile(path=str(account / "token")))
 
 
-def read_token(resolved: ContextLogin, source: TokenFile) -> Proof:
-    """Read a token without the blanks around it; it counts before one that stands in the kubeconfig.
+# --- the headers that say who we are ---
 
-    Raises:
-        ClusterError: there is none.
+
+class LoginCredentials:
+    """Gives the headers that say who we are, the same object until there are others; safe for many threads.
+
+    A proof that expires or is refused is got anew, by one thread for all; connections show its certificate.
+    A MlstackError says that there is none.
     """
+
+    def __init__(
+        self, resolved: ContextLogin, pool: ConnectionPool, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._login, self._pool, self._clock = resolved.login, pool, clock
+        self._is_renewable = not isinstance(resolved.source, Proof)
+        match resolved.source:
+            case Plugin() as plugin:
+                self._prove: Callable[[], Proof] = partial(ask_plugin, resolved, plugin)
+            case TokenFile() as token_file:
+                self._prove = partial(read_token, resolved, token_file)
+            case IdToken() as id_token:
+                self._prove = IdTokens(resolved, id_token)
+            case proof:
+                self._prove = lambda: proof
+        self._lock = Lock()
+        self._failures = 0
+        self._fault: MlstackError | None = None
+        self._certificate: tuple[str | None, str | None] | None = None
+        self._renew()
+
+    def __call__(self, refused: Sent | None = None) -> Sent | None:
+        """Give the headers, or others than those that a server refused; None if there are no others."""
+        if not self._is_renewable:
+            return self._headers if refused is None else None
+        failures = self._failures
+        with self._lock:
+            if self._fault is not None and self._failures > failures:  # it failed while we waited for it
+                raise self._fault
+            is_over = self._expires_s is not None and self._clock() >= self._expires_s
+            if refused is self._headers or (refused is None and is_over):
+                self._renew()
+            return self._headers
+
+    def _renew(self) -> None:
+        try:
+            proof = self._prove()
+            if (proof.cert_pem, proof.key_pem) != self._certificate:
+                self._show(proof)
+        except MlstackError as error:
+            self._failures, self._fault = self._failures + 1, error
+            raise
+        self._fault, self._expires_s = None, proof.expires_s
+        authorization = {"authorization": proof.authorization} if proof.authorization else {}
+        self._headers: Sent = {"User-Agent": AGENT, **authorization, **self._login.impersonation}
+
+    def _show(self, proof: Proof) -> None:
+        """Let connections show the certificate of a proof."""
+        login = self._login
+        try:
+            with _file(proof.cert_pem) as cert, _file(proof.key_pem) as key:
+                tls = tls_context(ca_pem=login.ca_pem, cert_file=cert, key_file=key, verify=login.verify)
+        except (OSError, ValueError) as error:
+            text = getattr(error, "strerror", None) or "no certificate is resolved in them"
+            reason = text.partition(" (_ssl")[0].rpartition("] ")[2]
+            message = f"the certificates of {login.label} cannot be used: {reason}"
+            raise ClusterError(message, hint=LOOK) from None
+        self._pool.use(tls)
+        self._certificate = (proof.cert_pem, proof.key_pem)
+
+
+@contextmanager
+def _file(pem: str | None) -> Iterator[str | None]:
+    """Put a text into a file of ours alone for a moment: OpenSSL reads client certificates from files."""
+    if pem is None:
+        yield None
+        return
+    file = NamedTemporaryFile("wb", delete=False)  # noqa: SIM115 # Windows opens it once
+    try:
+        with file:
+            file.write(pem.encode("utf-8", "surrogateescape"))
+        yield file.name
+    finally:
+        os.unlink(file.name)  # noqa: PTH108 # a name is all there is
+
+
+def read_token(resolved: ContextLogin, source: TokenFile) -> Proof:
+    """Read a token without the blanks around it; it counts before one that stands in the kubeconfig."""
     label, where = resolved.login.label, resolved.files or source.path
     hint = "log in to the cluster again, so that a token is written to it"
     try:
@@ -258,171 +287,15 @@ def read_token(resolved: ContextLogin, source: TokenFile) -> Proof:
     return replace(source.proof, authorization=_bearer(token))
 
 
-# --- as whom we act ---
-
-_AS = {"as": "Impersonate-User", "as-uid": "Impersonate-Uid", "as-groups": "Impersonate-Group"}
-_EXTRA = "as-user-extra"
-_NO_HEADER = re.compile(r"[^a-z0-9!#$&'*+.^_`|~-]")
-
-
-def _impersonation(user: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Give the headers by which a user of a kubeconfig acts as another one, as kubectl sends them.
-
-    Raises:
-        ValueError: it cannot be told as whom; to go on would be to act with the user's own rights.
-    """
-    given = {key: user[key] for key in (*_AS, _EXTRA) if user.get(key)}
-    if given and not (isinstance(given.get("as"), str) and isinstance(given.get("as-uid", ""), str)):
-        raise ValueError("no user")
-    extra = given.pop(_EXTRA, {})
-    if not isinstance(extra, Mapping):
-        raise ValueError(_EXTRA)
-    values = {_AS[key]: value for key, value in given.items()}
-    for key, value in extra.items():
-        name = _NO_HEADER.sub(
-            lambda odd: "".join(f"%{byte:02X}" for byte in odd[0].encode()), str(key).lower()
-        )
-        values[f"Impersonate-Extra-{name}"] = value
-    headers = {
-        key: tuple(value) if isinstance(value, list | tuple) else (value,) for key, value in values.items()
-    }
-    if not all(isinstance(text, str) for texts in headers.values() for text in texts):
-        raise ValueError("no text")
-    return headers
-
-
-# --- identity providers ---
-
-AUTHORITY = "idp-certificate-authority"
-
-
-def _provider_login(entry: ContextEntry) -> IdToken:
-    if entry.user.value.get("exec"):
-        raise entry.fault(
-            "logs in both by a credential plug-in and by an auth-provider",
-            "leave one of them in the kubeconfig: `exec` or `auth-provider`",
-        )
-    provider = entry.user.part("auth-provider")
-    name, config = provider.text("name"), provider.part("config")
-    if name != "oidc":
-        text = f"the credentials of context `{entry.context}` come from auth-provider `{name}`"
-        hint = "get its credentials anew, with the credential plug-in that kubectl takes today"
-        raise ClusterError(f"{text}, which cannot be used", where=entry.files, hint=hint)
-    settings = {key: config.text(key) for key in config.value}
-    token = settings.get("id-token")
-    return IdToken(
-        proof=id_token_proof(token) if token else Proof(expires_s=0),
-        settings=settings,
-        file=str(entry.user.file),
-        user=entry.user.name,
-    )
-
-
-def id_token_proof(token: str) -> Proof:
-    """Give the proof of an OpenID Connect token, which says itself when it expires.
-
-    Raises:
-        ValueError: it is no such token.
-    """
-    _, payload, _ = token.split(".")
-    try:
-        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    expires_s = claims["exp"] if isinstance(claims, Mapping) and "exp" in claims else 0
-    if not isinstance(expires_s, int | float):
-        raise ValueError("no time")
-    return Proof(authorization=_bearer(token), expires_s=expires_s - 10)  # client-go's margin
-
-
 # --- credential plug-ins ---
 
-_GROUP = "client.authentication.k8s.io"
-_VERSIONS = (f"{_GROUP}/v1", f"{_GROUP}/v1beta1")
 _KIND = "ExecCredential"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)")
 _NEVER_S = datetime(1, 1, 1, tzinfo=UTC).timestamp()  # Go's time that was never set
 
 
-def _plugin_login(entry: ContextEntry, login: Login) -> Plugin:
-    """Read `exec` of a context's user."""
-    value, command = entry.user.part("exec").value, entry.user.part("exec").text("command")
-    version, mode, args = value.get("apiVersion") or "", value.get("interactiveMode"), value.get("args") or ()
-    environment = {}
-    try:
-        if not command:
-            raise ValueError("`command` is missing")
-        if "/" in command:  # else it is found on the PATH
-            command = str(entry.user.file.parent.absolute() / command)
-        if version not in _VERSIONS:
-            raise ValueError(f"`apiVersion` is {_shown(version)}, not one of {_listed(_VERSIONS)}")
-        if not isinstance(args, list | tuple) or not all(isinstance(text, str) for text in args):
-            raise ValueError("`args` is no list of texts")
-        for variable in value.get("env") or ():
-            if not isinstance(variable, Mapping) or not _plugin_text(variable, "name"):
-                raise ValueError("`env` is no list of names and values")
-            environment[_plugin_text(variable, "name")] = _plugin_text(variable, "value")
-        if not mode and version != _VERSIONS[0]:  # v1 has no default
-            mode = "IfAvailable"
-        if mode not in tuple(Interactive):
-            raise ValueError(f"`interactiveMode` is {_shown(mode)}, not one of {_listed(tuple(Interactive))}")
-        hint = _plugin_text(value, "installHint")
-    except ValueError as error:
-        raise entry.fault(
-            f"does not say clearly which credential plug-in to run: {error}",
-            "let the cluster's own program write its user into the kubeconfig anew, or mend `exec` there",
-        ) from None
-    return Plugin(
-        command=command,
-        api_version=version,
-        args=tuple(args),
-        env=environment,
-        interactive=Interactive(mode),
-        # It changes nothing of a terminal.
-        install_hint="".join(
-            c if c.isprintable() or c in "\t\n" else f"U+{ord(c):04X}" for c in hint
-        ).strip(),
-        cluster=_cluster_info(entry, login) if value.get("provideClusterInfo") is True else None,
-    )
-
-
-def _plugin_text(part: Mapping[str, Any], key: str) -> str:
-    value = part.get(key)
-    if value is not None and not isinstance(value, str):
-        raise ValueError(f"`{key}` is no text")
-    return value or ""
-
-
-def _shown(value: Any) -> str:
-    return f"`{value}`" if isinstance(value, str) and value else "missing" if not value else "no text"
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
-
-
-def _cluster_info(entry: ContextEntry, login: Login) -> dict[str, Any]:
-    """Say of a cluster what a plug-in may want to know, in the fields of its protocol."""
-    cluster, ca = entry.cluster, (login.ca_pem or "").encode("utf-8", "surrogateescape")
-    info = {
-        "server": login.server,
-        "tls-server-name": login.server_name,
-        "insecure-skip-tls-verify": not login.verify,
-        "certificate-authority-data": base64.b64encode(ca).decode(),
-        "proxy-url": cluster.text("proxy-url"),
-        "disable-compression": cluster.flag("disable-compression"),
-    }
-    extensions = [part for part in cluster.value.get("extensions") or () if isinstance(part, Mapping)]
-    own = [part.get("extension") for part in extensions if part.get("name") == f"{_GROUP}/exec"]
-    return {**{key: value for key, value in info.items() if value}, "config": own[0] if own else None}
-
-
 def ask_plugin(resolved: ContextLogin, plugin: Plugin) -> Proof:
-    """Ask a credential plug-in.
-
-    Raises:
-        ForbiddenError: it is missing, fails, or answers something else.
-    """
+    """Ask a credential plug-in; a ForbiddenError says that it is missing, fails or says something else."""
     from mlstack import programs
 
     hint = f"log in with it again, then try: kubectl --context {resolved.context} version"
@@ -464,13 +337,13 @@ def read_answer(plugin: Plugin, output: bytes) -> Proof:
     if not isinstance(answer, Mapping) or answer.get("kind") != _KIND:
         raise ValueError(f"it is no {_KIND}")
     if answer.get("apiVersion") != plugin.api_version:
-        version = _shown(answer.get("apiVersion"))
+        version = kubeconfig.shown(answer.get("apiVersion"))
         raise ValueError(f"its `apiVersion` is {version}, the kubeconfig says `{plugin.api_version}`")
     status = answer.get("status")
     if not isinstance(status, Mapping):
         raise ValueError("it has no `status`")
     keys = ("token", "clientCertificateData", "clientKeyData")
-    token, cert_pem, key_pem = (_plugin_text(status, key) for key in keys)
+    token, cert_pem, key_pem = (kubeconfig.text_of(status, key) for key in keys)
     expires_s, time = None, status.get("expirationTimestamp")
     try:
         if time is not None and _TIME.fullmatch(time):
@@ -491,3 +364,213 @@ def read_answer(plugin: Plugin, output: bytes) -> Proof:
         key_pem=key_pem or None,
         expires_s=None if expires_s == _NEVER_S else expires_s,
     )
+
+
+# --- identity providers (OpenID Connect) ---
+
+_ID_TOKEN, _REFRESH_TOKEN, _ISSUER = "id-token", "refresh-token", "idp-issuer-url"
+_AUTHORITY = "idp-certificate-authority"
+_USELESS = "its provider gives no answer that can be used"
+TIMEOUT_S = 20.0
+"""How long a provider has for all that it is asked."""
+
+
+def _provider_login(entry: kubeconfig.ContextEntry) -> IdToken:
+    if entry.user.value.get("exec"):
+        raise entry.fault(
+            "logs in both by a credential plug-in and by an auth-provider",
+            "leave one of them in the kubeconfig: `exec` or `auth-provider`",
+        )
+    provider = entry.user.part("auth-provider")
+    name, config = provider.text("name"), provider.part("config")
+    if name != "oidc":
+        text = f"the credentials of context `{entry.context}` come from auth-provider `{name}`"
+        hint = "get its credentials anew, with the credential plug-in that kubectl takes today"
+        raise ClusterError(f"{text}, which cannot be used", where=entry.files, hint=hint)
+    settings = {key: config.text(key) for key in config.value}
+    token = settings.get("id-token")
+    return IdToken(
+        proof=id_token_proof(token) if token else Proof(expires_s=0),
+        settings=settings,
+        file=str(entry.user.file),
+        user=entry.user.name,
+    )
+
+
+def id_token_proof(token: str) -> Proof:
+    """Give the proof of an OpenID Connect token, which says itself when it expires.
+
+    Raises:
+        ValueError: it is no such token.
+    """
+    _, payload, _ = token.split(".")
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    expires_s = claims["exp"] if isinstance(claims, Mapping) and "exp" in claims else 0
+    if not isinstance(expires_s, int | float):
+        raise ValueError("no time")
+    return Proof(authorization=_bearer(token), expires_s=expires_s - 10)  # client-go's margin
+
+
+class IdTokens:
+    """Gives the token of a kubeconfig while it counts, else a new one, which is kept there.
+
+    It gives none twice: to be asked again says that it was refused. One thread at a time asks it.
+    """
+
+    def __init__(
+        self, resolved: ContextLogin, source: IdToken, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._login, self._source, self._clock = resolved, source, clock
+        self._given: str | None = None
+
+    def __call__(self) -> Proof:
+        """Give the token of the kubeconfig, which others renew as well, or get a new one."""
+        if self._given:
+            source = find(self._login.context, self._login.option, os.environ).source
+            self._source = source if isinstance(source, IdToken) else self._source
+        proof = self._source.proof
+        if not proof.authorization:
+            proof = self._renew("is missing")
+        elif self._clock() >= (proof.expires_s or 0):
+            proof = self._renew("has expired")
+        elif proof.authorization == self._given:
+            proof = self._renew("is refused by the API server")
+        self._given = proof.authorization
+        return proof
+
+    def _renew(self, fault: str) -> Proof:
+        source, subject = self._source, f"the id-token of {self._login.login.label}"
+        log_in = "log in to the identity provider again, so that new tokens are written to the kubeconfig"
+        try:
+            tokens = renew(source.settings)
+        except ValueError as error:
+            raise self._login.fault(f"{subject} {fault} and cannot be renewed: {error}", log_in) from None
+        try:
+            proof = id_token_proof(tokens[_ID_TOKEN])
+        except ValueError:
+            text = f"{subject} {fault}, and what its provider gives anew is none"
+            raise self._login.fault(text, log_in) from None
+        try:
+            keep(source, tokens)
+        except ValueError as error:
+            raise self._login.fault(
+                f"{subject} was renewed and cannot be written to {source.file}: {error}",
+                "let that file be changed, and log in to the identity provider again",
+            ) from None
+        return replace(proof, cert_pem=source.proof.cert_pem, key_pem=source.proof.key_pem)
+
+
+def keep(source: IdToken, tokens: Mapping[str, str]) -> None:
+    """Write new tokens into the kubeconfig, as kubectl does; nothing else changes there.
+
+    Raises:
+        ValueError: they cannot be written; the text says why, without any part of them.
+    """
+    from mlstack.app import atomic
+    from mlstack.yaml import edit, read
+
+    file = Path(source.file)
+    try:
+        text = file.read_bytes().decode("utf-8")
+        users = read.read_document(text, source=source.file, with_positions=False).value["users"]
+        number = [user["name"] for user in users].index(source.user)
+        if not users[number]["user"]["auth-provider"]["config"]:
+            raise LookupError("config")
+        for key, token in tokens.items():
+            path: list[str | int] = ["users", number, "user", "auth-provider", "config", key]
+            text = edit.set_value(text, path, token, source=source.file)
+        try:
+            atomic.write_files({file: text})
+        except ConfigError:  # a file that is mounted alone cannot be replaced
+            file.write_bytes(text.encode())
+    except OSError as error:
+        raise ValueError((error.strerror or type(error).__name__).lower()) from None
+    except (ConfigError, ValueError, LookupError, TypeError):
+        raise ValueError("it has changed meanwhile, or is written in an unusual way") from None
+
+
+def renew(settings: Mapping[str, str]) -> dict[str, str]:
+    """Get a new id-token for a refresh-token, and the refresh-token for the next time.
+
+    Raises:
+        ValueError: there is none; the text says why, without any part of a token or password.
+    """
+    try:
+        ca_pem = kubeconfig.Entry(settings).pem(_AUTHORITY)
+    except (OSError, UnfitError):
+        raise ValueError(f"its `{_AUTHORITY}` cannot be read") from None
+    given = {key: value for key, value in settings.items() if value}
+    if missing := [key for key in (_REFRESH_TOKEN, _ISSUER, "client-id") if key not in given]:
+        raise ValueError(f"the kubeconfig has no `{missing[0]}`")
+    try:
+        return prefetch(lambda: _ask_provider(given, ca_pem))(TIMEOUT_S)
+    except TimeoutError:
+        raise ValueError(f"its provider did not answer within {TIMEOUT_S:g} s") from None
+    except NoAnswerError as error:
+        raise ValueError(f"its provider gives no answer: {error.text}") from None
+
+
+def _ask_provider(given: Mapping[str, str], ca_pem: str | None) -> dict[str, str]:
+    url = f"{given[_ISSUER].rstrip('/')}/.well-known/openid-configuration"
+    status, configuration = _send("GET", url, ca_pem=ca_pem)
+    endpoint = configuration.get("token_endpoint")
+    if status != 200 or not isinstance(endpoint, str):
+        raise ValueError(_USELESS)
+    form = {"grant_type": "refresh_token", "refresh_token": given[_REFRESH_TOKEN]}
+    name, secret = given["client-id"], given.get("client-secret", "")
+    alone = {**form, "client_id": name, **({"client_secret": secret} if secret else {})}
+    # With a password as Go's oauth2: first beside the form, then, for those who want it so, in it.
+    status, tokens = 400, dict[str, Any]()
+    if secret:
+        proof = {"Authorization": basic(quote(name), quote(secret))}
+        status, tokens = _send("POST", endpoint, form, proof, ca_pem=ca_pem)
+    if status in (400, 401):
+        status, tokens = _send("POST", endpoint, alone, ca_pem=ca_pem)
+    if status != 200:
+        code = tokens.get("error")
+        is_code = isinstance(code, str) and re.fullmatch(r"[a-z_]{1,30}", code)
+        raise ValueError(f"its provider refuses ({code})" if is_code else _USELESS)
+    id_token, refresh_token = tokens.get("id_token"), tokens.get("refresh_token") or given[_REFRESH_TOKEN]
+    if not (isinstance(id_token, str) and isinstance(refresh_token, str)):
+        raise ValueError("its provider gives none for a refresh-token")
+    return {_ID_TOKEN: id_token, _REFRESH_TOKEN: refresh_token}
+
+
+def _send(
+    method: str,
+    url: str,
+    form: Mapping[str, str] | None = None,
+    proof: Sent | None = None,
+    *,
+    ca_pem: str | None,
+) -> tuple[int, dict[str, Any]]:
+    """Ask a provider; gives status and map. Where it leads elsewhere, nobody follows with a token."""
+    place, mark, query = url.partition("?")
+    try:
+        there = address(place)
+    except ValueError:
+        raise ValueError("the address of its provider is not a URL of a host") from None
+    proxy = proxy_of(place, os.environ)
+    if not there.is_secure and (proxy or not there.is_here):
+        raise ValueError("nothing secret is sent to its provider over http://")
+    pool = ConnectionPool(Endpoint(label="its provider", server=place, proxy=proxy))
+    try:
+        pool.use(tls_context(ca_pem=ca_pem, cert_file=None, key_file=None, verify=True))
+    except (OSError, ValueError):
+        raise ValueError("its `idp-certificate-authority` cannot be used") from None
+    headers, body = {"Accept": "application/json", **(proof or {})}, None
+    if form is not None:
+        body = "&".join(f"{key}={quote(value)}" for key, value in form.items()).encode()
+        headers["Content-Type"] = "application/x-www-form-urlencoded"
+    path = f"{there.path}{mark}{query}"
+    answer = pool.send(method, path, body=body, headers=headers, timeout_s=TIMEOUT_S, whole=True)
+    try:
+        value = decoded(answer.data)
+    except ValueError:
+        raise ValueError(_USELESS) from None
+    if not isinstance(value, Mapping):
+        raise ValueError(_USELESS)
+    return answer.status, dict(value)

@@ -271,3 +271,70 @@ def quote(text: str) -> str:
     if _PLAIN.fullmatch(text):
         return text
     return "".join(c if _PLAIN.fullmatch(c) else "".join(f"%{b:02X}" for b in c.encode()) for c in text)
+
+
+# --- objects as the API promises them ---
+
+
+def object_fault(body: Mapping[str, Any], kind: str, *, named: bool = True) -> str:
+    """Say what of an object's metadata or texts is not as the API promises; nothing if all is."""
+    if kind in ("ConfigMap", "Secret") and not _are_texts(body.get("data") or {}):
+        return "data is no map of texts"
+    metadata = body.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return "metadata is no map"
+    if named and not (isinstance(metadata.get("name"), str) and metadata["name"]):
+        return "metadata.name is missing"
+    for name, fits in _METADATA_FIELDS.items():
+        value = metadata.get(name)
+        if value is not None and not fits(value):
+            return f"metadata.{name} is of another type"
+    return ""
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_text, [*value, *value.values()]))
+
+
+def are_maps(value: Any) -> bool:
+    """Tell whether a value is a list of maps."""
+    return isinstance(value, list) and all(isinstance(part, Mapping) for part in value)
+
+
+_TIME = re.compile(
+    r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?"
+    r"(Z|[+-][01][0-9]:[0-5][0-9])"
+)
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, str) and _TIME.fullmatch(value) is not None
+
+
+def _is_tree(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_tree, value.values()))
+
+
+def _are_managed(value: Any) -> bool:
+    texts = ("manager", "operation", "subresource", "apiVersion")
+    return are_maps(value) and all(
+        _is_tree(entry.get("fieldsV1") or {})
+        and all(_is_text(entry.get(key, "")) for key in texts)
+        and (entry.get("time") is None or _is_time(entry["time"]))
+        for entry in value
+    )
+
+
+_METADATA_FIELDS: Mapping[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("namespace", "uid", "resourceVersion", "generateName"), _is_text),
+    **dict.fromkeys(("labels", "annotations"), _are_texts),
+    **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), _is_time),
+    **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), lambda value: isinstance(value, int)),
+    "finalizers": lambda value: isinstance(value, list) and all(map(_is_text, value)),
+    "ownerReferences": lambda value: are_maps(value) and all(_is_text(owner.get("uid")) for owner in value),
+    "managedFields": _are_managed,
+}

@@ -19,9 +19,8 @@ from mlstack.elastic.resources import BASIC, vector
 from mlstack.elastic.snapshot import Arriving, Demand, Job, Node, PolicyConfig, Snapshot, Trainer
 from mlstack.elastic.training_job import parse
 from mlstack.errors import ClusterError, ConflictError, TransientError, UnreachableError
-from mlstack.kube.client import ClientWrapper, ObjectRef, WatchEvent
+from mlstack.kube.client import ClientWrapper, FencedClient, ObjectRef, WatchEvent
 from mlstack.kube.lease import Lease
-from mlstack.kube.retrying import FencedClient
 from mlstack.simulator import scenario as objects
 from mlstack.simulator.engine import (
     START_MS,

@@ -21,7 +21,7 @@ from mlstack.app.app_dir import AppDir
 from mlstack.deploy.changes import ApplyOptions
 from mlstack.deploy.prune import KeepOptions
 from mlstack.deploy.target import Target
-from mlstack.kube import connect
+from mlstack.kube.api_server import connect
 from mlstack.objects.kube_object import Kinds, KubeObject
 from mlstack.objects.references import templates
 from mlstack.operations import deploy
@@ -128,7 +128,7 @@ def live(case: Case, root: Path, gke: TestCluster, namespace: str, kubeconfig: P
 
     @cache
     def opener(context: str) -> connect.Cluster:
-        return connect.connect(context, kubeconfig=str(kubeconfig))
+        return connect(context, kubeconfig=str(kubeconfig))
 
     target = Target(app=app, environment=case.environment, store=examples.STORE)
     rendered = target.desired().objects

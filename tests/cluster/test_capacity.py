@@ -15,7 +15,7 @@ import pytest
 
 from mlstack.deploy.changes import ApplyOptions
 from mlstack.errors import ClusterError
-from mlstack.kube import connect
+from mlstack.kube.api_server import connect
 from mlstack.operations import deploy
 from tests.controlplane.recipes import Programs
 from tests.support.cluster import ClusterSpec, TestCluster
@@ -47,7 +47,7 @@ def stack(tmp_path: Path, cluster: TestCluster) -> Iterator[Stack]:
     yield Stack(
         tmp_path / "app",
         namespace=namespace,
-        opener=lambda context: connect.connect(context, kubeconfig=str(cluster.kubeconfig)),
+        opener=lambda context: connect(context, kubeconfig=str(cluster.kubeconfig)),
     )
     cluster.request("DELETE", f"/api/v1/namespaces/{namespace}")
     cluster.wait_until_gone(f"/api/v1/namespaces/{namespace}")
@@ -399,7 +399,7 @@ def test_without_rights_it_says_what_it_could_not_read(cluster: TestCluster, sta
     add_node(cluster, "n", cpu="4", memory="16Gi")
     cluster.bind(cluster.viewer, "edit")
     file = cluster.write_kubeconfig(stack.root.parent / "viewer", cluster.viewer)
-    stack.opener = lambda context: connect.connect(context, kubeconfig=str(file))
+    stack.opener = lambda context: connect(context, kubeconfig=str(file))
     stack.write("web", workload("web", 1, {"cpu": "1"}))
     row = check(stack)["web"]
     assert (row.verdict, "no right to list nodes" in row.reason) == ("not known", True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.kube import connect
+from mlstack.kube.api_server import connect
 from mlstack.kube.client import Cluster
 from tests.support.cluster_contract import ClusterContract
 
@@ -16,4 +16,4 @@ pytestmark = pytest.mark.cluster
 class TestRealCluster(ClusterContract):
     @pytest.fixture
     def cluster(self, kubeconfig: Path) -> Cluster:
-        return connect.connect("minikube", kubeconfig=str(kubeconfig))
+        return connect("minikube", kubeconfig=str(kubeconfig))

@@ -12,7 +12,7 @@ import pytest
 
 from mlstack.deploy.plan import ApplyPlan
 from mlstack.errors import ConflictError, OutdatedError
-from mlstack.kube import connect
+from mlstack.kube.api_server import connect
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy
 from mlstack.operations.history import find_drift
@@ -35,7 +35,7 @@ class Eyes:
         self.last: Counted
 
     def __call__(self, context: str) -> Any:
-        self.last = Counted(connect.connect(context, kubeconfig=self._kubeconfig))
+        self.last = Counted(connect(context, kubeconfig=self._kubeconfig))
         return self.last
 
 

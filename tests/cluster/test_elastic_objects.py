@@ -20,7 +20,7 @@ from mlstack.elastic import pods as children
 from mlstack.elastic import status, training_job
 from mlstack.elastic.snapshot import Reason
 from mlstack.elastic.status import Bar, Counts, FailureCounters, StatusClaims
-from mlstack.kube import connect
+from mlstack.kube.api_server import connect
 from mlstack.operations import deploy
 from mlstack.yaml import write
 from tests.support import elastic_controller, examples
@@ -488,7 +488,7 @@ def test_apply_changes_a_job_in_place_where_it_can(
     tmp_path: Path, kubeconfig: Path, namespace: str, params: dict[str, Any], action: str
 ) -> None:
     def opener(context: str) -> connect.Cluster:
-        return connect.connect(context, kubeconfig=str(kubeconfig))
+        return connect(context, kubeconfig=str(kubeconfig))
 
     def planned(name: str, **others: Any) -> ApplyPlan:
         app = app_with(tmp_path / name, namespace, **others)

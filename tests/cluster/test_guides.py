@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mlstack.app.app_dir import AppDir
-from mlstack.kube import connect
+from mlstack.kube.api_server import connect
 from mlstack.objects.kube_object import Kinds
 from mlstack.render import render
 from tests.support import dryrun, upstream
@@ -27,7 +27,7 @@ def run(capsys: pytest.CaptureFixture[str], namespace: str, kubeconfig: Path) ->
     """Command lines against the real clusters, in a namespace of the test's own."""
     return Runner(
         capsys,
-        new_cluster=lambda context: connect.connect(context, kubeconfig=str(kubeconfig)),
+        new_cluster=lambda context: connect(context, kubeconfig=str(kubeconfig)),
         contexts=dict.fromkeys(("minikube", "gke"), namespace),
         clock=RealClock(),
     )

@@ -16,7 +16,7 @@ import pytest
 from mlstack.deploy import rollback
 from mlstack.deploy.prune import KeepOptions
 from mlstack.errors import ClusterError, MlstackError, WrongClusterError
-from mlstack.kube import connect
+from mlstack.kube.api_server import connect
 from mlstack.operations import deploy
 from mlstack.operations.history import show_revision
 from tests.support.cluster import TestCluster
@@ -245,7 +245,7 @@ def test_a_quota_on_secrets_makes_a_note(stack: Stack, minikube: TestCluster, na
 
 def test_another_cluster_behind_the_context_is_refused(stack: Stack, kubeconfig: Path) -> None:
     stack.deploy("web", config_map(a="1"))
-    stack.opener = lambda context: connect.connect("gke", kubeconfig=str(kubeconfig))
+    stack.opener = lambda context: connect("gke", kubeconfig=str(kubeconfig))
     for work in (lambda: stack.rollback(1), lambda: stack.revisions()):
         with pytest.raises(WrongClusterError):
             work()

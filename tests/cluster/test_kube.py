@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mlstack.errors import ForbiddenError, InvalidError, TransientError, UnreachableError, WatchExpiredError
-from mlstack.kube import connect as kube
+from mlstack.kube import api_server as kube
 from mlstack.kube.client import Cluster, ObjectRef
 from tests.support.cluster import TestCluster, User
 from tests.support.cluster_contract import config_map, deployment, eventually

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from mlstack.errors import ClusterError, ConflictError, InvalidError
-from mlstack.kube import connect
+from mlstack.kube.api_server import connect
 from mlstack.kube.client import Applied, Cluster, ObjectRef
 from mlstack.objects import managed_fields
 from mlstack.testing import server_side_apply
@@ -160,7 +160,7 @@ def leaves(entry: Obj) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_random_writes_end_the_same_on_both(kubeconfig: Path, namespace: str, seed: int) -> None:
-    real = connect.connect("minikube", kubeconfig=str(kubeconfig))
+    real = connect("minikube", kubeconfig=str(kubeconfig))
     memory = MemoryCluster(load_schemas("1.36"))
     memory.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     random = Random(seed)

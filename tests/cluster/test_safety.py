@@ -434,7 +434,7 @@ HOLD = """
 import sys
 from mlstack.cli.ports import SystemClock
 from mlstack.cli.ports import holder
-from mlstack.kube import connect as kube
+from mlstack.kube import api_server as kube
 from mlstack.deploy import lock
 from mlstack.app.environment import Environment
 

@@ -13,7 +13,7 @@ import pytest
 from mlstack.deploy.result import RunResult
 from mlstack.errors import MlstackError, NotReadyError
 from mlstack.events import RunEvent
-from mlstack.kube import connect
+from mlstack.kube.api_server import connect
 from mlstack.operations.deploy import apply
 from tests.support.cluster import TestCluster
 from tests.support.deploying import Stack, config_map, crd, deployment, is_established, tfjob
@@ -329,7 +329,7 @@ def test_who_may_not_watch_pods_still_gets_an_answer(
         },
     ]
     user = minikube.create_user("deployer", rules, namespace=namespace)
-    stack.opener = lambda context: connect.connect(
+    stack.opener = lambda context: connect(
         context, kubeconfig=str(minikube.write_kubeconfig(kubeconfig.parent / "deployer", user))
     )
     stack.write("web", deployment(**SMALL))

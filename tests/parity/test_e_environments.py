@@ -96,7 +96,7 @@ def test_e14_a_context_that_leads_elsewhere_is_refused(demo: Path, run: Runner) 
 def test_e15_without_a_kubeconfig_nothing_is_asked(demo: Path, run: Runner, tmp_path: Path) -> None:
     """That TLS is verified: tests/cluster/test_kube.py::test_another_ca_is_not_trusted."""
     from mlstack.errors import NotFoundError
-    from mlstack.kube.connect import connect
+    from mlstack.kube.api_server import connect
 
     with pytest.raises(NotFoundError, match="kubeconfig"):
         connect("gke", kubeconfig=str(tmp_path / "nowhere"))

@@ -373,7 +373,7 @@ def test_x14_a_program_has_the_time_that_the_user_gives_it(monkeypatch: pytest.M
 def test_x14_a_time_limit_that_is_none_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
-    from mlstack.kube.connect import connect
+    from mlstack.kube.api_server import connect
 
     write_tree(tmp_path, {"config": kubeconfig("test")})
     monkeypatch.setenv("MLSTACK_REQUEST_TIMEOUT", value)

@@ -16,7 +16,7 @@ from mlstack.deploy.plan import ApplyPlan
 from mlstack.deploy.result import ChangeReport, RunResult, StatusResult
 from mlstack.deploy.target import Target
 from mlstack.events import RunEvent
-from mlstack.kube import connect
+from mlstack.kube.api_server import connect
 from mlstack.kube.client import Cluster, ObjectRef, Opener
 from mlstack.operations import deploy, status
 from mlstack.operations.history import list_history
@@ -60,7 +60,7 @@ class VirtualClock:
 
 def opener_of(kubeconfig: Path) -> Opener:
     """Give what opens the real clusters of a kubeconfig."""
-    return lambda context: connect.connect(context, kubeconfig=str(kubeconfig))
+    return lambda context: connect(context, kubeconfig=str(kubeconfig))
 
 
 class Stack:

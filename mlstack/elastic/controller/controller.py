@@ -26,9 +26,8 @@ from mlstack.errors import (
     NotReadyError,
     ObjectNotFoundError,
 )
-from mlstack.kube.client import Cluster, WatchEvent
+from mlstack.kube.client import Cluster, FencedClient, WatchEvent, backoff
 from mlstack.kube.lease import Lease
-from mlstack.kube.retrying import FencedClient, backoff
 from mlstack.kube.watch import Listed, Reflector, WatchSource
 
 if TYPE_CHECKING:

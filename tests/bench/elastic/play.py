@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from mlstack.elastic.training_job import API_VERSION
-from mlstack.kube import connect
+from mlstack.kube.api_server import connect
 from mlstack.objects.resources import amounts
 from mlstack.simulator import scenario
 from mlstack.simulator.measures import Sample
@@ -58,7 +58,7 @@ def play(scenario: Scenario, programs: Programs, folder: Path, *, policy: str = 
     with cluster_of(scenario, programs, folder) as cluster:
         install_controller(cluster, folder)
         with _controller(cluster, folder, policy) as controller:
-            spectator = Spectator(connect.connect(CONTEXT, kubeconfig=str(cluster.kubeconfig)))
+            spectator = Spectator(connect(CONTEXT, kubeconfig=str(cluster.kubeconfig)))
             off = _perform(scenario, cluster, spectator)
             usage = {"controller": usage_of(controller.pid)}
             usage |= {name: usage_of(cluster.machinery.pid_of(name)) for name in PROGRAMS}

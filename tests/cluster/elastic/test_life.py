@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.kube import connect
+from mlstack.kube.api_server import connect
 from mlstack.simulator.laws import breaches_of_sample, stale_pods
 from mlstack.simulator.measures import Sample
 from tests.bench.elastic.spectator import Spectator
@@ -135,7 +135,7 @@ def test_a_life_breaks_no_law_and_comes_to_rest(
     start: Start, jobs: Jobs, gke: TestCluster, seed: int
 ) -> None:
     life = Life(jobs, start, seed)
-    spectator = Spectator(connect.connect(gke.context, kubeconfig=str(gke.kubeconfig)))
+    spectator = Spectator(connect(gke.context, kubeconfig=str(gke.kubeconfig)))
     spectator.start(time.monotonic())
     try:
         for _ in range(STEPS):

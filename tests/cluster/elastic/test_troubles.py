@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.kube import connect
+from mlstack.kube.api_server import connect
 from mlstack.simulator.laws import breaches_of_sample, stale_pods
 from mlstack.simulator.measures import Sample
 from tests.bench.elastic.spectator import Spectator
@@ -126,7 +126,7 @@ def test_controllers_that_die_again_and_again_break_no_law(
 ) -> None:
     strangers = [stranger(jobs, f"stranger-{index}") for index in range(3)]
     running = [start(f"first-{index}", is_named=False) for index in range(2)]
-    spectator = Spectator(connect.connect(gke.context, kubeconfig=str(gke.kubeconfig)))
+    spectator = Spectator(connect(gke.context, kubeconfig=str(gke.kubeconfig)))
     spectator.start(time.monotonic())
     for index in range(5):
         jobs.create(

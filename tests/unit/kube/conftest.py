@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.kube import connect as kube
+from mlstack.kube import api_server as kube
 from mlstack.kube.api_server import ApiServerClient
 from tests.support.fakeapi import FakeApi, Script, Serve, kubeconfig, serve
 

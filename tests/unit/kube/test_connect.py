@@ -15,8 +15,7 @@ import pytest
 
 from mlstack.errors import ClusterError, ForbiddenError, MlstackError, NotFoundError, UnreachableError
 from mlstack.http import fingerprint
-from mlstack.kube import connect
-from mlstack.kube.api_server import ApiServerClient
+from mlstack.kube.api_server import ApiServerClient, connect
 from mlstack.kube.client import ObjectRef
 from tests.support import plugins
 from tests.support.certificates import Certificate, self_signed
@@ -42,7 +41,7 @@ XqBcUHlIGlPISz9BirdbnXRN0mRqLLBw4qUuQqXwNd10HOlOmbigu2sJDNphY9OF
 
 
 def opened(config: str) -> ApiServerClient:
-    return connect.connect("test", kubeconfig=config)
+    return connect("test", kubeconfig=config)
 
 
 def tls(
@@ -328,20 +327,20 @@ def test_a_server_without_tls_says_so(served: Serve, tmp_path: Path) -> None:
     api, _ = served(always(Answer(body={})))
     config = kubeconfig(tmp_path, api.url.replace("http:", "https:"))
     with pytest.raises(UnreachableError, match="does not speak TLS"):
-        connect.connect("test", kubeconfig=config).get(REF)
+        connect("test", kubeconfig=config).get(REF)
 
 
 def refused(text: str, tmp_path: Path, context: str = "test") -> MlstackError:
     file = tmp_path / "broken"
     file.write_text(text)
     with pytest.raises(MlstackError) as caught:
-        connect.connect(context, kubeconfig=str(file))
+        connect(context, kubeconfig=str(file))
     return caught.value
 
 
 def test_an_unknown_context_names_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no context `tset`; it has `test`") as caught:
-        connect.connect("tset", kubeconfig=kubeconfig(tmp_path, "https://127.0.0.1:1"))
+        connect("tset", kubeconfig=kubeconfig(tmp_path, "https://127.0.0.1:1"))
     assert caught.value.near == "test"
 
 
@@ -397,7 +396,7 @@ def test_what_a_context_needs_and_does_not_have_is_named_with_the_next_step(
 
 def test_no_kubeconfig_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="there is no kubeconfig at") as caught:
-        connect.connect("test", kubeconfig=str(tmp_path / "none"))
+        connect("test", kubeconfig=str(tmp_path / "none"))
     assert caught.value.hint is not None
     assert "KUBECONFIG" in caught.value.hint
 
@@ -406,7 +405,7 @@ def test_the_environment_names_the_kubeconfig_at_the_time_of_the_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, "https://127.0.0.1:1"))
-    assert isinstance(connect.connect("test"), ApiServerClient)
+    assert isinstance(connect("test"), ApiServerClient)
 
 
 @pytest.mark.parametrize(
@@ -440,7 +439,7 @@ def test_a_token_file_counts_before_a_token_and_is_read_again(tmp_path: Path) ->
     (tmp_path / "token").write_text("old\n")
     with serve(script).running() as api:
         config = kubeconfig(tmp_path, api.url, user={"token": "other", "tokenFile": "token"})
-        cluster = connect.connect("test", kubeconfig=config)
+        cluster = connect("test", kubeconfig=config)
         (tmp_path / "token").write_text("new\n")
         assert cluster.get(REF) == MAP
     assert [asked.headers["authorization"] for asked in api.asked] == ["Bearer old", "Bearer new"]
@@ -453,7 +452,7 @@ def test_the_proxy_of_a_context_is_told_its_password_and_nobody_else(
     with serve(always(Answer(body=MAP))).running() as api:
         proxy = api.url.replace("//", "//ada:p%40ss@")
         config = kubeconfig(tmp_path, "http://cluster.example", **{"proxy-url": proxy})
-        assert connect.connect("test", kubeconfig=config).get(REF) == MAP
+        assert connect("test", kubeconfig=config).get(REF) == MAP
     sent = api.asked[0].headers
     assert (sent["host"], sent["proxy-authorization"]) == ("cluster.example", "Basic YWRhOnBAc3M=")
 
@@ -461,7 +460,7 @@ def test_the_proxy_of_a_context_is_told_its_password_and_nobody_else(
 def test_a_password_in_the_address_is_in_no_message(tmp_path: Path) -> None:
     config = kubeconfig(tmp_path, "https://ada:hush@127.0.0.1:1")
     with pytest.raises(UnreachableError, match=r"at https://127\.0\.0\.1:1: ") as caught:
-        connect.connect("test", kubeconfig=config).get(REF)
+        connect("test", kubeconfig=config).get(REF)
     assert "hush" not in caught.value.describe()
 
 
@@ -469,9 +468,9 @@ def test_empty_files_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "empty").write_text("# nothing yet\n")
     files = os.pathsep.join((str(tmp_path / "empty"), kubeconfig(tmp_path, "https://127.0.0.1:1")))
     monkeypatch.setenv("KUBECONFIG", files)
-    assert isinstance(connect.connect("test"), ApiServerClient)
+    assert isinstance(connect("test"), ApiServerClient)
     with pytest.raises(NotFoundError, match="there is no kubeconfig"):
-        connect.connect("test", kubeconfig=str(tmp_path / "empty"))
+        connect("test", kubeconfig=str(tmp_path / "empty"))
 
 
 def test_an_expired_token_says_so(served: Serve) -> None:

@@ -19,9 +19,8 @@ import pytest
 from mlstack import http
 from mlstack.cli import ports
 from mlstack.errors import ClusterError, InvalidError, UnreachableError
-from mlstack.kube import connect
 from mlstack.kube.api_errors import error_of
-from mlstack.kube.api_server import ApiServerClient
+from mlstack.kube.api_server import ApiServerClient, connect
 from mlstack.kube.client import ObjectRef
 from tests.support.fakeapi import kubeconfig
 from tests.support.hostile import JSON, Call, HostileServer, Peer
@@ -144,7 +143,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
             # A proxy is asked for plain addresses as the server would be: here it is the server.
             way = {} if request.param == "directly" else {"proxy-url": server.url}
             config = kubeconfig(tmp_path, server.url, **way)
-            return connect.connect("test", kubeconfig=config, read_timeout_s=timeout_s)
+            return connect("test", kubeconfig=config, read_timeout_s=timeout_s)
 
         yield start
 
@@ -252,7 +251,7 @@ ASKS: dict[str, Callable[[ApiServerClient], object]] = {
 
 def answering(tmp_path: Path, body: Any) -> tuple[HostileServer, ApiServerClient]:
     server = HostileServer(lambda peer, call: peer.answer(body))
-    return server, connect.connect("test", kubeconfig=kubeconfig(tmp_path, server.url))
+    return server, connect("test", kubeconfig=kubeconfig(tmp_path, server.url))
 
 
 @pytest.mark.parametrize("ask", ASKS)
@@ -262,7 +261,7 @@ def test_what_is_no_answer_of_an_api_server_is_told(tmp_path: Path, ask: str) ->
     with server.running():
         for odd in ODD.values():
             said[0] = odd
-            cluster = connect.connect("test", kubeconfig=kubeconfig(tmp_path, server.url))
+            cluster = connect("test", kubeconfig=kubeconfig(tmp_path, server.url))
             with pytest.raises(ClusterError, match="is no Kubernetes API server") as caught:
                 ASKS[ask](cluster)
             assert caught.value.exit_code == 6

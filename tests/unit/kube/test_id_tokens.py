@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from mlstack.errors import ConfigError, ForbiddenError
-from mlstack.kube import connect
+from mlstack.kube.api_server import connect
 from mlstack.kube.client import ObjectRef
 from tests.support.fakeapi import Answer, Asked, Script, always, kubeconfig, serve, status
 from tests.support.providers import LATER_S, FakeProvider, id_token
@@ -51,7 +51,7 @@ def failed(tmp_path: Path, user: dict[str, Any]) -> ForbiddenError:
     config = kubeconfig(tmp_path, "https://127.0.0.1:1", user=user)
     before = Path(config).read_text()
     with pytest.raises(ForbiddenError) as caught:
-        connect.connect("test", kubeconfig=config)
+        connect("test", kubeconfig=config)
     assert Path(config).read_text() == before
     assert caught.value.why == "credentials"
     assert caught.value.hint is not None
@@ -64,7 +64,7 @@ def test_a_token_counts_until_it_expires(tmp_path: Path, provider: FakeProvider)
     token = id_token(expires_s=LATER_S)
     with serve(only(token)).running() as api:
         config = kubeconfig(tmp_path, api.url, user=provider.user(token))
-        assert connect.connect("test", kubeconfig=config).get(REF) == MAP
+        assert connect("test", kubeconfig=config).get(REF) == MAP
     assert provider.asked == []
 
 
@@ -75,10 +75,10 @@ def test_what_has_expired_is_renewed_once_and_kept(
     with serve(only(provider.given(1))).running() as api:
         config = kubeconfig(tmp_path, api.url, user=provider.user(token, **{"client-secret": "hush"}))
         before = kept(config)
-        cluster = connect.connect("test", kubeconfig=config)
+        cluster = connect("test", kubeconfig=config)
         with ThreadPoolExecutor(4) as pool:
             assert list(pool.map(cluster.get, [REF] * 8)) == [MAP] * 8
-        assert connect.connect("test", kubeconfig=config).get(REF) == MAP
+        assert connect("test", kubeconfig=config).get(REF) == MAP
     assert len(provider.asked) == 1
     form = provider.asked[0]
     assert (form["grant_type"], form["refresh_token"]) == ("refresh_token", "refresh-1")
@@ -91,7 +91,7 @@ def test_a_refused_token_is_renewed_and_the_request_sent_again(
 ) -> None:
     with serve(only(provider.given(1))).running() as api:
         config = kubeconfig(tmp_path, api.url, user=provider.user(id_token(expires_s=LATER_S)))
-        assert connect.connect("test", kubeconfig=config).get(REF) == MAP
+        assert connect("test", kubeconfig=config).get(REF) == MAP
     assert len(api.asked) == 2
     assert kept(config)["id-token"] == provider.given(1)
 
@@ -100,7 +100,7 @@ def test_what_others_renewed_meanwhile_is_taken(tmp_path: Path, provider: FakePr
     new = id_token(expires_s=LATER_S, name="new")
     with serve(only(new)).running() as api:
         config = kubeconfig(tmp_path, api.url, user=provider.user(id_token(expires_s=LATER_S)))
-        cluster = connect.connect("test", kubeconfig=config)
+        cluster = connect("test", kubeconfig=config)
         kubeconfig(tmp_path, api.url, user=provider.user(new))
         assert cluster.get(REF) == MAP
     assert provider.asked == []
@@ -109,7 +109,7 @@ def test_what_others_renewed_meanwhile_is_taken(tmp_path: Path, provider: FakePr
 def test_a_refresh_token_that_is_not_renewed_stays(tmp_path: Path, provider: FakeProvider) -> None:
     provider.silent = True
     config = kubeconfig(tmp_path, "https://127.0.0.1:1", user=provider.user(OLD))
-    connect.connect("test", kubeconfig=config)
+    connect("test", kubeconfig=config)
     assert kept(config)["refresh-token"] == "refresh-1"
 
 
@@ -125,7 +125,7 @@ def test_the_rest_of_the_file_stays_as_it_is(tmp_path: Path, provider: FakeProvi
     real.write_text(text)
     real.chmod(0o600)
     link.symlink_to(real)
-    connect.connect("test", kubeconfig=str(link))
+    connect("test", kubeconfig=str(link))
     assert real.read_text() == text.replace(OLD, provider.given(1)).replace("refresh-1", "refresh-2")
     assert (real.stat().st_mode & 0o777, link.is_symlink()) == (0o600, True)
 
@@ -134,7 +134,7 @@ def test_the_authority_may_stand_in_the_kubeconfig(tmp_path: Path, provider: Fak
     data = base64.b64encode(Path(provider.ca).read_bytes()).decode()
     more = {"idp-certificate-authority": "", "idp-certificate-authority-data": data}
     config = kubeconfig(tmp_path, "https://127.0.0.1:1", user=provider.user(None, **more))
-    connect.connect("test", kubeconfig=config)
+    connect("test", kubeconfig=config)
     assert kept(config)["id-token"] == provider.given(1)
 
 
@@ -173,7 +173,7 @@ def test_what_cannot_be_renewed_is_told_without_secrets(
 def test_a_silent_provider_is_given_up(
     tmp_path: Path, provider: FakeProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mlstack.kube.id_tokens.TIMEOUT_S", 0.3)
+    monkeypatch.setattr("mlstack.kube.login.TIMEOUT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"https://127.0.0.1:{silent.getsockname()[1]}"
         error = failed(tmp_path, provider.user(OLD, **{"idp-issuer-url": url}))
@@ -185,7 +185,7 @@ def test_a_provider_that_wants_its_password_in_the_form_gets_it_there(
 ) -> None:
     provider.wants_form = True
     config = kubeconfig(tmp_path, "https://127.0.0.1:1", user=provider.user(OLD, **{"client-secret": "hush"}))
-    connect.connect("test", kubeconfig=config)
+    connect("test", kubeconfig=config)
     assert [form.get("client_secret") for form in provider.asked] == [None, "hush"]
 
 
@@ -207,7 +207,7 @@ def test_tokens_are_asked_of_nobody_insecure(tmp_path: Path, provider: FakeProvi
 def test_a_renewal_says_nothing_to_the_person(tmp_path: Path, provider: FakeProvider) -> None:
     user = provider.user(OLD, **{"idp-issuer-url": "https://127.0.0.1:1"})
     code = (
-        "from mlstack.kube import connect as kube\n"
+        "from mlstack.kube import api_server as kube\n"
         "from mlstack.errors import ForbiddenError\n"
         f"try: kube.connect('test', kubeconfig={kubeconfig(tmp_path, 'https://127.0.0.1:1', user=user)!r})\n"
         "except ForbiddenError: print('told')"
@@ -243,7 +243,7 @@ def test_a_kubeconfig_that_cannot_be_written_is_told(
     config = kubeconfig(tmp_path, "https://127.0.0.1:1", user=provider.user(OLD))
     monkeypatch.setattr("mlstack.app.atomic.write_files", refuse)
     with pytest.raises(ForbiddenError, match=r"was renewed and cannot be written to .*: permission denied"):
-        connect.connect("test", kubeconfig=config)
+        connect("test", kubeconfig=config)
 
 
 def test_a_file_that_cannot_be_replaced_is_written_in_place(
@@ -254,7 +254,7 @@ def test_a_file_that_cannot_be_replaced_is_written_in_place(
 
     config = kubeconfig(tmp_path, "https://127.0.0.1:1", user=provider.user(OLD))
     monkeypatch.setattr("mlstack.app.atomic.write_files", refuse)
-    connect.connect("test", kubeconfig=config)
+    connect("test", kubeconfig=config)
     assert kept(config)["id-token"] == provider.given(1)
 
 
@@ -262,5 +262,5 @@ def test_when_it_is_refused_again_that_is_told(tmp_path: Path, provider: FakePro
     with serve(always(NOBODY)).running() as api:
         config = kubeconfig(tmp_path, api.url, user=provider.user(id_token(expires_s=LATER_S)))
         with pytest.raises(ForbiddenError, match="does not accept the credentials"):
-            connect.connect("test", kubeconfig=config).get(REF)
+            connect("test", kubeconfig=config).get(REF)
     assert len(api.asked) == 2

@@ -13,8 +13,7 @@ import pytest
 
 from mlstack.cli import ports
 from mlstack.errors import ConflictError, UnreachableError
-from mlstack.kube.client import Cluster, ObjectRef
-from mlstack.kube.retrying import RetryingClient
+from mlstack.kube.client import Cluster, ObjectRef, RetryingClient
 from tests.support.certificates import self_signed
 from tests.support.fakeapi import kubeconfig
 from tests.support.hostile import Behaviour, Call, HostileServer, Objects, Peer

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mlstack.errors import ClusterError, NotFoundError
-from mlstack.kube import id_tokens, login
+from mlstack.kube import login
 from mlstack.kube.kubeconfig import Login
 from mlstack.kube.login import ContextLogin, IdToken, Interactive, Plugin, Proof, TokenFile
 from tests.support.providers import LATER_S, id_token
@@ -147,7 +147,7 @@ def test_tokens_are_not_kept_where_the_user_is_gone(tmp_path: Path) -> None:
     before = Path(config(tmp_path / "k", user={"token": "t"})).read_text()
     for name in ("u", "gone"):
         with pytest.raises(ValueError, match="changed meanwhile"):
-            id_tokens.keep(replace(way, user=name), {"id-token": "t"})
+            login.keep(replace(way, user=name), {"id-token": "t"})
     assert (tmp_path / "k").read_text() == before
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from mlstack.errors import ForbiddenError
-from mlstack.kube import connect, login
-from mlstack.kube.api_server import ApiServerClient
+from mlstack.kube import login
+from mlstack.kube.api_server import ApiServerClient, connect
 from mlstack.kube.client import ObjectRef
 from mlstack.kube.login import Plugin, Proof
 from tests.support import plugins
@@ -36,13 +36,13 @@ def only(token: str) -> Script:
 
 
 def opened(tmp_path: Path, api: FakeApi, plugin: FakePlugin, **more: Any) -> ApiServerClient:
-    return connect.connect("test", kubeconfig=kubeconfig(tmp_path, api.url, user=plugin.user(**more)))
+    return connect("test", kubeconfig=kubeconfig(tmp_path, api.url, user=plugin.user(**more)))
 
 
 def failed(tmp_path: Path, plugin: FakePlugin, **more: Any) -> ForbiddenError:
     config = kubeconfig(tmp_path, "https://127.0.0.1:1", user=plugin.user(**more))
     with pytest.raises(ForbiddenError) as caught:
-        connect.connect("test", kubeconfig=config)
+        connect("test", kubeconfig=config)
     assert caught.value.why == "credentials"
     assert caught.value.where == config
     return caught.value
@@ -140,7 +140,7 @@ def test_a_certificate_of_a_plug_in_is_shown(tmp_path: Path) -> None:
     plugin = plugins.make(tmp_path / "p", plugins.credential(status))
     with serve(always(Answer(body=MAP)), tls=context).running() as api:
         config = kubeconfig(tmp_path, api.url, user=plugin.user(), **{"certificate-authority": ca})
-        assert connect.connect("test", kubeconfig=config).get(REF) == MAP
+        assert connect("test", kubeconfig=config).get(REF) == MAP
     assert "authorization" not in api.asked[0].headers
 
 
@@ -155,7 +155,7 @@ def test_a_new_certificate_is_shown_on_new_connections(tmp_path: Path) -> None:
     replies = iter([Answer(body=MAP), NOBODY, Answer(body=MAP)])
     with serve(lambda asked: next(replies), tls=context).running() as api:
         config = kubeconfig(tmp_path, api.url, user=plugin.user(), **{"certificate-authority": ca})
-        cluster = connect.connect("test", kubeconfig=config)
+        cluster = connect("test", kubeconfig=config)
         assert cluster.get(REF) == cluster.get(REF) == MAP
     assert (len(plugin.asked), api.connections) == (2, 2)
 

@@ -14,7 +14,7 @@ import pytest
 
 from mlstack.addresses import proxy_of
 from mlstack.errors import ClusterError, UnreachableError
-from mlstack.kube import connect
+from mlstack.kube.api_server import connect
 from mlstack.kube.client import ObjectRef
 from tests.support.certificates import self_signed
 from tests.support.fakeapi import Answer, always, kubeconfig, serve
@@ -40,7 +40,7 @@ def test_a_proxy_connects_us_to_a_server_behind_tls(tmp_path: Path, over_tls: bo
     with api.running(), ConnectingProxy(api.url, context if over_tls else None).running() as proxy:
         url = proxy.url.replace("//", "//ada:p%40ss@")
         config = kubeconfig(tmp_path, api.url, **{"certificate-authority": ca, "proxy-url": url})
-        cluster = connect.connect("test", kubeconfig=config)
+        cluster = connect("test", kubeconfig=config)
         assert cluster.get(REF) == cluster.get(REF) == LARGE
         with ThreadPoolExecutor(4) as pool:
             assert all(found.object == LARGE for found in pool.map(cluster.apply, [LARGE] * 8))
@@ -57,7 +57,7 @@ def test_a_watch_comes_through_a_proxy_over_tls(tmp_path: Path) -> None:
     api = serve(always(Answer(body=[event, event])), tls=context)
     with api.running(), ConnectingProxy(api.url, context).running() as proxy:
         config = kubeconfig(tmp_path, api.url, **{"certificate-authority": ca, "proxy-url": proxy.url})
-        cluster = connect.connect("test", kubeconfig=config)
+        cluster = connect("test", kubeconfig=config)
         assert len(list(cluster.watch("v1", "ConfigMap", namespace="q", timeout_s=5))) == 2
 
 
@@ -66,7 +66,7 @@ def test_a_proxy_asks_a_plain_server_itself(tmp_path: Path, monkeypatch: pytest.
     with serve(always(Answer(body=MAP))).running() as api:
         monkeypatch.setenv("HTTP_PROXY", api.url)
         config = kubeconfig(tmp_path, "http://cluster.example:8080/base")
-        assert connect.connect("test", kubeconfig=config).get(REF) == MAP
+        assert connect("test", kubeconfig=config).get(REF) == MAP
     assert api.asked[0].headers["host"] == "cluster.example:8080"
     assert api.asked[0].path.startswith("/base/api/v1/")
 
@@ -75,7 +75,7 @@ def test_what_a_proxy_refuses_is_told(tmp_path: Path) -> None:
     with ConnectingProxy("http://127.0.0.1:1", None, says="407 Who are you").running() as proxy:
         config = kubeconfig(tmp_path, "https://127.0.0.1:1", **{"proxy-url": proxy.url})
         with pytest.raises(UnreachableError, match=r"the proxy does not connect \(HTTP 407\)"):
-            connect.connect("test", kubeconfig=config).get(REF)
+            connect("test", kubeconfig=config).get(REF)
 
 
 def test_a_proxy_that_is_nobody_we_trust_gets_no_request(tmp_path: Path) -> None:
@@ -85,9 +85,7 @@ def test_a_proxy_that_is_nobody_we_trust_gets_no_request(tmp_path: Path) -> None
     with ConnectingProxy("http://127.0.0.1:1", context).running() as proxy:
         cluster = {"certificate-authority-data": authority, "proxy-url": proxy.url}
         with pytest.raises(UnreachableError, match="the proxy does not connect"):
-            connect.connect("test", kubeconfig=kubeconfig(tmp_path, "https://127.0.0.1:1", **cluster)).get(
-                REF
-            )
+            connect("test", kubeconfig=kubeconfig(tmp_path, "https://127.0.0.1:1", **cluster)).get(REF)
     assert proxy.heads == []
 
 
@@ -95,7 +93,7 @@ def test_a_proxy_that_is_nobody_we_trust_gets_no_request(tmp_path: Path) -> None
 def test_what_is_no_proxy_of_ours_is_refused_without_its_password(tmp_path: Path, url: str) -> None:
     file = kubeconfig(tmp_path, "https://s", **{"proxy-url": url})
     with pytest.raises(ClusterError, match="a proxy that mlstack does not speak to") as caught:
-        connect.connect("test", kubeconfig=file)
+        connect("test", kubeconfig=file)
     assert "hush" not in "".join(traceback.format_exception(caught.value))
 
 
@@ -105,7 +103,7 @@ def test_socks_proxies_are_gone_through(tmp_path: Path, scheme: str) -> None:
     api = serve(always(Answer(body=MAP)), tls=context if scheme == "https" else None)
     with api.running(), SocksProxy(api.url).running() as proxy:
         more = {"certificate-authority": ca, "proxy-url": proxy.url}
-        cluster = connect.connect("test", kubeconfig=kubeconfig(tmp_path, f"{scheme}://127.0.0.1", **more))
+        cluster = connect("test", kubeconfig=kubeconfig(tmp_path, f"{scheme}://127.0.0.1", **more))
         assert cluster.get(REF) == cluster.get(REF) == MAP
     assert proxy.heads[0].startswith("050100")
 
@@ -129,7 +127,7 @@ def test_a_socks_proxy_is_told_names_and_passwords(tmp_path: Path) -> None:
         url = f"socks5://ada:p%3Ass@127.0.0.1:{listener.getsockname()[1]}"
         config = kubeconfig(tmp_path, "https://cluster.example", **{"proxy-url": url})
         with pytest.raises(UnreachableError, match="the proxy does not connect"):
-            connect.connect("test", kubeconfig=config).get(REF)
+            connect("test", kubeconfig=config).get(REF)
     assert told[1:] == [b"\x01\x03ada\x04p:ss", b"\x05\x01\x00\x03\x0fcluster.example\x01\xbb"]
 
 

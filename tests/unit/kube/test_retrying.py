@@ -8,9 +8,8 @@ from math import inf
 import pytest
 
 from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError, TransientError, UnreachableError
-from mlstack.kube import retrying
-from mlstack.kube.client import ObjectRef
-from mlstack.kube.retrying import RetryingClient
+from mlstack.kube import client
+from mlstack.kube.client import ObjectRef, RetryingClient
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
 from tests.support.deploying import VirtualClock
@@ -72,10 +71,10 @@ def test_a_server_that_stays_away_is_given_up() -> None:
     waiting.fails_until(10_000, SILENT)
     with pytest.raises(UnreachableError):
         waiting.get()
-    assert retrying.OUTAGE_S <= waiting.clock.now_s() < retrying.OUTAGE_S + 2
+    assert client.OUTAGE_S <= waiting.clock.now_s() < client.OUTAGE_S + 2
     with pytest.raises(UnreachableError):  # and others do not begin to wait anew
         waiting.get()
-    assert waiting.clock.now_s() < retrying.OUTAGE_S + 2
+    assert waiting.clock.now_s() < client.OUTAGE_S + 2
 
 
 @pytest.mark.parametrize("error", [SILENT, TransientError("too many requests")], ids=["away", "busy"])

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from mlstack.errors import ForbiddenError, InvalidError, WatchExpiredError
-from mlstack.kube.client import Cluster, ObjectRef
-from mlstack.kube.retrying import FencedClient
+from mlstack.kube.client import Cluster, FencedClient, ObjectRef
 from mlstack.objects.managed_fields import PatchFault, json_patch
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.testing.writes import merge_patch
