@@ -21,7 +21,7 @@ from mlstack.errors import InvalidError, ObjectNotFoundError, WatchExpiredError
 from mlstack.kube.api_errors import error_of
 from mlstack.kube.client import Applied, Listing, ObjectRef, PatchKind, Propagation, Right, Rights, WatchEvent
 from mlstack.objects.kube_object import MANAGER, Kinds, Schemas
-from mlstack.testing import garbage, store
+from mlstack.testing import store
 from mlstack.testing.kinds import Catalog, Served
 from mlstack.testing.server_side_apply import FieldWriter
 from mlstack.testing.store import Key, ObjectStore, StoreChange, copied
@@ -273,8 +273,8 @@ class MemoryCluster:
                 new_uid=self._new_uid,
             )
             written = [change for change in target.log if change.version > first]
-            if not dry_run and any(map(garbage.concerns, written)):
-                garbage.run(target, now=now)
+            if not dry_run and any(map(store.concerns_controllers, written)):
+                store.run_controllers(target, now=now)
 
     def _new_uid(self) -> str:
         text = hashlib.sha256(f"{self._name} {next(self._numbers)}".encode()).hexdigest()

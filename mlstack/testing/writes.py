@@ -11,7 +11,7 @@ from mlstack.errors import Cause, ClusterError, ConflictError
 from mlstack.kube.api_errors import error_of
 from mlstack.kube.client import Applied, ObjectRef, Propagation
 from mlstack.objects.managed_fields import PatchFault, json_patch
-from mlstack.testing import defaults, garbage, server_side_apply
+from mlstack.testing import kinds, server_side_apply, store
 from mlstack.testing.kinds import Served, name_faults, rule_faults, typed_faults, update_faults
 from mlstack.testing.server_side_apply import Entries, FieldWriter, entries_of, same
 from mlstack.testing.store import Key, Obj, ObjectStore
@@ -139,12 +139,12 @@ class Write:
         for name, value in {"uid": uid, "resourceVersion": resource_version}.items():
             if value not in (None, live["metadata"][name]):
                 raise self._refusal(409, f"the {name} in the precondition does not match", reason="Conflict")
-        finalizer = {"Foreground": garbage.FOREGROUND, "Orphan": garbage.ORPHAN}.get(propagation, "")
+        finalizer = {"Foreground": store.FOREGROUND, "Orphan": store.ORPHAN}.get(propagation, "")
         if self.served.key == ("", "Namespace"):
-            going = garbage.mark_deleted(live, now=self.now)
+            going = store.mark_deleted(live, now=self.now)
             going["status"] = {**(live.get("status") or {}), "phase": "Terminating"}
         elif finalizer or live["metadata"].get("finalizers"):
-            going = garbage.mark_deleted(live, now=self.now, finalizer=finalizer)
+            going = store.mark_deleted(live, now=self.now, finalizer=finalizer)
         else:
             self.store.remove(self.key)
             return None
@@ -165,7 +165,7 @@ class Write:
         if live is not None:
             before = {**live, "metadata": _without_system(live["metadata"]), **names}
         else:
-            before = {"metadata": {}} if self.served.custom else defaults.skeleton(self.served.key)
+            before = {"metadata": {}} if self.served.custom else kinds.skeleton(self.served.key)
         # Entries in the request are taken at their word, none mean the live ones, one empty entry means none.
         # Objects without managed fields stay without until the first apply.
         listed = entries_of(managed_fields or ())
@@ -191,7 +191,7 @@ class Write:
         if self.served.key == ("", "Service"):
             services = self.store.of_kind("", "Service")
             taken = {str(obj["spec"].get("clusterIP")) for key, obj in services if key != self.key}
-            new = defaults.allocate(new, taken)
+            new = kinds.allocate(new, taken)
         self._check_rules(live, new)
         metadata = {**new["metadata"], **self._system_metadata(live, new)}
         managed_fields = server_side_apply.managed_fields_of(entries)
@@ -204,11 +204,11 @@ class Write:
     def _completed(self, new: Obj) -> Obj:
         custom = self.served.custom
         if custom is not None:
-            return {**defaults.custom(new, custom), "metadata": _without_nulls(new["metadata"])}
-        new = defaults.tidy(new, self.served.shape)
+            return {**kinds.custom_defaults(new, custom), "metadata": _without_nulls(new["metadata"])}
+        new = kinds.tidy(new, self.served.shape)
         if self.served.has_status:
             new.setdefault("status", {})
-        return defaults.fill_in(new, self.served.key)
+        return kinds.fill_in(new, self.served.key)
 
     def _system_metadata(self, live: Obj | None, new: Obj) -> Obj:
         if live is None:
@@ -242,7 +242,7 @@ class Write:
         if namespace is None:
             details = {"name": self.ref.namespace, "kind": "namespaces"}
             raise self._refusal(404, "namespace not found", reason="NotFound", details=details)
-        if garbage.is_going(namespace):
+        if store.is_going(namespace):
             causes = [{"reason": "NamespaceTerminating"}]
             raise self._refusal(403, "forbidden", reason="Forbidden", details={"causes": causes})
 
