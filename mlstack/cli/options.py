@@ -225,8 +225,7 @@ def finding_formats(ctx: typer.Context, incomplete: str) -> list[str]:
 def policy_sets(ctx: typer.Context, incomplete: str) -> list[str]:
     """Give the sets and ids of policies, the built-in ones and the app's own."""
     from mlstack.app.app_dir import AppDir
-    from mlstack.validate.own_policies import all_policies
-    from mlstack.validate.policies import ALL
+    from mlstack.validate.policies import ALL, all_policies
 
     root = _root()
     known = all_policies(AppDir(root).policies) if root is not None else {}

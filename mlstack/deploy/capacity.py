@@ -38,9 +38,8 @@ from mlstack.objects.resources import (
     usage_in,
     with_defaults,
 )
-from mlstack.readiness.assess import ODD
-from mlstack.readiness.capacity import NO_ROOM, Fit, NodePool, fits
-from mlstack.readiness.footprint import pods_of, scaled_between
+from mlstack.readiness.capacity import NO_ROOM, Fit, NodePool, fits, pods_of, scaled_between
+from mlstack.readiness.evaluate import kinds_below
 from mlstack.readiness.placement import (
     NodeRoom,
     PodSet,
@@ -55,8 +54,7 @@ from mlstack.readiness.placement import (
     spread,
     unknown,
 )
-from mlstack.readiness.relatives import kinds_below
-from mlstack.readiness.rule import UNCOUNTED, key_of, number
+from mlstack.readiness.rule import ODD, UNCOUNTED, key_of, number
 
 _AUTOSCALER = ObjectRef(
     api_version="v1", kind="ConfigMap", namespace="kube-system", name="cluster-autoscaler-status"

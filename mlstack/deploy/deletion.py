@@ -14,7 +14,7 @@ from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef, backoff
 from mlstack.kube.watch import ResourceWatcher, WatchSource
 from mlstack.objects.kube_object import Identity, group_of, kinds_of_crd
-from mlstack.readiness.relatives import kinds_below
+from mlstack.readiness.evaluate import kinds_below
 
 # So long may nothing at all go where nobody chose a time: pods have 30 s to end unless they ask for more.
 GONE_S = 120.0

@@ -32,7 +32,7 @@ from mlstack.objects import kube_object
 from mlstack.objects.kube_object import Data, DesiredState, Identity, Kinds, KubeObject, kinds_of_crd
 from mlstack.objects.managed_fields import adoptable
 from mlstack.objects.order import may_run_again
-from mlstack.readiness import operators
+from mlstack.readiness.rule import kind_hint, need_text
 
 Group = tuple[str, str, str]
 """API version, kind and namespace."""
@@ -212,8 +212,8 @@ def _hint(obj: KubeObject, served: Kinds, resolved: ResolvedTarget) -> str:
     environment = resolved.state.environment
     need = resolved.target.app.need(obj.component, obj.api_version, obj.kind, environment)
     if need is None:
-        return operators.kind_hint(obj.api_version, obj.kind, served, environment)
-    return f"component `{obj.component}` {operators.need_text(need, environment)}"
+        return kind_hint(obj.api_version, obj.kind, served, environment)
+    return f"component `{obj.component}` {need_text(need, environment)}"
 
 
 def has_namespace(cluster: Cluster, name: str) -> bool:

@@ -32,7 +32,7 @@ from mlstack.objects.managed_fields import (
     path_text,
     value_at,
 )
-from mlstack.readiness.assess import needs_new_run
+from mlstack.readiness.evaluate import needs_new_run
 
 
 def diff_live(context: DiffContext, manifest: KubeObject, live: Data) -> Change:

@@ -16,9 +16,9 @@ from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import APP_LABEL, ENVIRONMENT_LABEL, Data, KubeObject, label_of, marks
 from mlstack.objects.managed_fields import FieldChange, path_text
 from mlstack.objects.order import is_made_anew_as_hook, may_run_again
-from mlstack.readiness import assess
+from mlstack.readiness.evaluate import replacement_of
+from mlstack.readiness.ml import change_text
 from mlstack.readiness.rule import Facts
-from mlstack.readiness.training import change_text
 
 RECREATE = "mlstack.dev/recreate"
 
@@ -32,7 +32,7 @@ _NAMED = 3
 
 def judge(manifest: KubeObject, environment: str, *, fixed: str, why: str | None) -> str | Refusal:
     """Say why an object that cannot change in place is deleted and made anew, or refuse that."""
-    annotation, kind = str(manifest.annotations.get(RECREATE, "")), assess.replacement_of(manifest.data)
+    annotation, kind = str(manifest.annotations.get(RECREATE, "")), replacement_of(manifest.data)
     if annotation not in ("", "true", "never"):
         raise ConfigError(
             f'`{manifest.identity}`: annotation `{RECREATE}` must be "true" or "never", got "{annotation}"',
@@ -86,7 +86,7 @@ def says_fixed(causes: Sequence[Cause]) -> bool:
 
 def sentence(manifest: KubeObject, causes: Sequence[Cause], changed: Sequence[FieldChange]) -> str:
     """Say which fields cannot change, and in the server's words why, where those say more than that."""
-    mutable = assess.replacement_of(manifest.data).mutable
+    mutable = replacement_of(manifest.data).mutable
     meant = [
         change.path
         for change in changed
@@ -218,4 +218,4 @@ def foreign_owner(
 
 def is_shared(manifest: KubeObject, changed: Iterable[FieldChange]) -> bool:
     """Tell whether an object of another is just as we want it and may stay theirs: only marks differ."""
-    return assess.replacement_of(manifest.data).shared and all(change.path in _MARKS for change in changed)
+    return replacement_of(manifest.data).shared and all(change.path in _MARKS for change in changed)

@@ -14,8 +14,7 @@ from mlstack.events import Outcome, RunEvent
 from mlstack.objects.kube_object import Identity
 from mlstack.objects.managed_fields import FieldChange
 from mlstack.objects.masking import MASK, mask_object, mask_values, mask_whole
-from mlstack.readiness.rule import State
-from mlstack.readiness.terms import ReadinessState
+from mlstack.readiness.rule import ReadinessState, State
 
 RunKind = Literal["ApplyResult", "DeleteResult"]
 
@@ -101,7 +100,7 @@ class Interrupted(KeyboardInterrupt):
 
 def report(changes: Changes) -> ChangeReport:
     """Write down what a run would do."""
-    from mlstack.readiness.footprint import footprint
+    from mlstack.readiness.capacity import footprint
 
     later = [change.desired for change in changes.changes if change.desired is not None]
     now = [change.live or change.desired for change in changes.changes if change.action != "create"]

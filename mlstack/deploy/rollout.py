@@ -11,8 +11,7 @@ from mlstack.deploy.changes import Change
 from mlstack.events import listed
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.objects.references import read_by_pods, read_once
-from mlstack.readiness.assess import ODD
-from mlstack.readiness.rule import number
+from mlstack.readiness.rule import ODD, number
 
 _CONFIGS = ("ConfigMap", "Secret")
 _NAMED = 8

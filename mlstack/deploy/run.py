@@ -29,7 +29,7 @@ from mlstack.kube.parallel import GRACE_S, WORKERS
 from mlstack.objects import order
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.objects.order import Barrier, Dependency, Depends, Graph, Node
-from mlstack.readiness.terms import ReadinessState
+from mlstack.readiness.rule import ReadinessState
 
 _DONE: Mapping[str, RunEventKind] = {"create": "created", "update": "updated", "recreate": "recreated"}
 _MOST_WAITERS = 64

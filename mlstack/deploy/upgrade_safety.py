@@ -12,7 +12,7 @@ from mlstack.errors import ConfigError
 from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.managed_fields import FieldChange
 from mlstack.objects.resources import quantity
-from mlstack.readiness import assess
+from mlstack.readiness.evaluate import needs_new_run
 from mlstack.render.trial import PrototypeTrial
 from mlstack.testing.kinds import update_faults
 
@@ -119,7 +119,7 @@ def _effects(
         change = f"{_written(_selector(old))} → {_written(_selector(new))}"
         yield f"{named}: the selector changes, and the pods that run lose its requests: {change}", "error"
     changes = list(_changes(old.data.get("spec"), new.data.get("spec"), "spec"))
-    if why := assess.needs_new_run(old.data, changes):
+    if why := needs_new_run(old.data, changes):
         yield f"{named} is deleted and made anew: {why}", "warning"
 
 

@@ -17,11 +17,9 @@ from mlstack.events import STILL_S, OnEvent, RunEvent, RunEventKind, silent
 from mlstack.kube.client import Cluster, ObjectRef, backoff
 from mlstack.objects import kube_object
 from mlstack.objects.kube_object import Identity, KubeObject, group_of
-from mlstack.readiness import terms as readiness_terms
-from mlstack.readiness.assess import assess
-from mlstack.readiness.evaluate import SERVICE_LABEL, Logs, ResourceStatus, has_endpoint
-from mlstack.readiness.rule import Facts, Readiness, time_s
-from mlstack.readiness.terms import ReadinessState, Terms
+from mlstack.readiness import rule
+from mlstack.readiness.evaluate import SERVICE_LABEL, Logs, ResourceStatus, assess, has_endpoint
+from mlstack.readiness.rule import Facts, Readiness, ReadinessState, Terms, time_s
 from mlstack.readiness.watcher import UNSEEN, ReadinessWatcher
 
 # Clocks of people's machines stand wrong by minutes or not at all; a run takes seconds to come here.
@@ -47,7 +45,7 @@ def terms_of(
         ConfigError: an annotation says something else than a policy or a duration.
     """
     return {
-        obj.identity: readiness_terms.terms_of(
+        obj.identity: rule.terms_of(
             obj,
             timeout_s=options.timeout_s,
             component_s=resolved.state.timeouts,
@@ -257,9 +255,7 @@ class Barriers:
     secrets: Sequence[str] = ()
 
     def _terms(self, obj: KubeObject) -> Terms:
-        return readiness_terms.terms_of(
-            obj, timeout_s=self.timeout_s, component_s=self.component_s, wait_for_jobs=True
-        )
+        return rule.terms_of(obj, timeout_s=self.timeout_s, component_s=self.component_s, wait_for_jobs=True)
 
     def ready(self, name: str, objects: Sequence[KubeObject]) -> None:
         """Return when all these objects work, and Jobs among them have ended well.

@@ -48,11 +48,9 @@ from mlstack.kube.client import Cluster, Opener
 from mlstack.kube.parallel import prefetch
 from mlstack.objects.kube_object import Identity
 from mlstack.operations import row
-from mlstack.readiness.assess import assess
 from mlstack.readiness.capacity import Fit
-from mlstack.readiness.evaluate import hidden
-from mlstack.readiness.rule import Facts
-from mlstack.readiness.terms import Policy
+from mlstack.readiness.evaluate import assess, hidden
+from mlstack.readiness.rule import Facts, Policy
 
 if TYPE_CHECKING:
     from mlstack.deploy.rollback import LastGood

@@ -33,10 +33,9 @@ from mlstack.dataclass import dataclass
 from mlstack.errors import RegistryError, SchemaError
 from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.objects.resources import Amounts, NodePlace, amounts, is_gpu, parse_quota, required_affinity
-from mlstack.readiness.assess import ODD
-from mlstack.readiness.capacity import Fit, NodePool
-from mlstack.readiness.footprint import footprint
+from mlstack.readiness.capacity import Fit, NodePool, footprint
 from mlstack.readiness.placement import HOST, NodeRoom, PodSet, repelling, repels, spread
+from mlstack.readiness.rule import ODD
 from mlstack.render import render
 from mlstack.render.template import CodeStore
 

@@ -23,7 +23,7 @@ from mlstack.errors import MlstackError, NotFoundError, RegistryError, UsageErro
 from mlstack.names import nearest
 from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.operations import row
-from mlstack.readiness import assess
+from mlstack.readiness.evaluate import needs_new_run
 from mlstack.registries import installation, signatures
 from mlstack.registries.catalog import AppCatalog
 from mlstack.registries.installation import Installation, full_ref, read_package, requirements_of
@@ -384,7 +384,7 @@ def _fixed(live: KubeObject, desired: KubeObject, fields: Any) -> str:
     """Say why an object cannot change in place: by the API server's rules, or by those of its operator."""
     if named := ", ".join(fixed_fields(live, desired)):
         return f"{named} cannot change while it exists"
-    return assess.needs_new_run(live.data, fields) or ""
+    return needs_new_run(live.data, fields) or ""
 
 
 # --- diff ---

@@ -15,7 +15,7 @@ from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError, NotFoundError, UsageError
 from mlstack.names import nearest
 from mlstack.operations import row
-from mlstack.readiness.operators import need_text
+from mlstack.readiness.rule import need_text
 from mlstack.registries import installation, kustomize
 from mlstack.registries.installation import (
     Changed,

@@ -72,9 +72,9 @@ def validate_environment(
         UsageError: there is no such set of policies.
         ConfigError: a file, parameter or template is so wrong that there are no objects to check.
     """
-    from mlstack.readiness.operators import need_text
-    from mlstack.validate.deprecations import deprecations
+    from mlstack.readiness.rule import need_text
     from mlstack.validate.validate import load_schemas, validate_objects
+    from mlstack.validate.warnings import deprecations
 
     version = _version(app, environment, kubernetes_version)
     state = render.load(
@@ -145,8 +145,7 @@ def _verdict(
     store: CodeStore | None,
 ) -> Verdict:
     """Ask policies of the objects; those of components that are not asked for count as what stands beside."""
-    from mlstack.validate.own_policies import all_policies
-    from mlstack.validate.policies import PolicyContext, check_policies, chosen
+    from mlstack.validate.policies import PolicyContext, all_policies, check_policies, chosen
 
     known = all_policies(app.policies)
     policies = chosen(policy, known)
@@ -243,7 +242,7 @@ def with_applied(result: ValidateResult, target: Target, *, opener: Opener, cloc
         ClusterError: the cluster cannot be asked, is another one, or its history is damaged.
     """
     from mlstack.deploy.history_store import open_history
-    from mlstack.validate.deprecations import deprecations
+    from mlstack.validate.warnings import deprecations
 
     past = open_history(target, opener, clock=clock)
     revisions = past.revisions()
@@ -265,8 +264,8 @@ def with_applied(result: ValidateResult, target: Target, *, opener: Opener, cloc
 
 def _against(snapshot: ClusterSnapshot, state: DesiredState) -> Iterator[Fault]:
     """Find what the cluster of a snapshot does not serve, and has no room for."""
-    from mlstack.validate import capacity
     from mlstack.validate.formats import Fault
+    from mlstack.validate.warnings import over_quota, too_large
 
     own = {(kind.api_version, kind.kind) for obj in state.objects for kind in kinds_of_crd(obj.data)}
     for obj in state.objects:
@@ -281,8 +280,8 @@ def _against(snapshot: ClusterSnapshot, state: DesiredState) -> Iterator[Fault]:
                 message=f"the cluster did not serve it on {snapshot.taken[:10]}{other}",
                 where=str(obj.source) if obj.source else None,
             )
-    yield from capacity.too_large(state.objects, [node["allocatable"] for node in snapshot.nodes])
-    yield from capacity.over_quota(state.objects, snapshot.quotas, state.namespace)
+    yield from too_large(state.objects, [node["allocatable"] for node in snapshot.nodes])
+    yield from over_quota(state.objects, snapshot.quotas, state.namespace)
 
 
 def _version_note(snapshot: ClusterSnapshot, version: str, environment: str) -> Iterator[str]:
@@ -345,7 +344,7 @@ def list_policies(app: AppReader) -> PolicyList:
     Raises:
         SchemaError: a file of the app's own is wrong.
     """
-    from mlstack.validate.own_policies import all_policies
+    from mlstack.validate.policies import all_policies
 
     return PolicyList(
         policies=tuple(

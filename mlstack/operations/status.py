@@ -20,7 +20,7 @@ from mlstack.kube.client import ObjectRef, Opener
 from mlstack.objects.kube_object import KubeObject, selector
 from mlstack.operations import row
 from mlstack.readiness.evaluate import Logs, ResourceStatus, inspect
-from mlstack.readiness.operators import how_to_bring, how_to_install, is_unseen, operator_of
+from mlstack.readiness.rule import how_to_bring, how_to_install, is_unseen, operator_of
 from mlstack.readiness.watcher import UNSEEN, ReadinessWatcher
 
 # How often it is looked whether what was going is gone.

@@ -8,14 +8,17 @@ users report.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from mlstack import clock, names
+from mlstack.app.prototype import Need
 from mlstack.dataclass import dataclass
+from mlstack.errors import ConfigError
 from mlstack.names import Table
-from mlstack.objects.kube_object import group_of
+from mlstack.objects.kube_object import Kinds, KubeObject, group_of
 from mlstack.objects.managed_fields import FieldChange
 from mlstack.objects.references import PodTemplate
 
@@ -117,6 +120,9 @@ class Facts:
         return [event for event in self.about(obj) if event.get("type") == "Warning"]
 
 
+ODD = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
+"""What goes wrong with values of other types than an API promises."""
+
 Rule = Callable[[Facts], Readiness]
 
 RULES: Table[Rule] = Table("readiness rule")
@@ -195,3 +201,334 @@ def number(values: Mapping[str, Any], name: str, default: int = 0) -> int:
     """Give a count of a status or specification, the default if it is not there."""
     value = values.get(name)
     return value if isinstance(value, int) else default
+
+
+# --- how long an object is waited for, and what becomes of a run when it does not get ready ---
+
+
+Policy = Literal["required", "optional", "none"]
+Verdict = Literal["fine", "wait", "left", "failed", "late"]
+
+WAIT_ANNOTATION = "mlstack.dev/wait"
+TIMEOUT_ANNOTATION = "mlstack.dev/timeout"
+
+DEFAULT_TIMEOUT_S = 300.0
+# What runs to an end may queue for hours; so long it has to say what it waits for.
+BRIEF_S = 10.0
+# The same for what this run has not touched: its reason is there already.
+UNTOUCHED_S = 2.0
+# Without a sign of a new node, nobody is going to make room for a pod in the next minutes either.
+NO_NODE_S = 120.0
+# A workload that was mended a moment ago still shows the faults of its old pods.
+SURE_S = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadinessState:
+    """How an object stood when its wait ended."""
+
+    readiness: Readiness
+    verdict: Verdict  # what that meant for the run
+
+    @property
+    def is_good(self) -> bool:
+        """Tell whether the run may end well with this."""
+        return self.verdict in ("fine", "left")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """The terms on which one object is waited for."""
+
+    policy: Policy = "required"  # fail the run, `optional` ones are told of, `none` are not looked at
+    brief: bool = False  # it may go on by itself: it is waited for only until its reason can be told
+    timeout_s: float = DEFAULT_TIMEOUT_S  # until it is late
+    no_node_s: float = NO_NODE_S  # that its pods may wait for a node before it is late
+    brief_s: float = BRIEF_S  # after which a brief wait ends
+
+    @property
+    def untouched(self) -> Terms:
+        """Give the terms for an object that this run has not written."""
+        return replace(self, brief_s=min(self.brief_s, UNTOUCHED_S))
+
+    def verdict(self, readiness: Readiness, *, waited_s: float, held_s: float = 0.0) -> Verdict:
+        """Decide what a state means for the run.
+
+        Args:
+            readiness: what the rule of the object's kind says now.
+            waited_s: seconds since the wait began.
+            held_s: seconds for which the object has been in this state, and queueing for the same thing.
+        """
+        if self.policy == "none" or readiness.is_fine:
+            return "fine"
+        if readiness.state in ("failed", "missing"):
+            settled: Verdict = "left" if self.policy == "optional" else "failed"
+            return settled if held_s >= SURE_S else "wait"
+        if self.brief:
+            return "left" if waited_s >= min(self.brief_s, self.timeout_s) else "wait"
+        lost = readiness.queue == "node" and held_s >= self.no_node_s
+        return "late" if waited_s >= self.timeout_s or lost else "wait"
+
+
+def terms_of(
+    desired: KubeObject,
+    *,
+    timeout_s: float | None = None,
+    component_s: Mapping[str, float] | None = None,
+    wait_for_jobs: bool = False,
+) -> Terms:
+    """Give the terms of an object: its annotation before its component's timeout, that of the run above all.
+
+    A timeout that somebody chose holds for pods without a node as well; `timeout_s`, that of the run, bounds
+    what the files say. With `wait_for_jobs` what runs to an end is waited for until it runs.
+
+    Raises:
+        ConfigError: an annotation says something else than a policy or a duration.
+    """
+    annotations, where = desired.annotations, str(desired.source) if desired.source else None
+    text = annotations.get(WAIT_ANNOTATION, "required")
+    policy: Policy | None = next((policy for policy in get_args(Policy) if policy == text), None)
+    if policy is None:
+        message = f"`{desired.identity}`: annotation `{WAIT_ANNOTATION}` is `{text}`"
+        raise ConfigError(message, where=where, hint=f"write one of {', '.join(get_args(Policy))}")
+    chosen_s = (component_s or {}).get(desired.component)
+    if TIMEOUT_ANNOTATION in annotations:
+        try:
+            chosen_s = clock.seconds(str(annotations[TIMEOUT_ANNOTATION]))
+        except ValueError as error:
+            message = f"`{desired.identity}`: annotation `{TIMEOUT_ANNOTATION}`: {error}"
+            raise ConfigError(message, where=where) from error
+    if timeout_s is not None:
+        chosen_s = timeout_s if chosen_s is None else min(chosen_s, timeout_s)
+    is_job = (
+        key_of(desired.data) in RUN_TO_AN_END and not wait_for_jobs and WAIT_ANNOTATION not in annotations
+    )
+    return Terms(
+        policy=policy,
+        brief=policy == "optional" or is_job,
+        timeout_s=DEFAULT_TIMEOUT_S if chosen_s is None else chosen_s,
+        no_node_s=NO_NODE_S if chosen_s is None else chosen_s,
+    )
+
+
+# --- who serves which custom kinds, and whether that operator looks at an object at all ---
+
+
+# After this time without a sign of life the operator is most likely not there.
+UNSEEN_S = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operator:
+    """A program that works on objects of custom kinds."""
+
+    name: str  # as people call it
+    project: str = ""  # whose manifests install it and its definitions (`kubeflow/katib` on GitHub)
+    prototype: str = ""  # the bundled one that brings it, empty if none does
+    job_kind: str = ""  # what that prototype's parameter `jobKinds` has to name
+    # The `apiVersion`, and where it is another one the kind, that it serves today, where that is not the one
+    # that was asked for.
+    instead: str = ""
+
+
+# Operator, project, and what it serves: `apiVersion/kind`, else `group/kind`, else group.
+_OPERATORS = (
+    (
+        "training operator",
+        "kubeflow/trainer (1.9)",
+        "kubeflow.org/TFJob kubeflow.org/PyTorchJob kubeflow.org/XGBoostJob kubeflow.org/JAXJob "
+        "kubeflow.org/PaddleJob kubeflow.org/v1/MPIJob",
+    ),
+    ("MPI operator", "kubeflow/mpi-operator", "kubeflow.org/MPIJob"),
+    (
+        "Katib controller",
+        "kubeflow/katib",
+        "kubeflow.org/Experiment kubeflow.org/Suggestion kubeflow.org/Trial kubeflow.org/StudyJob",
+    ),
+    (
+        "Kubeflow Pipelines",
+        "kubeflow/pipelines",
+        "kubeflow.org/ScheduledWorkflow kubeflow.org/Viewer pipelines.kubeflow.org",
+    ),
+    ("notebook controller", "kubeflow/notebooks", "kubeflow.org/Notebook"),
+    ("PVCViewer controller", "kubeflow/notebooks", "kubeflow.org/PVCViewer"),
+    ("tensorboard controller", "kubeflow/notebooks", "tensorboard.kubeflow.org"),
+    ("workspaces controller", "kubeflow/notebooks (v2)", "kubeflow.org/Workspace kubeflow.org/WorkspaceKind"),
+    ("profile controller", "kubeflow/dashboard", "kubeflow.org/Profile"),
+    ("webhook of PodDefaults", "kubeflow/dashboard", "kubeflow.org/PodDefault"),
+    ("Kubeflow Trainer", "kubeflow/trainer", "trainer.kubeflow.org"),
+    ("KServe controller", "kserve/kserve", "serving.kubeflow.org serving.kserve.io"),
+    ("Knative controller", "knative/serving", "serving.knative.dev"),
+    ("Seldon operator", "SeldonIO/seldon-core", "machinelearning.seldon.io"),
+    ("Spark operator", "kubeflow/spark-operator", "sparkoperator.k8s.io"),
+    ("Ray operator", "ray-project/kuberay", "ray.io"),
+    ("JobSet controller", "kubernetes-sigs/jobset", "jobset.x-k8s.io"),
+    ("LeaderWorkerSet controller", "kubernetes-sigs/lws", "leaderworkerset.x-k8s.io"),
+    ("Kueue controller", "kubernetes-sigs/kueue", "kueue.x-k8s.io"),
+    ("Volcano controller", "volcano-sh/volcano", "batch.volcano.sh scheduling.volcano.sh"),
+    ("coscheduling plugin", "kubernetes-sigs/scheduler-plugins", "scheduling.x-k8s.io"),
+    (
+        "workflow controller",
+        "argoproj/argo-workflows",
+        "argoproj.io/Workflow argoproj.io/CronWorkflow argoproj.io/WorkflowTemplate "
+        "argoproj.io/ClusterWorkflowTemplate argoproj.io/WorkflowEventBinding "
+        "argoproj.io/WorkflowTaskSet argoproj.io/WorkflowTaskResult argoproj.io/WorkflowArtifactGCTask",
+    ),
+    (
+        "Argo Rollouts controller",
+        "argoproj/argo-rollouts",
+        "argoproj.io/Rollout argoproj.io/AnalysisTemplate argoproj.io/ClusterAnalysisTemplate "
+        "argoproj.io/Experiment",
+    ),
+    (
+        "Argo CD",
+        "argoproj/argo-cd",
+        "argoproj.io/Application argoproj.io/ApplicationSet argoproj.io/AppProject",
+    ),
+    ("Argo Events", "argoproj/argo-events", "argoproj.io/EventSource argoproj.io/Sensor"),
+    ("cert-manager", "cert-manager/cert-manager", "cert-manager.io"),
+    ("gateway controller", "kubernetes-sigs/gateway-api", "gateway.networking.k8s.io"),
+    ("Istio", "istio/istio", "networking.istio.io security.istio.io"),
+    ("Prometheus operator", "prometheus-operator/prometheus-operator", "monitoring.coreos.com"),
+    ("KEDA", "kedacore/keda", "keda.sh"),
+    ("External Secrets operator", "external-secrets/external-secrets", "external-secrets.io"),
+    ("Sealed Secrets controller", "bitnami-labs/sealed-secrets", "bitnami.com/SealedSecret"),
+    ("Flux", "fluxcd/flux2", "helm.toolkit.fluxcd.io kustomize.toolkit.fluxcd.io source.toolkit.fluxcd.io"),
+    ("elastic controller", "", "paddlepaddle.org/TrainingJob"),
+)
+_SERVED = {key: (name, project) for name, project, keys in _OPERATORS for key in keys.split()}
+_BUNDLED = {"training operator": "kubeflow-core", "elastic controller": "elastic-controller"}
+# What the prototype `kubeflow-core` can bring of the training operator's kinds: not MPIJob.
+_JOB_KINDS = frozenset({"TFJob", "PyTorchJob", "XGBoostJob", "JAXJob", "PaddleJob"})
+# Versions and kinds that their operator has left behind.
+_TODAY = {
+    **{f"kubeflow.org/{kind}": "kubeflow.org/v1" for kind in _JOB_KINDS},
+    "kubeflow.org/MPIJob": "kubeflow.org/v2beta1",
+    "kubeflow.org/v1/MPIJob": "kubeflow.org/v1",
+    "kubeflow.org/StudyJob": "kubeflow.org/v1beta1 Experiment",
+    "kubeflow.org/Experiment": "kubeflow.org/v1beta1",
+    "serving.kubeflow.org": "serving.kserve.io/v1beta1",
+}
+# Nobody serves these any more.
+_RETIRED: Mapping[str, str] = {
+    "kubeflow.org/MXJob": "the training operator has left it out since 1.9, and MXNet is archived",
+    "kubeflow.org/ChainerJob": "its operator is not maintained",
+    "kubeflow.org/CaffeJob": "its operator is not maintained",
+    "kubeflow.org/Caffe2Job": "its operator is not maintained",
+    "kfdef.apps.kubeflow.org/KfDef": "kfctl is not maintained",
+    "scheduling.incubator.k8s.io/PodGroup": "kube-batch is not maintained; Volcano took its place",
+    "scheduling.incubator.k8s.io/Queue": "kube-batch is not maintained; Volcano took its place",
+}
+
+
+def operator_of(api_version: str, kind: str) -> Operator | None:
+    """Give the operator that serves a kind, None if it is not known."""
+    keys = _keys(api_version, kind)
+    served = next((_SERVED[key] for key in keys if key in _SERVED), None)
+    if served is None:
+        return None
+    name, project = served
+    today = next((_TODAY[key] for key in keys if key in _TODAY), "")
+    is_bundled = name in _BUNDLED and (kind in _JOB_KINDS or name != "training operator")
+    return Operator(
+        name=name,
+        project=project,
+        prototype=_BUNDLED[name] if is_bundled else "",
+        job_kind=kind.lower() if kind in _JOB_KINDS else "",
+        instead="" if today == api_version else today,
+    )
+
+
+def retired(api_version: str, kind: str) -> str:
+    """Say why nobody serves a kind any more; empty if somebody does, or that is not known."""
+    return next((_RETIRED[key] for key in _keys(api_version, kind) if key in _RETIRED), "")
+
+
+def likely_kind(api_version: str, kind: str) -> str:
+    """Give the known kind of a group that is spelt nearly so; empty if there is none."""
+    group = group_of(api_version)
+    known = [key.rpartition("/")[2] for key in _SERVED if key.startswith(f"{group}/")]
+    return "" if kind in known else names.nearest(kind, known) or ""
+
+
+def how_to_install(operator: Operator, environment: str) -> str:
+    """Say how an operator and its definitions come into a cluster."""
+    if not operator.prototype:
+        return f"install it by the manifests of github.com/{operator.project}"
+    params = {"jobKinds": operator.job_kind} if operator.job_kind else {}
+    return how_to_bring(Need(kind="", brings=operator.prototype, params=params), environment)
+
+
+def how_to_bring(need: Need, environment: str) -> str:
+    """Say how a kind that is needed comes into a cluster: with a prototype of ours, else upstream's way."""
+    if not need.brings:
+        return f"as its project says: {need.install}"
+    params = "".join(f", its parameter `{name}` naming {value}" for name, value in need.params.items())
+    add = f"mlstack generate {need.brings} {need.brings}"
+    apply = f"mlstack apply {environment} -c {need.brings}"
+    return f"the prototype `{need.brings}` brings it{params}: {add}, then {apply}"
+
+
+def need_text(need: Need, environment: str) -> str:
+    """Say that a prototype needs a kind, and how that comes into a cluster."""
+    api_version, _, kind = need.kind.rpartition("/")
+    return f"needs the kind `{kind}` ({api_version}): {how_to_bring(need, environment)}"
+
+
+def kind_hint(api_version: str, kind: str, served: Kinds, environment: str) -> str:
+    """Say how a cluster that serves other kinds comes to know this one, or what was meant."""
+    group, operator = group_of(api_version), operator_of(api_version, kind)
+    versions = [
+        other.api_version
+        for other in served.of_group(group)
+        if other.kind == kind
+        if operator is None or _operator_name(other.api_version, kind) == operator.name
+    ]
+    if versions:
+        return f"the cluster serves `{kind}` as {' and '.join(versions)}: write that `apiVersion`"
+    if why := retired(api_version, kind):
+        return f"nobody serves `{kind}` any more: {why}"
+    if operator is not None:
+        today = f"the {operator.name} serves {operator.instead} today; " if operator.instead else ""
+        return f"`{kind}` is served by the {operator.name}: {today}{how_to_install(operator, environment)}"
+    same_group = [other.kind for other in served.of_group(group)]
+    likely = likely_kind(api_version, kind) or names.nearest(kind, same_group)
+    if likely and likely != kind:
+        return f"did you mean `{likely}`?"
+    if "." in group and not group.endswith(".k8s.io"):
+        return f"install the definitions of `{group}` first, or make them part of the app"
+    elsewhere = sorted({other.api_version for other in Kinds.builtin() if other.kind == kind})
+    if elsewhere:
+        return f"Kubernetes serves `{kind}` as {' and '.join(elsewhere)}: write that `apiVersion`"
+    return f"Kubernetes has no such kind: kubectl api-resources{f' --api-group={group}' if group else ''}"
+
+
+def unseen(facts: Facts) -> Readiness | None:
+    """Say that no operator has looked at an object; None if one has, or it is too early to tell."""
+    if facts.status or facts.events or facts.pods or facts.age_s <= UNSEEN_S:
+        return None
+    return waiting(f"{_unseen_by(facts.data)} after {int(facts.age_s)} s")
+
+
+def is_unseen(data: Mapping[str, Any], readiness: Readiness) -> bool:
+    """Tell whether that is what an object waits for."""
+    return readiness.state == "waiting" and readiness.reason.startswith(_unseen_by(data))
+
+
+def _unseen_by(data: Mapping[str, Any]) -> str:
+    return f"no {serving_operator(data) or 'controller'} has picked it up"
+
+
+def serving_operator(data: Mapping[str, Any]) -> str:
+    """Name the operator that serves an object; empty if it is not known."""
+    return _operator_name(str(data.get("apiVersion", "")), str(data.get("kind", "")))
+
+
+def _operator_name(api_version: str, kind: str) -> str:
+    operator = operator_of(api_version, kind)
+    return operator.name if operator else ""
+
+
+def _keys(api_version: str, kind: str) -> tuple[str, ...]:
+    group = group_of(api_version)
+    return (f"{api_version}/{kind}", f"{group}/{kind}", group)

@@ -16,9 +16,17 @@ from mlstack.errors import ClusterError, ForbiddenError, MlstackError, ObjectNot
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.kube.watch import ResourceWatcher, WatchSource
 from mlstack.objects.kube_object import Identity, KubeObject
-from mlstack.readiness.assess import assess
-from mlstack.readiness.evaluate import MISSING, Logs, ResourceStatus, StatusEvaluator
-from mlstack.readiness.relatives import Data, Relatives, has_pods, kinds_below
+from mlstack.readiness.evaluate import (
+    MISSING,
+    Data,
+    Logs,
+    Relatives,
+    ResourceStatus,
+    StatusEvaluator,
+    assess,
+    has_pods,
+    kinds_below,
+)
 from mlstack.readiness.rule import Facts, Readiness, key_of
 
 # From so many namespaces on, one watch over all of them is cheaper for the server than one each.

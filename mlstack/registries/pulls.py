@@ -17,7 +17,7 @@ from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.resources import NodePlace, is_eligible
-from mlstack.readiness.footprint import pods_of
+from mlstack.readiness.capacity import pods_of
 from mlstack.registries.distribution import UnauthorizedError
 from mlstack.registries.images import Images, image_name, runs_on
 from mlstack.registries.logins import Credentials, of_pull_secret

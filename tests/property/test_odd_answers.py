@@ -13,7 +13,7 @@ from mlstack.cli.main import main
 from mlstack.elastic import facts
 from mlstack.elastic.controller.cache import ResourceStore, parse_job
 from mlstack.errors import ClusterError
-from mlstack.readiness.assess import assess
+from mlstack.readiness.evaluate import assess
 from mlstack.readiness.rule import RULES, Facts
 from mlstack.yaml import write
 from tests.support.builders import write_tree

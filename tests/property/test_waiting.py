@@ -10,9 +10,8 @@ from mlstack import clock
 from mlstack.errors import ConflictError, ObjectNotFoundError, UnreachableError, WatchExpiredError
 from mlstack.kube.client import ObjectRef
 from mlstack.objects.kube_object import KubeObject
-from mlstack.readiness.relatives import Relatives
-from mlstack.readiness.rule import Readiness
-from mlstack.readiness.terms import SURE_S, Terms
+from mlstack.readiness.evaluate import Relatives
+from mlstack.readiness.rule import SURE_S, Readiness, Terms
 from tests.support.deploying import deployment
 from tests.support.watched import FaultyCluster, Watched
 

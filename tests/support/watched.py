@@ -10,8 +10,7 @@ from mlstack.errors import MlstackError
 from mlstack.events import RunEvent
 from mlstack.kube.client import ObjectRef, WatchEvent
 from mlstack.objects.kube_object import Identity, KubeObject
-from mlstack.readiness.rule import Readiness
-from mlstack.readiness.terms import ReadinessState, Terms, terms_of
+from mlstack.readiness.rule import Readiness, ReadinessState, Terms, terms_of
 from mlstack.readiness.watcher import ReadinessWatcher
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.testing.controllers import Simulation

@@ -15,8 +15,7 @@ from mlstack.events import RunEvent
 from mlstack.kube.client import Listing, ObjectRef
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.readiness.evaluate import ResourceStatus
-from mlstack.readiness.rule import ready, waiting
-from mlstack.readiness.terms import Terms
+from mlstack.readiness.rule import Terms, ready, waiting
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.testing.controllers import Simulation
 from mlstack.validate.validate import load_schemas

@@ -11,7 +11,7 @@ from mlstack.clock import micro_time
 from mlstack.elastic import status
 from mlstack.elastic.snapshot import Reason
 from mlstack.elastic.status import Counts, StatusClaims
-from mlstack.readiness.assess import assess
+from mlstack.readiness.evaluate import assess
 from mlstack.readiness.rule import Facts
 from tests.support.trainingjobs import small_job
 

@@ -6,7 +6,7 @@ import pytest
 
 from mlstack.app.app import ConditionSign, FieldSign, ReadyRule, Scalar
 from mlstack.objects import managed_fields
-from mlstack.readiness.assess import assess
+from mlstack.readiness.evaluate import assess
 from mlstack.readiness.rule import UNSEEN, Facts
 
 KIND = "example.com/Widget"

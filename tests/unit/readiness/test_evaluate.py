@@ -14,8 +14,7 @@ from mlstack.kube.client import ObjectRef
 from mlstack.objects import masking
 from mlstack.objects.kube_object import KubeObject
 from mlstack.readiness import evaluate
-from mlstack.readiness.evaluate import FRESH_S, Logs, StatusEvaluator, hidden
-from mlstack.readiness.relatives import Relatives
+from mlstack.readiness.evaluate import FRESH_S, Logs, Relatives, StatusEvaluator, hidden
 from tests.support.deploying import crd, deployment, secret
 from tests.support.waiting import wait_until
 from tests.support.watched import Watched

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mlstack.objects.kube_object import KubeObject
-from mlstack.readiness.footprint import Footprint, footprint
+from mlstack.readiness.capacity import Footprint, footprint
 from tests.support.builders import write_tree
 from tests.support.cli import Runner
 from tests.support.registry import small_app

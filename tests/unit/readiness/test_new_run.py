@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mlstack.objects.managed_fields import FieldChange
-from mlstack.readiness.assess import needs_new_run
+from mlstack.readiness.evaluate import needs_new_run
 
 Data = dict[str, Any]
 

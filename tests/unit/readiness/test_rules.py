@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.readiness.assess import assess
+from mlstack.readiness.evaluate import assess
 from mlstack.readiness.rule import Facts, Readiness
 
 NOW_S = 1_800_000_000.0

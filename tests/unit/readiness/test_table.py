@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.readiness.assess import assess
+from mlstack.readiness.evaluate import assess
 from mlstack.readiness.rule import RULES, RUN_TO_AN_END, Facts
 from tests.support import upstream
 from tests.support.readiness_cases import CASES, NEVER_FAIL, NOW_S, OLD, Case

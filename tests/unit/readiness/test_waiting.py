@@ -7,7 +7,7 @@ import pytest
 
 from mlstack.errors import ForbiddenError, NotReadyError, UnreachableError, WatchExpiredError
 from mlstack.kube.client import ObjectRef
-from mlstack.readiness.terms import NO_NODE_S, TIMEOUT_ANNOTATION, WAIT_ANNOTATION
+from mlstack.readiness.rule import NO_NODE_S, TIMEOUT_ANNOTATION, WAIT_ANNOTATION
 from tests.support.deploying import config_map, crd, deployment, tfjob
 from tests.support.watched import FaultyCluster, Watched
 
