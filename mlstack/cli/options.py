@@ -552,6 +552,6 @@ FINDINGS_OUTPUT = {
         callback=_one_of((*FORMATS, *_FINDING_FORMATS)),
     )
 }
-"""`output` of what finds faults: `findings.py` has the further formats."""
+"""`output` of what finds faults: `commands/render.py` has the further formats."""
 ENV = word("ENV", "The environment.", environments)
 ENV_OPTION = option("--env ENV", "As it is in this environment. Default: what all share.", environments)

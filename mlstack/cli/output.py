@@ -229,7 +229,7 @@ def _formats(name: str) -> Mapping[str, Callable[[object], str]]:
     """Give the formats among which one is: those of every result, or those of findings alone."""
     if name in FORMATS:
         return FORMATS
-    from mlstack.cli.findings import FINDING_FORMATS
+    from mlstack.cli.commands.render import FINDING_FORMATS
 
     return FINDING_FORMATS
 
@@ -260,7 +260,7 @@ def json_text(result: object) -> str:
 
 
 # A new output format is one function here, and its name in the help of `-o`; one of findings alone, as SARIF,
-# a decorated function in `findings.py`.
+# a decorated function in `commands/render.py`.
 FORMATS: Mapping[str, Callable[[object], str]] = {
     "json": json_text,
     "name": lambda result: table_text(result, names_only=True),

@@ -235,7 +235,6 @@ _ROOMS = {
     "views_deploy": "deploy operations.deploy operations.history operations.images operations.render",
     "views_packages": "importers operations.authors operations.imports operations.packag"
     " operations.registries",
-    "views_elastic": "elastic simulator",
 }
 
 

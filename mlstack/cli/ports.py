@@ -6,11 +6,12 @@ import hashlib
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mlstack.cli.output import prompt, say
 from mlstack.dataclass import dataclass
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from mlstack.kube.client import Cluster
     from mlstack.kube.kubeconfig import Kubeconfig
     from mlstack.kube.transport import Counted
+
+Result = TypeVar("Result")
 
 # While it is only worked out what would change, a webhook that starts is waited for so long.
 WEBHOOK_S = 30.0
@@ -158,6 +161,69 @@ class Session:
             raise UsageError(f"which environment? There are {', '.join(names)}", hint=hint)
         return names[0]
 
+    def environments(self, words: Sequence[str] | None = None) -> list[str] | None:
+        """Give the environments that a command is about, each once; None if it is about one as always.
+
+        Several are asked for by more than one word, by a pattern as in a shell, or by `--all`.
+
+        Raises:
+            UsageError: names and `--all`.
+            NotFoundError: nothing fits a pattern, or there is no such environment.
+        """
+        words = (self.options.get("envs") or ()) if words is None else words
+        if self.options.get("every"):
+            if words:
+                raise UsageError("`--all` and names exclude each other", hint="leave one of them out")
+            if not self.app.environment_names:
+                raise NotFoundError("the app has no environment", hint="mlstack env add NAME")
+            return list(self.app.environment_names)
+        if len(words) < 2 and not any(map(is_pattern, words)):
+            return None
+        chosen: dict[str, None] = {}
+        for word in words:
+            names = [word]
+            if is_pattern(word):
+                names = [name for name in self.app.environment_names if fnmatchcase(name, word)]
+            if not names:
+                raise NotFoundError(f"no environment fits `{word}`", hint="mlstack env list")
+            for name in names:
+                self.app.environment(name)
+            chosen |= dict.fromkeys(names)
+        return list(chosen)
+
+    @property
+    def only_environment(self) -> str | None:
+        """The environment of a command that is about one, None for the chosen one."""
+        return next(iter(self.options.get("envs") or ()), None)
+
+    def each(self, work: Callable[[str | None], object]) -> object:
+        """Give the result of `work` for the environment that is asked for, or print those of several."""
+        names = self.environments()
+        if names is None:
+            return work(self.only_environment)
+        from mlstack.cli.run_reporter import Results
+
+        results = Results(self)
+        for name in names:
+            with results.of(name):
+                results.add(work(name))
+        return results.end()
+
+    def from_cluster(
+        self,
+        read: Callable[..., Result],
+        *args: Any,
+        doing: str = "comparing with the cluster",
+        env: str | None = None,
+        **options: Any,
+    ) -> Result:
+        """Call an operation that reads the cluster of an environment; terminals show what is going on."""
+        from mlstack.cli import page
+
+        target = self.target(env)
+        with page.waiting(doing):
+            return read(target, *args, opener=self.opener(), **options)
+
     @cached_property
     def overrides(self) -> Overrides:
         """The parameters given for one run, read once: `--values -` is stdin."""
@@ -210,6 +276,11 @@ class Session:
         from mlstack.kube.client import SecretAware
 
         return lambda context: SecretAware(self.ports.connect(context, self.options["kubeconfig"]))
+
+
+def is_pattern(word: str) -> bool:
+    """Tell whether a word may stand for several environments, as in a shell."""
+    return any(mark in word for mark in "*?[")
 
 
 def own_namespace(session: Session, context: str | None, kubeconfig: str | None) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mlstack.cli import views_deploy
-from mlstack.cli.output import ClosedOutputError, emit, is_terminal, say, stop_writing, write
+from mlstack.cli.fast import INTERRUPTED_EXIT_CODE
+from mlstack.cli.output import ClosedOutputError, document, emit, is_terminal, plain, say, stop_writing, write
 from mlstack.cli.page import Page, TextLine, show
 from mlstack.errors import ConfigError, MlstackError, UsageError
 
@@ -140,6 +141,82 @@ def name_typed(
         return True
     say("nothing was done")
     return False
+
+
+# --- the results of several environments ---
+
+
+class Results:
+    """The results for several environments: told one after the other, or printed as one list at the end."""
+
+    def __init__(self, session: Session) -> None:
+        self._format: str = session.options["output"]
+        self._keeps_going = bool(session.options.get("keep_going"))
+        self._items: list[Any] = []
+        self._code = 0
+
+    @property
+    def prints(self) -> bool:
+        """Tell whether they are told one after the other."""
+        return self._format == "table"
+
+    @contextmanager
+    def of(self, environment: str, *, quiet: bool = False) -> Iterator[None]:
+        """Work for one environment; what fails is kept, and raised again unless the others are to go on.
+
+        Its name stands above what is told of it, unless that is `quiet`.
+        """
+        if self.prints and not quiet:
+            write(f"--- {environment} ---")
+        try:
+            yield
+        except (MlstackError, KeyboardInterrupt) as error:
+            self._items.append(_failed(environment, error))
+            if isinstance(error, KeyboardInterrupt) or not self._keeps_going:
+                self._print()
+                raise
+            say(*error.messages())
+            self._code = self._code or error.exit_code
+
+    def add(self, result: object, show: Callable[[Any, str], int] | None = emit) -> None:
+        """Take a result; as a table it is printed at once, as `show` prints it."""
+        self._items.append(result)
+        if self.prints and show is not None:
+            code = show(result, "table")
+            self._code = self._code or code
+        else:
+            self._code = self._code or (0 if getattr(result, "ok", True) else 1)
+
+    def end(self) -> int:
+        """Print the list and give the exit code: of the first that failed, else 1 if one says no."""
+        self._print()
+        return self._code
+
+    def _print(self) -> None:
+        if self.prints:
+            return
+        if self._format == "name":
+            for item in self._items:
+                if not isinstance(item, dict):
+                    emit(item, "name")
+            return
+        from mlstack.deploy.result import ResultList
+
+        is_ok = all(
+            item["ok"] if isinstance(item, dict) else getattr(item, "ok", True) for item in self._items
+        )
+        emit(ResultList(ok=is_ok, items=tuple(document(item) for item in self._items)), self._format)
+
+
+def _failed(environment: str, error: MlstackError | KeyboardInterrupt) -> dict[str, Any]:
+    """Give what the list holds of an environment that failed, with what was done until then."""
+    fault: dict[str, Any] = {"message": "interrupted", "exitCode": INTERRUPTED_EXIT_CODE}
+    if isinstance(error, MlstackError):
+        facts = {"message": error.message, "where": error.where, "hint": error.hint}
+        fault = {**{key: fact for key, fact in facts.items() if fact}, "exitCode": error.exit_code}
+    partial = getattr(error, "partial", None)
+    done = {} if partial is None else {"partial": plain(partial)}
+    return {"environment": environment, "ok": False, "error": fault, **done}
 
 
 # --- the run ---

@@ -248,11 +248,10 @@ def matrix(
     session: Session, names: list[str] | None = None, same: bool = False, approve: str | None = None
 ) -> object:
     """Compare parameters, images, replicas and GPUs; exits with 1 for differences nobody approved."""
-    from mlstack.cli import several
     from mlstack.cli.ports import code_store
     from mlstack.operations import render
 
-    chosen = several.environments(session, names) if names else list(session.app.environment_names)
+    chosen = session.environments(names) if names else list(session.app.environment_names)
     return render.compare_all(
         session.app,
         names or [] if chosen is None else chosen,

@@ -1,16 +1,36 @@
-"""`component list, rename, rm` and `module create, list, rm`."""
+"""What the app deploys: `component`, `module`, `param`, `explain`, and `import` of what others wrote."""
 
 from __future__ import annotations
 
-from mlstack.cli.main import family
-from mlstack.cli.options import ENV_OPTION, components, modules, option, word
-from mlstack.cli.ports import Session, code_store
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlstack.cli.main import DashedValueCommand, ListingGroup, family
+from mlstack.cli.options import (
+    ENV_OPTION,
+    GIVEN,
+    component_and_parameter,
+    components,
+    environments,
+    modules,
+    option,
+    parameter_and_value,
+    parameters,
+    word,
+)
+from mlstack.cli.output import emit
+from mlstack.cli.ports import Session, code_store, read_text
+from mlstack.errors import MlstackError, UsageError
+
+if TYPE_CHECKING:
+    from mlstack.app.app_dir import AppDir
 
 component = family("Components: prototypes used under a name, and plain manifests.")
 module = family("Modules: folders of components, with parameters of their own.")
 
-NAME = word("NAME", "The component.", components)
-MODULE = word("NAME", "The module; `a.b` is one in another.", modules)
+KNOWN = word("NAME", "The component.", components)
+KNOWN_MODULE = word("NAME", "The module; `a.b` is one in another.", modules)
 
 
 @component.command(
@@ -44,7 +64,7 @@ def rename(session: Session, old: str, new: str) -> object:
     return components.rename_component(session.app, old, new, store=code_store())
 
 
-@component.command("rm", takes="kubeconfig folder output", examples=["mlstack component rm cnn"], name=NAME)
+@component.command("rm", takes="kubeconfig folder output", examples=["mlstack component rm cnn"], name=KNOWN)
 def remove_component(session: Session, name: str) -> object:
     """Remove a component and what environments say about it; warns where it is still deployed."""
     from mlstack.operations import components
@@ -75,7 +95,7 @@ def list_modules(session: Session) -> object:
     "rm",
     takes="kubeconfig folder output",
     examples=["mlstack module rm serving --components"],
-    name=MODULE,
+    name=KNOWN_MODULE,
     with_components=option("--components", "Remove its components too."),
 )
 def remove_module(session: Session, name: str, with_components: bool = False) -> object:
@@ -85,3 +105,496 @@ def remove_module(session: Session, name: str, with_components: bool = False) ->
     return components.remove_module(
         session.app, name, with_components=with_components, opener=session.opener()
     )
+
+
+# --- parameters ---
+
+top = family()
+param = family("Parameters, at every level of an app.")
+
+IN_ENV = option("--env ENV", "In this environment alone.", environments)
+MINE = option("--override", "For you alone, in --env ENV: a value that git does not see.")
+OF_MODULE = option("--module NAME", "For all components of this module.")
+
+
+@param.command(
+    "set",
+    cls=DashedValueCommand,
+    examples=[
+        "mlstack param set --env=gke cnn num_gpus 1",
+        "mlstack param set --env=gke accelerator nvidia-l4",
+        "mlstack param set cnn extra_args --forward_only=true",
+        "mlstack param set cnn labels.team vision",
+        "mlstack param set --env=gke cnn batch_size 8 --override",
+        "mlstack param set cnn 'args[0]' --verbose",
+    ],
+    words=word(
+        "[COMPONENT] KEY VALUE",
+        "Dots reach into maps, [0] into lists. Without a component, a value for all.",
+        parameter_and_value,
+    ),
+    env=IN_ENV,
+    module=OF_MODULE,
+    override=MINE,
+    as_string=option("--as-string", "Store the text as it is, without reading a type."),
+    file=option("--file -f FILE", "Read the value from a file; `-` is stdin."),
+    resolve_image=option("--resolve-image", "Pin an image to the digest that its tag has now."),
+)
+def set_(
+    session: Session,
+    words: list[str] | None = None,
+    env: str | None = None,
+    module: str | None = None,
+    override: bool = False,
+    as_string: bool = False,
+    file: Path | None = None,
+    resolve_image: bool = False,
+) -> object:
+    """Set a parameter; only the value changes in the file."""
+    from mlstack.app.params import ParamScope
+    from mlstack.operations import params
+
+    words = [*(words or []), *([read_text(file)] if file is not None else [])]
+    _check_count(words, 2, "set", "KEY VALUE", "num_gpus 1")
+    *component, key, value = words
+    owner = next(iter(component), None)
+    place = ParamScope(component=owner, environment=env, module=module, personal=override)
+    return params.set_param(session.app, place, key, value, as_string=as_string, resolve_image=resolve_image)
+
+
+_UNSET = {
+    "words": word(
+        "[COMPONENT] KEY",
+        "Without a component, a value for all: of the app, a module or an environment.",
+        component_and_parameter,
+    ),
+    "env": IN_ENV,
+    "module": OF_MODULE,
+    "override": MINE,
+}
+
+
+@param.command("delete", hidden=True, examples=["mlstack param delete cnn num_gpus"], **_UNSET)
+@param.command(examples=["mlstack param unset --env=gke cnn num_gpus", "mlstack param unset cloud"], **_UNSET)
+def unset(
+    session: Session,
+    words: list[str] | None = None,
+    env: str | None = None,
+    module: str | None = None,
+    override: bool = False,
+) -> object:
+    """Take a value back, so that the next lower level counts again."""
+    from mlstack.app.params import ParamScope
+    from mlstack.operations import params
+
+    words = words or []
+    _check_count(words, 1, "unset", "KEY", "num_gpus")
+    *component, key = words
+    owner = next(iter(component), None)
+    place = ParamScope(component=owner, environment=env, module=module, personal=override)
+    return params.unset_param(session.app, place, key)
+
+
+def _check_count(words: list[str], least: int, verb: str, takes: str, example: str) -> None:
+    if len(words) not in (least, least + 1):
+        count = "1 word" if len(words) == 1 else f"{len(words)} words"
+        hint = f"mlstack param {verb} cnn {example}"
+        raise UsageError(f"`param {verb}` takes [COMPONENT] {takes}, got {count}", hint=hint)
+
+
+@param.command(
+    "list",
+    takes=f"{GIVEN} folder output",
+    examples=[
+        "mlstack param list",
+        "mlstack param list cnn --env gke -o json",
+        "mlstack param list --own --env gke",
+    ],
+    component=word("[COMPONENT]", "Only this component.", components),
+    env=ENV_OPTION,
+    set_only=option("--set-only", "Leave out the defaults of prototypes."),
+    own=option(
+        "--own --without-modules",
+        "Only what this level itself sets: of the app, --module, COMPONENT, --env or both of these.",
+    ),
+    module=option("--module NAME", "Only components of this module."),
+)
+def list_(
+    session: Session,
+    component: str | None = None,
+    env: str | None = None,
+    set_only: bool = False,
+    own: bool = False,
+    module: str | None = None,
+) -> object:
+    """List the values that a render would use, and where each one was set."""
+    from mlstack.operations import params
+
+    overrides = session.overrides
+    if own and overrides:
+        hint = "leave out --own, or --set and --values"
+        raise UsageError("what is given for one run is no level's own", hint=hint)
+    if own:
+        return params.list_own_params(session.app, component=component, environment=env, module=module)
+    return params.list_params(
+        session.app,
+        component=component,
+        environment=env,
+        module=module,
+        set_only=set_only,
+        overrides=overrides,
+    )
+
+
+@param.command(
+    takes="components exit_code folder output",
+    examples=["mlstack param diff minikube gke -c cnn"],
+    first=word("ENV1", None, environments),
+    second=word("ENV2", None, environments),
+    exit_code=option("--exit-code", "Exit with 1 when something differs."),
+)
+def diff(session: Session, first: str, second: str, exit_code: bool = False) -> int:
+    """Show the parameters that differ between two environments."""
+    from mlstack.operations import params
+
+    result = params.diff_params(session.app, first, second, components=session.options["components"])
+    emit(result, session.options["output"])
+    return 1 if exit_code and result.rows else 0
+
+
+@param.command(
+    takes="components folder output", examples=["mlstack param lint", "mlstack param lint -c cnn -o json"]
+)
+def lint(session: Session) -> object:
+    """Find values and patches that change no object in any environment; exits with 1 when there are some."""
+    from mlstack.operations.explain import lint_params
+
+    return lint_params(session.app, components=session.options["components"], store=code_store())
+
+
+@param.command(
+    takes=f"{GIVEN} folder output",
+    examples=[
+        "mlstack param explain cnn num_gpus --env gke",
+        "mlstack param explain web 'env[0].value' --env gke",
+    ],
+    component=word("COMPONENT", "The component.", components),
+    name=word("[PARAM]", "One parameter, or a place inside it. Default: all that are set.", parameters),
+    env=ENV_OPTION,
+)
+def explain(session: Session, component: str, name: str | None = None, env: str | None = None) -> object:
+    """Show where a value comes from, level by level, and which fields of the objects it reaches."""
+    from mlstack.operations.explain import explain_param
+
+    overrides = session.overrides
+    return explain_param(
+        session.app, component, name, environment=env, overrides=overrides, store=code_store()
+    )
+
+
+@top.command(
+    "explain",
+    takes=f"{GIVEN} folder output",
+    examples=[
+        "mlstack explain deployment/web spec.replicas --env gke",
+        "mlstack explain configmap/settings data.level --env gke",
+    ],
+    name=word("KIND/NAME", "The object."),
+    field=word("FIELD", "The path of a field in it, as a diff writes it."),
+    env=option("--env ENV", "The environment. Default: the one chosen.", environments),
+)
+def explain_field(session: Session, name: str, field: str, env: str | None = None) -> object:
+    """Show where a field of an object comes from: template line, patch, parameters and who set them."""
+    from mlstack.operations.explain import explain_field
+
+    return explain_field(
+        session.app,
+        name,
+        field,
+        environment=session.environment(env),
+        overrides=session.overrides,
+        store=code_store(),
+    )
+
+
+# --- import ---
+
+
+class ImportGroup(ListingGroup):
+    """A group that takes files where no command is named: `import web.yaml` is `import files web.yaml`."""
+
+    default = "files"
+
+
+imports = family(
+    "Take over what exists: `import FILE` takes manifests, the commands below what tools write.",
+    cls=ImportGroup,
+)
+
+TO_MODULE = option("--module NAME", "The module the components go to.")
+AS_PROTOTYPE = option(
+    "--as-prototype", "Make prototypes in packages/ with parameters: what varies, images, replicas."
+)
+KEEP_PROOF = option("--keep-proof DIR", "Write the objects before and after there.")
+FORCE = option("--force", "Replace components of the same name.")
+
+
+@imports.command(
+    examples=[
+        "mlstack import deployment.yaml",
+        "mlstack import manifests/ --module legacy",
+        "mlstack import base/ --env gke=gke/ --env minikube=minikube/",
+        "mlstack import - --name web < web.yaml",
+    ],
+    places=word("FILE|DIR|URL|-...", "Manifests in YAML or JSON; `-` reads standard input."),
+    env=option(
+        "--env NAME=FILE|DIR", "The same as an environment has it: what differs becomes patches; repeatable."
+    ),
+    module=TO_MODULE,
+    name=option("--name NAME", "What the only component is called. Default: its file's name."),
+    split=option("--split", "One component an object, not one a file."),
+    as_prototype=AS_PROTOTYPE,
+    force=FORCE,
+)
+def files(
+    session: Session,
+    places: list[str],
+    env: list[str] | None = None,
+    module: str = "",
+    name: str | None = None,
+    split: bool = False,
+    as_prototype: bool = False,
+    force: bool = False,
+) -> object:
+    """Make components of manifests; their text and comments stay as they are."""
+    from mlstack.operations import imports
+
+    request = imports.ManifestsRequest(
+        places=tuple(places),
+        environments=tuple(_pairs(env, "--env NAME=DIR")),
+        module=module,
+        name=name,
+        split=split,
+        as_prototype=as_prototype,
+        replace=force,
+    )
+    return imports.import_manifests(session.app, request)
+
+
+@imports.command(
+    "ksonnet-app",
+    takes="folder output kubeconfig",
+    examples=[
+        "mlstack import ksonnet-app ../my-kubeflow",
+        "mlstack import ksonnet-app ../my-kubeflow --env gke --out my-kubeflow --keep-proof proof",
+    ],
+    source=word("DIR", "The folder with ksonnet's app.yaml; nothing is written into it."),
+    out=option(
+        "--out DIR", "The folder of the new app. Default: the app here, else one called as ksonnet's."
+    ),
+    env=option("--env NAME", "Only this environment; repeatable."),
+    ext_str=option("--ext-str NAME=VALUE", "An external variable of the Jsonnet; repeatable."),
+    jpath=option("--jpath -J DIR", "A further folder that Jsonnet may import from; repeatable."),
+    sets=option("--set COMPONENT.KEY=VALUE", "A parameter that the app leaves unset; repeatable."),
+    convert=option("--convert", "Rewrite objects of API versions that no server serves any more."),
+    as_prototype=AS_PROTOTYPE,
+    modernise=option(
+        "--modernise", "After the proof, use today's prototypes where a component only called an old one."
+    ),
+    keep_proof=KEEP_PROOF,
+    force=FORCE,
+)
+def ksonnet_app(
+    session: Session,
+    source: Path,
+    out: Path | None = None,
+    env: list[str] | None = None,
+    ext_str: list[str] | None = None,
+    jpath: list[Path] | None = None,
+    sets: list[str] | None = None,
+    convert: bool = False,
+    as_prototype: bool = False,
+    modernise: bool = False,
+    keep_proof: Path | None = None,
+    force: bool = False,
+) -> object:
+    """Import an app of ksonnet: plain manifests, patches, and the proof that its objects stay equal."""
+    from mlstack.importers.compose import Options
+    from mlstack.operations import imports
+
+    settings = Options(
+        ext_vars=dict(_pairs(ext_str, "--ext-str NAME=VALUE")), jpath=tuple(jpath or ()), params=_params(sets)
+    )
+    request = imports.KsonnetRequest(
+        source=source,
+        environments=tuple(env or ()),
+        options=settings,
+        convert=convert,
+        as_prototype=as_prototype,
+        modernise=modernise,
+        keep_proof=keep_proof,
+        replace=force,
+    )
+    try:
+        kubeconfig = session.ports.kubeconfig(session.options["kubeconfig"])
+    except MlstackError:
+        if session.options["kubeconfig"]:
+            raise
+        kubeconfig = None  # the environments get no context, which is told
+    return imports.import_ksonnet(request, _target(session, source, out), kubeconfig=kubeconfig)
+
+
+@imports.command(
+    "helm",
+    takes="folder output kubeconfig",
+    examples=[
+        "mlstack import helm ./chart --name web --values values.yaml --values prod=values-prod.yaml",
+        "mlstack import helm redis --repo https://charts.example.com --version 20.0.0",
+        "mlstack import helm --live web --env prod --adopt",
+    ],
+    chart=word(
+        "[CHART]",
+        "A folder, an archive, an address, NAME/CHART of helm's repositories, or a name with --repo.",
+    ),
+    repo=option("--repo ADDRESS", "The chart repository."),
+    version=option("--version VERSION", "The chart's version. Default: the newest."),
+    live=option("--live RELEASE", "Take what a release in the cluster has applied, without its chart."),
+    name=option("--name NAME", "Of release and component. Default: the chart's, the release's."),
+    namespace=option("--namespace -n NAME", "Where the release is. Default: the environment's."),
+    env=option("--env NAME", "Only for this environment; repeatable. Default: all of the app."),
+    values=option("--values [ENV=]FILE", "Values for all environments or one; repeatable."),
+    sets=option("--set KEY=VALUE", "A value for all environments; repeatable."),
+    hooks=option("--hooks", "Keep the hooks of an install, in the order of their weights."),
+    adopt=option("--adopt", "Mark the objects: the next apply takes them over from Helm."),
+    module=TO_MODULE,
+    keep_proof=KEEP_PROOF,
+    force=FORCE,
+)
+def helm(
+    session: Session,
+    chart: str | None = None,
+    repo: str = "",
+    version: str = "",
+    live: str = "",
+    name: str = "",
+    namespace: str = "",
+    env: list[str] | None = None,
+    values: list[str] | None = None,
+    sets: list[str] | None = None,
+    hooks: bool = False,
+    adopt: bool = False,
+    module: str = "",
+    keep_proof: Path | None = None,
+    force: bool = False,
+) -> object:
+    """Import what a chart renders, or a live release: a plain manifest, patches, and the proof."""
+    from mlstack.importers.helm import ChartSource
+    from mlstack.operations import imports
+
+    if bool(chart) == bool(live):
+        raise UsageError("which chart?", hint="mlstack import helm CHART, or --live RELEASE")
+    environments = tuple(env or ())
+    if live and not environments:
+        environments = (session.environment(None),)
+    request = imports.HelmRequest(
+        chart=ChartSource(place=chart, repository=repo, version=version) if chart else None,
+        live=live,
+        name=name,
+        namespace=namespace,
+        environments=environments,
+        values=tuple(_owned(session, text) for text in values or ()),
+        sets=tuple(sets or ()),
+        hooks=hooks,
+        adopt=adopt,
+        module=module,
+        keep_proof=keep_proof,
+        replace=force,
+    )
+    return imports.import_helm(session.app, request, opener=session.opener() if live else None)
+
+
+def _owned(session: Session, text: str) -> tuple[str, Path]:
+    """Read `FILE`, or `ENV=FILE` where the app has such an environment."""
+    owner, equals, file = text.partition("=")
+    if equals and owner in session.app.environment_names:
+        return owner, Path(file)
+    return "", Path(text)
+
+
+@imports.command(
+    "kustomize",
+    takes="folder output",
+    examples=[
+        "mlstack import kustomize ../manifests/web",
+        "mlstack import kustomize https://github.com/example/app//config/default@v1.2.0 --name app",
+    ],
+    source=word("DIR|URL@REF", "A folder with a base and overlays/, or somebody else's kustomization."),
+    name=option("--name NAME", "What the component is called. Default: the folder's name."),
+    keep=option("--keep", "Of a folder: keep it, and let kustomize build it at each render."),
+    update=option("--update", "Take somebody else's as it is now, in place of what is locked."),
+    module=TO_MODULE,
+    keep_proof=KEEP_PROOF,
+    force=FORCE,
+)
+def kustomize(
+    session: Session,
+    source: str,
+    name: str = "",
+    keep: bool = False,
+    update: bool = False,
+    module: str = "",
+    keep_proof: Path | None = None,
+    force: bool = False,
+) -> object:
+    """Import a kustomization: a folder as a manifest with patches, another's as a copy in vendor/."""
+    from mlstack.operations import imports
+
+    is_remote = "://" in source or source.startswith(("git@", "github.com/"))
+    if keep and not is_remote:  # typed where we stand, written as seen from the app
+        source = os.path.relpath(Path(source).resolve(), session.app.root.resolve())
+    if keep or is_remote:
+        return imports.refer_to_kustomization(
+            session.app, source, name=name, module=module, replace=force, update=update
+        )
+    request = imports.HelmRequest(name=name, module=module, keep_proof=keep_proof, replace=force)
+    return imports.import_kustomization(session.app, Path(source), request)
+
+
+def _target(session: Session, source: Path, out: Path | None) -> AppDir | Path:
+    """Give the app that is imported to: the one here, or the folder of a new one."""
+    from mlstack.app.layout import find_root
+    from mlstack.importers.ksonnet import is_app, read_app
+
+    start = session.options["folder"] or session.folder
+    root = find_root(start or Path.cwd())
+    if out is None and root is not None and not is_app(root):
+        return session.app
+    if folder := out or start:
+        return folder
+    name = read_app(source).name
+    here = Path.cwd().resolve()
+    inside = here.is_relative_to(source.resolve())
+    return source.resolve().parent / f"{name}-mlstack" if inside else Path(name)
+
+
+def _pairs(words: list[str] | None, form: str) -> list[tuple[str, str]]:
+    pairs = []
+    for text in words or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"`{text}` is not {form.partition(' ')[2]}", hint=f"write {form}")
+        pairs.append((name, value))
+    return pairs
+
+
+def _params(words: list[str] | None) -> dict[str, dict[str, object]]:
+    """Read `COMPONENT.KEY=VALUE` words; values are YAML, the component's name may hold dots."""
+    from mlstack.yaml.scalars import resolve_plain
+
+    params: dict[str, dict[str, object]] = {}
+    for name, value in _pairs(words, "--set COMPONENT.KEY=VALUE"):
+        component, dot, key = name.rpartition(".")
+        if not dot:
+            raise UsageError(f"`{name}={value}` names no component", hint="write --set COMPONENT.KEY=VALUE")
+        params.setdefault(component, {})[key] = resolve_plain(value)
+    return params

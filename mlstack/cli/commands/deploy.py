@@ -1,21 +1,24 @@
-"""From the app to the cluster: `diff`, `plan`, `apply`, `delete`."""
+"""An environment and its cluster: from `diff`, `plan` and `apply` to `status`, `history` and `rollback`."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlstack.cli import page, several
-from mlstack.cli.main import family
-from mlstack.cli.options import CLUSTER, CONFIRMED, GIVEN, PLACE, environments, option, word
-from mlstack.cli.output import emit, say
-from mlstack.cli.ports import Session
-from mlstack.errors import MlstackError, UsageError
+from mlstack.cli import page
+from mlstack.cli.main import ListingGroup, family
+from mlstack.cli.options import CLUSTER, CONFIRMED, GIVEN, PLACE, duration, environments, option, word
+from mlstack.cli.output import emit, is_terminal, say, table_text, write
+from mlstack.cli.ports import Result, Session, is_pattern
+from mlstack.errors import MlstackError, NotReadyError, UsageError
 
 if TYPE_CHECKING:
     from mlstack.deploy.plan import ApplyPlan
+    from mlstack.deploy.result import ChangeReport, StatusResult
+    from mlstack.operations.history import UnlockPlan
 
 top = family()
 
@@ -51,12 +54,12 @@ def diff(
 ) -> object:
     """Show what apply would change; exits with 1 when there is anything."""
     words = words or []
-    if len(words) == 2 and not any(mark in name for name in words for mark in "*?["):
+    if len(words) == 2 and not any(map(is_pattern, words)):
         return _compared(session, words[0], words[1], live=live, summary=summary)
-    if several.environments(session, words) is None:
+    if session.environments(words) is None:
         return _differing(session, words[0] if words else None, live=live, summary=summary)
     session.options = {**session.options, "envs": words}
-    return several.each(session, lambda env: _difference(session, env, live=live))
+    return session.each(lambda env: _difference(session, env, live=live))
 
 
 def _compared(session: Session, first: str, second: str, *, live: bool, summary: bool) -> int:
@@ -72,7 +75,7 @@ def _compared(session: Session, first: str, second: str, *, live: bool, summary:
         )
     sides = compare.read_side(first), compare.read_side(second)
     doing, env = f"comparing {sides[0]} with {sides[1]}", sides[0].environment
-    result: object = several.from_cluster(session, history.compare_environments, *sides, doing=doing, env=env)
+    result: object = session.from_cluster(history.compare_environments, *sides, doing=doing, env=env)
     return _emit_diff(session, result, summary=summary)
 
 
@@ -93,9 +96,9 @@ def _difference(session: Session, env: str | None, *, live: bool) -> object:
     from mlstack.operations import deploy, history
 
     if live:
-        return several.from_cluster(session, history.find_drift, env=env)
+        return session.from_cluster(history.find_drift, env=env)
     how = session.apply_options(dry_run=True)
-    return several.from_cluster(session, deploy.diff, env=env, options=how)
+    return session.from_cluster(deploy.diff, env=env, options=how)
 
 
 def _emit_diff(session: Session, result: object, *, summary: bool) -> int:
@@ -127,13 +130,12 @@ def plan(session: Session, out: Path | None = None, check_images: bool = False) 
 
     if out is not None and out.suffix != ".json":
         raise UsageError(f"a plan file ends with `.json`, got `{out}`", hint=f"--out {out}.json")
-    if out is not None and several.environments(session) is not None:
+    if out is not None and session.environments() is not None:
         raise UsageError("a plan file is about one environment", hint="mlstack plan ENV --out ENV.json")
     how, clock = session.apply_options(dry_run=True), session.ports.clock
-    return several.each(
-        session,
-        lambda env: several.from_cluster(
-            session, deploy.plan, clock=clock, options=how, out=out, check_images=check_images, env=env
+    return session.each(
+        lambda env: session.from_cluster(
+            deploy.plan, clock=clock, options=how, out=out, check_images=check_images, env=env
         ),
     )
 
@@ -158,19 +160,19 @@ def apply(session: Session, check_images: bool = False) -> int:
     from mlstack.operations import deploy
 
     options, clock, how = session.options, session.ports.clock, session.apply_options()
-    names = several.environments(session)
+    names = session.environments()
     if names is not None:
-        plan_one = partial(several.from_cluster, session, deploy.plan_apply, options=how)
+        plan_one = partial(session.from_cluster, deploy.plan_apply, options=how)
         sound = deploy.refuse_images if check_images else lambda plan: plan
         return _run_several(session, names, lambda name: sound(plan_one(env=name)), "apply")
     # A plan file ends with `.json` and exists, or has a folder before it.
-    env = several.only(session) or ""
+    env = session.only_environment or ""
     file = Path(env) if env.endswith(".json") and ("/" in env or Path(env).is_file()) else None
     if file is None:
-        plan = several.from_cluster(session, deploy.plan_apply, options=how, env=env or None)
+        plan = session.from_cluster(deploy.plan_apply, options=how, env=env or None)
     else:
         _refuse_decided(session)
-        plan = several.from_cluster(session, partial(deploy.plan_approved, file), options=how, env=env)
+        plan = session.from_cluster(partial(deploy.plan_approved, file), options=how, env=env)
     if check_images:
         plan = deploy.refuse_images(plan)
     # A plan file was approved when it was made; a protected environment wants its name all the same.
@@ -193,7 +195,7 @@ def _run_several(
     from mlstack.cli import run_reporter
     from mlstack.operations import deploy
 
-    results, plans = several.Results(session), []
+    results, plans = run_reporter.Results(session), []
     for name in names:
         with results.of(name, quiet=True):
             plans.append(plan_one(name))
@@ -269,8 +271,7 @@ def delete(
         foreign=not include_foreign,
     )
     plan_one = partial(
-        several.from_cluster,
-        session,
+        session.from_cluster,
         deploy.plan_delete,
         doing="looking at the cluster",
         spare=keep,
@@ -280,13 +281,13 @@ def delete(
         timeout_s=options["timeout_s"],
         lock_timeout_s=options["lock_timeout_s"],
     )
-    names = _expired(session) if expired else several.environments(session)
+    names = _expired(session) if expired else session.environments()
     if names is not None:
         code = _run_several(session, names, lambda name: plan_one(env=name), "delete", always=True)
         if expired and names and code == 0 and not options["dry_run"]:
             say(*(f"next: mlstack env rm {name}" for name in names))
         return code
-    plan = plan_one(env=several.only(session))
+    plan = plan_one(env=session.only_environment)
     if not options["dry_run"] and not run_reporter.confirmed(plan, "delete", session, always=True):
         return 1
     return run_reporter.carry_out(session, plan)
@@ -301,3 +302,254 @@ def _expired(session: Session) -> list[str]:
     if not over:
         say("no environment is over")
     return over
+
+
+# --- what became of it ---
+
+history = family(
+    "What was applied to an environment: `history [ENV]` lists, `show` prints one revision, `diff`"
+    " compares two. `mlstack rollback` goes back to one.",
+    cls=ListingGroup,
+)
+
+
+@top.command(
+    takes=f"envs every keep_going components context watch timeout {CLUSTER}",
+    examples=["mlstack status gke", "mlstack status gke -c cnn -o json", "mlstack status --all"],
+    watch=option("--watch -w", "Go on until everything works, showing what changes."),
+    timeout=option(
+        "--timeout DURATION",
+        "End `--watch` after this time (90s, 5m, 1h).",
+        parser=duration,
+        show_default=False,
+    ),
+)
+def status(session: Session, watch: bool = False, timeout: float | None = None) -> object:
+    """Tell whether what was applied works, and why not; exits with 1 when it does not."""
+    from mlstack.operations import status
+
+    clock = session.ports.clock
+    if timeout is not None and not watch:
+        raise UsageError("`--timeout` is how long `--watch` goes on", hint="add --watch")
+    if not watch:
+        look = partial(session.from_cluster, status.status, doing="looking at the cluster", clock=clock)
+        return session.each(lambda env: look(env=env))
+    if session.environments() is not None:
+        raise UsageError("`--watch` is about one environment", hint="mlstack status ENV --watch")
+    from mlstack.cli import run_reporter, views_deploy
+
+    output = session.options["output"]
+    target, opener = session.target(session.only_environment), session.opener()
+    with run_reporter.showing(output) as show:
+        result = status.watch(target, opener=opener, clock=clock, on_change=show, timeout_s=timeout)
+    if output == "table" and not is_terminal(sys.stdout):
+        write(page.text(page.Page((views_deploy.verdict(result),))))
+        return 0 if result.ok else 1
+    return result
+
+
+@top.command(
+    takes=f"only dry_run allow_not_ready components context namespace yes {CLUSTER}",
+    examples=[
+        "mlstack promote staging prod --dry-run",
+        "mlstack promote staging prod --only images,versions",
+    ],
+    source=word("FROM", "The environment that is followed.", environments),
+    target=word("TO", "The environment whose files change.", environments),
+    only=option("--only WHAT", "Only some of images, versions, params; repeatable."),
+    dry_run=option("--dry-run", "Show what would change, and write nothing."),
+    allow_not_ready=option("--allow-not-ready", "Follow FROM whatever its cluster says; it is not asked."),
+)
+def promote(
+    session: Session,
+    source: str,
+    target: str,
+    only: list[str] | None = None,
+    dry_run: bool = False,
+    allow_not_ready: bool = False,
+) -> object:
+    """Bring what an environment sets for components, images and package versions to another one's files."""
+    from mlstack.operations import deploy, params, status
+
+    options = session.options
+    kinds = [kind.strip() for words in only or () for kind in words.split(",")]
+    plan = params.plan_promotion(session.app, source, target, components=options["components"], only=kinds)
+    if not allow_not_ready and plan.changes and not dry_run:
+        look = partial(status.status, clock=session.ports.clock)
+        refuse_unready(source, session.from_cluster(look, env=source, doing="looking at the cluster"))
+        refuse_unapplied(source, session.from_cluster(deploy.diff, env=source))
+    if dry_run or not plan.changes:
+        return plan
+    if not options["yes"]:
+        if not session.ports.interactive():
+            raise UsageError(f"`promote` changes files of `{target}`", hint="look with --dry-run, then --yes")
+        say(table_text(plan))
+        if not session.ports.ask(f"Change {', '.join(plan.files)}?"):
+            say("nothing was done")
+            return 1
+    return params.promote(session.app, plan, components=options["components"], only=kinds)
+
+
+def refuse_unready(environment: str, result: StatusResult) -> None:
+    """Refuse to follow an environment of which something does not work.
+
+    Raises:
+        NotReadyError: it is not ready.
+    """
+    if not result.ok:
+        raise NotReadyError(
+            f"`{environment}` is not ready, so nothing of it is promoted",
+            hint=f"mlstack status {environment} says why; --allow-not-ready promotes all the same",
+        )
+
+
+def refuse_unapplied(environment: str, report: ChangeReport) -> None:
+    """Refuse to follow an environment whose files say what its cluster has not tried.
+
+    Raises:
+        NotReadyError: an apply would change something.
+    """
+    if not report.ok:
+        raise NotReadyError(
+            f"`{environment}` has not been applied as its files are, so nothing of it is promoted",
+            hint=f"mlstack diff {environment}; --allow-not-ready promotes all the same",
+        )
+
+
+# --- revisions ---
+
+
+@history.command(
+    "list",
+    hidden=True,
+    takes=f"env {PLACE} {CLUSTER}",
+    examples=["mlstack history gke", "mlstack history gke -o json"],
+)
+def list_history(session: Session) -> object:
+    """List what was applied to an environment: number, when, by whom, how it ended."""
+    from mlstack.operations import history
+
+    return _from_history(session, history.list_history)
+
+
+@history.command(
+    "show",
+    takes=f"words {PLACE} {CLUSTER}",
+    examples=["mlstack history show gke 3", "mlstack history show gke 3 -o yaml"],
+    words=word(
+        "[ENV] [N]", "The environment, and the number of a revision. Default: the newest.", environments
+    ),
+)
+def show_revision(session: Session, words: list[str] | None = None) -> object:
+    """Show one revision with its objects; secrets are masked in every format."""
+    from mlstack.operations import history
+
+    env, numbers = split_words(words, most=1)
+    return _from_history(session, history.show_revision, *numbers, env=env)
+
+
+@history.command(
+    "diff",
+    takes=f"words {PLACE} {CLUSTER}",
+    examples=["mlstack history diff gke 3", "mlstack history diff gke 3 5"],
+    words=word("[ENV] N [M]", "The environment, and two revisions. Default of M: the newest.", environments),
+)
+def diff_revisions(session: Session, words: list[str] | None = None) -> object:
+    """Show what changed from one revision to another; exits with 1 when anything did."""
+    from mlstack.operations import history
+
+    env, numbers = split_words(words, most=2)
+    if not numbers:
+        raise UsageError("which revision?", hint="mlstack history diff ENV N, or ENV N M")
+    return _from_history(session, history.diff_revisions, *numbers, env=env)
+
+
+def _from_history(
+    session: Session, read: Callable[..., Result], *numbers: int, env: str | None = None
+) -> Result:
+    clock = session.ports.clock
+    return session.from_cluster(read, *numbers, env=env, doing="reading the history", clock=clock)
+
+
+def split_words(words: list[str] | None, *, most: int) -> tuple[str | None, list[int]]:
+    """Take an environment and the numbers of revisions apart; numbers alone are of the chosen environment."""
+    numbers = list(words or ())
+    env = numbers.pop(0) if numbers and (not numbers[0].isdecimal() or len(numbers) > most) else None
+    if len(numbers) > most:
+        raise UsageError(f"too many words: `{' '.join(words or ())}`", hint="give ENV, then numbers")
+    for number in numbers:
+        if not number.isdecimal() or int(number) == 0:
+            hint = f"mlstack history {env or 'ENV'}"
+            raise UsageError(f"a revision is a number from 1, got `{number}`", hint=hint)
+    return env, [int(number) for number in numbers]
+
+
+@top.command(
+    takes=f"words {PLACE} dry_run prune allow_large_prune force_conflicts keep_foreign_fields"
+    f" allow_destructive check_capacity wait timeout_s wait_for_jobs fail_fast {CONFIRMED} {CLUSTER}",
+    examples=["mlstack rollback gke --dry-run", "mlstack rollback gke 3 --check-capacity --yes"],
+    words=word(
+        "[ENV] [N]",
+        "The environment, and the number of a revision. Default: the last one before the newest that worked.",
+        environments,
+    ),
+)
+def rollback(session: Session, words: list[str] | None = None) -> int:
+    """Apply an earlier revision again; what came later goes, but for volume claims.
+
+    The files of the app stay as they are: the next apply brings back what they say.
+    """
+    from mlstack.cli import run_reporter
+    from mlstack.operations import deploy
+
+    env, numbers = split_words(words, most=1)
+    how, clock = session.apply_options(), session.ports.clock
+    plan = session.from_cluster(deploy.plan_rollback, *numbers, env=env, clock=clock, options=how)
+    # A revision lies in Secrets that others may write: what it brings is always looked at by somebody.
+    if not plan.report.ok:
+        say(
+            f"note: {plan.what} brings what Secrets of namespace `{plan.place.namespace}` say was applied;"
+            " whoever may write those there could have written it"
+        )
+    if not how.dry_run and not run_reporter.confirmed(plan, "rollback", session, always=True):
+        return 1
+    return run_reporter.carry_out(session, plan)
+
+
+@top.command(takes=f"env {PLACE} yes yes_i_mean {CLUSTER}", examples=["mlstack unlock gke"])
+def unlock(session: Session) -> object:
+    """Free an environment that a dead run left locked; shows who holds it, and asks.
+
+    A lock expires by itself within seconds of the end of its run. A run that still holds it stops before its
+    next write.
+    """
+    from mlstack.operations import history
+
+    clock = session.ports.clock
+    plan = session.from_cluster(history.plan_unlock, doing="looking at the lock", clock=clock)
+    if plan.term is not None and not _may_unlock(plan, session):
+        return 1
+    return history.unlock(plan)
+
+
+def _may_unlock(plan: UnlockPlan, session: Session) -> bool:
+    from mlstack.cli import run_reporter
+
+    place, holder = plan.place, plan.holder
+    if run_reporter.is_meant(place.name, session):
+        return True
+    if place.protected:
+        what, action = f"`unlock` would free it from {holder}", f"free it from {holder}"
+        return run_reporter.name_typed(place.name, session, what=what, action=action)
+    if session.options["yes"]:
+        return True
+    if not session.ports.interactive():
+        raise UsageError(
+            f"`{place.name}` is held by {holder}, and nobody is here to confirm that it is to be freed",
+            hint="nothing was done; if that run is dead, repeat with --yes",
+        )
+    where = f"`{place.name}` (context {place.context}, namespace {place.namespace})"
+    if session.ports.ask(f"Free {where} from {holder}?"):
+        return True
+    say("nothing was done")
+    return False

@@ -7,12 +7,13 @@ import os
 import sys
 import tempfile
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mlstack import __version__
 from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
 from mlstack.cli.main import family
-from mlstack.cli.options import SCRIPTS, word
+from mlstack.cli.options import SCRIPTS, option, word
 from mlstack.cli.output import write
 from mlstack.cli.ports import Ports, Session
 from mlstack.dataclass import dataclass
@@ -171,7 +172,7 @@ class StandingClock:
         self._now_s += seconds
 
 
-# --- completion, schema, version ---
+# --- completion, schema, version, upgrade ---
 
 LIBRARIES = ("typer", "jinja2", "PyYAML", "jsonschema", "google-re2", "urllib3", "rich")
 
@@ -223,3 +224,16 @@ def version(session: Session) -> object:
     libraries = {name: version_of(name) for name in LIBRARIES}
     python = ".".join(str(part) for part in sys.version_info[:3])
     return Versions(mlstack=__version__, python=python, libraries=libraries)
+
+
+@top.command(
+    examples=["mlstack upgrade --dry-run", "mlstack upgrade"],
+    dry_run=option("--dry-run", "Say what would change; write nothing."),
+)
+def upgrade(session: Session, dry_run: bool = False) -> object:
+    """Bring the files of the app up to date with this mlstack; nothing else rewrites them."""
+    from mlstack.app.layout import find_root
+    from mlstack.operations import doctor
+
+    start = session.options["folder"] or session.folder or Path.cwd()
+    return doctor.upgrade(find_root(start) or session.app.root, dry_run=dry_run)

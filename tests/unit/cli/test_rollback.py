@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli.commands.history import split_words
+from mlstack.cli.commands.deploy import split_words
 from mlstack.deploy.history import Revision
 from mlstack.deploy.history_store import History
 from mlstack.deploy.inventory import Inventory, payload_hash

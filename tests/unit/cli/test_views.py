@@ -35,7 +35,7 @@ def result_types() -> Iterator[str]:
 
 @pytest.mark.parametrize("name", sorted({*result_types()} - NO_VIEW))
 def test_every_result_has_a_view(name: str) -> None:
-    for module in ("views_app", "views_deploy", "views_elastic", "views_packages"):
+    for module in ("views_app", "views_deploy", "views_packages"):
         import_module(f"mlstack.cli.{module}")
     assert name in {**views.VIEWS, **views.TABLE_VIEWS}
 
