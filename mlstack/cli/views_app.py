@@ -512,7 +512,7 @@ _BREACHES = 10
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mlstack.elastic.controller.inspect import ElasticPlan, ElasticStatus, ExplainedJob
+    from mlstack.elastic.inspect import ElasticPlan, ElasticStatus, ExplainedJob
     from mlstack.simulator.experiments import GoalTable
     from mlstack.simulator.report import SimulationReport, WaitSummary
 
@@ -581,7 +581,7 @@ def _elastic_explained(result: ExplainedJob) -> Page:
 @view
 def _elastic_status(result: ElasticStatus) -> Page:
     """Show a line a job."""
-    from mlstack.elastic.controller.inspect import UNSEEN
+    from mlstack.elastic.inspect import UNSEEN
 
     if not result.jobs:
         return Page(

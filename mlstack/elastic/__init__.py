@@ -1,4 +1,4 @@
-"""Elastic training jobs: what they want, their pods and their status.
+"""Elastic training jobs: their fields, pods and status, and the controller that looks after them.
 
-What a policy gives them is in `policy/`, the controller that makes it so in `controller/`.
+What a policy gives them is decided in `policy/`.
 """

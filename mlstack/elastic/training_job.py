@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from mlstack.dataclass import dataclass
 from mlstack.elastic.facts import JOB_LABEL, ROLE_LABEL, time_ms
-from mlstack.elastic.speed import read_speed
+from mlstack.elastic.snapshot import read_speed
 from mlstack.errors import ConfigError
 from mlstack.objects.resources import amounts, is_device, quantity
 

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
 from mlstack.dataclass import dataclass
-from mlstack.elastic.controller.controller import TICK_MS
+from mlstack.elastic.controller import TICK_MS
 from mlstack.elastic.policy.fair import jain
 from mlstack.elastic.policy.plan import plan
 from mlstack.elastic.snapshot import Decision, Job, Node, PolicyConfig, Snapshot, Trainer

@@ -9,14 +9,30 @@ from typing import Any
 
 from mlstack.dataclass import dataclass
 from mlstack.elastic import facts
-from mlstack.elastic.controller.cache import ClusterCache
-from mlstack.elastic.controller.controller import LEASE_NAME, LEASE_NAMESPACE, TICK_MS, RequeuePolicy
-from mlstack.elastic.controller.leader import DURATION_S, LeaderElector, NotLeadingError
-from mlstack.elastic.controller.reconciler import Reconciler
+from mlstack.elastic.cache import ClusterCache
+from mlstack.elastic.controller import (
+    DURATION_S,
+    LEASE_NAME,
+    LEASE_NAMESPACE,
+    TICK_MS,
+    LeaderElector,
+    NotLeadingError,
+    RequeuePolicy,
+)
 from mlstack.elastic.facts import JOB_LABEL, ROLE_LABEL, NodeFacts, PodFacts
-from mlstack.elastic.policy.edl import edl_v010
-from mlstack.elastic.resources import BASIC, vector
-from mlstack.elastic.snapshot import Arriving, Demand, Job, Node, PolicyConfig, Snapshot, Trainer
+from mlstack.elastic.policy.plan import edl_v010
+from mlstack.elastic.reconciler import Reconciler
+from mlstack.elastic.snapshot import (
+    BASIC,
+    Arriving,
+    Demand,
+    Job,
+    Node,
+    PolicyConfig,
+    Snapshot,
+    Trainer,
+    vector,
+)
 from mlstack.elastic.training_job import parse
 from mlstack.errors import ClusterError, ConflictError, TransientError, UnreachableError
 from mlstack.kube.client import ClientWrapper, FencedClient, ObjectRef, WatchEvent

@@ -11,11 +11,11 @@ from unittest.mock import patch
 
 import pytest
 
-from mlstack.elastic.controller import reconciler
-from mlstack.elastic.controller.actions import Action
-from mlstack.elastic.controller.cache import ClusterCache
-from mlstack.elastic.controller.reconciler import Reconciler
+from mlstack.elastic import reconciler
+from mlstack.elastic.actions import Action
+from mlstack.elastic.cache import ClusterCache
 from mlstack.elastic.facts import PLANNED
+from mlstack.elastic.reconciler import Reconciler
 from mlstack.kube.client import WatchEvent
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mlstack.cli.main import main
 from mlstack.elastic import facts
-from mlstack.elastic.controller.cache import ResourceStore, parse_job
+from mlstack.elastic.cache import ResourceStore, parse_job
 from mlstack.errors import ClusterError
 from mlstack.readiness.evaluate import assess
 from mlstack.readiness.rule import RULES, Facts

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlstack.elastic import facts as podfacts
-from mlstack.elastic.controller.cache import ClusterCache
-from mlstack.elastic.controller.controller import sources
-from mlstack.elastic.controller.reconciler import Pass, Reconciler
+from mlstack.elastic.cache import ClusterCache
+from mlstack.elastic.controller import sources
+from mlstack.elastic.reconciler import Pass, Reconciler
 from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants
 from mlstack.kube.client import WRITES, ClientWrapper, Cluster, ObjectRef, WatchEvent
 from mlstack.objects.kube_object import MANAGER

@@ -21,7 +21,7 @@ from mlstack.names import check_namespace, check_object_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mlstack.elastic.controller.metrics import Metrics
+    from mlstack.elastic.metrics import Metrics
     from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants
     from mlstack.simulator.report import SimulationReport
     from mlstack.simulator.scenario import Scenario
@@ -122,8 +122,8 @@ def run(
     SIGTERM and Ctrl-C free the Lease, so that the next one leads at once, and end with 143 and 130.
     """
     from mlstack.cli.ports import own_namespace
-    from mlstack.elastic.controller import inspect, leader
-    from mlstack.elastic.controller.controller import LEASE_NAME, Controller, ControllerSettings
+    from mlstack.elastic import inspect
+    from mlstack.elastic.controller import LEASE_NAME, Controller, ControllerSettings, find_lease_namespace
 
     config, grants, tick_ms = _policy(policy, headroom, moves), _grants(max_priority), _tick_ms(tick)
     lease_name = check_object_name(lease_name or LEASE_NAME)
@@ -150,7 +150,7 @@ def run(
     if not (lease_namespace or dry_run or (os.environ.get("POD_NAMESPACE") and not context)):
         # Stand for election where others do: the namespace of a context says nothing about them.
         default = settings.lease_namespace
-        there = leader.lease_namespace(cluster, lease_name, default=default, log=_log)
+        there = find_lease_namespace(cluster, lease_name, default=default, log=_log)
         settings = replace(settings, lease_namespace=there)
     controller = Controller(cluster, settings, log=_log, metrics=metrics)
     try:
@@ -202,8 +202,8 @@ def plan(
 ) -> object:
     """Show what the controller would do now, and why; writes nothing to the cluster."""
     from mlstack.app.atomic import write_files
+    from mlstack.elastic import inspect
     from mlstack.elastic import snapshot as snapshots
-    from mlstack.elastic.controller import inspect
 
     config = _policy(policy, headroom, moves)
     if snapshot is not None and (context or namespace or max_priority):
@@ -230,7 +230,7 @@ def plan(
 )
 def status(session: Session, context: Context = None, namespace: Namespaces = None) -> object:
     """Show how the training jobs stand: phase, trainers ready and told, and why one waits."""
-    from mlstack.elastic.controller import inspect
+    from mlstack.elastic import inspect
 
     with page.waiting("reading the training jobs"):
         cluster = session.ports.connect(context or "", session.options["kubeconfig"])
@@ -399,7 +399,7 @@ def _check_places(rows: Path | None, plot: Path | None) -> None:
 
 
 def _policy(name: str, headroom: int | None, moves: int, *, also: Sequence[str] = ()) -> PolicyConfig:
-    from mlstack.elastic.controller import inspect
+    from mlstack.elastic import inspect
     from mlstack.elastic.snapshot import PolicyConfig
 
     inspect.check_policy(name, also=also)
@@ -441,7 +441,7 @@ def _listening(listen: str) -> tuple[Metrics | None, Callable[[], None]]:
         return None, lambda: None
     from time import monotonic
 
-    from mlstack.elastic.controller.metrics import HealthServer, Metrics
+    from mlstack.elastic.metrics import HealthServer, Metrics
 
     address, _, port = listen.rpartition(":")
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):

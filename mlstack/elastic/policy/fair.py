@@ -7,8 +7,7 @@ from collections.abc import Hashable, Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush
 
-from mlstack.elastic.policy.gangs import Admission, Demands, place_unbound, restore_rendezvous
-from mlstack.elastic.policy.needs import needs
+from mlstack.elastic.policy.gangs import Admission, Demands, needs, place_unbound, restore_rendezvous
 from mlstack.elastic.policy.placement import Clearance, can_go, clear, free_node
 from mlstack.elastic.policy.state import (
     ClusterState,

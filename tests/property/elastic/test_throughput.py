@@ -12,8 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlstack.elastic.policy.plan import Gain, plan
-from mlstack.elastic.snapshot import Curve, Job, JobStage, Node, PolicyConfig, ScalePlan, Snapshot, Trainer
-from mlstack.elastic.speed import source, speeds
+from mlstack.elastic.snapshot import (
+    Curve,
+    Job,
+    JobStage,
+    Node,
+    PolicyConfig,
+    ScalePlan,
+    Snapshot,
+    Trainer,
+    source,
+    speeds,
+)
 from tests.property.elastic.moments import MANY
 from tests.support.actuation import actuate
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mlstack.cli.page import WIDTH, text_width
-from mlstack.elastic.controller.metrics import Metrics
+from mlstack.elastic.metrics import Metrics
 from mlstack.kube.lease import Lease
 from mlstack.simulator.experiments import Figures, SeedTrial
 from tests.support.cli import Runner

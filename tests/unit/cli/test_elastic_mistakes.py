@@ -154,7 +154,7 @@ def test_whoever_may_not_look_at_namespaces_is_told_nothing_of_them(
 def test_a_controller_that_goes_on_says_which_namespaces_are_not_there_yet(
     run: Runner, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mlstack.elastic.controller.controller.Controller.run", lambda self: None)
+    monkeypatch.setattr("mlstack.elastic.controller.Controller.run", lambda self: None)
     ran = run("elastic run --lease-namespace default -n default -n trian")
     assert ran.code == 0
     assert "the cluster has no namespace `trian` yet" in ran.err

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic.controller.cache import ClusterCache
-from mlstack.elastic.controller.controller import Controller, ControllerSettings, Informer, RequeuePolicy
-from mlstack.elastic.controller.reconciler import Pass
+from mlstack.elastic.cache import ClusterCache
+from mlstack.elastic.controller import Controller, ControllerSettings, Informer, RequeuePolicy
+from mlstack.elastic.reconciler import Pass
 from mlstack.errors import LockedError, UnreachableError, WatchExpiredError
 from mlstack.kube.client import INITIAL_EVENTS_END, ClientWrapper, WatchEvent
 from mlstack.kube.watch import WatchSource

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from mlstack.elastic.controller.events import MOST, PAUSE_MS, REFRESH_MS, SAME_MS, EventRecorder
+from mlstack.elastic.state import MOST, PAUSE_MS, REFRESH_MS, SAME_MS, EventRecorder
 
 KEY = ("ScaledUp", "trainers 1 -> 2")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic.controller.leader import LeaderElector, NotLeadingError, lease_namespace
+from mlstack.elastic.controller import LeaderElector, NotLeadingError, find_lease_namespace
 from mlstack.errors import ForbiddenError, UnreachableError, UsageError
 from mlstack.kube.client import ClientWrapper, ObjectRef
 from mlstack.kube.lease import Lease
@@ -200,7 +200,7 @@ def hold(cluster: MemoryCluster, namespace: str, name: str = "mlstack-elastic") 
 
 def find(cluster: Any) -> tuple[str, list[str]]:
     told: list[str] = []
-    return lease_namespace(cluster, "mlstack-elastic", default="default", log=told.append), told
+    return find_lease_namespace(cluster, "mlstack-elastic", default="default", log=told.append), told
 
 
 class Failing(ClientWrapper):

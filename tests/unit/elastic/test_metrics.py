@@ -11,10 +11,10 @@ from urllib.request import urlopen
 
 import pytest
 
-from mlstack.elastic.controller import reconciler
-from mlstack.elastic.controller.metrics import HealthServer, Metrics
-from mlstack.elastic.controller.reconciler import Reconciler
+from mlstack.elastic import reconciler
+from mlstack.elastic.metrics import HealthServer, Metrics
 from mlstack.elastic.policy.fair import jain
+from mlstack.elastic.reconciler import Reconciler
 from mlstack.elastic.snapshot import PolicyConfig, ScalePlan, Snapshot
 from mlstack.errors import ForbiddenError, UnreachableError
 from mlstack.kube.client import ClientWrapper, ObjectRef

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mlstack.elastic.policy.edl import edl, edl_v010
+from mlstack.elastic.policy.plan import edl, edl_v010
 from mlstack.elastic.snapshot import (
     Arriving,
     Demand,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic.controller.cache import ClusterCache
-from mlstack.elastic.controller.inspect import look, planned, standings
+from mlstack.elastic.cache import ClusterCache
+from mlstack.elastic.inspect import look, planned, standings
 from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants
 from mlstack.kube.client import ObjectRef, WatchEvent
 from tests.support.elastic import training_job

@@ -12,7 +12,7 @@ from mlstack.app import files
 
 README = files.folder("prototypes") / "elastic" / "README.md"
 CODE = Path(mlstack.elastic.__file__).parent
-TELLING = ("status.py", "controller/events.py", "controller/lifecycle.py")
+TELLING = ("status.py", "state.py", "lifecycle.py")
 CONDITIONS = {"Admitted", "GangReady", "Progressing", "Degraded", "Scaled", "PriorityGranted"}
 # Words of these modules that are no reasons: what the controller did, fields of an Event, outcomes.
 OTHERS = {

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic.controller import reconciler
-from mlstack.elastic.controller.reconciler import Pass
+from mlstack.elastic import reconciler
+from mlstack.elastic.reconciler import Pass
 from mlstack.elastic.snapshot import PolicyConfig
 from mlstack.errors import ConflictError, ForbiddenError, TransientError, UnreachableError
 from mlstack.kube.client import ObjectRef

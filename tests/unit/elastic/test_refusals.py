@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic.controller.inspect import look, planned, standings
 from mlstack.elastic.facts import time_ms
+from mlstack.elastic.inspect import look, planned, standings
 from mlstack.elastic.snapshot import PolicyConfig
 from mlstack.errors import ForbiddenError, TransientError
 from mlstack.kube.client import ObjectRef

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic.controller.cache import JobFacts, parse_job
-from mlstack.elastic.controller.inspect import look, planned
-from mlstack.elastic.controller.job_reconciler import INCOMPLETE_MS
-from mlstack.elastic.controller.state import BAR_MS, GANG_MS, RETRY_MS, restore_moves
+from mlstack.elastic.cache import JobFacts, parse_job
 from mlstack.elastic.facts import time_ms
+from mlstack.elastic.inspect import look, planned
+from mlstack.elastic.job_reconciler import INCOMPLETE_MS
 from mlstack.elastic.snapshot import PolicyConfig
+from mlstack.elastic.state import BAR_MS, GANG_MS, RETRY_MS, restore_moves
 from mlstack.elastic.status import timestamp
 from mlstack.kube.client import ObjectRef
 from tests.support.elastic import training_job

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.elastic.snapshot import Curve, Job, Role
-from mlstack.elastic.speed import read_speed, source, speeds
+from mlstack.elastic.snapshot import Curve, Job, Role, read_speed, source, speeds
 
 
 def job(*points: tuple[int, int], most: int = 8, speed: str = "linear", pservers: int = 0) -> Job:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlstack.elastic import status
-from mlstack.elastic.controller.state import CALM_MS, WRITE_MS, Backoff, JobRecord
+from mlstack.elastic.state import CALM_MS, WRITE_MS, Backoff, JobRecord
 from mlstack.elastic.status import MOST_NODES, Bar, FailureCounters
 
 

@@ -17,10 +17,10 @@ from mlstack.kube.client import ObjectRef, WatchEvent
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.kube.client import ClientWrapper
 from mlstack.elastic import training_job as spec
-from mlstack.elastic.controller.controller import Controller
+from mlstack.elastic.controller import Controller
 from mlstack.elastic.pods import environment
-from mlstack.elastic.controller.controller import LEASE_NAME
-from mlstack.elastic.controller.controller import ControllerSettings
+from mlstack.elastic.controller import LEASE_NAME
+from mlstack.elastic.controller import ControllerSettings
 from mlstack.elastic.training_job import SERVER_CLASS
 from mlstack.elastic.training_job import TRAINER_CLASS
 from mlstack.elastic.training_job import RoleName

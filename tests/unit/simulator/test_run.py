@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mlstack.elastic.controller.leader import LeaderElector
+from mlstack.elastic.controller import LeaderElector
 from mlstack.simulator import measures, report, scenario
 from mlstack.simulator.measures import JobSample, Sample
 from mlstack.simulator.run import SimulationOutcome, simulate

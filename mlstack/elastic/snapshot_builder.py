@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
 from mlstack.dataclass import dataclass
-from mlstack.elastic.controller.cache import ClusterCache, JobFacts
+from mlstack.elastic.cache import ClusterCache, JobFacts
 from mlstack.elastic.facts import NodeFacts, PodFacts
-from mlstack.elastic.resources import BASIC, vector
 from mlstack.elastic.snapshot import (
+    BASIC,
     Arriving,
     Demand,
     Held,
@@ -20,6 +20,7 @@ from mlstack.elastic.snapshot import (
     Snapshot,
     Trainer,
     Vector,
+    vector,
 )
 from mlstack.objects import resources
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from mlstack.dataclass import dataclass
 from mlstack.elastic import pods
-from mlstack.elastic.controller.cache import ClusterCache, JobFacts
+from mlstack.elastic.cache import ClusterCache, JobFacts
 from mlstack.elastic.facts import PodFacts, time_ms
 from mlstack.elastic.snapshot import ScalePlan
 from mlstack.errors import (

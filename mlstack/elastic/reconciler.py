@@ -10,8 +10,7 @@ from typing import Any
 from mlstack.clock import micro_time
 from mlstack.dataclass import dataclass
 from mlstack.elastic import status
-from mlstack.elastic.controller import events
-from mlstack.elastic.controller.actions import (
+from mlstack.elastic.actions import (
     STAGES,
     Action,
     NameTakenError,
@@ -22,14 +21,22 @@ from mlstack.elastic.controller.actions import (
     one_by_one,
     set_refusal,
 )
-from mlstack.elastic.controller.cache import ClusterCache, JobFacts
-from mlstack.elastic.controller.events import JobEvent
-from mlstack.elastic.controller.job_reconciler import ASKED_MS, MOST_CREATIONS, JobReconciler, free_capacity
-from mlstack.elastic.controller.lifecycle import JobContext, Lifecycle, claims, judge, lacks, missing_pods
-from mlstack.elastic.controller.snapshot_builder import MOVES_KEPT_MS, JobLimits, build_snapshot
-from mlstack.elastic.controller.state import JobRecord, job_limits, restore, restore_moves
+from mlstack.elastic.cache import ClusterCache, JobFacts
+from mlstack.elastic.job_reconciler import ASKED_MS, MOST_CREATIONS, JobReconciler, free_capacity
+from mlstack.elastic.lifecycle import JobContext, Lifecycle, claims, judge, lacks, missing_pods
 from mlstack.elastic.policy.plan import plan as decide
 from mlstack.elastic.snapshot import Decision, PolicyConfig, ScalePlan, Snapshot
+from mlstack.elastic.snapshot_builder import MOVES_KEPT_MS, JobLimits, build_snapshot
+from mlstack.elastic.state import (
+    EVENT_API_VERSION,
+    JobEvent,
+    JobRecord,
+    decision_events,
+    job_limits,
+    restore,
+    restore_moves,
+    status_events,
+)
 from mlstack.elastic.status import LONGEST
 from mlstack.errors import ClusterError, ConflictError, ObjectNotFoundError, TransientError, UnreachableError
 from mlstack.kube.client import Cluster, ObjectRef
@@ -292,7 +299,7 @@ class Reconciler:
                 decision, of_job = reconciler.reconcile(context, decision)
                 done.decisions[job.key] = decision
                 recorder = context.record.events
-                for event in events.of_decision(job, decision):
+                for event in decision_events(job, decision):
                     # What lasts since the time of a leader before was told by that one.
                     if event.lasts and recorder.is_new and status.says_waiting(job.status, event.text):
                         recorder.take_over(event.key, now_ms)
@@ -326,7 +333,7 @@ class Reconciler:
         patch = _merge_patch(job.status, after)
         if not patch or (record.sent == patch and now_ms - record.sent_ms < RESENT_MS):
             return []
-        done.events += events.of_status(job, after)
+        done.events += status_events(job, after)
         if job.spec and not job.status.get("startTime"):
             seconds = max(0, now_ms - job.spec.created_ms) // 1000
             ready, ready_before = ((each.get("trainer") or {}).get("ready") for each in (after, job.status))
@@ -359,7 +366,7 @@ class Reconciler:
         for job in self._cache.sorted_jobs():
             record = self._record(job)
             for (reason, _), series in record.events.due(done.now_ms) if record else ():
-                ref = ObjectRef(events.API_VERSION, "Event", job.namespace, series.event)
+                ref = ObjectRef(EVENT_API_VERSION, "Event", job.namespace, series.event)
                 why, last = f"{reason}, {series.count} times", micro_time(series.last_ms / 1000)
                 body = {"series": {"count": series.count, "lastObservedTime": last}}
                 action = Action(stage="event", verb="patch", ref=ref, job=job.key, why=why, body=body)

@@ -7,10 +7,10 @@ from dataclasses import field
 from typing import Literal
 
 from mlstack.dataclass import dataclass
-from mlstack.elastic.controller.cache import JobFacts
-from mlstack.elastic.controller.state import JobRecord
+from mlstack.elastic.cache import JobFacts
 from mlstack.elastic.facts import PodFacts
 from mlstack.elastic.snapshot import Decision, Priority
+from mlstack.elastic.state import JobRecord
 from mlstack.elastic.status import Counts, Outcome, StatusClaims, worded
 
 MOST_ROUNDS = 6

@@ -7,31 +7,212 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import field
 from queue import Empty, Queue
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Literal
 
 from mlstack.dataclass import dataclass
-from mlstack.elastic.controller.cache import BUDGET, SERVICE, ClusterCache
-from mlstack.elastic.controller.leader import DURATION_S, LeaderElector, NotLeadingError
-from mlstack.elastic.controller.reconciler import Pass, Reconciler
-from mlstack.elastic.controller.state import Backoff
+from mlstack.elastic.cache import BUDGET, SERVICE, ClusterCache
 from mlstack.elastic.facts import JOB_LABEL
+from mlstack.elastic.reconciler import Pass, Reconciler
 from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants
+from mlstack.elastic.state import Backoff
 from mlstack.elastic.training_job import API_VERSION, KIND
 from mlstack.errors import (
     ClusterError,
+    ConflictError,
+    ForbiddenError,
     LockedError,
     MlstackError,
     NotFoundError,
     NotReadyError,
     ObjectNotFoundError,
+    UsageError,
 )
 from mlstack.kube.client import Cluster, FencedClient, WatchEvent, backoff
-from mlstack.kube.lease import Lease
+from mlstack.kube.lease import API_VERSION as LEASE_API_VERSION
+from mlstack.kube.lease import HeldError, Lease, LostError, Term
 from mlstack.kube.watch import Listed, Reflector, WatchSource
 
+# --- leadership ---
+
+DURATION_S = 15
+_RENEW_S = 10.0  # a steady controller writes this alone, and so once in ten seconds
+_RETRY_S = 2.0
+# So long after a renewal was asked for nobody else can hold it; two seconds are for slow requests.
+_SURE_S = 13.0
+
+
+class NotLeadingError(Exception):
+    """Raised instead of a write by a controller that does not lead, or may not lead any more."""
+
+
+class LeaderElector:
+    """Wants to lead, leads, and stands back."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        monotonic_s: Callable[[], float],
+        log: Callable[[str], None],
+        is_gone: Callable[[str], bool] = lambda name: False,
+    ) -> None:
+        self._lease, self._monotonic_s, self._log, self._is_gone = lease, monotonic_s, log, is_gone
+        self._lock, self._closed = Lock(), Event()
+        self._thread: Thread | None = None
+        self._term: Term | None = None
+        self._sure_until_s = 0.0
+        self._other: tuple[str, float] = ("", 0.0)  # version of another's lease, and since when it is that
+        self._reported, self._leader = "", ""
+        # What kept the lease from being asked for the last time, None where it was held or is ours.
+        self.error: ClusterError | None = None
+
+    def start(self) -> None:
+        """Begin to stand for election, in a thread."""
+        self._thread = Thread(target=self._elect, name="lease", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stand back: nothing is written any more, and the lease is free at once."""
+        self._closed.set()
+        with self._lock:
+            term, self._term = self._term, None
+        if self._thread is not None:
+            self._thread.join(_RETRY_S)
+        if term is not None:
+            self._free(term)
+
+    @property
+    def is_leading(self) -> bool:
+        """Tell whether the lease is ours for certain."""
+        with self._lock:
+            return self._term is not None and self._monotonic_s() < self._sure_until_s
+
+    @property
+    def transitions(self) -> int | None:
+        """Give how often the lease has changed hands, None while it is not ours."""
+        with self._lock:
+            return self._term.transitions if self._term is not None else None
+
+    def check(self) -> None:
+        """Raise NotLeadingError where the lease is not ours for certain."""
+        if not self.is_leading:
+            raise NotLeadingError("this controller does not lead")
+
+    def attempt(self) -> float:
+        """Take or renew the lease once; gives the seconds until the next attempt."""
+        asked_s = self._monotonic_s()
+        try:
+            if self._term is None:
+                return self._try_to_take(asked_s)
+            self._hold(self._lease.renew(self._term), asked_s)
+        except HeldError as error:
+            return self._stand_by(error.term.holder)
+        except LostError as error:
+            went = f"went to {error.term.holder}" if error.term else "was deleted"
+            return self._lose(f"the lease {went}")
+        except ClusterError as error:
+            if self._term is None:
+                self.error = error
+            elif self._monotonic_s() >= self._sure_until_s:
+                return self._lose("the lease could not be renewed in time")
+            return _RETRY_S
+        return _RENEW_S
+
+    def report(self) -> None:
+        """Say what keeps the lease from being asked for, once while it lasts: for those that go on trying."""
+        before, self._reported = self._reported, str(self.error or "")
+        if self._reported not in ("", before):
+            self._log(f"the lease cannot be had: {self._reported}")
+
+    def _elect(self) -> None:
+        pause_s = 0.0
+        while not self._closed.wait(pause_s):
+            try:
+                pause_s = self.attempt()
+                self.report()
+            except Exception as error:  # a thread has no caller: say it, and try again
+                self._log(f"lease: {error!r}")
+                pause_s = _RETRY_S
+
+    def _try_to_take(self, asked_s: float) -> float:
+        """Look at the lease, and take it when it is free or nobody has renewed it for as long as it lasts."""
+        held, holder = self._lease.read(), self._lease.holder
+        if held is not None and held.holder != holder and not self._is_gone(held.holder):
+            if self._other[0] != held.version:
+                self._other = (held.version, asked_s)
+            if asked_s - self._other[1] < held.duration_s:
+                return self._stand_by(held.holder)
+        taken = self._lease.take(is_gone=self._is_gone)
+        if self._closed.is_set():
+            self._free(taken.term)
+            return _RETRY_S
+        self._hold(taken.term, asked_s)
+        before = f" after {taken.before.holder}" if taken.before else ""
+        self._log(f"{holder} leads{before} (transition {taken.term.transitions})")
+        return _RENEW_S
+
+    def _hold(self, term: Term, asked_s: float) -> None:
+        with self._lock:
+            if not self._closed.is_set():
+                self._term, self._sure_until_s = term, asked_s + _SURE_S
+        self._leader, self.error = "", None
+
+    def _lose(self, why: str) -> float:
+        with self._lock:
+            self._term = None
+        self._other = ("", 0.0)
+        self._log(f"{self._lease.holder} does not lead any more: {why}")
+        return _RETRY_S
+
+    def _stand_by(self, holder: str) -> float:
+        """Say who has the lease and where it is, once for each holder."""
+        self.error = None
+        if holder != self._leader:
+            self._leader, ref = holder, self._lease.ref
+            self._log(f"{self._lease.holder} stands by: {holder} has the Lease `{ref.namespace}/{ref.name}`")
+        return _RETRY_S
+
+    def _free(self, term: Term) -> None:
+        """Let the next one lead at once; the Lease stays, or its transitions would be counted anew."""
+        cluster, ref = self._lease.cluster, self._lease.ref
+        try:
+            live = cluster.get(ref)
+            if live is None or live["metadata"]["uid"] != term.uid:
+                return
+            spec = dict(live.get("spec") or {})
+            if spec.pop("holderIdentity", None) == term.holder:
+                cluster.replace({**live, "spec": spec})
+        except (ClusterError, ConflictError) as error:
+            self._log(f"the lease was not released: {error}")
+
+
+def find_lease_namespace(cluster: Cluster, name: str, *, default: str, log: Callable[[str], None]) -> str:
+    """Give the namespace of the Lease of this name that is there, else the default.
+
+    Two controllers whose Leases are in different namespaces would both lead. Raises UsageError where there
+    are several, ClusterError where the cluster does not answer.
+    """
+    try:
+        listing = cluster.list(LEASE_API_VERSION, "Lease", fields=f"metadata.name={name}", metadata_only=True)
+    except ForbiddenError:
+        log(
+            f"the Lease is `{default}/{name}`: no right to list Leases of all namespaces. "
+            "With one elsewhere, another controller leads beside this one: see `--lease-namespace`"
+        )
+        return default
+    namespaces = sorted(str(lease["metadata"]["namespace"]) for lease in listing.items)
+    if len(namespaces) > 1:
+        refs = ", ".join(f"`{namespace}/{name}`" for namespace in namespaces)
+        raise UsageError(
+            f"there are several Leases of controllers: {refs}",
+            hint=f"say which is meant: --lease-namespace {namespaces[0]}; "
+            "delete those that no controller uses",
+        )
+    return namespaces[0] if namespaces else default
+
+
 if TYPE_CHECKING:
-    from mlstack.elastic.controller.metrics import Metrics
+    from mlstack.elastic.metrics import Metrics
 
 LEASE_NAME = "mlstack-elastic"
 LEASE_NAMESPACE = "mlstack-system"
@@ -83,10 +264,7 @@ class RequeuePolicy:
             self._changed_ms = now_ms
 
     def started(self, now_ms: int, due_ms: int | None = None) -> None:
-        """Note that a pass has begun, with all that changed before it.
-
-        `due_ms` is when something known by then falls due (a back-off, a limit of time), None for nothing.
-        """
+        """Note that a pass has begun, and when something known falls due (a back-off, a limit of time)."""
         self._changed_ms, self._started_ms, self._due_ms = None, now_ms, due_ms
 
     def next_ms(self) -> int:
@@ -103,9 +281,7 @@ class RequeuePolicy:
 
 # --- watches in threads of their own, for the one thread that has the cache ---
 
-RESYNC_S = 600.0
-"""So often everything is listed anew: what was missed costs no more than this."""
-
+_RESYNC_S = 600.0  # so often everything is listed anew: what was missed costs no more than this
 _WATCH_S = 120.0  # how long the server keeps one watch open
 # A watch that goes on where it was, and of which nothing is heard for so long, has nothing to tell.
 _QUIET_S = 1.0
@@ -115,10 +291,7 @@ _QUEUED = 2_000
 
 
 def sources(namespaces: Sequence[str]) -> tuple[WatchSource, ...]:
-    """Give what is watched: jobs and their own where they are looked after, nodes and pods everywhere.
-
-    Pods of other namespaces take room too.
-    """
+    """Give what is watched: jobs and their own where they are looked after, nodes and pods everywhere."""
     places: Sequence[str | None] = namespaces or (None,)
     companions = (SERVICE, BUDGET, ("apps/v1", "StatefulSet"))
     return (
@@ -198,7 +371,7 @@ class Informer:
         pauses = backoff(*_PAUSES_S)
         while not self._closed.is_set():
             begun_s = self._monotonic_s()
-            if not reflector.version or begun_s - listed_s >= RESYNC_S:
+            if not reflector.version or begun_s - listed_s >= _RESYNC_S:
                 reflector.version, listed_s = "", begun_s
             elif source in self._broken:
                 self._broken[source] = begun_s

@@ -8,12 +8,12 @@ from itertools import count
 
 from mlstack.dataclass import dataclass
 from mlstack.elastic import pods, status, training_job
-from mlstack.elastic.controller.actions import Action, delete_pods
-from mlstack.elastic.controller.cache import ClusterCache, JobFacts, SetFacts
-from mlstack.elastic.controller.lifecycle import JobContext, Lifecycle, missing_pods
-from mlstack.elastic.controller.snapshot_builder import free_room, minus
+from mlstack.elastic.actions import Action, delete_pods
+from mlstack.elastic.cache import ClusterCache, JobFacts, SetFacts
 from mlstack.elastic.facts import PLANNED, PodFacts
+from mlstack.elastic.lifecycle import JobContext, Lifecycle, missing_pods
 from mlstack.elastic.snapshot import Decision, Reason, ScalePlan, Snapshot, Vector
+from mlstack.elastic.snapshot_builder import free_room, minus
 from mlstack.kube.client import ObjectRef
 
 MOST_CREATIONS = 400
