@@ -22,10 +22,9 @@ from mlstack.app.declare import (
     record,
     records,
 )
-from mlstack.app.versions import check_range, is_range
 from mlstack.dataclass import dataclass
 from mlstack.errors import UsageError
-from mlstack.names import names_a_package
+from mlstack.names import check_range, is_range, names_a_package
 from mlstack.objects.managed_fields import FieldPattern
 
 if TYPE_CHECKING:

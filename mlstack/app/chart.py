@@ -10,14 +10,16 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mlstack.app import document
+from mlstack.app.files import LIMITS, MAX_BYTES, MAX_FILES, check_name
 from mlstack.app.params import overlaid
 from mlstack.app.prototype import Package, json_type
 from mlstack.app.schema import is_checkable
-from mlstack.errors import RegistryError, SchemaError, YamlError
+from mlstack.errors import ConfigError, RegistryError, SchemaError, YamlError
 from mlstack.names import is_parameter_name, names_a_package
 from mlstack.yaml.read import read_document, read_documents
 
@@ -173,7 +175,6 @@ def _laid_open(files: Files) -> Files:
     packed = [path for path in files if path.match("charts/*.tgz") and len(path.parts) == 2]
     if not packed:
         return files
-    from mlstack.app.archive import unpack
 
     inner: dict[PurePosixPath, bytes] = {}
     for path in packed:
@@ -277,3 +278,85 @@ class _Inliner:
             key = part.replace("~1", "/").replace("~0", "~")
             value = value.get(key) if isinstance(value, Mapping) else None
         return value if isinstance(value, Mapping) else None
+
+
+# --- archives: the same files give the same bytes everywhere; read with suspicion ---
+
+_MOST_BYTES = 2 * MAX_BYTES  # with the heads of all its files
+
+
+class _Refusal(Exception):
+    """Raised of what no package may hold."""
+
+
+def pack(files: Files) -> bytes:
+    """Write files as a plain tar archive, in the order of their paths, without owners, times and rights.
+
+    What zlib would make of the same bytes differs from one version of it to the next.
+    """
+    import tarfile
+
+    buffer = BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path, data in sorted(files.items(), key=lambda item: item[0].as_posix().encode()):
+            member = tarfile.TarInfo(path.as_posix())
+            member.size, member.mode = len(data), 0o644
+            archive.addfile(member, BytesIO(data))
+    return buffer.getvalue()
+
+
+def unpack(data: bytes, named: str) -> Files:
+    """Read an archive, packed by gzip or not; names that start with `.` are left out.
+
+    Raises:
+        RegistryError: it is broken, or holds what a package may not: links, devices, paths out of it, two
+            files of one name, or more than a package may.
+    """
+    from tarfile import TarError
+    from zlib import error as ZlibError
+
+    message = f"package `{named}` is refused:"
+    try:
+        return _unpacked(data)
+    except _Refusal as error:
+        raise RegistryError(f"{message} its archive holds {error}", hint="tell who published it") from None
+    except ConfigError as error:
+        raise RegistryError(f"{message} {error}") from error
+    except (TarError, ZlibError, EOFError, OSError, ValueError, OverflowError) as error:
+        raise RegistryError(f"{message} its archive cannot be read", hint="publish it again") from error
+
+
+def _unpacked(data: bytes) -> Files:
+    import tarfile
+    import zlib
+
+    if data.startswith(b"\x1f\x8b"):
+        stream = zlib.decompressobj(wbits=31)
+        data = stream.decompress(data, _MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise _Refusal(f"more than {LIMITS}")
+        if not stream.eof:
+            raise EOFError
+    files: dict[PurePosixPath, bytes] = {}
+    entries = size = 0
+    with tarfile.open(fileobj=BytesIO(data), mode="r:", errorlevel=2) as archive:
+        for member in archive:
+            entries, size = entries + 1, size + member.size
+            if entries > 2 * MAX_FILES or size > MAX_BYTES:
+                raise _Refusal(f"more than {LIMITS}")
+            is_harmless = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE)
+            if not is_harmless or member.sparse is not None:
+                raise _Refusal(f"`{member.name}`, which is a link or no file")
+            path = PurePosixPath(member.name)
+            if path.is_absolute() or ".." in path.parts or "\\" in member.name or path.drive:
+                raise _Refusal(f"`{member.name}`, a path that leads out of it")
+            check_name(path, "its archive")
+            is_hidden = any(part.startswith(".") or part == "__pycache__" for part in path.parts)
+            file = archive.extractfile(member) if member.isreg() else None
+            if file is not None and path.parts and not is_hidden:
+                if path in files:
+                    raise _Refusal(f"two files `{path}`")
+                files[path] = file.read()
+    if not entries:
+        raise EOFError
+    return dict(sorted(files.items(), key=lambda item: item[0].parts))

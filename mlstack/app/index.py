@@ -21,10 +21,9 @@ from mlstack.app.declare import (
     records,
 )
 from mlstack.app.document import FieldReader
-from mlstack.app.versions import best_first, check_range
 from mlstack.dataclass import dataclass
 from mlstack.errors import NotFoundError
-from mlstack.names import nearest, version_key
+from mlstack.names import best_first, check_range, nearest, version_key
 
 KSONNET_PREFIX = "io.ksonnet.pkg."
 """What ksonnet wrote before the names of prototypes."""

@@ -18,9 +18,8 @@ from mlstack.app.declare import (
     list_of,
     records,
 )
-from mlstack.app.versions import check_range
 from mlstack.dataclass import dataclass
-from mlstack.names import version_key
+from mlstack.names import check_range, version_key
 
 if TYPE_CHECKING:
     from mlstack.app.document import FieldReader

@@ -9,9 +9,8 @@ from typing import Any, Literal
 
 from mlstack.app import secret_values
 from mlstack.app.declare import MAP, SHORT_NAME, TEXT, VERSION, WORD, key, list_of, record_schema, records
-from mlstack.app.versions import check_range
 from mlstack.dataclass import dataclass
-from mlstack.names import names_a_package
+from mlstack.names import check_range, names_a_package
 from mlstack.yaml import write
 
 

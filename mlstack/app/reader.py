@@ -26,6 +26,7 @@ from mlstack.app.environment import (
 )
 from mlstack.app.files import AppFiles
 from mlstack.app.lock import Lock
+from mlstack.app.package import Vendor
 from mlstack.app.params import (
     Declared,
     KeyPath,
@@ -43,11 +44,9 @@ from mlstack.app.prototype import Need, Prototype
 from mlstack.app.schema import PassedStore, check_file
 from mlstack.app.secret_sources import SecretValues
 from mlstack.app.secret_values import SecretRef
-from mlstack.app.vendor import Vendor
-from mlstack.app.versions import check_mlstack
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
-from mlstack.names import nearest
+from mlstack.names import check_mlstack, nearest
 from mlstack.objects import masking
 from mlstack.objects.masking import MASK
 

@@ -7,12 +7,25 @@ named once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from copy import deepcopy
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from mlstack.app import params
+from mlstack.app.prototype import Prototype
+from mlstack.errors import MlstackError
+from mlstack.importers.jsonnet import NotLiteralError, text_of, tokens
 from mlstack.importers.plan import Data
-from mlstack.objects.kube_object import Kinds, group_of
+from mlstack.objects.kube_object import SERVER_METADATA, Kinds, group_of
+from mlstack.render.render import unpacked
+from mlstack.yaml import edit, read, rewrite, write
+from mlstack.yaml.read import Path as KeyPath
 
 _Change = Callable[[dict[str, Any]], None]
 _Known = tuple[str, "_Change | None"]
@@ -287,3 +300,208 @@ _RULES: dict[tuple[str, str], _Known] = {
         for version in ("v1alpha1", "v1alpha2", "v1beta1", "v1beta2")
     },
 }
+
+
+# --- manifests that came out of a cluster: what the server and kubectl wrote into them is left out ---
+
+
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_BOUND = "pv.kubernetes.io/bound-by-controller"
+_ANNOTATIONS = frozenset(
+    {_LAST_APPLIED, _BOUND, "pv.kubernetes.io/bind-completed", "pv.kubernetes.io/provisioned-by"}
+    | {"volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"}
+    | {"volume.kubernetes.io/selected-node", "deployment.kubernetes.io/revision"}
+    | {"batch.kubernetes.io/job-tracking", "batch.kubernetes.io/cronjob-scheduled-timestamp"}
+)
+_OF_JOBS = frozenset(
+    {"controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"}
+)
+_NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+SIGNS = re.compile(r"\b(uid|resourceVersion|managedFields|selfLink|last-applied-configuration)\b")
+"""What stands in every text that a server had a hand in."""
+
+
+def without_server_fields(text: str, *, source: str) -> tuple[str, list[str]]:
+    """Take out of a document what the server had set, and give the names of those fields.
+
+    Comments stay; a List of objects is written anew, and any other text changes in those places alone.
+    """
+    paths = [
+        (*path, *own)
+        for document in read.read_documents(text, source=source)
+        for path, data in unpacked(document.value)
+        for own in server_fields(data)
+    ]
+    if any("items" in path[:1] for path in paths):
+        is_json = False
+        with suppress(ValueError):
+            commented, is_json = json.loads(text), True
+        if not is_json:
+            [commented] = rewrite.load(text, source=source)
+        for path in reversed(paths):  # later items of a list first
+            inner = commented
+            for part in path[:-1]:
+                inner = inner[part]
+            del inner[path[-1]]
+        start = "---\n" if text.startswith("---") else ""
+        text = write.to_json(commented) if is_json else start + rewrite.dump(commented)
+    else:
+        for path in reversed(paths):
+            text = edit.unset_value(text, path, source=source)
+    names = ([part for part in path if isinstance(part, str) and part != "items"] for path in paths)
+    return text, [".".join(name[:2] if "annotations" in name else name) for name in names]
+
+
+def server_fields(data: Any) -> Iterator[KeyPath]:
+    """Give the paths of what the API server, its controllers and kubectl set in an object that they kept."""
+    metadata = data.get("metadata") if isinstance(data, Mapping) else None
+    if not isinstance(metadata, Mapping):
+        return
+    annotations = metadata.get("annotations") or {}
+    if not ({"uid", "resourceVersion", "managedFields", "selfLink"} & metadata.keys()) and (
+        _LAST_APPLIED not in annotations
+    ):
+        return
+    yield from (("metadata", name) for name in metadata if name in SERVER_METADATA)
+    yield from _keys(annotations, _ANNOTATIONS, ("metadata", "annotations"))
+    kind, spec = data.get("kind"), data.get("spec")
+    labels = metadata.get("labels") or {}
+    if kind == "Namespace":
+        yield from _keys(labels, frozenset((_NAMESPACE_LABEL,)), ("metadata", "labels"))
+    if isinstance(spec, Mapping):
+        if kind == "Service":
+            yield from _service(spec, str(annotations.get(_LAST_APPLIED)))
+        elif kind == "Job" and spec.get("manualSelector") is not True:
+            yield from _job(labels, spec)
+        elif kind == "PersistentVolumeClaim" and _BOUND in annotations and "volumeName" in spec:
+            yield "spec", "volumeName"
+        elif kind == "Namespace" and spec.get("finalizers") == ["kubernetes"]:
+            yield ("spec",)
+        elif kind == "Pod" and "nodeName" in spec:
+            yield "spec", "nodeName"
+    if "status" in data:
+        yield ("status",)
+
+
+def _keys(values: Mapping[str, Any], names: frozenset[str], path: KeyPath) -> Iterator[KeyPath]:
+    """Give those of a map's keys; the map itself where it has no other."""
+    if values and values.keys() <= names:
+        yield path
+    else:
+        yield from ((*path, name) for name in values if name in names)
+
+
+def _service(spec: Mapping[str, Any], last_applied: str) -> Iterator[KeyPath]:
+    """Give the addresses and ports that were allotted; ports that a person asked for stay."""
+    headless = spec.get("clusterIP") == "None"
+    given: Any = {}
+    with suppress(ValueError):
+        given = json.loads(last_applied) or {}
+    own = given.get("spec") or {} if isinstance(given, Mapping) else {}
+    allotted = [*([] if headless else ["clusterIP"]), "clusterIPs", "ipFamilies", "healthCheckNodePort"]
+    allotted += ["ipFamilyPolicy"] if spec.get("ipFamilyPolicy") == "SingleStack" else []
+    yield from (("spec", name) for name in allotted if name in spec and name not in own)
+    asked = {port.get("port"): port.get("nodePort") for port in own.get("ports") or ()}
+    for index, port in enumerate(spec.get("ports") or ()):
+        if "nodePort" in port and asked.get(port.get("port")) != port["nodePort"]:
+            yield "spec", "ports", index, "nodePort"
+
+
+def _job(labels: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[KeyPath]:
+    """Give the selector of a Job that has none of its own, and the labels that it goes by."""
+    yield from _keys(labels, _OF_JOBS, ("metadata", "labels"))
+    if "selector" in spec:
+        yield "spec", "selector"
+    pod = (spec.get("template") or {}).get("metadata") or {}
+    yield from _keys(pod.get("labels") or {}, _OF_JOBS, ("spec", "template", "metadata", "labels"))
+
+
+# --- components of ksonnet that only call a known prototype: which it was, and its parameters ---
+
+
+_NAME = re.compile(r"^// @name (?:io\.ksonnet\.pkg\.)?([\w.-]+)", re.MULTILINE)
+_IMPORT = re.compile(r"""import\s*\(?\s*["'][\w.-]+/([\w.-]+)/([\w.-]+)\.libsonnet""")
+
+
+_FRAMES = (
+    ("local", "env", "=", "std", "extVar", "__ksonnet/environments"),
+    ("local", "params", "=", "std", "extVar", "__ksonnet/params", "components"),
+)
+
+
+def fingerprint(code: str) -> str:
+    """Give what is the same for all components that ks made of a prototype, and of the prototype itself.
+
+    It is a digest of the tokens without what differs: quotes, commas and brackets as ks printed them, the
+    name of the component, and the lines by which it reads its parameters.
+    """
+    words: list[str] = []
+    for token in tokens(code):
+        text = token.text
+        if token.kind == "string":
+            with suppress(NotLiteralError):
+                text = text_of(token)
+        if text.startswith("param://") and words[-1:] == ["import"]:
+            words[-1:] = ["params", text.removeprefix("param://")]
+        elif text not in ",()[].;":
+            words.append(text)
+    read = [at for at in range(len(words)) if tuple(words[at - 6 : at + 1]) == _FRAMES[1]]
+    for at in reversed(read):
+        del words[at + 1 : at + 2]  # the name of the component
+    for frame in _FRAMES:
+        for at in range(len(words)):
+            if tuple(words[at : at + len(frame)]) == frame:
+                del words[at : at + len(frame)]
+                break
+    return hashlib.sha256(" ".join(words).encode()).hexdigest()[:10]
+
+
+@cache
+def _known() -> Mapping[str, str]:
+    """Give the names of the prototypes of Kubeflow's registries, all versions of them, by fingerprint."""
+    lines = Path(__file__).with_name("fingerprints.txt").read_text().splitlines()
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    return {digest: name for name, *digests in rows for digest in digests}
+
+
+def old_names(code: str) -> tuple[str, ...]:
+    """Give the names that the prototype of a component may have had, the likeliest first.
+
+    It is known by its fingerprint; else, unless it writes objects of its own, by the name that ks wrote above
+    it, and by the library that it imports.
+    """
+    if name := _known().get(fingerprint(code)):
+        return (name,)
+    if "apiVersion" in code:
+        return ()
+    names = [match[1] for match in _NAME.finditer(code)]
+    for package, library in _IMPORT.findall(code):
+        names.append("kubeflow-core" if (package, library) == ("core", "all") else library)
+    return tuple(dict.fromkeys(names))
+
+
+def fitting(
+    prototype: Prototype, old_name: str, component: str, values: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """Give the parameters that the prototype of today takes as they were set, and the names of the others.
+
+    They are spelled as its `old_name` had them; what that sets is among those taken.
+    """
+    called, own_values = prototype.called(old_name), prototype.alias_params.get(old_name, {})
+    taken = dict(own_values)
+    others = []
+    for name, value in values.items():
+        if value in (None, "null", "") or (name == "name" and value == component):
+            continue
+        try:
+            own = params.typed(called, {name: value if isinstance(value, str) else json.dumps(value)})
+        except MlstackError:
+            others.append(name)
+            continue
+        others += [name for key in own if called.param(key).deprecated]
+        taken |= {
+            key: item
+            for key, item in own.items()
+            if not called.param(key).deprecated and (item != called.param(key).default or key in own_values)
+        }
+    return taken, others

@@ -5,8 +5,9 @@ Written by hand and by many releases of `ks`, so everything may be missing but t
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -15,8 +16,11 @@ from typing import Any
 from mlstack.app.document import decode
 from mlstack.app.files import read_file
 from mlstack.dataclass import dataclass
-from mlstack.errors import ConfigError, NotFoundError, SchemaError
+from mlstack.errors import ConfigError, MlstackError, NotFoundError, SchemaError
+from mlstack.importers.jsonnet import Evaluation, NotLiteralError, Outcome, evaluate, literal
+from mlstack.importers.plan import Data
 from mlstack.names import nearest
+from mlstack.render.render import unpacked
 from mlstack.yaml import read
 
 FORMATS = ("0.0.1", "0.1.0", "0.2.0", "0.3.0")
@@ -246,3 +250,398 @@ def _maps(values: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:
 def mapping(value: Any) -> Mapping[str, Any]:
     """Give a value if it is a map, else an empty one."""
     return value if isinstance(value, Mapping) else {}
+
+
+# --- how ks composes an environment: parameters of module and environment, components, `main.jsonnet` ---
+
+
+COMPONENT_LABEL = "ksonnet.io/component"
+_EXTRA = ""  # stands for the objects that `main.jsonnet` brings by itself
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a person adds to an evaluation."""
+
+    ext_vars: Mapping[str, str] = field(default_factory=dict)
+    jpath: tuple[Path, ...] = ()
+    # component -> values that are laid over its parameters in every environment
+    params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    vendor: Path | None = None  # packages that were fetched, as vendor/ has them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A component that could not be evaluated in an environment."""
+
+    component: str
+    environment: str
+    reason: str
+    where: str = ""  # file:line below the app
+    missing: tuple[str, ...] = ()  # imports that led nowhere
+    lacks_ksonnet_lib: bool = False  # it needs more of it than our stub has
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composition:
+    """The objects of an app of ksonnet: those that `ks show` gives, without its label."""
+
+    # component -> environment -> objects
+    objects: Mapping[str, Mapping[str, tuple[Data, ...]]]
+    failures: tuple[Failure, ...]
+    params: Mapping[str, Mapping[str, Mapping[str, Any]]]  # environment -> component -> values
+    notes: tuple[str, ...]
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """Lay a JSON merge patch over a value, as `std.mergePatch` does."""
+    if not isinstance(patch, Mapping):
+        return patch
+    result = dict(target) if isinstance(target, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merge_patch(result.get(key), value)
+    return result
+
+
+def compose(app: KsApp, options: Options) -> Composition:
+    """Give the objects of every environment and component.
+
+    Raises:
+        RegistryError: the evaluator is missing.
+        ConfigError: a file cannot be read.
+    """
+    return _Composer(app, options).composition()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A module in an environment."""
+
+    environment: KsEnvironment
+    module: str
+
+
+_Job = tuple[_Part, KsComponent | None, Evaluation]
+
+
+class _Composer:
+    def __init__(self, app: KsApp, options: Options) -> None:
+        self._app, self._options = app, options
+        self._root = app.root.resolve()
+        self._notes: dict[str, None] = dict.fromkeys(app.notes)
+        self._failures: list[Failure] = []
+
+    def composition(self) -> Composition:
+        parts = [_Part(env, module) for env in self._app.environments for module in env.modules]
+        raw = self._module_params(parts)
+        params = self._environment_params(raw)
+        objects = self._objects(raw, params)
+        values: dict[str, dict[str, Mapping[str, Any]]] = {}
+        for part, known in params.items():
+            prefix = f"{part.module}." if part.module else ""
+            own = values.setdefault(part.environment.name, {})
+            own |= {f"{prefix}{name}": value for name, value in known.items() if isinstance(value, Mapping)}
+        return Composition(
+            objects=objects, failures=tuple(self._failures), params=values, notes=tuple(self._notes)
+        )
+
+    # --- parameters ---
+
+    def _module_params(self, parts: Sequence[_Part]) -> dict[_Part, Mapping[str, Any]]:
+        """Give what `params.libsonnet` of each module says: `components`, and `global` over them."""
+        values: dict[_Part, Mapping[str, Any]] = {}
+        jobs: dict[_Part, Evaluation] = {}
+        for part in parts:
+            file = self._app.folder(part.module) / "params.libsonnet"
+            text = self._text(file) if file.is_file() else "{components: {}}"
+            try:
+                values[part] = literal(text)
+            except NotLiteralError:
+                codes = {"__ksonnet/environments": _place(part.environment)}
+                jobs[part] = self._job(part, file, text, codes)
+        for part, outcome in zip(jobs, evaluate([*jobs.values()]), strict=True):
+            if outcome.error:
+                self._failed(part, self._app.components(part.module), outcome)
+            else:
+                values[part] = outcome.value
+        return {part: value for part, value in values.items() if isinstance(value, Mapping)}
+
+    def _environment_params(self, raw: Mapping[_Part, Mapping[str, Any]]) -> dict[_Part, dict[str, Any]]:
+        """Give the parameters of the components of each module in each environment, by their own names."""
+        values: dict[_Part, dict[str, Any]] = {}
+        jobs: dict[_Part, Evaluation] = {}
+        for part, module in raw.items():
+            common = mapping(module.get("global"))
+            prefix = f"{part.module}." if part.module else ""
+            own = {
+                f"{prefix}{name}": merge_patch(
+                    merge_patch(value, common), self._options.params.get(f"{prefix}{name}", {})
+                )
+                for name, value in mapping(module.get("components")).items()
+            }
+            file = self._folder(part.environment) / "params.libsonnet"
+            if not file.is_file():
+                values[part] = _localised(own, part.module)
+                if path := part.environment.path:
+                    self._note(f"environments/{path}: no params.libsonnet; the modules' values count")
+                continue
+            text = self._text(file).replace(
+                'import "../../components/params.libsonnet"', 'std.extVar("__ksonnet/params")'
+            )
+            codes = {"__ksonnet/params": json.dumps({"components": own})}
+            codes["__ksonnet/environments"] = _place(part.environment)
+            jobs[part] = self._job(part, file, text, codes)
+        for part, outcome in zip(jobs, evaluate([*jobs.values()]), strict=True):
+            if outcome.error or not isinstance(outcome.value, Mapping):
+                self._failed(part, self._app.components(part.module), outcome)
+            else:
+                known = _localised(mapping(outcome.value.get("components")), part.module)
+                for full_name, more in self._options.params.items():
+                    module_name, _, stem = full_name.rpartition(".")
+                    if module_name == part.module:
+                        known[stem] = merge_patch(known.get(stem), more)
+                values[part] = known
+        return values
+
+    # --- objects ---
+
+    def _objects(
+        self, raw: Mapping[_Part, Mapping[str, Any]], params: Mapping[_Part, Mapping[str, Any]]
+    ) -> dict[str, dict[str, tuple[Data, ...]]]:
+        jobs: list[_Job] = []
+        for part, values in params.items():
+            file = self._folder(part.environment) / "main.jsonnet"
+            text = self._main(file)
+            for component in (*self._app.components(part.module), None):
+                try:
+                    codes = {"__ksonnet/components": self._code(component, raw[part])}
+                except MlstackError as error:
+                    failed = Outcome(error=error.message, where=error.where or "")
+                    self._failed(part, (component,) if component else (), failed)
+                    continue
+                codes["__ksonnet/params"] = json.dumps({"components": values})
+                codes["__ksonnet/environments"] = _place(part.environment)
+                jobs.append((part, component, self._job(part, file, text, codes)))
+        outcomes = evaluate([job for _, _, job in jobs])
+        outcomes, looking = self._with_others(jobs, outcomes)
+        objects: dict[str, dict[str, tuple[Data, ...]]] = {}
+        for (part, component, _), outcome in zip(jobs, outcomes, strict=True):
+            for name, value in self._values(part, component, outcome, params[part]):
+                made = self._flattened(part, name, value)
+                if made is not None:
+                    objects.setdefault(name, {})[part.environment.name] = made
+        self._leave_to_others(objects, looking)
+        return dict(sorted(objects.items()))
+
+    def _with_others(
+        self, jobs: Sequence[_Job], outcomes: Sequence[Outcome]
+    ) -> tuple[list[Outcome], dict[str, None]]:
+        """Evaluate components that look at the others once more, beside all that can be evaluated."""
+        result = [*outcomes]
+        again: dict[int, Evaluation] = {}
+        names: dict[str, None] = {}
+        for number, (part, component, job) in enumerate(jobs):
+            if component is None or not outcomes[number].looks_at_others:
+                continue
+            sound = [
+                other.ext_codes["__ksonnet/components"]
+                for (place, _, other), outcome in zip(jobs, outcomes, strict=True)
+                if place == part and (not outcome.error or outcome.looks_at_others)
+            ]
+            codes = {**job.ext_codes, "__ksonnet/components": " + ".join(sound)}
+            again[number] = replace(job, ext_codes=codes)
+            names[component.full_name] = None
+        for number, outcome in zip(again, evaluate([*again.values()]), strict=True):
+            result[number] = outcome
+        return result, names
+
+    def _leave_to_others(
+        self, objects: dict[str, dict[str, tuple[Data, ...]]], names: Mapping[str, None]
+    ) -> None:
+        """Take objects out of components that bring those of the others once more."""
+        for name in names:
+            for environment, listed in objects.get(name, {}).items():
+                others = {
+                    _identity(data)
+                    for other, by_environment in objects.items()
+                    if other not in names
+                    for data in by_environment.get(environment, ())
+                }
+                kept = tuple(data for data in listed if _identity(data) not in others)
+                objects[name][environment] = kept
+                if len(kept) < len(listed):
+                    count = len(listed) - len(kept)
+                    what = f"{count} object{'s'[: count != 1]} of the other components"
+                    self._note(f"{name}: brings {what} again; theirs count")
+
+    def _main(self, file: Path) -> str:
+        if file.is_file():
+            return self._text(file)
+        if self._app.environments[0].path:
+            self._note(f"{file.relative_to(self._app.root)}: not there; the components count as they are")
+        return 'std.extVar("__ksonnet/components")'
+
+    def _code(self, component: KsComponent | None, raw: Mapping[str, Any]) -> str:
+        """Give the components as code: one, or none."""
+        if component is None:
+            return "{}"
+        name = json.dumps(component.full_name)
+        if component.is_jsonnet:
+            return f"{{ {name}: (import {json.dumps(str(component.file.resolve()))}) }}"
+        documents = read.read_documents(self._text(component.file), source=self._shown(component.file))
+        if not documents:
+            raise ConfigError("the file holds nothing", where=self._shown(component.file))
+        if len(documents) > 1:
+            self._note(
+                f"{self._shown(component.file)}: ks deployed the first of {len(documents)} documents alone,"
+                " and so does the import; the others: mlstack import FILE"
+            )
+        own = mapping(raw.get("components")).get(component.name)
+        value = merge_patch(documents[0].value, own) if own is not None else documents[0].value
+        return f"{{ {name}: {json.dumps(value)} }}"
+
+    def _values(
+        self, part: _Part, component: KsComponent | None, outcome: Outcome, params: Mapping[str, Any]
+    ) -> Iterator[tuple[str, Any]]:
+        """Give what an evaluation made of a component; without one, what `main.jsonnet` brings by itself."""
+        value = outcome.value
+        known = {member.full_name for member in self._app.components(part.module)}
+        if component is None:
+            extra = value if isinstance(value, Mapping) else {}
+            yield from ((name, inner) for name, inner in extra.items() if name not in known)
+        elif outcome.error or not isinstance(value, Mapping):
+            error = outcome if outcome.error else Outcome(error="main.jsonnet does not give an object")
+            self._failed(part, (component,), error)
+        elif component.full_name in value:
+            made = value[component.full_name]
+            if not component.is_jsonnet and component.full_name in params:
+                made = merge_patch(made, params[component.full_name])
+            yield component.full_name, made
+
+    def _flattened(self, part: _Part, name: str, value: Any) -> tuple[Data, ...] | None:
+        """Give the objects of a component: Lists and arrays taken apart, what is null left out."""
+        objects: list[Data] = []
+        listed = value if isinstance(value, list) else [value]
+        for item in listed:
+            for _, data in unpacked(item):
+                if data is None and (isinstance(value, list) or item is not None):
+                    self._note(
+                        f"{name}: an item of its List is null in `{part.environment.name}`; it is left out"
+                    )
+                elif isinstance(data, Mapping) and data.get("kind") == "List" and not data.get("items"):
+                    continue
+                elif not isinstance(data, Mapping) or not data.get("kind") or not data.get("apiVersion"):
+                    reason = (
+                        "it brings something that is no object of Kubernetes (no `apiVersion` and `kind`)"
+                    )
+                    failure = Failure(component=name, environment=part.environment.name, reason=reason)
+                    self._failures.append(failure)
+                    return None
+                else:
+                    objects.append(_without_label(data))
+        return tuple(objects)
+
+    # --- one evaluation ---
+
+    def _job(self, part: _Part, file: Path, text: str, codes: Mapping[str, str]) -> Evaluation:
+        environment, root = part.environment, self._root
+        vendors = [root / "vendor", *([self._options.vendor] if self._options.vendor else [])]
+        packages = {
+            library.path: str(folder)
+            for vendor in reversed(vendors)
+            for library in environment.libraries.values()
+            if (folder := vendor / library.registry / f"{library.name}@{library.version}").is_dir()
+        }
+        version = environment.kubernetes_version
+        generated = [root / "lib" / "ksonnet-lib" / version, root / "lib" / version] if version else []
+        generated += [vendors[-1] / "ksonnet-lib" / version] if len(vendors) > 1 and version else []
+        folder = self._folder(environment).resolve()
+        folders = [
+            *(self._app.folder(module).resolve() for module in reversed(environment.modules)),
+            *generated,
+            *sorted((root / "lib" / "ksonnet-lib").glob("*")),
+            folder / ".metadata",
+            root / "lib",
+            *vendors,
+            folder,
+            root / "environments",
+            root,
+            *self._options.jpath,
+        ]
+        roots = [root, *self._options.jpath, *vendors[1:]]
+        return Evaluation(
+            file=str(file.resolve()),
+            text=text,
+            folders=tuple(map(str, folders)),
+            packages=packages,
+            roots=tuple(map(str, roots)),
+            printed=tuple(str(known.file.resolve()) for known in self._app.components(part.module)),
+            ext_vars=dict(self._options.ext_vars),
+            ext_codes=codes,
+        )
+
+    def _library(self, environment: KsEnvironment, path: str) -> str:
+        """Name the package that an import belongs to, with its commit."""
+        library = environment.libraries.get("/".join(path.split("/")[:2]))
+        return f"{library.path}@{library.version}".rstrip("@") if library else ""
+
+    def _folder(self, environment: KsEnvironment) -> Path:
+        return self._app.root / "environments" / environment.path
+
+    def _text(self, file: Path) -> str:
+        return decode(read_file(file), file=self._shown(file))
+
+    def _shown(self, place: Path | str) -> str:
+        """Give a place as messages show it: below the app."""
+        return str(place).replace(f"{self._root}/", "").replace(f"{self._app.root}/", "")
+
+    def _note(self, text: str) -> None:
+        self._notes[text] = None
+
+    def _failed(self, part: _Part, components: Sequence[KsComponent], outcome: Outcome) -> None:
+        reason = self._shown("".join(filter(str.isprintable, outcome.error)))
+        lacks_ksonnet_lib = outcome.used_stub and reason.lower().startswith("field does not exist")
+        if lacks_ksonnet_lib:
+            reason += "; the app has no ksonnet-lib: --jpath names the folder of one"
+        if outcome.missing and (library := self._library(part.environment, outcome.missing[-1])):
+            reason += f"; package {library} is not in vendor/"
+        self._failures += [
+            Failure(
+                component=component.full_name,
+                environment=part.environment.name,
+                reason=reason,
+                where=self._shown(outcome.where),
+                missing=outcome.missing,
+                lacks_ksonnet_lib=lacks_ksonnet_lib,
+            )
+            for component in components
+        ]
+
+
+def _place(environment: KsEnvironment) -> str:
+    return json.dumps({"server": environment.server, "namespace": environment.namespace})
+
+
+def _localised(components: Mapping[str, Any], module: str) -> dict[str, Any]:
+    """Give the values of a module's components by their names in it, as ks picks them."""
+    if not module:
+        return {name: value for name, value in components.items() if "." not in name}
+    return {name.rpartition(".")[2]: value for name, value in components.items() if name.startswith(module)}
+
+
+def _identity(data: Data) -> tuple[object, ...]:
+    metadata = mapping(data.get("metadata"))
+    return data.get("apiVersion"), data.get("kind"), metadata.get("namespace"), metadata.get("name")
+
+
+def _without_label(data: Data) -> Data:
+    metadata = data.get("metadata")
+    labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
+    if not isinstance(metadata, Mapping) or not isinstance(labels, Mapping) or COMPONENT_LABEL not in labels:
+        return data
+    kept = {key: value for key, value in labels.items() if key != COMPONENT_LABEL}
+    inner = {key: value for key, value in metadata.items() if key != "labels"}
+    return {**data, "metadata": {**inner, **({"labels": kept} if kept else {})}}

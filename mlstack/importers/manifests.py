@@ -6,26 +6,40 @@ with `generateName` gets a name, and items of a List that become components of t
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import re
 import sys
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlstack.app.document import decode
+from mlstack.app.environment import Environment
 from mlstack.app.files import read_file, read_folder
+from mlstack.app.prototype import Chart
 from mlstack.dataclass import dataclass
-from mlstack.errors import ConfigError, NotFoundError, RegistryError, UsageError
-from mlstack.importers.exported import SIGNS, without_server_fields
-from mlstack.importers.plan import Data, PlannedComponent
-from mlstack.names import MAX_NAME, nearest
+from mlstack.errors import ClusterError, ConfigError, NotFoundError, RegistryError, UsageError
+from mlstack.events import listed
+from mlstack.importers.convert import SIGNS, without_server_fields
+from mlstack.importers.plan import Data, PlannedComponent, component_name, told_of
+from mlstack.names import nearest
 from mlstack.objects import masking
-from mlstack.objects.kube_object import group_of
+from mlstack.objects.kube_object import Kinds, group_of
+from mlstack.render import helm
+from mlstack.render.kustomize import NAMES, build_folder, remote_entries
 from mlstack.render.render import check_object, unpacked
 from mlstack.yaml import edit, read, rewrite
+from mlstack.yaml.read import read_documents
+
+if TYPE_CHECKING:
+    from mlstack.kube.client import Cluster
+
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"
@@ -178,12 +192,6 @@ def components(
 _LARGE = 1 << 20  # above it, messages name a document's line, not that of each part: positions cost a third
 
 
-def component_name(text: str) -> str:
-    """Give the name for a component that comes nearest to a text."""
-    plain = re.sub(r"[^a-zA-Z0-9_-]+", "-", text)[:MAX_NAME].strip("-_")
-    return plain or "imported"
-
-
 def _is_object(data: Any) -> bool:
     return isinstance(data, Mapping) and {"apiVersion", "kind"} <= data.keys()
 
@@ -243,17 +251,6 @@ def _component(full_name: str, source: SourceFile) -> tuple[PlannedComponent, li
         )
         notes.append(f"{source.name}: {told}")
     return PlannedComponent(name=full_name, text=text, suffix=suffix, objects=tuple(objects)), notes
-
-
-def told_of(data: Data, component: str) -> Iterator[str]:
-    """Tell what a person should know about an object that was imported."""
-    name = f"{data.get('kind')} {(data.get('metadata') or {}).get('name')}"
-    if masking.is_secret(data) and any(data.get(key) for key in ("data", "stringData")):
-        masking.note_object(data)
-        yield (
-            f"{component}: {name} holds its values in the file; keep them out of git: take the Secret out and"
-            " create it in the cluster, or make its values parameters marked x-secret"
-        )
 
 
 def _named(source: SourceFile) -> tuple[str, list[str]]:
@@ -351,3 +348,184 @@ def _distinct(planned: Sequence[PlannedComponent], notes: list[str]) -> list[Pla
         taken.add(name.casefold())
         distinct.append(replace(component, name=name))
     return distinct
+
+
+# --- Helm charts, rendered by the user's helm ---
+
+
+_LARGEST_RECORD = 64 * 1024 * 1024
+
+
+def rendered_chart(
+    chart: Chart, name: str, place: Environment, values: Mapping[str, Any], *, hooks: bool
+) -> tuple[list[Data], list[str]]:
+    """Give the objects of a chart in an environment, and what was left out.
+
+    Raises:
+        TemplateError: it does not render, or something else each time.
+    """
+    release = helm.Release(
+        name=name,
+        namespace=place.namespace,
+        values=values,
+        kubernetes_version=place.kubernetes_version,
+    )
+    first, second = helm.template(chart, release, times=2)
+    parts = [helm.without_hooks(run, component=name, keep=hooks, how="--hooks") for run in (first, second)]
+    objects, others = (_objects(item.document for item in kept) for kept, _ in parts)
+    if faults := helm.differences(objects, others):
+        raise helm.unrepeatable(chart, faults, component=name)
+    return objects, parts[0][1]
+
+
+def _objects(documents: Any) -> list[Data]:
+    return [data for document in documents for _, data in unpacked(document.value)]
+
+
+# --- releases in a cluster: the record that helm keeps in a Secret ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveRelease:
+    """A release as helm applied it last."""
+
+    name: str
+    namespace: str
+    chart: str  # `redis-20.0.0`
+    objects: Sequence[Data]
+    notes: Sequence[str]  # what helm made besides
+
+
+def read_release(cluster: Cluster, name: str, namespace: str, *, hooks: bool = False) -> LiveRelease:
+    """Read the newest deployed revision of a release, with those of its hooks that an apply has a moment for.
+
+    Raises:
+        NotFoundError: there is no such release; carries the nearest one.
+        ClusterError: the record cannot be read.
+    """
+    records = _records(cluster, namespace)
+    revisions = [record for record in records if _label(record, "name") == name]
+    deployed = [record for record in revisions if _label(record, "status") == "deployed"]
+    if not deployed:
+        known = sorted({_label(record, "name") for record in records})
+        near = nearest(name, known)
+        what = f"release `{name}` is not deployed" if revisions else f"no release `{name}` of Helm"
+        hint = None if near else f"helm list -n {namespace}"
+        raise NotFoundError(f"{what} in namespace `{namespace}`", near=near, hint=hint)
+    newest = max(deployed, key=lambda record: int(_label(record, "version") or 0))
+    content = _decoded(newest, name)
+    chart = content.get("chart") or {}
+    head = chart.get("metadata") or {}
+    texts = [content.get("manifest"), *(hook.get("manifest") for hook in content.get("hooks") or ())]
+    documents = [
+        helm.Templated(template="", document=document)
+        for text in texts
+        for document in read_documents(str(text or ""), source=f"release {name}")
+    ]
+    kept, notes = helm.without_hooks(documents, component=name, keep=hooks, how="--hooks")
+    kinds = cluster.kinds()
+    if crds := [str(file.get("name")) for file in chart.get("files") or () if _is_crd(file)]:
+        notes.append(f"helm keeps no definitions in a release: {listed(crds)} of the chart stay as they are")
+    return LiveRelease(
+        name=name,
+        namespace=namespace,
+        chart=f"{head.get('name')}-{head.get('version')}",
+        objects=[_placed(data, namespace, kinds) for data in _objects(item.document for item in kept)],
+        notes=notes,
+    )
+
+
+def _is_crd(file: Data) -> bool:
+    return str(file.get("name")).startswith("crds/")
+
+
+def _placed(data: Data, namespace: str, kinds: Kinds) -> Data:
+    """Give an object with the namespace that helm has put it in, whatever the environment's is."""
+    kind = kinds.lookup(str(data.get("apiVersion")), str(data.get("kind")))
+    metadata = data.get("metadata") or {}
+    if kind is None or not kind.namespaced or metadata.get("namespace"):
+        return data
+    return {**data, "metadata": {**metadata, "namespace": namespace}}
+
+
+def _records(cluster: Cluster, namespace: str) -> Sequence[Data]:
+    listing = cluster.list("v1", "Secret", namespace=namespace, labels="owner=helm")
+    return listing.items
+
+
+def _label(record: Data, name: str) -> str:
+    return str(((record.get("metadata") or {}).get("labels") or {}).get(name) or "")
+
+
+def _decoded(record: Data, name: str) -> dict[str, Any]:
+    """Unpack a record: base64 of the Secret, base64 of helm, gzip, JSON."""
+    try:
+        packed = base64.b64decode(base64.b64decode(str(record["data"]["release"])))
+        stream = zlib.decompressobj(wbits=31)
+        text = stream.decompress(packed, _LARGEST_RECORD)
+        content = json.loads(text)
+    except (KeyError, TypeError, ValueError, binascii.Error, zlib.error) as error:
+        message = f"the record of release `{name}` cannot be read"
+        raise ClusterError(
+            message, hint=f"helm get manifest {name}, and mlstack import - takes that"
+        ) from error
+    return dict(content) if isinstance(content, Mapping) else {}
+
+
+# --- kustomizations: a base, and what each overlay changes ---
+
+
+_COLLECTIONS = ("overlays", "environments", "envs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlay:
+    """One kustomization that stands for an environment, and what it builds."""
+
+    environment: str
+    folder: Path
+    namespace: str  # where its objects are; empty where it says nothing
+    objects: tuple[Data, ...]
+
+
+def kustomization_name(folder: Path) -> str:
+    """Give what the component of a folder is called."""
+    resolved = folder.resolve()
+    return component_name(resolved.parent.name if resolved.name == "base" else resolved.name)
+
+
+def overlays(folder: Path) -> list[Overlay]:
+    """Build a folder's overlays, or the folder itself where it has none.
+
+    Raises:
+        NotFoundError: there is no kustomization.
+        ConfigError: one does not build.
+        RegistryError: there is neither kustomize nor kubectl.
+    """
+    if not folder.is_dir():
+        raise NotFoundError(f"no folder `{folder}`", hint="relative paths start at the working directory")
+    places = [path for name in _COLLECTIONS for path in sorted((folder / name).glob("*")) if _is_one(path)]
+    if not places and _is_one(folder):
+        return [_built("", folder)]
+    if not places:
+        hint = "it needs kustomization.yaml, or overlays/NAME/kustomization.yaml"
+        raise NotFoundError(f"no kustomization in `{folder}`", hint=hint)
+    return [_built(path.name, path) for path in places]
+
+
+def _is_one(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in NAMES)
+
+
+def _built(environment: str, folder: Path) -> Overlay:
+    for file, entry in remote_entries(folder):
+        message = f"`{entry}` is somebody else's, which building would fetch each time"
+        raise ConfigError(
+            message, where=str(file), hint=f"kustomize localize {folder} NEWDIR, and import that"
+        )
+    text = build_folder(folder, where=str(folder))
+    documents = read_documents(text, source=f"what kustomize builds of `{folder}`")
+    objects = tuple(data for document in documents for _, data in unpacked(document.value))
+    namespaces = {(data.get("metadata") or {}).get("namespace") for data in objects} - {None}
+    namespace = str(namespaces.pop()) if len(namespaces) == 1 else ""
+    return Overlay(environment=environment, folder=folder, namespace=namespace, objects=objects)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import field
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from typing import Any
 
 from mlstack.app import layout
 from mlstack.app.environment import Environment
 from mlstack.dataclass import dataclass
+from mlstack.errors import ConfigError
+from mlstack.names import MAX_NAME
+from mlstack.objects import masking
+from mlstack.objects.kube_object import Identity, Kinds, group_of
+from mlstack.render.render import check_object
+from mlstack.yaml import write
 
 Data = Mapping[str, Any]
 """An object of Kubernetes as plain data."""
@@ -56,3 +63,261 @@ class ImportPlan:
     params: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     package: PlannedPackage | None = None  # with the prototypes of the components
     notes: tuple[str, ...] = ()
+
+
+def component_name(text: str) -> str:
+    """Give the name for a component that comes nearest to a text."""
+    plain = re.sub(r"[^a-zA-Z0-9_-]+", "-", text)[:MAX_NAME].strip("-_")
+    return plain or "imported"
+
+
+def told_of(data: Data, component: str) -> Iterator[str]:
+    """Tell what a person should know about an object that was imported."""
+    name = f"{data.get('kind')} {(data.get('metadata') or {}).get('name')}"
+    if masking.is_secret(data) and any(data.get(key) for key in ("data", "stringData")):
+        masking.note_object(data)
+        yield (
+            f"{component}: {name} holds its values in the file; keep them out of git: take the Secret out and"
+            " create it in the cluster, or make its values parameters marked x-secret"
+        )
+
+
+# --- the same components in several environments: one manifest each, and patches for what differs ---
+
+
+Objects = Mapping[str, Mapping[str, Sequence[Data]]]
+"""Component -> environment -> objects."""
+
+_FIRST_KEYS = ("apiVersion", "kind", "metadata")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Group:
+    """Objects of a component that the same environments have."""
+
+    component: str
+    environments: tuple[str, ...]  # the base first
+    objects: Mapping[Identity, Mapping[str, Data]]  # by environment
+
+
+def plan_variants(
+    objects: Objects,
+    environments: Sequence[Environment],
+    *,
+    sources: Mapping[str, str],
+    all_targets: bool = True,
+) -> tuple[ImportPlan, list[tuple[str, str, str]]]:
+    """Give what an app needs to bring these objects in these environments.
+
+    `sources` say where a component came from. An environment that deploys everything names no targets, if
+    `all_targets` of the app are those that are imported here.
+
+    Returns:
+        The plan, and (component, environment, reason) of what cannot be brought.
+    """
+    places = {environment.name: environment for environment in environments}
+    order = sorted(places, key=lambda name: (name != "", name != "default", name))
+    notes: dict[str, None] = {}
+    refused: list[tuple[str, str, str]] = []
+    groups: list[_Group] = []
+    for component, by_environment in objects.items():
+        sound = dict(_sound(component, by_environment, places, notes, refused))
+        groups += _grouped(component, {name: sound[name] for name in order if name in sound})
+    named = _named(groups, order)
+    targets, more = _targets(named, order)
+    notes |= dict.fromkeys(more)
+    planned: list[PlannedComponent] = []
+    patches: dict[str, dict[str, Sequence[Data]]] = {}
+    for name, group in named.items():
+        base = [by_environment[group.environments[0]] for by_environment in group.objects.values()]
+        source = sources.get(group.component)
+        head = f"# Imported from {source}.\n" if source else ""
+        try:
+            text = head + write.to_yaml_documents(base)
+        except ValueError as error:
+            refused += [(group.component, other, str(error)) for other in group.environments]
+            targets = {other: [n for n in listed if n != name] for other, listed in targets.items()}
+            continue
+        planned.append(PlannedComponent(name=name, text=text, objects=tuple(base)))
+        for data in base:
+            notes |= dict.fromkeys(told_of(data, name))
+        for other in group.environments[1:]:
+            changes = [*_patches(group, other)]
+            if changes:
+                patches.setdefault(other, {})[name] = changes
+    everything = {component.name for component in planned}
+    placed = [
+        replace(places[name], targets=() if all_targets and set(listed) == everything else tuple(listed))
+        for name, listed in targets.items()
+        if listed
+    ]
+    notes |= dict.fromkeys(
+        f"environment `{name}` has nothing left to deploy; it is left out"
+        for name in order
+        if not targets[name]
+    )
+    result = ImportPlan(
+        components=tuple(planned), patches=patches, environments=tuple(placed), notes=tuple(notes)
+    )
+    return result, refused
+
+
+def is_cluster_wide(data: Data) -> bool:
+    """Tell whether objects of a kind are in no namespace, whatever version of it is named."""
+    group, kind = group_of(str(data.get("apiVersion", ""))), str(data.get("kind", ""))
+    known = [known for known in Kinds.builtin().of_group(group) if known.kind == kind]
+    gone = {("policy", "PodSecurityPolicy"), ("extensions", "PodSecurityPolicy")}
+    return (bool(known) and not known[0].namespaced) or (group, kind) in gone
+
+
+def _identity(data: Data) -> Identity:
+    metadata = data["metadata"]
+    return Identity(
+        group_of(data["apiVersion"]), data["kind"], metadata.get("namespace") or "", metadata["name"]
+    )
+
+
+def _sound(
+    component: str,
+    by_environment: Mapping[str, Sequence[Data]],
+    places: Mapping[str, Environment],
+    notes: dict[str, None],
+    refused: list[tuple[str, str, str]],
+) -> Iterator[tuple[str, list[Data]]]:
+    """Give the objects that can be brought, without the namespace of their environment."""
+    for name, listed in by_environment.items():
+        known: dict[Identity, Data] = {}
+        try:
+            for data in listed:
+                shaped = _shaped(data, places[name].namespace, component, notes)
+                check_object(shaped, lambda path: "")
+                identity = _identity(shaped)
+                if identity in known:
+                    notes[
+                        f"{component}: {identity} is there twice in `{name}`; the first counts: rename one"
+                    ] = None
+                known.setdefault(identity, shaped)
+        except ConfigError as error:
+            refused.append((component, name, error.message))
+            continue
+        yield name, list(known.values())
+
+
+def _shaped(data: Data, namespace: str, component: str, notes: dict[str, None]) -> Data:
+    """Give an object in our order, without nulls, its status and a namespace that it gets anyway."""
+    plain = without_nulls(data)
+    metadata = plain.get("metadata")
+    if isinstance(metadata, dict):
+        if (namespace and metadata.get("namespace") == namespace) or is_cluster_wide(plain):
+            metadata.pop("namespace", None)
+        prefix = metadata.get("generateName")
+        if prefix and not metadata.get("name"):
+            metadata["name"] = str(prefix).rstrip("-.")
+            del metadata["generateName"]
+            text = f"{plain.get('kind')} with `generateName: {prefix}` is called `{metadata['name']}` now"
+            notes[f"{component}: {text}: each apply would have made another"] = None
+        if not metadata.get("labels", True):
+            del metadata["labels"]
+        inner = {key: metadata.pop(key) for key in ("name", "namespace") if key in metadata}
+        plain["metadata"] = inner | metadata
+    head = {key: plain[key] for key in _FIRST_KEYS if key in plain}
+    return head | {key: value for key, value in plain.items() if key not in (*_FIRST_KEYS, "status")}
+
+
+def without_nulls(value: Any) -> Any:
+    """Give a copy of a value whose maps hold no null."""
+    if isinstance(value, Mapping):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    return [without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def _grouped(component: str, by_environment: Mapping[str, Sequence[Data]]) -> list[_Group]:
+    """Part the objects of a component by the environments that have them, the largest group first."""
+    objects: dict[Identity, dict[str, Data]] = {}
+    for name, listed in by_environment.items():
+        for data in listed:
+            objects.setdefault(_identity(data), {})[name] = data
+    parts: dict[tuple[str, ...], dict[Identity, Mapping[str, Data]]] = {}
+    for identity, versions in objects.items():
+        parts.setdefault(tuple(versions), {})[identity] = versions
+    ordered = sorted(parts.items(), key=lambda part: -len(part[0]))
+    return [_Group(component=component, environments=names, objects=inner) for names, inner in ordered]
+
+
+def _named(groups: Sequence[_Group], order: Sequence[str]) -> dict[str, _Group]:
+    """Give each group the name of its component; further ones that of their environment behind it."""
+    named: dict[str, _Group] = {}
+    taken: set[str] = set()
+    for group in groups:
+        module, _, stem = group.component.rpartition(".")
+        folder = ".".join(map(component_name, filter(None, module.split("."))))
+        plain = ".".join(filter(None, (folder, component_name(stem))))
+        if any(other.component == group.component for other in named.values()):
+            plain = f"{plain}-{component_name('-'.join(group.environments[:2]))}"
+        name, number = plain, 1
+        while name.casefold() in taken or name.rpartition(".")[2].lower() == "params":
+            number += 1
+            name = f"{plain}-{number}"
+        taken.add(name.casefold())
+        named[name] = group
+    return named
+
+
+def _targets(named: Mapping[str, _Group], order: Iterable[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Give the components of each environment; one that brings what another has brought stays out."""
+    notes = []
+    targets: dict[str, list[str]] = {}
+    for environment in order:
+        known: dict[Identity, str] = {}
+        targets[environment] = []
+        for name, group in named.items():
+            if environment not in group.environments:
+                continue
+            clash = next((identity for identity in group.objects if identity in known), None)
+            if clash is not None:
+                notes.append(
+                    f"`{name}` is no target of `{environment}`: {clash} comes from `{known[clash]}` too;"
+                    " choose one of them there"
+                )
+                continue
+            targets[environment].append(name)
+            known |= dict.fromkeys(group.objects, name)
+    return targets, notes
+
+
+def _patches(group: _Group, environment: str) -> Iterator[Data]:
+    base = group.environments[0]
+    for versions in group.objects.values():
+        change = difference(versions[base], versions[environment])
+        if change:
+            own = versions[base]["metadata"]
+            named = {key: own[key] for key in ("name", "namespace") if key in own}
+            head = {key: versions[environment][key] for key in ("apiVersion", "kind")}
+            yield (
+                {**head, "metadata": named} | change | {"metadata": named | dict(change.get("metadata", {}))}
+            )
+
+
+def difference(before: Data, after: Data) -> dict[str, Any]:
+    """Give the JSON merge patch that leads from one map to another; empty if they are equal."""
+    patch: dict[str, Any] = {}
+    for key in (*before, *(key for key in after if key not in before)):
+        if key not in after:
+            patch[key] = None
+        elif key not in before:
+            patch[key] = after[key]
+        elif not same(before[key], after[key]):
+            old, new = before[key], after[key]
+            patch[key] = (
+                difference(old, new) if isinstance(old, Mapping) and isinstance(new, Mapping) else new
+            )
+    return patch
+
+
+def same(first: Any, second: Any) -> bool:
+    """Tell whether two values are equal as JSON: 1 is 1.0, and no number is true."""
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return first.keys() == second.keys() and all(same(first[key], second[key]) for key in first)
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(same, first, second))
+    return bool(first == second) and isinstance(first, bool) == isinstance(second, bool)

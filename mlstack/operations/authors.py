@@ -22,7 +22,7 @@ from mlstack.dataclass import dataclass
 from mlstack.deploy.upgrade_safety import upgrade_faults
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.importers.manifests import SourceFile, read_sources
-from mlstack.importers.template import Offer, offered
+from mlstack.importers.templates import Offer, offered
 from mlstack.names import check_package_name, nearest
 from mlstack.objects.kube_object import KubeObject
 from mlstack.registries.directory import build_index, is_package_folder, package_folders, refuse_chart

@@ -54,7 +54,7 @@ from mlstack.readiness.rule import Facts, Policy
 
 if TYPE_CHECKING:
     from mlstack.deploy.rollback import LastGood
-    from mlstack.registries.pulls import ImageFault
+    from mlstack.registries.images import ImageFault
 
 _USUAL = ApplyOptions()
 _DRY_RUN = ApplyOptions(dry_run=True)
@@ -440,9 +440,9 @@ def plan(
 
 
 def _image_faults(plan: ApplyPlan) -> tuple[ImageFault, ...]:
-    from mlstack.registries import pulls
+    from mlstack.registries import images
 
-    return pulls.check(plan.resolved.state.objects, plan.resolved.cluster)
+    return images.check_pulls(plan.resolved.state.objects, plan.resolved.cluster)
 
 
 def _is_certain(fault: ImageFault) -> bool:

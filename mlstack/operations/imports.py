@@ -21,11 +21,9 @@ from mlstack.app.index import offers
 from mlstack.dataclass import dataclass
 from mlstack.deploy.diff import ADOPT
 from mlstack.errors import ConfigError, MlstackError, UsageError
-from mlstack.importers import convert, helm, ksonnet, kustomize, manifests, modernise, templated, variants
-from mlstack.importers.compose import Composition, Options, compose
-from mlstack.importers.helm import ChartSource
-from mlstack.importers.ksonnet import KsApp
-from mlstack.importers.plan import Data, ImportPlan, PlannedComponent
+from mlstack.importers import convert, ksonnet, manifests, templates
+from mlstack.importers.ksonnet import Composition, KsApp, Options, compose
+from mlstack.importers.plan import Data, ImportPlan, PlannedComponent, component_name, plan_variants, same
 from mlstack.importers.write import (
     Imported,
     ImportFailure,
@@ -36,11 +34,10 @@ from mlstack.importers.write import (
 )
 from mlstack.names import check_environment_name, check_namespace
 from mlstack.registries import git, installation
-from mlstack.registries.kustomize import fetch
+from mlstack.registries.helm import ChartSource, read_chart
 from mlstack.registries.registry import indexes
 from mlstack.registries.resolver import APP
-from mlstack.render import kustomize as render_kustomize
-from mlstack.render import render
+from mlstack.render import kustomize, render
 from mlstack.render.helm import helm_version
 from mlstack.yaml import write
 
@@ -81,7 +78,7 @@ def import_manifests(app: AppDir, request: ManifestsRequest) -> Imported:
         compared = [app.environment(name) for name, _ in request.environments]
     if request.as_prototype:
         name = request.name or planned[0].name
-        plan = templated.as_prototypes(plan, manifests.component_name(name.replace(".", "-")).lower())
+        plan = templates.as_prototypes(plan, component_name(name.replace(".", "-")).lower())
     proved = plan if request.environments else replace(plan, environments=(everywhere,))
     proofs = prove(objects, proved, compared, None) if compared else []
     with app.locked():
@@ -117,9 +114,9 @@ def _with_environments(
         for component in planned:
             objects.setdefault(component.name, {})[name] = component.objects
     everywhere = Environment(name=_BASE, namespace=_BASE)
-    plan, refused = variants.plan(objects, [everywhere, *own.values()], sources={})
-    for component_name, environment, reason in refused:
-        raise ConfigError(f"component `{component_name}` in `{environment or 'the base'}`: {reason}")
+    plan, refused = plan_variants(objects, [everywhere, *own.values()], sources={})
+    for refused_name, environment, reason in refused:
+        raise ConfigError(f"component `{refused_name}` in `{environment or 'the base'}`: {reason}")
     texts = {component.name: component for component in base.components}
     kept = [_as_written(component, texts) for component in plan.components]
     deployed = {name for place in plan.environments if place.name == _BASE for name in place.targets}
@@ -138,7 +135,7 @@ def _with_environments(
 def _as_written(component: PlannedComponent, texts: Mapping[str, PlannedComponent]) -> PlannedComponent:
     """Keep the text of a component, with its comments, where it says what is to be deployed."""
     known = texts.get(component.name)
-    if known and variants.same([*known.objects], [*component.objects]):
+    if known and same([*known.objects], [*component.objects]):
         return known
     return component
 
@@ -178,12 +175,12 @@ def import_ksonnet(
         raise UsageError(message, hint="name another folder: --keep-proof DIR")
     composition, remarks = _composed(source, request)
     environments, notes = _environments(source, kubeconfig)
-    plan, refused = variants.plan(
+    plan, refused = plan_variants(
         composition.objects, environments, sources=_sources(source), all_targets=isinstance(target, Path)
     )
     if request.as_prototype:
-        package = manifests.component_name(source.name).lower()
-        plan = templated.as_prototypes(plan, package, known=composition.params)
+        package = component_name(source.name).lower()
+        plan = templates.as_prototypes(plan, package, known=composition.params)
     failures = [
         ImportFailure(
             component=failed.component,
@@ -286,7 +283,7 @@ def _modernised(app: AppDir, source: KsApp, composition: Composition) -> list[st
         code = decode(read_file(member.file), file=str(member.file))
         offered = (
             (registry, package.name, prototype.name, name)
-            for name in modernise.old_names(code)
+            for name in convert.old_names(code)
             for registry, index in registries
             for package, prototype in offers(index, name)
         )
@@ -313,7 +310,7 @@ def _replaced(app: AppDir, name: str, known: tuple[str, str, str, str], composit
             installation.change(app, {APP: (ref,)})
         prototype = app.prototype(f"{registry}/{package}/{prototype_name}")
         values = {env: composition.params[env].get(name, {}) for env in environments}
-        fits = {env: modernise.fitting(prototype, old_name, stem, own) for env, own in values.items()}
+        fits = {env: convert.fitting(prototype, old_name, stem, own) for env, own in values.items()}
         base = fits[environments[0]][0] if environments else {}
         content = {"apiVersion": API_VERSION, "kind": "Component", "prototype": prototype.full_name}
         files = {file: write.to_yaml({**content, **({"params": base} if base else {})})}
@@ -449,14 +446,14 @@ def import_helm(app: AppDir, request: HelmRequest, *, opener: Opener | None = No
         return _import_release(app, request, places, opener)
     if request.chart is None:
         raise UsageError("which chart?", hint="mlstack import helm CHART, or --live RELEASE")
-    chart = helm.fetch(request.chart)
+    chart = read_chart(request.chart)
     helm_version()
-    name = request.name or manifests.component_name(str(read_head(chart.files, source=chart.folder)["name"]))
+    name = request.name or component_name(str(read_head(chart.files, source=chart.folder)["name"]))
     pseudo = Environment(name="default", namespace=request.namespace or "default")
     objects: dict[str, Sequence[Data]] = {}
     notes: dict[str, None] = {}
     for place in places or [pseudo]:
-        listed, remarks = helm.rendered(
+        listed, remarks = manifests.rendered_chart(
             chart, name, place, _helm_values(request, place.name), hooks=request.hooks
         )
         objects[place.name] = [_marked(data) if request.adopt else data for data in listed]
@@ -472,7 +469,7 @@ def _import_release(
         raise UsageError("of which environment is the cluster?", hint="name one: --env ENV")
     place = places[0]
     namespace = request.namespace or place.namespace
-    live = helm.read_release(opener(place.context), request.live, namespace, hooks=request.hooks)
+    live = manifests.read_release(opener(place.context), request.live, namespace, hooks=request.hooks)
     notes = dict.fromkeys(live.notes)
     objects = [_marked(data) if request.adopt else data for data in live.objects]
     how = "" if request.adopt else " --adopt"
@@ -482,7 +479,7 @@ def _import_release(
         f" -l owner=helm,name={live.name}"
     ] = None
     source = f"the release {live.name} of {live.chart}"
-    name = request.name or manifests.component_name(live.name)
+    name = request.name or component_name(live.name)
     return _import_objects(app, request, name, {place.name: objects}, places, source=source, notes=notes)
 
 
@@ -525,7 +522,7 @@ def _import_objects(
     named = {full_name: objects}
     compared = list(places) or ([pseudo] if pseudo else [])
     is_all = not set(app.component_files) - {full_name}
-    plan, refused = variants.plan(named, compared, sources={full_name: source}, all_targets=is_all)
+    plan, refused = plan_variants(named, compared, sources={full_name: source}, all_targets=is_all)
     proofs = prove(named, plan, compared, request.keep_proof)
     failures = [ImportFailure(component=c, environment=e, reason=reason) for c, e, reason in refused]
     if not places:
@@ -561,8 +558,8 @@ def import_kustomization(app: AppDir, folder: Path, request: HelmRequest) -> Imp
         RegistryError: there is neither kustomize nor kubectl.
         UsageError: a component of that name is there.
     """
-    overlays = kustomize.overlays(folder)
-    name = request.name or kustomize.name_of(folder)
+    overlays = manifests.overlays(folder)
+    name = request.name or manifests.kustomization_name(folder)
     known = {place: app.environment(place) for place in app.environment_names}
     objects, places = {}, []
     for overlay in overlays:
@@ -592,18 +589,18 @@ def refer_to_kustomization(
         RegistryError: it cannot be fetched, or is not what mlstack.lock says (unless `update`).
         UsageError: there is a component of that name (unless `replace`).
     """
-    own = manifests.component_name(
+    own = component_name(
         name or re.split("[/@?]+", source.partition("?")[0].rpartition("@")[0] or source)[-1]
     )
     component = Component(name=own, module=module, kustomize=source, file=layout.component_file(module, own))
     kustomization = Kustomization(name=own, module=module, source=source, file=component.file)
     if not kustomization.is_remote:
-        render_kustomize.build(app, kustomization)
+        kustomize.build(app, kustomization)
         with app.locked():
             file = app.add_component(component, replace=replace)
         return Referred(name=component.full_name, file=file, source=source)
     known = next((entry for entry in app.lock.kustomizations if entry.source == source), None)
-    entry, copied = fetch(source, None if update else known)
+    entry, copied = kustomize.fetch_copy(source, None if update else known)
     with app.locked():
         file = app.add_component(component, replace=replace, copies=[(entry, copied)])
     return Referred(

@@ -10,24 +10,21 @@ from mlstack.app.app import Component, PackageRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.files import read_folder
 from mlstack.app.lock import Lock, LockedPackage
-from mlstack.app.package import PackageFolder, changed_files, digest
+from mlstack.app.package import PackageFolder, Vendor, changed_files, digest
 from mlstack.app.params import Resolved, spelling_table
 from mlstack.app.prototype import Package, Param, Prototype, mask_value
 from mlstack.app.reader import AppReader
-from mlstack.app.vendor import Vendor
-from mlstack.app.versions import best_first
 from mlstack.dataclass import dataclass
 from mlstack.deploy import history
 from mlstack.deploy.upgrade_safety import fixed_fields
 from mlstack.errors import MlstackError, NotFoundError, RegistryError, UsageError
-from mlstack.names import nearest
+from mlstack.names import best_first, nearest
 from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.operations import row
 from mlstack.readiness.evaluate import needs_new_run
 from mlstack.registries import installation, signatures
-from mlstack.registries.catalog import AppCatalog
 from mlstack.registries.installation import Installation, full_ref, read_package, requirements_of
-from mlstack.registries.resolver import APP, Requirements
+from mlstack.registries.resolver import APP, AppCatalog, Requirements
 from mlstack.render import render
 
 # --- outdated ---

@@ -16,7 +16,7 @@ from mlstack.errors import MlstackError, NotFoundError, UsageError
 from mlstack.names import nearest
 from mlstack.operations import row
 from mlstack.readiness.rule import need_text
-from mlstack.registries import installation, kustomize
+from mlstack.registries import installation
 from mlstack.registries.installation import (
     Changed,
     built_in_package,
@@ -28,6 +28,7 @@ from mlstack.registries.installation import (
 )
 from mlstack.registries.registry import indexes, missing_prototype
 from mlstack.registries.resolver import APP
+from mlstack.render import kustomize
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,16 +22,19 @@ from mlstack.names import check_registry_name, nearest, version_key
 from mlstack.operations import row
 from mlstack.registries.directory import build_index, refuse_chart
 from mlstack.registries.distribution import SCHEME
-from mlstack.registries.known import Remembered, contents, remember, remembered
 from mlstack.registries.oci import Published, Repository, place_of
 from mlstack.registries.registry import (
     INDEX_FILE,
+    Remembered,
     asked_protocol,
+    contents,
     is_bundled,
     open_address,
     open_registry,
     protocol_of,
     protocols,
+    remember,
+    remembered,
 )
 from mlstack.render.sandbox import template_faults
 

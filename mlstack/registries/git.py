@@ -39,8 +39,7 @@ from mlstack.disk_cache import Cache
 from mlstack.errors import RegistryError
 from mlstack.objects import masking
 from mlstack.programs import ProgramError
-from mlstack.registries.known import TRUSTED_S, away_note
-from mlstack.registries.registry import Files, fetch_package, protocol, read_index
+from mlstack.registries.registry import TRUSTED_S, Files, away_note, fetch_package, protocol, read_index
 
 _TREE = re.compile(
     r"(?P<repo>(?:https?://)?[\w-]+(?:\.[\w-]+)+(?::\d+)?/[^/]+/.+?)/(?:-/)?"

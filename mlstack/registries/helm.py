@@ -20,22 +20,21 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from mlstack import disk_cache
+from mlstack.addresses import address as read_address
 from mlstack.addresses import joined as joined_url
 from mlstack.addresses import shown
-from mlstack.app import archive
 from mlstack.app.app import RegistryRef
-from mlstack.app.chart import CHART_FILE
+from mlstack.app.chart import CHART_FILE, is_chart, unpack
+from mlstack.app.files import read_file
 from mlstack.app.index import IndexPackage, IndexPrototype, IndexVersion, RegistryIndex, joined
 from mlstack.app.package import Files, PackageFolder
-from mlstack.app.versions import best_first
+from mlstack.app.prototype import Chart
 from mlstack.dataclass import dataclass
-from mlstack.errors import NotFoundError, RegistryError, YamlError
-from mlstack.names import names_a_package
-from mlstack.registries.distribution import DIGEST
-from mlstack.registries.known import believed
-from mlstack.registries.logins import chart_login, chart_web
+from mlstack.errors import NotFoundError, RegistryError, UsageError, YamlError
+from mlstack.names import best_first, names_a_package
+from mlstack.registries.distribution import DIGEST, helm_file
 from mlstack.registries.oci import entry_of, place_of
-from mlstack.registries.registry import CHART_INDEX, PackagesByName, guarded, protocol
+from mlstack.registries.registry import CHART_INDEX, PackagesByName, believed, guarded, protocol
 from mlstack.yaml.read import read_document
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ class HelmRegistry:
         """
         exact = self._index.version(package, version).version
         named = f"{package}@{exact}"
-        inside = unpacked(self._place.archive(package, exact), named)
+        inside = unpack_chart(self._place.archive(package, exact), named)
         head = guarded(lambda: PackageFolder(inside, source=named).head, named)
         if (head.name, head.version) != (package, exact):
             message = f"the archive of `{named}` holds `{head.name}@{head.version}`"
@@ -108,13 +107,13 @@ class HelmRegistry:
         return moved
 
 
-def unpacked(data: bytes, named: str) -> Files:
+def unpack_chart(data: bytes, named: str) -> Files:
     """Give the files of a chart's archive, without the folder that is around them.
 
     Raises:
         RegistryError: it holds no chart, or what no package may hold.
     """
-    files = archive.unpack(data, named)
+    files = unpack(data, named)
     tops = {path.parts[0] for path in files}
     inside = {PurePosixPath(*path.parts[1:]): content for path, content in files.items() if path.parts[1:]}
     if len(tops) != 1 or CHART_FILE not in inside:
@@ -122,27 +121,53 @@ def unpacked(data: bytes, named: str) -> Files:
     return inside
 
 
-def fetch_chart(place: str, *, repository: str = "", version: str = "") -> Files:
-    """Fetch one chart that is in no registry of the app, as `helm pull` would.
+@dataclass(frozen=True, kw_only=True)
+class ChartSource:
+    """Which chart is meant."""
 
-    Args:
-        place: `oci://HOST/PATH/CHART`, the address of an archive, or a name in `repository`.
-        repository: the address of a chart repository.
-        version: of the chart, or a range; the newest without.
+    place: str  # a folder, an archive, `oci://…`, an address, or a name in `repository`
+    repository: str = ""
+    version: str = ""
+
+
+def read_chart(source: ChartSource) -> Chart:
+    """Read a chart that is in no registry of the app: from a folder or an archive, or as `helm pull` would.
+
+    `NAME/CHART` is one of helm's repository `NAME`. The version may be a range; without one it is the newest.
 
     Raises:
-        NotFoundError: no such chart or version.
-        RegistryError: it cannot be fetched.
+        NotFoundError: there is no such folder, archive, chart or version.
+        UsageError: the folder holds no chart.
+        RegistryError: it cannot be fetched, or is no chart.
     """
-    if not repository and not place.startswith("oci://"):
+    place, repository = source.place, source.repository
+    if not repository and Path(place).is_dir():
+        files = PackageFolder.read(Path(place), source=place).files
+        if not is_chart(files):
+            message = f"`{place}` holds no chart: there is no Chart.yaml"
+            raise UsageError(message, hint="mlstack import DIR takes manifests")
+        return Chart(files=files, folder=place)
+    if not repository and Path(place).is_file():
+        return Chart(files=unpack_chart(read_file(Path(place)), place), folder=place)
+    if not repository and "://" not in place:
+        owner, _, place = place.partition("/")
+        repository = next(
+            (str(entry.get("url")) for entry in _repositories() if place and entry.get("name") == owner), ""
+        )
+        if not repository:
+            hint = "name a folder, an archive, an address, or a chart with --repo ADDRESS"
+            raise NotFoundError(f"no chart `{source.place}`", hint=hint)
+    if repository or place.startswith("oci://"):
+        address = repository or place
+        ref = RegistryRef(name=shown(address), address=address, protocol="helm")
+        registry = HelmRegistry(ref, root=Path())
+        name = place if repository else place.rpartition("/")[2]
+        versions = [entry.version for entry in registry.index().package(name).versions]
+        files = registry.fetch(name, next(iter(best_first(versions, source.version)), source.version))
+    else:
         folder = place.rpartition("/")[0]
-        return unpacked(_get(chart_web(folder), place, repository=folder), shown(place))
-    source = repository or place
-    registry = HelmRegistry(RegistryRef(name=shown(source), address=source, protocol="helm"), root=Path())
-    name = place if repository else place.rpartition("/")[2]
-    package = registry.index().package(name)
-    fitting = best_first([entry.version for entry in package.versions], version)
-    return registry.fetch(name, fitting[0] if fitting else version)
+        files = unpack_chart(_get(chart_web(folder), place, repository=folder), shown(place))
+    return Chart(files=files, folder=shown(source.place))
 
 
 # --- chart repositories ---
@@ -284,7 +309,7 @@ class _OciCharts:
 
     def _entry(self, chart: str) -> IndexPackage | None:
         if self._digest:
-            return entry_of(chart, unpacked(self._pulled(chart, self._digest)[0], chart), self._digest)
+            return entry_of(chart, unpack_chart(self._pulled(chart, self._digest)[0], chart), self._digest)
         entries = [
             IndexPackage(name=chart, prototypes=(IndexPrototype(name=chart),), versions=(_entry(version),))
             for version in self._versions(chart)
@@ -307,3 +332,76 @@ class _OciCharts:
         if manifest is None:
             raise NotFoundError(f"no chart `{chart}@{reference}` in `{self._place.shown(chart)}`")
         return self._place.layer(chart, manifest, _LAYER_TYPE), manifest.digest
+
+
+# --- who we are for a chart repository: what `helm repo add` keeps ---
+
+
+def chart_login(url: str, *, repository: str) -> dict[str, str]:
+    """Give the header that shows who we are at an address of a chart repository, as helm would send it.
+
+    It goes to the repository's own server alone, unless its user has said `--pass-credentials`.
+
+    Raises:
+        RegistryError: helm's list of repositories cannot be read.
+    """
+    for entry in _entries_of(repository):
+        user, password = str(entry.get("username") or ""), str(entry.get("password") or "")
+        if not (user or password):
+            continue
+        if entry.get("pass_credentials_all") is True or _server(url) == _server(repository):
+            from mlstack.http import basic
+
+            return {"Authorization": basic(user, password)}
+    return {}
+
+
+def chart_web(repository: str) -> Web:
+    """Give what asks a chart repository: its server is trusted, and told who we are, as helm would.
+
+    That is what `--ca-file`, `--cert-file`, `--key-file` and `--insecure-skip-tls-verify` of `helm repo add`
+    have left; it holds for no other server.
+
+    Raises:
+        RegistryError: helm's list of repositories cannot be read.
+    """
+    from mlstack.web import Trust, Web
+
+    for entry in _entries_of(repository):
+        files = [str(entry.get(name) or "") for name in ("caFile", "certFile", "keyFile")]
+        verify = entry.get("insecure_skip_tls_verify") is not True
+        if any(files) or not verify:
+            authorities, certificate, key = files
+            trust = Trust(
+                server=repository, authorities=authorities, certificate=certificate, key=key, verify=verify
+            )
+            return Web(trust)
+    return Web()
+
+
+def _entries_of(repository: str) -> list[Mapping[str, Any]]:
+    """Give what `helm repo add` wrote of an address."""
+    place = repository.rstrip("/")
+    return [entry for entry in _repositories() if str(entry.get("url")).rstrip("/") == place]
+
+
+def _repositories() -> list[Mapping[str, Any]]:
+    file = helm_file("HELM_REPOSITORY_CONFIG", "repositories.yaml")
+    try:
+        content = read_document(file.read_text("utf-8"), source=str(file), with_positions=False).value
+    except OSError:
+        return []
+    except (YamlError, UnicodeDecodeError) as error:
+        raise RegistryError(
+            f"helm's list of repositories cannot be read: {error}", where=str(file)
+        ) from error
+    listed = content.get("repositories") if isinstance(content, Mapping) else None
+    return [entry for entry in listed or () if isinstance(entry, Mapping)] if isinstance(listed, list) else []
+
+
+def _server(url: str) -> tuple[str, str, int] | None:
+    try:
+        there = read_address(url.partition("?")[0])
+    except ValueError:
+        return None
+    return there.scheme, there.host, there.port

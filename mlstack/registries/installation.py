@@ -12,17 +12,14 @@ from mlstack.app.app import Component, PackageRef, parse_package_ref
 from mlstack.app.app_dir import AppDir
 from mlstack.app.index import KSONNET_PREFIX, IndexPackage
 from mlstack.app.lock import Lock, LockedPackage, newest
-from mlstack.app.package import FetchedPackage
+from mlstack.app.package import FetchedPackage, Vendor
 from mlstack.app.prototype import Package, Prototype
-from mlstack.app.vendor import Vendor
-from mlstack.app.versions import fits
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
-from mlstack.names import nearest
+from mlstack.names import fits, nearest
 from mlstack.registries import signatures
-from mlstack.registries.catalog import AppCatalog
 from mlstack.registries.registry import find_prototype, guarded, indexes, is_bundled, open_registry
-from mlstack.registries.resolver import APP, Choice, Requirements, select
+from mlstack.registries.resolver import APP, AppCatalog, Choice, Requirements, select
 
 Entered = Mapping[str, tuple[PackageRef, ...]]
 """By scope (`*` for the app) requirements that a command brings."""

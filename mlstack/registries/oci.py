@@ -21,15 +21,14 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from mlstack import disk_cache
-from mlstack.app import archive
 from mlstack.app.app import API_VERSION, RegistryRef
+from mlstack.app.chart import pack, unpack
 from mlstack.app.declare import to_map
 from mlstack.app.index import IndexPackage, RegistryIndex, joined
 from mlstack.app.package import Files, PackageFolder, digest
-from mlstack.app.versions import best_first
 from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError, RegistryError
-from mlstack.names import names_a_package
+from mlstack.names import best_first, names_a_package
 from mlstack.registries.distribution import (
     DIGEST,
     SCHEME,
@@ -40,8 +39,15 @@ from mlstack.registries.distribution import (
     repository_of,
     split_address,
 )
-from mlstack.registries.known import believed
-from mlstack.registries.registry import INDEX_FILE, PackagesByName, checked, guarded, protocol, read_index
+from mlstack.registries.registry import (
+    INDEX_FILE,
+    PackagesByName,
+    believed,
+    checked,
+    guarded,
+    protocol,
+    read_index,
+)
 from mlstack.registries.signatures import sign, sign_artifact
 from mlstack.yaml import write
 
@@ -227,7 +233,7 @@ class Repository:
 
     def files(self, name: str, manifest: ArtifactManifest) -> Files:
         """Give the files of a package's artifact."""
-        return archive.unpack(self.layer(name, manifest, _PACKAGE_TYPE), f"{name}@{manifest.digest[:19]}")
+        return unpack(self.layer(name, manifest, _PACKAGE_TYPE), f"{name}@{manifest.digest[:19]}")
 
     def layer(self, name: str, manifest: ArtifactManifest, kind: str) -> bytes:
         """Give the one layer of an artifact of some kind; its bytes are kept by their digest."""
@@ -307,7 +313,7 @@ class Repository:
         folder = PackageFolder(files, source="package")
         name, version = folder.head.name, folder.head.version
         tag = version.replace("+", "_")  # no tag has it; as Helm does
-        data = archive.pack(files)
+        data = pack(files)
         before = self._api.manifest(self._repository(name), tag)
         if before is not None and digest(self.files(name, before)) != folder.digest:
             raise RegistryError(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from mlstack import disk_cache
 from mlstack.app import document as documents
 from mlstack.app import files
 from mlstack.app.app import RegistryRef
@@ -30,6 +35,7 @@ from mlstack.app.package import PackageFolder, digest
 from mlstack.app.prototype import Prototype
 from mlstack.app.reader import as_overridden
 from mlstack.app.schema import check_file
+from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
 from mlstack.names import Table, nearest
 
@@ -311,7 +317,7 @@ def asked_protocol(address: str) -> str:
     is_open = name == "git" and _UNCLEAR.fullmatch(address) and not is_bundled(address)
     if not is_open or "helm" not in PROTOCOLS:
         return name
-    from mlstack.registries.logins import chart_login, chart_web
+    from mlstack.registries.helm import chart_login, chart_web
 
     try:
         url = f"{address.rstrip('/')}/{CHART_INDEX}"
@@ -478,3 +484,78 @@ def missing_prototype(app: AppDir, name: str, error: NotFoundError) -> NotFoundE
 def _noted(error: NotFoundError, notes: list[str]) -> NotFoundError:
     message = "\n  ".join([error.message, *notes])
     return NotFoundError(message, near=error.near, where=error.where, hint=error.hint)
+
+
+# --- what registries said when they were last asked: so as to ask less, and to compare ---
+
+
+TRUSTED_S = 600.0
+"""How long a registry is believed, what it said of a branch, tag or index, before it is asked again."""
+
+
+def believed(key: str, ask: Callable[[], Any], *, fresh: bool) -> tuple[Any, str]:
+    """Give what a registry says, as plain data: what it said within ten minutes, or before while it is away.
+
+    Args:
+        key: of the cache.
+        ask: asks it now; None is for what it has not, and is not kept.
+        fresh: ask it now in any case.
+
+    Returns:
+        What it says, and why that is not of now.
+
+    Raises:
+        RegistryError: it does not answer, and was not asked before.
+    """
+    cache = disk_cache.of_user(os.environ)
+    known = disk_cache.from_json(cache.get(key), dict)
+    if known and not fresh and time.time() - known["asked_s"] < TRUSTED_S:
+        return known["said"], ""
+    try:
+        said = ask()
+    except RegistryError as error:
+        if not known or fresh:
+            raise
+        return known["said"], away_note(error, known["asked_s"])
+    if said is not None:
+        cache.put(key, json.dumps({"asked_s": time.time(), "said": said}).encode())
+    return said, ""
+
+
+def away_note(error: RegistryError, asked_s: float) -> str:
+    """Say that a registry does not answer, and of when what is used instead is."""
+    asked = datetime.fromtimestamp(asked_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"{error}; what it said on {asked} is used"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remembered:
+    """What a registry offered: package → version → digest."""
+
+    revision: str
+    packages: Mapping[str, Mapping[str, str]]
+
+
+def contents(index: RegistryIndex) -> dict[str, dict[str, str]]:
+    """Give the digests of an index: package → version → digest."""
+    return {
+        package.name: {entry.version: entry.digest for entry in package.versions}
+        for package in index.packages.values()
+    }
+
+
+def remember(ref: RegistryRef, root: Path, index: RegistryIndex) -> None:
+    """Keep what a registry says."""
+    said = {"revision": index.revision, "packages": contents(index)}
+    disk_cache.of_user(os.environ).put(_key(ref, root), json.dumps(said).encode())
+
+
+def remembered(ref: RegistryRef, root: Path) -> Remembered | None:
+    """Give what a registry said when it was last asked."""
+    said = disk_cache.from_json(disk_cache.of_user(os.environ).get(_key(ref, root)), dict)
+    return None if said is None else Remembered(**said)
+
+
+def _key(ref: RegistryRef, root: Path) -> str:
+    is_folder = ref.protocol == "directory"
+    return f"registry {(root / ref.address).resolve() if is_folder else ref.address}"

@@ -1,18 +1,322 @@
-"""Which versions of packages an app gets: one of each in every scope, as requirements and packages ask."""
+"""What the registries of an app offer, asked only for what is not locked, and packages fetched from them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mlstack.app.app import PackageRef
-from mlstack.app.versions import fits
+from mlstack.app.app import PackageRef, RegistryRef
+from mlstack.app.index import IndexVersion
+from mlstack.app.lock import LockedPackage, LockedRegistry
+from mlstack.app.package import FetchedPackage, PackageFolder, digest, file_digests
 from mlstack.dataclass import dataclass
-from mlstack.errors import ConfigError, NotFoundError
+from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
+from mlstack.names import best_first, check_mlstack, fits, is_range, nearest
+from mlstack.registries.registry import Registry, is_local, open_registry, same_address
 
 if TYPE_CHECKING:
     from resolvelib.structs import RequirementInformation
+
+
+_Key = tuple[str, str]  # full name and version
+
+
+class AppCatalog:
+    """The packages that an app can have.
+
+    Args:
+        refs: the app's registries.
+        locked: what it has.
+        root: the app's folder.
+        offline: offer only what is locked; no registry is asked.
+    """
+
+    def __init__(
+        self,
+        refs: Iterable[RegistryRef],
+        locked: Iterable[LockedPackage],
+        *,
+        root: Path,
+        offline: bool = False,
+    ) -> None:
+        self._refs = {ref.name: ref for ref in refs}
+        self._locked = {(package.full_name, package.version): package for package in locked}
+        self._root, self._offline = root, offline
+        self._registries: dict[str, Registry] = {}
+        self.notes: dict[str, None] = {}  # why registries are not as they are now
+        self._moved: dict[_Key, Registry] = {}  # versions that only another revision has
+        self._fetched: dict[_Key, FetchedPackage] = {}
+        self._said: dict[_Key, Mapping[str, str]] = {}  # what fetched packages say they require
+
+    def serves(self, refs: Iterable[RegistryRef], locked: Iterable[LockedPackage]) -> bool:
+        """Tell whether it was made for these registries and locked packages."""
+        return list(self._refs.values()) == list(refs) and list(self._locked.values()) == list(locked)
+
+    # --- what the resolver asks ---
+
+    def versions(self, package: str, wanted: str) -> Iterable[str]:
+        """Give the versions of a package that fit, the best first; yanked ones only by their own name.
+
+        Raises:
+            NotFoundError: no such registry or package.
+            RegistryError: the registry does not answer.
+        """
+        at_hand = [version for name, version in (*self._locked, *self._moved) if name == package]
+        if self._offline:
+            return best_first(at_hand, wanted)
+        if wanted and not is_range(wanted) and wanted in at_hand:
+            return [wanted]
+        try:
+            index = self._index_versions(package)
+        except RegistryError:
+            if not best_first(at_hand, wanted):
+                raise
+            name = package.partition("/")[0]
+            why = f"mlstack registry describe {name} says why"
+            self.notes[f"registry `{name}` cannot be read, and what is locked is kept: {why}"] = None
+            return best_first(at_hand, wanted)
+        entries = [entry for entry in index if not entry.yanked or entry.version == wanted]
+        usable = [entry.version for entry in entries if _runs_here(entry) or entry.version == wanted]
+        offered = best_first(usable or [entry.version for entry in entries], wanted)
+        if not offered and (offered := best_first(at_hand, wanted)):
+            self.notes[f"`{package}` {wanted} is not offered any more, and what is locked is kept"] = None
+        return offered
+
+    def requires(self, package: str, version: str) -> Mapping[str, str]:
+        """Give what a version requires: full names, as the app names registries, with fitting versions."""
+        key = (package, version)
+        if key in self._said:
+            return self._said[key]
+        if key in self._locked:
+            return self._locked[key].requires
+        if key in self._moved:
+            return self.says(self.fetch(package, version))
+        entry = self.entry(package, version)
+        return self._local(package, entry.requires) if entry else {}
+
+    def _local(self, package: str, requires: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+        own = package.partition("/")[0]
+        named = {}
+        for name, need in requires.items():
+            registry, _, short = name.rpartition("/")
+            if address := need.get("registry"):
+                registry = self._called(address, package, short, registry)
+            elif registry and registry not in self._refs:
+                hint = f"mlstack registry add {registry} ADDRESS"
+                message = f"package `{package}` requires `{name}`, and app.yaml has no registry `{registry}`"
+                raise NotFoundError(message, hint=hint)
+            named[f"{registry or own}/{short}"] = need.get("version", "")
+        return named
+
+    def _called(self, address: str, package: str, short: str, usual: str) -> str:
+        for ref in self._refs.values():
+            if same_address(ref.address, address):
+                return ref.name
+        message = f"package `{package}` requires `{short}` of the registry {address}, which the app lacks"
+        raise NotFoundError(message, hint=f"mlstack registry add {usual or 'NAME'} {address}")
+
+    # --- registries ---
+
+    def registry(self, name: str) -> Registry:
+        """Give a registry of the app, opened once.
+
+        Raises:
+            NotFoundError: the app knows none of that name.
+        """
+        if name not in self._refs:
+            near = nearest(name, self._refs)
+            hint = None if near else f"mlstack registry add {name} ADDRESS"
+            raise NotFoundError(f"no registry `{name}` in app.yaml", near=near, hint=hint)
+        if name not in self._registries:
+            self._registries[name] = open_registry(self._refs[name], root=self._root)
+        return self._registries[name]
+
+    def _index_versions(self, package: str) -> tuple[IndexVersion, ...]:
+        registry, _, name = package.partition("/")
+        index = self.registry(registry).index()
+        if index.note:
+            self.notes[f"registry `{registry}`: {index.note}"] = None
+        return index.package(name).versions
+
+    def entry(self, package: str, version: str) -> IndexVersion | None:
+        """Give what the index says of a version; nothing when it does not list it."""
+        if self._offline:
+            return None
+        if moved := self._moved.get((package, version)):
+            return moved.index().version(package.partition("/")[2], version)
+        return next((entry for entry in self._index_versions(package) if entry.version == version), None)
+
+    def exact(self, ref: PackageRef) -> PackageRef:
+        """Give the version that a requirement means which names a branch, tag, commit or digest.
+
+        Raises:
+            NotFoundError: no such registry, package, version or revision.
+        """
+        if not ref.is_exact or (ref.full_name, ref.version) in self._locked:
+            return ref
+        registry = self.registry(ref.registry)
+        try:
+            version = registry.index().version(ref.name, ref.version).version
+        except NotFoundError as no_version:
+            try:
+                moved = registry.at(ref.version)
+                version = moved.index().version(ref.name).version
+            except (NotFoundError, RegistryError) as error:
+                raise NotFoundError(
+                    no_version.message, near=no_version.near, hint=no_version.hint or error.message
+                ) from error
+            self._move(ref, moved)
+        return PackageRef(registry=ref.registry, name=ref.name, version=version)
+
+    def _move(self, ref: PackageRef, moved: Registry) -> None:
+        """Take a package, and what it requires of its registry, from another revision of it."""
+        index, rest = moved.index(), [ref.name]
+        while rest:
+            name = rest.pop()
+            key = (f"{ref.registry}/{name}", index.version(name).version)
+            if key not in self._moved:
+                self._moved[key] = moved
+                rest += [needed for needed in index.version(name).requires if needed in index.packages]
+
+    def locked_registries(self, before: Iterable[LockedRegistry], used: set[str]) -> list[LockedRegistry]:
+        """Give what to lock of the registries in use: what was asked now, else as it was."""
+        known = {registry.name: registry for registry in before}
+        locked = []
+        for name in sorted(used):
+            if name in self._registries and name in self._refs:
+                ref = self._refs[name]
+                # Retired names of a registry on this machine are asked of it: what it says is never stale.
+                try:
+                    retired = () if is_local(ref) else self._registries[name].index().retired
+                except RegistryError:  # it does not answer, and what is locked is kept
+                    retired = known[name].retired if name in known else ()
+                locked.append(LockedRegistry(name=name, address=ref.address, retired=retired))
+            elif name in known:
+                locked.append(known[name])
+        return locked
+
+    # --- fetching ---
+
+    def fetch(self, package: str, version: str) -> FetchedPackage:
+        """Fetch a version: one that is locked as it is locked, at its commit.
+
+        Raises:
+            RegistryError: it cannot be fetched, or is not what the lock or the index says.
+        """
+        key = (package, version)
+        if key not in self._fetched:
+            locked = self._locked.get(key)
+            self._fetched[key] = self._restored(locked) if locked else self._new(package, version)
+        return self._fetched[key]
+
+    def says(self, fetched: FetchedPackage) -> Mapping[str, str]:
+        """Take note of what a fetched package itself says that it requires, and give it."""
+        locked = fetched.locked
+        head = PackageFolder(fetched.files, source=locked.full_name, registry=locked.registry).head
+        what, where = f"package `{locked.ref}`", f"{locked.full_name}/package.yaml"
+        check_mlstack(head.requires_mlstack, what=what, where=where)
+        key = (locked.full_name, locked.version)
+        if key not in self._locked:
+            self._said[key] = self._local(locked.full_name, head.requires)
+        return self.requires(*key)
+
+    def _new(self, package: str, version: str) -> FetchedPackage:
+        registry_name, _, name = package.partition("/")
+        registry = self._moved.get((package, version)) or self.registry(registry_name)
+        exact = registry.index().version(name, version).version
+        files = registry.fetch(name, exact)
+        entry = registry.index().version(name, exact)  # of a chart the revision is known once it is fetched
+        return FetchedPackage(
+            locked=LockedPackage(
+                full_name=package,
+                version=entry.version,
+                digest=digest(files),
+                source=self._refs[registry_name].address,
+                revision=entry.revision or registry.index().revision,
+                signature=entry.signature,
+                files=file_digests(files),
+            ),
+            files=files,
+        )
+
+    def _restored(self, locked: LockedPackage) -> FetchedPackage:
+        """Fetch what is locked: at its revision, whatever the registry offers now."""
+        ref = self._refs.get(locked.registry)
+        if ref is None or not same_address(ref.address, locked.source or ref.address):
+            ref = RegistryRef(name=locked.registry, address=locked.source)
+        registry = open_registry(ref, root=self._root)
+        if locked.revision:
+            registry = registry.at(locked.revision)
+        try:
+            files = registry.fetch(locked.name, locked.version)
+        except NotFoundError as error:
+            message = f"`{locked.ref}` is locked, and {ref.address} has it no more: {error.message}"
+            hint = f"mlstack pkg update {locked.full_name}, or take vendor/ from another checkout"
+            raise RegistryError(message, hint=hint) from error
+        _refuse_changed(locked, digest(files))
+        return FetchedPackage(locked=locked, files=files)
+
+    def check_unchanged(self, package: str, version: str) -> None:
+        """Refuse a version whose content the registry has changed since it was locked."""
+        if offered := self._changed_to(package, version):
+            _refuse_changed(self._locked[package, version], offered)
+
+    def _changed_to(self, package: str, version: str) -> str:
+        """Give the digest that a registry has now for a locked version; empty where it is the locked one."""
+        locked, entry = self._locked.get((package, version)), None
+        with suppress(MlstackError):  # it was locked: that it cannot be asked is no fault
+            entry = self.entry(package, version)
+        # An index of charts has digests of archives, not of what they hold.
+        is_changed = locked and entry and entry.digest not in ("", locked.digest)
+        return entry.digest if entry and is_changed else ""
+
+    def let_in_changed(self, packages: Collection[str]) -> None:
+        """Offer these packages as their registries have them now, whatever is locked of the same version."""
+        changed = [key for key in self._locked if key[0] in packages and self._changed_to(*key)]
+        for key in changed:
+            del self._locked[key]
+
+    def warnings(self, package: str, version: str) -> list[str]:
+        """Tell what a registry says against a version, as far as it was asked."""
+        if package.partition("/")[0] not in self._registries:
+            return []
+        entry = None
+        with suppress(MlstackError):
+            entry = self.entry(package, version)
+        if entry is None:
+            return []
+        changed = "other content under the same version" if self._changed_to(package, version) else ""
+        said = [("was withdrawn: ", entry.yanked), ("is deprecated: ", entry.deprecated), ("has ", changed)]
+        return [f"`{package}@{version}` {what}{why}" for what, why in said if why]
+
+
+def _refuse_changed(locked: LockedPackage, offered: str) -> None:
+    """Refuse the content of this digest if another one is locked."""
+    if offered != locked.digest:
+        message = f"the registry's `{locked.ref}` is not the one that mlstack.lock holds"
+        step = f"mlstack pkg install --force {locked.ref} lets this one in"
+        hint = f"a changed package needs a new version; {step}"
+        raise RegistryError(f"{message}: {offered}, locked {locked.digest}", hint=hint)
+
+
+def _runs_here(entry: IndexVersion) -> bool:
+    try:
+        check_mlstack(entry.requires_mlstack, what="", where="")
+    except MlstackError:
+        return False
+    return True
+
+
+def newest_version(catalog: AppCatalog, package: str, wanted: str = "") -> str | None:
+    """Give the best version of a package in its registry that fits; nothing when there is none."""
+    return next((version for version in catalog.versions(package, wanted) if fits(version, wanted)), None)
+
+
+# --- Which versions of packages an app gets: one of each in every scope, as requirements and packages ask ---
+
 
 _MOST_ROUNDS = 100_000
 _SHOWN_VERSIONS = 8

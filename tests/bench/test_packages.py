@@ -8,9 +8,8 @@ import pytest
 from mlstack.app.app_dir import AppDir
 from mlstack.operations import app as apps
 from mlstack.operations import packages, registries
-from mlstack.registries.catalog import AppCatalog
 from mlstack.registries.installation import requirements_of
-from mlstack.registries.resolver import select
+from mlstack.registries.resolver import AppCatalog, select
 from tests.bench.apps import MLSTACK
 from tests.bench.measure import Command, run_in_turn, show
 from tests.support.builders import write_tree

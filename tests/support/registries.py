@@ -11,9 +11,8 @@ from mlstack.app.app import PackageRef, RegistryRef
 from mlstack.app.lock import LockedRegistry
 from mlstack.app.package import FetchedPackage, digest
 from mlstack.errors import MlstackError, NotFoundError, RegistryError
-from mlstack.registries.catalog import AppCatalog
 from mlstack.registries.registry import Registry
-from mlstack.registries.resolver import Requirements, select
+from mlstack.registries.resolver import AppCatalog, Requirements, select
 from tests.support.builders import Tree, write_tree
 from tests.support.packages import COMMON, JOBS, as_files
 

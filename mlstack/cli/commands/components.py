@@ -419,7 +419,7 @@ def ksonnet_app(
     force: bool = False,
 ) -> object:
     """Import an app of ksonnet: plain manifests, patches, and the proof that its objects stay equal."""
-    from mlstack.importers.compose import Options
+    from mlstack.importers.ksonnet import Options
     from mlstack.operations import imports
 
     settings = Options(
@@ -488,8 +488,8 @@ def helm(
     force: bool = False,
 ) -> object:
     """Import what a chart renders, or a live release: a plain manifest, patches, and the proof."""
-    from mlstack.importers.helm import ChartSource
     from mlstack.operations import imports
+    from mlstack.registries.helm import ChartSource
 
     if bool(chart) == bool(live):
         raise UsageError("which chart?", hint="mlstack import helm CHART, or --live RELEASE")

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from mlstack.app.archive import pack, unpack
+from mlstack.app.chart import pack, unpack
 from mlstack.app.files import MAX_BYTES
 from mlstack.errors import RegistryError
 from tests.support.packages import JOBS, as_files

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.importers import modernise
-from mlstack.importers.evaluate import evaluated
-from mlstack.importers.jsonnet import Evaluation
+from mlstack.importers import convert
+from mlstack.importers.jsonnet import Evaluation, evaluated
 from mlstack.yaml.read import read_documents
 from tests.support.cli import Ran, Runner
 from tests.support.ksonnet import MAIN, MAP, write_app
@@ -398,7 +397,7 @@ std.prune(k.core.v1.list.new(all.all(params)))
         "other": {"name": "other"},
     }
     values = {"prod": {"core": {"jupyterHubImage": "example.org/hub:2"}}}
-    ran = imported(run, write_app(tmp_path / "old", files, params=params, values=values), "--modernise")
+    ran = imported(run, write_app(tmp_path / "old", files, params=params, values=values), "--convert")
     assert ran.json["summary"] == "6 of 6 objects equal"
     [told] = [note for note in ran.json["notes"] if "component of" in note]
     assert told.startswith("core: component of `kubeflow/core/kubeflow-core` now")
@@ -420,7 +419,7 @@ std.prune(jupyterhub.all(params))
     files = {"components/hub.jsonnet": code, "vendor/kubeflow/core/jupyterhub.libsonnet": parts}
     params = {"hub": {"name": "hub", "image": "example.org/hub:1", "serviceType": "NodePort"}}
     app = write_app(tmp_path / "old", files, params=params)
-    imported(run, app, "--modernise")
+    imported(run, app, "--convert")
     text = (tmp_path / "new/components/hub.yaml").read_text()
     assert "jupyterHubImage: example.org/hub:1" in text and "jupyterHubServiceType: NodePort" in text
     assert "installOperator: false" in text
@@ -464,7 +463,7 @@ std.prune(k.core.v1.list.new(all.all(params)))
 """
 
 
-def test_what_is_not_modernised_leaves_no_package_behind(run: Runner, tmp_path: Path) -> None:
+def test_what_is_not_convertd_leaves_no_package_behind(run: Runner, tmp_path: Path) -> None:
     hub = '{ apiVersion: "apps/v1", kind: "StatefulSet", metadata: { name: "tf-hub" } }'
     files = FILES | {
         "components/core.jsonnet": CALL,
@@ -476,7 +475,7 @@ def test_what_is_not_modernised_leaves_no_package_behind(run: Runner, tmp_path: 
     imported(run, app)
     plain = digest(tmp_path / "new")
     shutil.rmtree(tmp_path / "new")
-    ran = imported(run, app, "--modernise")
+    ran = imported(run, app, "--convert")
     assert any(note.startswith("core: stays a manifest, as `kubeflow-core`") for note in ran.json["notes"])
     assert digest(tmp_path / "new") == plain
 
@@ -503,10 +502,10 @@ local size = params.size;
   },
 ]
 """
-    monkeypatch.setattr(modernise, "_known", lambda: {modernise.fingerprint(prototype): "some-map"})
-    assert modernise.old_names(component) == ("some-map",)
-    assert modernise.old_names(component.replace("my-map", "other")) == ("some-map",)
-    assert modernise.old_names(component.replace("'all'", "'one'")) == ()
+    monkeypatch.setattr(convert, "_known", lambda: {convert.fingerprint(prototype): "some-map"})
+    assert convert.old_names(component) == ("some-map",)
+    assert convert.old_names(component.replace("my-map", "other")) == ("some-map",)
+    assert convert.old_names(component.replace("'all'", "'one'")) == ()
 
 
 def test_the_second_evaluator_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from mlstack.app import files
 from mlstack.app.app import RegistryRef
 from mlstack.app.draft import ComponentRequest
 from mlstack.app.params import spelling_table
-from mlstack.app.versions import fits
+from mlstack.names import fits
 from mlstack.app.schema import check_value
 from mlstack.operations.components import preview_prototype
 from mlstack.registries import registry as catalog

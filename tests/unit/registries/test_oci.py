@@ -12,7 +12,7 @@ import pytest
 from mlstack.app.app import RegistryRef
 from mlstack.errors import NotFoundError, RegistryError
 from mlstack.registries import registry
-from mlstack.registries.logins import credentials
+from mlstack.registries.distribution import credentials
 from mlstack.registries.oci import Published, place_of
 from mlstack.registries.registry import Registry
 from mlstack.web import Web

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from mlstack.app.app import parse_package_ref
-from mlstack.app.versions import best_first, check_mlstack, fits
 from mlstack.errors import ConfigError, NotFoundError, SchemaError
+from mlstack.names import best_first, check_mlstack, fits
 from mlstack.registries.resolver import Choice, Requirements, select
 
 Packages = Mapping[str, Mapping[str, Mapping[str, str]]]  # by full name and version what it requires

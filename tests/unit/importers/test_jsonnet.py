@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.importers import tokens
+from mlstack.importers import jsonnet
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from mlstack.importers import tokens
     ],
 )
 def test_old_syntax_is_rewritten(before: str, after: str) -> None:
-    assert tokens.modern(before) == after
+    assert jsonnet.modern(before) == after
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_old_syntax_is_rewritten(before: str, after: str) -> None:
     ],
 )
 def test_everything_else_stays(text: str) -> None:
-    assert tokens.modern(text) == text
+    assert jsonnet.modern(text) == text
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,12 @@ def test_everything_else_stays(text: str) -> None:
     ],
 )
 def test_literals_are_read_without_evaluation(text: str, value: Any) -> None:
-    assert tokens.literal(text) == value
+    assert jsonnet.literal(text) == value
 
 
 @pytest.mark.parametrize(
     "text", ["{a: b}", "local a = 1; a", "{a: 1 + 1}", "{[a]: 1}", "[1, 2", "", "{a: import 'x'}"]
 )
 def test_code_is_no_literal(text: str) -> None:
-    with pytest.raises(tokens.NotLiteralError):
-        tokens.literal(text)
+    with pytest.raises(jsonnet.NotLiteralError):
+        jsonnet.literal(text)
