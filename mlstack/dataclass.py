@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 from _thread import RLock  # `threading` is not loaded for it
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import MISSING, FrozenInstanceError
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
@@ -23,7 +25,7 @@ else:
             return dataclasses.dataclass(**options)(cls)
         unmade = _Unmade(cls, options)
         cls.__dataclass_fields__ = unmade
-        cls.__init__ = unmade.init()
+        cls.__init__ = unmade.constructor()
         return cls
 
 
@@ -40,7 +42,7 @@ class _Unmade:
         self._make()
         return self._class.__dict__["__dataclass_fields__"]
 
-    def init(self) -> Any:
+    def constructor(self) -> Callable[..., None]:
         """Give what stands for the constructor: it makes the class, then calls the real one."""
 
         def __init__(value: object, /, *args: Any, **kwargs: Any) -> None:
@@ -50,20 +52,45 @@ class _Unmade:
         return __init__
 
     def _make(self) -> None:
-        """Make the methods; another thread that needs the class meanwhile waits.
-
-        It must find a constructor at any moment, and `dataclass` leaves one that is there as it is: the real
-        one is made in a class of its own and taken over last.
-        """
-        cls = self._class
+        """Make the methods; another thread that needs the class meanwhile waits."""
+        cls, options = self._class, {**self._options}
         with _MAKING:
             if cls.__dict__["__dataclass_fields__"] is not self:
                 return
-            annotations = cls.__dict__.get("__annotations__", {})
-            names = {*annotations, "__annotations__", "__doc__", "__module__", "__post_init__"}
-            content = {name: value for name, value in cls.__dict__.items() if name in names}
-            twin = type(cls.__name__, cls.__bases__, content)
-            without = {"eq": False, "order": False, "repr": False}
-            dataclasses.dataclass(**{**self._options, **without})(twin)
-            dataclasses.dataclass(**self._options, init=False)(cls)
-            cls.__init__ = twin.__init__  # type: ignore[misc]
+            # One pair of methods keeps all classes frozen: a pair for each takes half as long as the rest.
+            if options.pop("frozen", False):
+                cls.__setattr__, cls.__delattr__ = _keep, _keep  # type: ignore[assignment, method-assign]
+                options["unsafe_hash"] = options.get("eq", True) and "__hash__" not in cls.__dict__
+            dataclasses.dataclass(**options, init=False)(cls)
+            # Last, as a constructor must be there at any moment; `dataclass` leaves one as it is.
+            cls.__init__ = _constructor(cls)  # type: ignore[misc]
+
+
+def _keep(value: object, name: str, *_: object) -> NoReturn:
+    raise FrozenInstanceError(f"cannot assign to, or delete, field {name!r}")
+
+
+def _constructor(cls: Any) -> Any:
+    """Write the constructor as `dataclasses` does, for frozen and other classes alike."""
+    names: dict[str, Any] = {"_set": object.__setattr__, "_MISSING": MISSING}
+    ordered, named, lines = ["self"], list[str](), list[str]()
+    for declared in dataclasses.fields(cls):
+        name, value = declared.name, declared.name
+        has_factory = declared.default_factory is not MISSING
+        if has_factory:
+            names[f"_{name}"] = declared.default_factory
+            value = f"_{name}() if {name} is _MISSING else {name}" if declared.init else f"_{name}()"
+        elif declared.default is not MISSING:
+            names[f"_{name}"] = declared.default
+        if declared.init:
+            usual = "=_MISSING" if has_factory else f"=_{name}" if f"_{name}" in names else ""
+            (named if declared.kw_only else ordered).append(name + usual)
+        if declared.init or has_factory:
+            lines.append(f"_set(self, {name!r}, {value})")
+    if hasattr(cls, "__post_init__"):
+        lines.append("self.__post_init__()")
+    arguments = ", ".join([*ordered, *(["*", *named] if named else [])])
+    exec(f"def __init__({arguments}):\n " + "\n ".join(lines or ["pass"]), names)
+    constructor = names["__init__"]
+    constructor.__qualname__ = f"{cls.__qualname__}.__init__"
+    return constructor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, field, fields
+from functools import cached_property
 from typing import Any
 
 from mlstack.dataclass import dataclass
@@ -59,13 +60,23 @@ class FileKey:
 
     name: str  # as the file spells it
     field: str  # as the dataclass spells it
-    schema: Mapping[str, Any]
+    shape: Mapping[str, Any]  # its schema, but for that of the maps in it
     required: bool
     default: Any
     record: type | None = None  # what the map, or each map of the list, is read as
     by: str = ""  # the field that the maps of the list are kept under; a tuple without it
     # takes a `FieldReader` and the key's name, where the schema alone does not say how to read it
     reader: Callable[[Any, str], Any] | None = None
+
+    @cached_property
+    def schema(self) -> Mapping[str, Any]:
+        """Give its schema; schemas are made when somebody asks for them, most commands do not."""
+        if self.record is None:
+            return self.shape
+        inner = record_schema(self.record)
+        if self.shape["type"] == "array":
+            return {**self.shape, "items": {**inner, **self.shape.get("items", {})}}
+        return {"type": inner.pop("type"), "additionalProperties": False, **self.shape, **inner}
 
 
 def key(schema: Mapping[str, Any], help: str = "", **more: Any) -> Any:
@@ -76,7 +87,7 @@ def key(schema: Mapping[str, Any], help: str = "", **more: Any) -> Any:
     """
     facts = {word: more.pop(word) for word in ("name", "required", "reader") if word in more}
     described = {**schema, "description": help} if help else schema
-    return field(metadata={"schema": described, **facts}, **more)
+    return field(metadata={"shape": described, **facts}, **more)
 
 
 def records(kind: type, help: str = "", **more: Any) -> Any:
@@ -84,18 +95,16 @@ def records(kind: type, help: str = "", **more: Any) -> Any:
 
     With `by` they are kept as a mapping by that field.
     """
-    words = {word: more.pop(word) for word in ("minItems",) if word in more}
+    words = {word: more.pop(word) for word in ("minItems", "items") if word in more}
     described = {"description": help} if help else {}
     facts = {word: more.pop(word) for word in ("name", "required", "reader", "by") if word in more}
-    schema = {"type": "array", **described, **words, "items": record_schema(kind)}
-    return field(metadata={"schema": schema, "record": kind, **facts}, **more)
+    shape = {"type": "array", **described, **words}
+    return field(metadata={"shape": shape, "record": kind, **facts}, **more)
 
 
 def record(kind: type, help: str, **more: Any) -> Any:
     """Declare a map that is read as `kind`; None when it is not there."""
-    inner = record_schema(kind)
-    schema = {"type": inner.pop("type"), "additionalProperties": False, "description": help, **inner}
-    return field(metadata={"schema": schema, "record": kind}, **more)
+    return field(metadata={"shape": {"type": "object", "description": help}, "record": kind}, **more)
 
 
 _KEYS: dict[type, tuple[FileKey, ...]] = {}

@@ -121,7 +121,7 @@ class FieldReader:
         return kind(**given, **{key.field: self._declared(key) for key in keys})
 
     def _declared(self, key: FileKey) -> Any:
-        name, shape = key.name, key.schema.get("type")
+        name, shape = key.name, key.shape.get("type")
         if key.reader is not None:
             return key.reader(self, name)
         if key.record is not None and shape == "array":
@@ -136,7 +136,7 @@ class FieldReader:
             return self.texts(name)
         if shape == "object":
             return self.map(name)
-        choices = key.schema.get("enum")
+        choices = key.shape.get("enum")
         text = self.text(name) if key.required else self.text(name, key.default) if self.has(name) else None
         if text is not None and choices and text not in choices:
             self.refuse(name, f"must be {' or '.join(f'`{word}`' for word in choices)}, got `{text}`")

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from mlstack.app import secret_values
-from mlstack.app.declare import MAP, SHORT_NAME, TEXT, VERSION, WORD, key, list_of, record_schema, records
+from mlstack.app.declare import MAP, SHORT_NAME, TEXT, VERSION, WORD, key, list_of, records
 from mlstack.dataclass import dataclass
 from mlstack.names import check_range, names_a_package
 from mlstack.yaml import write
@@ -164,9 +164,6 @@ def _read_aliases(fields: Any, name: str) -> dict[str, Alias]:
     return {alias: entry.record(Alias) if entry else Alias(name=alias) for alias, entry in named}
 
 
-_ALIAS = {**record_schema(Alias), "type": ["string", "object"]}
-
-
 @dataclass(frozen=True, kw_only=True)
 class PrototypeFile:
     """A template with declared parameters."""
@@ -174,8 +171,12 @@ class PrototypeFile:
     name: str = key(SHORT_NAME, required=True)
     summary: str = key(TEXT, required=True)
     description: str = key(TEXT, default="")
-    aliases: Mapping[str, Alias] = key(
-        list_of(_ALIAS), "Other names of the prototype.", reader=_read_aliases, default_factory=dict
+    aliases: Mapping[str, Alias] = records(
+        Alias,
+        "Other names of the prototype.",
+        items={"type": ["string", "object"]},
+        reader=_read_aliases,
+        default_factory=dict,
     )
     blocks: tuple[str, ...] = key(
         list_of({"type": "string", "pattern": r"^[^/\s]+/[^/\s]+$"}),

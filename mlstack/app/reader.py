@@ -345,7 +345,7 @@ class AppReader:
                 if key.name not in layer.given and key.name not in ("extends", "expires")
             }
             for key in keys_of(Environment):
-                if key.schema.get("type") == "object" and key.record is None:  # maps merge
+                if key.shape.get("type") == "object" and key.record is None:  # maps merge
                     inherited[key.field] = {**getattr(merged, key.field), **getattr(own, key.field)}
             if own.context and own.context != merged.context and "cluster" in inherited:
                 inherited["cluster"] = None
