@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from mlstack.app import atomic, layout
+from mlstack.app import edit, layout
 from mlstack.app.app import API_VERSION, Component, PackageRef, RegistryRef
 from mlstack.app.declare import to_map
 from mlstack.app.document import decode, layer_of
@@ -117,7 +117,7 @@ class AppDir(AppReader):
         if added := _ignored(known.decode("utf-8", errors="replace")):
             files[ignored] = known + (b"\n" if known and not known.endswith(b"\n") else b"") + added.encode()
         # Last what makes the folder an app: after a power cut the command can be repeated.
-        atomic.write_files({**files, root / layout.APP_FILE: write.to_yaml(content)})
+        edit.write_files({**files, root / layout.APP_FILE: write.to_yaml(content)})
         return cls(root.absolute())
 
     @contextmanager
@@ -167,7 +167,7 @@ class AppDir(AppReader):
             ConfigError: the disk is full, the folder read-only …; nothing was changed.
         """
         contents = {self.root / file: content for file, content in files.items()}
-        atomic.write_files(contents, delete=[self.root / file for file in delete])
+        edit.write_files(contents, delete=[self.root / file for file in delete])
         self.forget()
 
     def edited(self, file: str, kind: str) -> EditedFile:

@@ -22,9 +22,10 @@ from mlstack.app.environment import (
     Environment,
     EnvironmentParams,
     PersonalOverrides,
+    PolicyFile,
     Prices,
 )
-from mlstack.app.files import AppFiles
+from mlstack.app.files import AppFiles, SecretValues
 from mlstack.app.lock import Lock
 from mlstack.app.package import Vendor
 from mlstack.app.params import (
@@ -39,10 +40,8 @@ from mlstack.app.params import (
     param_error,
     spelling_table,
 )
-from mlstack.app.policy import PolicyFile
 from mlstack.app.prototype import Need, Prototype
 from mlstack.app.schema import PassedStore, check_file
-from mlstack.app.secret_sources import SecretValues
 from mlstack.app.secret_values import SecretRef
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError

@@ -24,13 +24,13 @@ from mlstack.app.environment import (
     Environment,
     EnvironmentParams,
     PersonalOverrides,
+    PolicyFile,
     Prices,
 )
 from mlstack.app.index import RegistryIndex, Stack
 from mlstack.app.lock import Lock
 from mlstack.app.params import KeyPath as ValuePath
 from mlstack.app.params import ParamFault, Resolved, Setting, join_path, nearest_origin, param_error
-from mlstack.app.policy import PolicyFile
 from mlstack.app.prototype import Example, Package, Param, Prototype, PrototypeFile, mask_value
 from mlstack.dataclass import dataclass
 from mlstack.errors import SchemaError

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import mlstack
-from mlstack.app import atomic, reader
+from mlstack.app import edit, reader
 from mlstack.app.app import API_VERSION, Component
 from mlstack.app.environment import ClusterIdentity
 from mlstack.app.params import Overrides
@@ -340,7 +340,7 @@ def write(path: Path, document: Document) -> None:
         ConfigError: it cannot be written.
     """
     text = json.dumps(document, indent=2, ensure_ascii=False)
-    atomic.write_files({path: f"{text}\n"}, private=[path])
+    edit.write_files({path: f"{text}\n"}, private=[path])
 
 
 def read(path: Path) -> Document:

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from mlstack.app import atomic, layout
+from mlstack.app import edit, layout
 from mlstack.app.app import API_VERSION, PackageRef, RegistryRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.declare import to_map
@@ -120,7 +120,7 @@ def _keep(folder: Path, place: Environment, before: Sequence[Data], after: Seque
         )
         file = folder / side / f"{place.name}.yaml"
         file.parent.mkdir(parents=True, exist_ok=True)
-        atomic.write_files({file: write.to_yaml_documents(_sorted(data) for data in plain)})
+        edit.write_files({file: write.to_yaml_documents(_sorted(data) for data in plain)})
 
 
 def _sorted(value: Any) -> Any:
@@ -224,7 +224,7 @@ def _index(folder: Path, package: PlannedPackage) -> str:
         copy = Path(place) / folder.name
         if folder.is_dir():
             shutil.copytree(folder, copy)
-        atomic.write_files({copy / package.name / path: text for path, text in package.files.items()})
+        edit.write_files({copy / package.name / path: text for path, text in package.files.items()})
         return build_index(copy, name=package.registry).text
 
 

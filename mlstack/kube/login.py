@@ -469,7 +469,7 @@ def keep(source: IdToken, tokens: Mapping[str, str]) -> None:
     Raises:
         ValueError: they cannot be written; the text says why, without any part of them.
     """
-    from mlstack.app import atomic
+    from mlstack.app.edit import write_files
     from mlstack.yaml import edit, read
 
     file = Path(source.file)
@@ -483,7 +483,7 @@ def keep(source: IdToken, tokens: Mapping[str, str]) -> None:
             path: list[str | int] = ["users", number, "user", "auth-provider", "config", key]
             text = edit.set_value(text, path, token, source=source.file)
         try:
-            atomic.write_files({file: text})
+            write_files({file: text})
         except ConfigError:  # a file that is mounted alone cannot be replaced
             file.write_bytes(text.encode())
     except OSError as error:

@@ -10,7 +10,7 @@ from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from mlstack.app import atomic, document, files, schema
+from mlstack.app import document, edit, files, schema
 from mlstack.app.app import API_VERSION
 from mlstack.app.app_dir import AppDir
 from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
@@ -579,7 +579,7 @@ def _golden(folder: Path, texts: Mapping[str, str], faults: _Faults, only: Selec
     known = {path.relative_to(folder).as_posix(): path for path in folder.glob("*/*.yaml") if folder.is_dir()}
     if update:
         stale = [path for name, path in known.items() if name not in texts]
-        atomic.write_files({folder / name: text for name, text in texts.items()}, delete=stale)
+        edit.write_files({folder / name: text for name, text in texts.items()}, delete=stale)
         return "written"
     if not known:
         return "none"
@@ -708,7 +708,7 @@ def new_prototype(name: str, *, source: str = "", package: Path | None = None) -
     if is_new:
         files["package.yaml"] = _package_file(folder.resolve().name, name)
     objects = _proven(folder, name, files, offer)
-    atomic.write_files({folder / path: text for path, text in files.items()})
+    edit.write_files({folder / path: text for path, text in files.items()})
     return PrototypeBegun(
         name=name,
         package=str(folder),

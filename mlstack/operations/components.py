@@ -14,8 +14,8 @@ from mlstack.app import components as edits
 from mlstack.app import document, files, layout
 from mlstack.app.app import Component, Kustomization, Manifest, PackageRef
 from mlstack.app.app_dir import AppDir
+from mlstack.app.components import ComponentRequest, draft
 from mlstack.app.document import fields_of
-from mlstack.app.draft import ComponentRequest, draft
 from mlstack.app.edit import app_lock
 from mlstack.app.environment import Environment
 from mlstack.app.files import read_folder

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mlstack import programs
-from mlstack.app import atomic, layout
+from mlstack.app import edit, layout
 from mlstack.app.app import API_VERSION
 from mlstack.app.app_dir import AppDir
 from mlstack.app.document import decode, is_newer
@@ -539,7 +539,7 @@ def upgrade(root: Path, *, dry_run: bool = False, migrations: Sequence[Migration
     if texts and not dry_run:
         with app_lock(root):
             texts = _migrated(root, migrations)
-            atomic.write_files({root / entry.file: text for entry, text in texts.items()})
+            edit.write_files({root / entry.file: text for entry, text in texts.items()})
     return Upgraded(files=tuple(texts), dry_run=dry_run)
 
 

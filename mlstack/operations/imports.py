@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from mlstack.app import atomic, files, layout, params
+from mlstack.app import edit, files, layout, params
 from mlstack.app.app import API_VERSION, Component, Kustomization, PackageRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.chart import read_head
@@ -267,7 +267,7 @@ def _fetch(address: str, commit: str, name: str, folder: Path) -> list[str]:
         return [f"{shown} cannot be fetched: {error.message}"]
     if not contents:
         return [f"{shown} is not there"]
-    atomic.write_files({folder / path: data for path, data in contents.items()})
+    edit.write_files({folder / path: data for path, data in contents.items()})
     return [f"fetched {shown}"]
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from mlstack.app import atomic
+from mlstack.app import edit
 from mlstack.app.app import Component, RegistryRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.document import decode
@@ -426,7 +426,7 @@ def index_registry(folder: Path, *, check: bool = False, name: str = "", key: st
     index = build_index(folder, name=name, key=key)
     stale = not file.is_file() or file.read_text(encoding="utf-8") != index.text
     if stale and not check:
-        atomic.write_files({file: index.text})
+        edit.write_files({file: index.text})
     return Indexed(
         ok=not (stale and check),
         folder=str(folder),
@@ -630,13 +630,13 @@ def _into_folder(package: PackageFolder, registry: Path, key: str) -> tuple[Path
                 raise RegistryError(f"`{place}` is there with other content", hint=hint)
     before = index.read_bytes() if index.is_file() else b""
     if not is_there:
-        atomic.write_files({place / path: data for path, data in package.files.items()})
+        edit.write_files({place / path: data for path, data in package.files.items()})
     try:
         text = build_index(registry, key=key).text
-        atomic.write_files({index: text})
+        edit.write_files({index: text})
     except BaseException:
         if not is_there:
-            atomic.write_files({}, delete=[place])
+            edit.write_files({}, delete=[place])
         raise
     return place, text.encode() != before
 

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple
 
 from mlstack.app.document import AppDocument
-from mlstack.app.policy import PolicyFile
+from mlstack.app.environment import PolicyFile
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, SchemaError, UsageError
 from mlstack.names import nearest

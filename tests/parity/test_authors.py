@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mlstack.app.app_dir import AppDir
-from mlstack.app.draft import ComponentRequest
+from mlstack.app.components import ComponentRequest
 from mlstack.errors import NotFoundError
 from mlstack.operations import app, components, packages
 from tests.support.builders import read_tree

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from mlstack.app.app_dir import AppDir
-from mlstack.app.draft import ComponentRequest
+from mlstack.app.components import ComponentRequest
 from mlstack.errors import MlstackError, NotFoundError
 from mlstack.operations import app, components, packages
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from mlstack.app.app_dir import AppDir
-from mlstack.app.draft import ComponentRequest
+from mlstack.app.components import ComponentRequest
 from mlstack.operations import app, components, packages, registries
 from tests.support.builders import Tree, read_tree, write_tree
 

@@ -201,7 +201,7 @@ def plan(
     max_priority: MaxPriority = None,
 ) -> object:
     """Show what the controller would do now, and why; writes nothing to the cluster."""
-    from mlstack.app.atomic import write_files
+    from mlstack.app.edit import write_files
     from mlstack.elastic import inspect
     from mlstack.elastic import snapshot as snapshots
 

@@ -433,7 +433,7 @@ def preview(
     env: str | None = None,
 ) -> int:
     """Print the Kubernetes objects that a component of this prototype would bring."""
-    from mlstack.app.draft import ComponentRequest
+    from mlstack.app.components import ComponentRequest
     from mlstack.operations import components
 
     request = ComponentRequest(
@@ -508,7 +508,7 @@ def generate(
     show_help: bool = False,
 ) -> object:
     """Make a component from a prototype; its parameters are options of this command."""
-    from mlstack.app.draft import ComponentRequest
+    from mlstack.app.components import ComponentRequest
     from mlstack.operations import components, packages
 
     if show_help:

@@ -35,7 +35,7 @@ policies = family("What `validate --policy` asks of objects, with the reason and
 )
 def render(session: Session, out: Path | None = None, show_secrets: bool = False) -> int:
     """Print the Kubernetes objects of an environment; needs no cluster."""
-    from mlstack.app import atomic
+    from mlstack.app import edit
     from mlstack.render import render
 
     options = session.options
@@ -45,7 +45,7 @@ def render(session: Session, out: Path | None = None, show_secrets: bool = False
     if options["object_output"] == "name":
         raise UsageError("`--out` writes whole objects, `-o name` only names", hint="leave one of them out")
     files = object_files(state.objects, options["object_output"])
-    atomic.write_files(
+    edit.write_files(
         {out / path: content for path, (_, content) in files.items()},
         private=[out / path for path, (manifest, _) in files.items() if manifest.kind == "Secret"],
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.app.atomic import write_files
+from mlstack.app.edit import write_files
 from mlstack.errors import ConfigError
 
 
@@ -208,7 +208,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 IN_A_NAMESPACE = """
 import pathlib, sys
 from mlstack.errors import ConfigError
-from mlstack.app.atomic import write_files
+from mlstack.app.edit import write_files
 folder = pathlib.Path(sys.argv[1])
 try:
     write_files({folder / "a": "new", folder / "b": "x" * int(sys.argv[2])})
@@ -238,7 +238,7 @@ def test_a_real_disk_that_is_full_or_read_only(tmp_path: Path, options: str, siz
 
 KILLED = """
 import os, pathlib, sys
-from mlstack.app.atomic import write_files
+from mlstack.app.edit import write_files
 
 def dying(real):
     def call(*args, **options):

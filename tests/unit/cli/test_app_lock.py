@@ -29,7 +29,7 @@ EDITOR = """
 import sys
 from pathlib import Path
 from mlstack.app.app_dir import AppDir
-from mlstack.app.draft import ComponentRequest
+from mlstack.app.components import ComponentRequest
 from mlstack.app.params import ParamScope
 from mlstack.kube.kubeconfig import Context, Kubeconfig
 from mlstack.operations import app as apps, packages, params, registries, components

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.app import atomic
+from mlstack.app import edit
 from tests.support.builders import write_tree
 from tests.support.cli import Runner
 
@@ -282,13 +282,13 @@ def test_as_prototype_is_one_write(run: Runner, app: Path, monkeypatch: pytest.M
     Path("web.yaml").write_text(COMMENTED)
     before = {path: path.read_bytes() for path in app.rglob("*") if path.is_file()}
     writes = []
-    write_files = atomic.write_files
+    write_files = edit.write_files
 
     def counting(files: Mapping[Path, bytes | str], **options: Any) -> None:
         writes.append([path for path in files if path.is_relative_to(app)])
         write_files(files, **options)
 
-    monkeypatch.setattr(atomic, "write_files", counting)
+    monkeypatch.setattr(edit, "write_files", counting)
     assert run("import web.yaml --as-prototype").code == 0
     assert len([paths for paths in writes if paths]) == 1
     assert {path for path in app.rglob("*") if path.is_file()} > before.keys()

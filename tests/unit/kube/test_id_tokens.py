@@ -241,7 +241,7 @@ def test_a_kubeconfig_that_cannot_be_written_is_told(
         raise PermissionError(13, "Permission denied")
 
     config = kubeconfig(tmp_path, "https://127.0.0.1:1", user=provider.user(OLD))
-    monkeypatch.setattr("mlstack.app.atomic.write_files", refuse)
+    monkeypatch.setattr("mlstack.app.edit.write_files", refuse)
     with pytest.raises(ForbiddenError, match=r"was renewed and cannot be written to .*: permission denied"):
         connect("test", kubeconfig=config)
 
@@ -253,7 +253,7 @@ def test_a_file_that_cannot_be_replaced_is_written_in_place(
         raise ConfigError("busy")
 
     config = kubeconfig(tmp_path, "https://127.0.0.1:1", user=provider.user(OLD))
-    monkeypatch.setattr("mlstack.app.atomic.write_files", refuse)
+    monkeypatch.setattr("mlstack.app.edit.write_files", refuse)
     connect("test", kubeconfig=config)
     assert kept(config)["id-token"] == provider.given(1)
 

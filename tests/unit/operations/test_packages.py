@@ -7,7 +7,7 @@ import pytest
 
 from mlstack.app.app import PackageRef
 from mlstack.app.app_dir import AppDir
-from mlstack.app.draft import ComponentRequest
+from mlstack.app.components import ComponentRequest
 from mlstack.app.files import read_folder
 from mlstack.app.package import digest
 from mlstack.errors import MlstackError, RegistryError

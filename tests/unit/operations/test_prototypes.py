@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mlstack.app.app_dir import AppDir
-from mlstack.app.draft import ComponentRequest
+from mlstack.app.components import ComponentRequest
 from mlstack.errors import MlstackError, NotFoundError, UsageError
 from mlstack.operations import app, components, packages, registries
 from mlstack.operations.components import generate

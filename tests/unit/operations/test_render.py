@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlstack.app.app_dir import AppDir
-from mlstack.app.draft import ComponentRequest
+from mlstack.app.components import ComponentRequest
 from mlstack.errors import ConfigError, NotFoundError, SchemaError
 from mlstack.operations import app, components
 from mlstack.operations.render import validate_environment

@@ -10,7 +10,7 @@ import pytest
 
 from mlstack.app import files
 from mlstack.app.app import RegistryRef
-from mlstack.app.draft import ComponentRequest
+from mlstack.app.components import ComponentRequest
 from mlstack.app.params import spelling_table
 from mlstack.names import fits
 from mlstack.app.schema import check_value
