@@ -53,14 +53,10 @@ class SystemClock:
 def connect(context: str, kubeconfig: str | None) -> Cluster:
     """Open the real cluster behind a kubectl context; once it has answered, it is waited for."""
     from mlstack.kube.api_server import connect
-    from mlstack.kube.client import RetryingClient
+    from mlstack.kube.client import GuardedClient, Patience
 
-    return RetryingClient(
-        connect(context, kubeconfig=kubeconfig),
-        clock=SystemClock(),
-        notify=lambda text: say(f"waiting: {text}"),
-        webhook_s=WEBHOOK_S,
-    )
+    patience = Patience(SystemClock(), lambda text: say(f"waiting: {text}"), webhook_s=WEBHOOK_S)
+    return GuardedClient(connect(context, kubeconfig=kubeconfig), patience=patience)
 
 
 def connect_once(context: str, kubeconfig: str | None, counted: Counted) -> Cluster:
@@ -273,9 +269,9 @@ class Session:
 
     def opener(self) -> Callable[[str], Cluster]:
         """Give the function that operations use to open a cluster by its context."""
-        from mlstack.kube.client import SecretAware
+        from mlstack.kube.client import GuardedClient
 
-        return lambda context: SecretAware(self.ports.connect(context, self.options["kubeconfig"]))
+        return lambda context: GuardedClient(self.ports.connect(context, self.options["kubeconfig"]))
 
 
 def is_pattern(word: str) -> bool:

@@ -25,7 +25,7 @@ from mlstack.errors import (
 )
 from mlstack.events import OnEvent, RunEvent, silent
 from mlstack.kube import parallel
-from mlstack.kube.client import Applied, Cluster, ObjectRef, RetryingClient
+from mlstack.kube.client import Applied, Cluster, GuardedClient, ObjectRef, Patience
 from mlstack.objects import kube_object
 from mlstack.objects.kube_object import Identity, Kind, KubeObject
 
@@ -428,15 +428,15 @@ _EXEMPT = f"let it pass what has the label {kube_object.MANAGED_BY_LABEL}={kube_
 
 def patient(cluster: Cluster, *, clock: Clock, on_event: OnEvent, timeout_s: float = inf) -> Cluster:
     """Give a cluster whose webhooks are waited for while they start, as with any other object."""
-    return RetryingClient(
-        cluster,
-        clock=clock,
-        notify=lambda text: on_event(RunEvent("waiting", None, text)),
+    patience = Patience(
+        clock,
+        lambda text: on_event(RunEvent("waiting", None, text)),
         answered=True,
         webhook_s=WEBHOOK_S,
         timeout_s=timeout_s,
         remind=lambda text: on_event(RunEvent("still", None, text)),
     )
+    return GuardedClient(cluster, patience=patience)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from mlstack.deploy.inventory_store import explained, patient
 from mlstack.deploy.target import Holder, readable_holder
 from mlstack.errors import ClusterError, LockedError
 from mlstack.events import STILL_S, OnEvent, RunEvent, RunEventKind
-from mlstack.kube.client import Cluster, FencedClient, ObjectRef
+from mlstack.kube.client import Cluster, GuardedClient, ObjectRef
 from mlstack.kube.lease import HeldError, Lease, LostError, Taken, Term
 
 WAIT_S = 30.0
@@ -59,7 +59,7 @@ def hold(
         if taken.before is not None:
             who = describe(taken.before)
             on_event(RunEvent("note", None, f"took over the lock of {who}, who did not release it"))
-        yield FencedClient(cluster, renewer.check, renewer.deleted)
+        yield GuardedClient(cluster, check=renewer.check, deleted=renewer.deleted)
     except KeyboardInterrupt:
         renewer.end(is_unsure=True)
         raise

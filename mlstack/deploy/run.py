@@ -24,7 +24,7 @@ from mlstack.deploy.write import ObjectWriter
 from mlstack.errors import ForbiddenError, LockedError, MlstackError, NotReadyError, UnreachableError
 from mlstack.events import OnEvent, RunEvent, RunEventKind
 from mlstack.kube import parallel
-from mlstack.kube.client import Cluster, RetryingClient
+from mlstack.kube.client import Cluster, GuardedClient, Patience
 from mlstack.kube.parallel import GRACE_S, WORKERS
 from mlstack.objects import order
 from mlstack.objects.kube_object import Identity, KubeObject
@@ -76,14 +76,14 @@ class Run:
 
     def use(self, cluster: Cluster) -> None:
         """Write through another view of the cluster from now on, as one that a lock fences."""
-        self.cluster: Cluster = RetryingClient(
-            cluster,
-            clock=self._clock,
-            notify=lambda text: self.tell(RunEvent("waiting", None, text)),
+        patience = Patience(
+            self._clock,
+            lambda text: self.tell(RunEvent("waiting", None, text)),
             answered=True,
             timeout_s=self._limit_s,
             remind=lambda text: self.tell(RunEvent("still", None, text)),
         )
+        self.cluster: Cluster = GuardedClient(cluster, patience=patience)
         self.writer = ObjectWriter(
             self.cluster, clock=self._clock, tell=self.tell, context=self._context, timeout_s=self._limit_s
         )

@@ -28,7 +28,7 @@ from mlstack.errors import (
     ObjectNotFoundError,
     UsageError,
 )
-from mlstack.kube.client import Cluster, FencedClient, WatchEvent, backoff
+from mlstack.kube.client import Cluster, GuardedClient, WatchEvent, backoff
 from mlstack.kube.lease import API_VERSION as LEASE_API_VERSION
 from mlstack.kube.lease import HeldError, Lease, LostError, Term
 from mlstack.kube.watch import Listed, Reflector, WatchSource
@@ -532,7 +532,7 @@ class Controller:
 
     def _new_reconciler(self) -> Reconciler:
         return Reconciler(
-            FencedClient(self._cluster, self._elector.check, lambda ref: None),
+            GuardedClient(self._cluster, check=self._elector.check),
             self._cache,
             self._settings.policy,
             transitions=lambda: self._elector.transitions,

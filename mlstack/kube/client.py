@@ -371,11 +371,10 @@ def backoff(first_s: float, longest_s: float) -> Iterator[float]:
         pause_s = min(pause_s * 2, longest_s)
 
 
-class RetryingClient(ClientWrapper):
-    """Another client, asked again while it does not answer; the first answer ever must come at once.
+class Patience:
+    """How a server that does not answer is waited for; the first answer ever must come at once.
 
     Args:
-        cluster: what is asked.
         clock: for pauses.
         notify: told in one sentence when waiting begins and when it ends.
         answered: whether the server is known to have answered already.
@@ -386,85 +385,53 @@ class RetryingClient(ClientWrapper):
 
     def __init__(
         self,
-        cluster: Cluster,
-        *,
         clock: Clock,
         notify: Callable[[str], None],
+        *,
         answered: bool = False,
         webhook_s: float = 0.0,
         timeout_s: float = inf,
         remind: Callable[[str], None] = lambda text: None,
     ) -> None:
-        super().__init__(cluster)
+        self.clock, self._notify, self._remind = clock, notify, remind
         self._outage_s, self._busy_s = min(OUTAGE_S, timeout_s), min(BUSY_S, timeout_s)
-        self._webhook_s, self._clock, self._notify = min(webhook_s, timeout_s), clock, notify
+        self._webhook_s = min(webhook_s, timeout_s)
         self._lock = Lock()
-        self._remind, self._reminded_s = remind, -inf
         self._has_answered, self._is_busy = answered, False
         self._silent_since: float | None = None
-        self._noticed_s, self._back_s = 0.0, -inf
+        self._noticed_s, self._back_s, self._reminded_s = 0.0, -inf, -inf
 
-    def _call(self, verb: str, *args: Any, first: Callable[[], Any] | None = None, **named: Any) -> Any:
-        """Ask until there is an answer; what is there because an earlier try was heard is created."""
-        ask = first or partial(getattr(self._cluster, verb), *args, **named)
-        if verb in ("expect", "logs"):  # logs are not worth any patience
-            return ask()
-        if verb == "watch" and first is None:
-            return self._watch(ask)
-        begun_s, was_silent = self._clock.now_s(), False
-        for pause_s in backoff(0.1, 1.0):
-            asked_s = self._clock.now_s()
-            try:
-                answer = ask()
-            except UnreachableError as error:
-                was_silent = True
-                self._ride_out(error, asked_s)
-            except TransientError as error:
-                self._note_answer(asked_s)
-                if self._clock.now_s() - begun_s >= (self._webhook_s if error.webhook else self._busy_s):
-                    raise
+    def bear(self, error: MlstackError, *, asked_s: float, begun_s: float) -> None:
+        """Pause if it is worth to ask again, else raise the error."""
+        if isinstance(error, UnreachableError):
+            self._ride_out(error, asked_s)
+        else:
+            self.note_answer(asked_s)
+            if isinstance(error, TransientError):
+                if self.clock.now_s() - begun_s >= (self._webhook_s if error.webhook else self._busy_s):
+                    raise error
                 self._say_busy(error)
-            except MlstackError as error:
-                self._note_answer(asked_s)
-                if (
-                    verb == "create"
-                    and not named.get("dry_run")
-                    and was_silent
-                    and isinstance(error, ConflictError)
-                ):
-                    live = written(self._cluster, ObjectRef.of(args[0]), args[0])
-                    if live is not None:
-                        return Applied(object=live, created=True)
-                if not self._may_be_early(error):
-                    raise
-            else:
-                self._note_answer(asked_s)
-                return answer
-            self._remind_of_waiting(begun_s)
-            self._clock.sleep(pause_s)
-        return None  # pragma: no cover # pauses have no end
+            elif not self._may_be_early(error):
+                raise error
+        self._remind_of_waiting(begun_s)
 
-    def _watch(self, begin: Callable[[], Iterator[WatchEvent]]) -> Iterator[WatchEvent]:
-        """Hand events on; a watch that breaks ends, one that cannot begin is begun again."""
-
-        def first_event() -> tuple[WatchEvent | None, Iterator[WatchEvent]]:
-            events = begin()
-            return next(events, None), events
-
-        event, rest = self._call("watch", first=first_event)
-        if event is not None:
-            yield event
-            yield from rest
+    def note_answer(self, asked_s: float) -> None:
+        """Take note of an answer; a late one, to what was asked before the silence, does not end it."""
+        with self._lock:
+            self._has_answered = True
+            if self._silent_since is None or asked_s < self._noticed_s:
+                return
+            self._silent_since, self._back_s = None, self.clock.now_s()
+        self._notify("the API server answers again")
 
     def _ride_out(self, error: UnreachableError, asked_s: float) -> None:
-        """Return when it is worth to ask again."""
         with self._lock:
             if not self._has_answered:
                 raise error
             is_new = self._silent_since is None
             if self._silent_since is None:
-                self._silent_since, self._noticed_s = asked_s, self._clock.now_s()
-            silent_s = self._clock.now_s() - self._silent_since
+                self._silent_since, self._noticed_s = asked_s, self.clock.now_s()
+            silent_s = self.clock.now_s() - self._silent_since
         if silent_s >= self._outage_s:
             raise error
         if is_new:
@@ -479,7 +446,7 @@ class RetryingClient(ClientWrapper):
     def _remind_of_waiting(self, begun_s: float) -> None:
         """Say again what is waited for if nobody has for long; once for all that wait."""
         with self._lock:
-            now_s = self._clock.now_s()
+            now_s = self.clock.now_s()
             is_due = now_s - max(self._reminded_s, begun_s) >= STILL_S
             if is_due:
                 self._reminded_s = now_s
@@ -487,55 +454,103 @@ class RetryingClient(ClientWrapper):
         if is_due:
             self._remind(f"until the API server {'answers' if away else 'or a webhook is ready'}")
 
-    def _note_answer(self, asked_s: float) -> None:
-        """Take note of an answer; a late one, to what was asked before the silence, does not end it."""
-        with self._lock:
-            self._has_answered = True
-            if self._silent_since is None or asked_s < self._noticed_s:
-                return
-            self._silent_since, self._back_s = None, self._clock.now_s()
-        self._notify("the API server answers again")
-
     def _may_be_early(self, error: MlstackError) -> bool:
         """Tell whether a server that has just started may say this of something that is right."""
-        if self._clock.now_s() - self._back_s >= WARMING_UP_S:
+        if self.clock.now_s() - self._back_s >= WARMING_UP_S:
             return False
         if isinstance(error, ForbiddenError):
             return error.why in ("rights", "credentials")
         return isinstance(error, ObjectNotFoundError) and error.what == "kind"
 
 
-class FencedClient(ClientWrapper):
-    """Another client; before each write `check` may raise, and `deleted` hears what will be deleted."""
+class GuardedClient(ClientWrapper):
+    """The one wrapper around a client: requests go again while no answer comes, writes are fenced.
+
+    Around another one it takes that one's place: what is not given is as there. What Secrets hold that go
+    through it, the run prints nowhere.
+
+    Args:
+        cluster: what is asked.
+        patience: how long and how it is asked again; None for once.
+        check: may raise, before each try of a write.
+        deleted: hears what will be deleted.
+    """
 
     def __init__(
-        self, cluster: Cluster, check: Callable[[], None], deleted: Callable[[ObjectRef], None]
+        self,
+        cluster: Cluster,
+        *,
+        patience: Patience | None = None,
+        check: Callable[[], None] | None = None,
+        deleted: Callable[[ObjectRef], None] | None = None,
     ) -> None:
+        self._patience: Patience | None
+        self._check: Callable[[], None] | None
+        self._deleted: Callable[[ObjectRef], None] | None
+        if isinstance(cluster, GuardedClient):
+            patience, check = patience or cluster._patience, check or cluster._check
+            deleted, cluster = deleted or cluster._deleted, cluster._cluster
         super().__init__(cluster)
-        self._check, self._deleted = check, deleted
+        self._patience, self._check, self._deleted = patience, check, deleted
 
     def _call(self, verb: str, *args: Any, **named: Any) -> Any:
-        if verb in WRITES and not named.get("dry_run"):
+        is_write = verb in WRITES and not named.get("dry_run")
+        if is_write and self._check:
             self._check()
-            if verb == "delete":
-                self._deleted(args[0])
-        return getattr(self._cluster, verb)(*args, **named)
-
-
-class SecretAware(ClientWrapper):
-    """Another client, of whose Secrets the run takes note: it is to print their values nowhere."""
-
-    def _call(self, verb: str, *args: Any, **named: Any) -> Any:
+        if is_write and verb == "delete" and self._deleted:
+            self._deleted(args[0])
         if verb in ("apply", "create", "replace"):
             masking.note_object(args[0])
-        answer = getattr(self._cluster, verb)(*args, **named)
+        ask = partial(getattr(self._cluster, verb), *args, **named)
         if verb == "watch":
-            return map(_noted, answer)
+            return self._watch(ask)
+        if self._patience is None or verb in ("expect", "logs"):  # logs are not worth any patience
+            answer = ask()
+        else:
+            created = args[0] if verb == "create" and is_write else None
+            answer = self._insist(ask, self._patience, check=self._check if is_write else None, created=created)
         for item in answer.items if isinstance(answer, Listing) else [answer]:
             masking.note_object(item.object if isinstance(item, Applied) else item)
         return answer
 
+    def _insist(
+        self,
+        ask: Callable[[], Any],
+        patience: Patience,
+        *,
+        check: Callable[[], None] | None = None,
+        created: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Ask until there is an answer; what is there because an earlier try was heard is created."""
+        begun_s, was_silent, pauses = patience.clock.now_s(), False, backoff(0.1, 1.0)
+        while True:
+            asked_s = patience.clock.now_s()
+            try:
+                answer = ask()
+            except MlstackError as error:
+                if created is not None and was_silent and isinstance(error, ConflictError):
+                    patience.note_answer(asked_s)
+                    live = written(self._cluster, ObjectRef.of(created), created)
+                    if live is not None:
+                        return Applied(object=live, created=True)
+                patience.bear(error, asked_s=asked_s, begun_s=begun_s)
+                was_silent = was_silent or isinstance(error, UnreachableError)
+            else:
+                patience.note_answer(asked_s)
+                return answer
+            patience.clock.sleep(next(pauses))
+            if check:
+                check()
 
-def _noted(event: WatchEvent) -> WatchEvent:
-    masking.note_object(event.object)
-    return event
+    def _watch(self, begin: Callable[[], Iterator[WatchEvent]]) -> Iterator[WatchEvent]:
+        """Hand events on; a watch that breaks ends, one that cannot begin is begun again."""
+
+        def first_event() -> tuple[WatchEvent | None, Iterator[WatchEvent]]:
+            events = begin()
+            return next(events, None), events
+
+        event, rest = self._insist(first_event, self._patience) if self._patience else first_event()
+        while event is not None:
+            masking.note_object(event.object)
+            yield event
+            event = next(rest, None)

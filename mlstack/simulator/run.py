@@ -35,7 +35,7 @@ from mlstack.elastic.snapshot import (
 )
 from mlstack.elastic.training_job import parse
 from mlstack.errors import ClusterError, ConflictError, TransientError, UnreachableError
-from mlstack.kube.client import ClientWrapper, FencedClient, ObjectRef, WatchEvent
+from mlstack.kube.client import ClientWrapper, GuardedClient, ObjectRef, WatchEvent
 from mlstack.kube.lease import Lease
 from mlstack.simulator import scenario as objects
 from mlstack.simulator.engine import (
@@ -390,7 +390,7 @@ class SimulatedController:
         elif self._reconciler is None:
             # What another leader did meanwhile is known; what this one remembered is out of date.
             self._reconciler = Reconciler(
-                FencedClient(self._cluster, lambda: self._check(life), lambda ref: None),
+                GuardedClient(self._cluster, check=lambda: self._check(life)),
                 self._cache,
                 self._config,
                 transitions=lambda: elector.transitions if elector is not None else life,

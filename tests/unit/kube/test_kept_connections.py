@@ -13,7 +13,7 @@ import pytest
 
 from mlstack.cli import ports
 from mlstack.errors import ConflictError, UnreachableError
-from mlstack.kube.client import Cluster, ObjectRef, RetryingClient
+from mlstack.kube.client import Cluster, GuardedClient, ObjectRef, Patience
 from tests.support.certificates import self_signed
 from tests.support.fakeapi import kubeconfig
 from tests.support.hostile import Behaviour, Call, HostileServer, Objects, Peer
@@ -153,7 +153,7 @@ def test_a_creation_that_was_heard_before_the_server_went_is_done(tmp_path: Path
             silent[0] = False
 
     with HostileServer(behave).running() as server:
-        one = RetryingClient(opened(tmp_path, server), clock=Clock(), notify=lambda text: None)
+        one = GuardedClient(opened(tmp_path, server), patience=Patience(Clock(), lambda text: None))
         one.create(config_map("first"))
         silent[0] = True
         assert one.create(config_map("m", a="b")).created

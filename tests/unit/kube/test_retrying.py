@@ -9,7 +9,7 @@ import pytest
 
 from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError, TransientError, UnreachableError
 from mlstack.kube import client
-from mlstack.kube.client import ObjectRef, RetryingClient
+from mlstack.kube.client import GuardedClient, ObjectRef, Patience
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
 from tests.support.deploying import VirtualClock
@@ -39,14 +39,10 @@ class Waiting:
         self.clock, self.cluster = VirtualClock(0), Moody()
         self.told: list[str] = []
         self.still: list[str] = []
-        self.patient = RetryingClient(
-            self.cluster,
-            clock=self.clock,
-            notify=self.told.append,
-            answered=answered,
-            timeout_s=timeout_s,
-            remind=self.still.append,
+        patience = Patience(
+            self.clock, self.told.append, answered=answered, timeout_s=timeout_s, remind=self.still.append
         )
+        self.patient = GuardedClient(self.cluster, patience=patience)
 
     def fails_until(self, time_s: float, error: MlstackError) -> None:
         self.cluster.mood = lambda: error if self.clock.now_s() < time_s else None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mlstack.errors import ForbiddenError, InvalidError, WatchExpiredError
-from mlstack.kube.client import Cluster, FencedClient, ObjectRef
+from mlstack.kube.client import Cluster, GuardedClient, ObjectRef
 from mlstack.objects.managed_fields import PatchFault, json_patch
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.testing.writes import merge_patch
@@ -33,7 +33,7 @@ class TestFencedCluster(TestMemoryCluster):
     @pytest.fixture
     def cluster(self) -> Cluster:
         inner = MemoryCluster(load_schemas("1.36"))
-        return FencedClient(inner, check=lambda: None, deleted=lambda ref: None)
+        return GuardedClient(inner, check=lambda: None, deleted=lambda ref: None)
 
 
 def made(name: str = "memory", version: str = "1.36") -> MemoryCluster:
