@@ -508,7 +508,9 @@ class GuardedClient(ClientWrapper):
             answer = ask()
         else:
             created = args[0] if verb == "create" and is_write else None
-            answer = self._insist(ask, self._patience, check=self._check if is_write else None, created=created)
+            answer = self._insist(
+                ask, self._patience, check=self._check if is_write else None, created=created
+            )
         for item in answer.items if isinstance(answer, Listing) else [answer]:
             masking.note_object(item.object if isinstance(item, Applied) else item)
         return answer
