@@ -109,7 +109,7 @@ USUAL = {
 
 def _results() -> dict[str, type]:
     """Give the type behind each kind of result: whatever has a view, but for schemas, which are their own."""
-    for module in ("views_app", "views_deploy", "views_elastic", "views_packages"):
+    for module in ("views_app", "views_deploy", "views_packages"):
         import_module(f"mlstack.cli.{module}")
     shown = {*page.VIEWS, *page.TABLE_VIEWS} - {"Schema"}
     kinds: dict[str, type] = {}
