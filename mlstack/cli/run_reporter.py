@@ -16,10 +16,10 @@ from mlstack.errors import ConfigError, MlstackError, UsageError
 if TYPE_CHECKING:
     from mlstack.cli.ports import Session
     from mlstack.clock import Clock
-    from mlstack.deploy.plan import ApplyPlan
-    from mlstack.deploy.result import ChangeReport, RunResult, StatusResult
-    from mlstack.deploy.rollback import LastGood
+    from mlstack.deploy.changes import ChangeReport, RunResult
+    from mlstack.deploy.plan import ApplyPlan, LastGood
     from mlstack.events import OnEvent, RunEvent
+    from mlstack.operations.status import StatusResult
 
 
 # --- the question ---
@@ -200,7 +200,7 @@ class Results:
                 if not isinstance(item, dict):
                     emit(item, "name")
             return
-        from mlstack.deploy.result import ResultList
+        from mlstack.deploy.changes import ResultList
 
         is_ok = all(
             item["ok"] if isinstance(item, dict) else getattr(item, "ok", True) for item in self._items
@@ -324,10 +324,10 @@ def going_back(plan: ApplyPlan, output_format: str, *, clock: Clock) -> Iterator
     if plan.options.on_failure != "rollback":
         yield plan
         return
-    from mlstack.deploy import rollback
+    from mlstack.deploy.plan import last_good
     from mlstack.operations import deploy
 
-    good = rollback.last_good(plan, clock=clock)
+    good = last_good(plan, clock=clock)
     with deploy.locked_to_the_end(plan) as locked:
         try:
             yield locked

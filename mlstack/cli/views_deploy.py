@@ -31,9 +31,9 @@ from mlstack.cli.page import (
 from mlstack.objects.managed_fields import FieldChange
 
 if TYPE_CHECKING:
-    from mlstack.deploy.drift import Difference, DriftRow
+    from mlstack.deploy.changes import ChangeReport, ObjectChange, RunResult
+    from mlstack.deploy.compare import Difference, DriftRow
     from mlstack.deploy.history import Revision
-    from mlstack.deploy.result import ChangeReport, ObjectChange, PodStatus, RunResult, StatusResult
     from mlstack.objects.resources import Amounts
     from mlstack.operations.deploy import PlanResult
     from mlstack.operations.history import (
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     )
     from mlstack.operations.images import ComponentFootprint, FitsResult, FootprintResult
     from mlstack.operations.render import ValidateResult
+    from mlstack.operations.status import PodStatus, StatusResult
     from mlstack.readiness.capacity import Fit
     from mlstack.readiness.rule import State
 

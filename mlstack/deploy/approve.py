@@ -23,9 +23,8 @@ from mlstack.app.params import Overrides
 from mlstack.app.schema import check_file
 from mlstack.clock import timestamp
 from mlstack.deploy import target as guard
-from mlstack.deploy.changes import DECIDING, Action, ApplyOptions, Change, Changes
+from mlstack.deploy.changes import DECIDING, Action, ApplyOptions, Change, Changes, veiled
 from mlstack.deploy.plan import ApplyPlan
-from mlstack.deploy.result import veiled
 from mlstack.deploy.target import Target
 from mlstack.errors import (
     ClusterError,

@@ -18,7 +18,7 @@ from typing import Any
 
 from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import Change
-from mlstack.deploy.rollout import budget
+from mlstack.deploy.object_diff import budget
 from mlstack.deploy.target import ResolvedTarget
 from mlstack.errors import ClusterError, ForbiddenError, MlstackError, ObjectNotFoundError
 from mlstack.kube import parallel

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mlstack.deploy.autoscaling import only_field
 from mlstack.deploy.changes import ApplyOptions, Change, Changes, Refusal, digest_of
 from mlstack.deploy.inventory import people_hash
-from mlstack.deploy.live import DiffContext, is_reachable
+from mlstack.deploy.live import DiffContext, is_reachable, only_field
 from mlstack.errors import (
     ClusterError,
     ConfigError,

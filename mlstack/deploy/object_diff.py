@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from math import ceil, floor
 from typing import Any
 
 from mlstack.dataclass import dataclass
-from mlstack.deploy import adopt, conflicts, definition, replacement, result
-from mlstack.deploy.autoscaling import Replicas
-from mlstack.deploy.changes import Change, Refusal, fingerprint
+from mlstack.deploy import conflicts, replacement
+from mlstack.deploy.changes import Change, Refusal, fingerprint, masked
 from mlstack.deploy.conflicts import ConflictPolicy, ConflictResolution, OwnedField, resolve
 from mlstack.deploy.diff import adopts as is_adopting
 from mlstack.deploy.diff import change_of, refused, was_made_elsewhere
 from mlstack.deploy.inventory import people_hash
-from mlstack.deploy.live import DiffContext
+from mlstack.deploy.live import DiffContext, Replicas
 from mlstack.errors import ConflictError, InvalidError, MlstackError, VersionGoneError
+from mlstack.events import listed
 from mlstack.objects import managed_fields
-from mlstack.objects.kube_object import MANAGER, Data, Kinds, KubeObject
+from mlstack.objects.kube_object import MANAGER, Data, Identity, Kinds, KubeObject
 from mlstack.objects.managed_fields import (
     ADOPTABLE,
     AUTOSCALING,
@@ -32,7 +33,9 @@ from mlstack.objects.managed_fields import (
     path_text,
     value_at,
 )
+from mlstack.objects.references import read_by_pods, read_once
 from mlstack.readiness.evaluate import needs_new_run
+from mlstack.readiness.rule import ODD, number
 
 
 def diff_live(context: DiffContext, manifest: KubeObject, live: Data) -> Change:
@@ -111,12 +114,12 @@ def _compared(
     dropped = tuple(dict.fromkeys(path for _, path in removed.dropped))
     differing = list(managed_fields.compare(live, after, tree))
     if adopts or made_elsewhere:
-        going = adopt.gone_by_adoption(context.cluster, live, resolution, replicas.data, replicas.spared)
+        going = conflicts.gone_by_adoption(context.cluster, live, resolution, replicas.data, replicas.spared)
         removals = {path_text(path) for path in (*dropped, *(path for _, path in removed.foreign))}
         gone = [change for change in going if change.path not in removals]
-        notes += adopt.adoption_note(live, gone, adopt=adopts)
+        notes += conflicts.adoption_note(live, gone, adopt=adopts)
         differing += gone if adopts else []
-    differing += adopt.changed_without(
+    differing += conflicts.changed_without(
         context.cluster, live, resolution.payload, managed_fields.tree_along(dropped)
     )
     changed = tuple({change.path: change for change in (*differing, *removed.changed)}.values())
@@ -155,17 +158,17 @@ def _changed(
     if why := needs_new_run(live, changed):
         verdict = replacement.judge(manifest, context.resolved.state.environment, fixed=why, why=why)
         return _replace(context, manifest, live, changed, verdict, facts["notes"])
-    if not definition.is_definition(manifest):
+    if not replacement.is_definition(manifest):
         return update(context, manifest, live, changed, **facts)
-    lost = definition.losses_of(context.cluster, live, after)
-    notes = (*facts["notes"], *definition.demands_of(context.cluster, live, after))
+    lost = replacement.losses_of(context.cluster, live, after)
+    notes = (*facts["notes"], *replacement.demands_of(context.cluster, live, after))
     refusal = None
-    if context.options.allow_destructive or definition.is_allowed(manifest.data):
+    if context.options.allow_destructive or replacement.is_allowed(manifest.data):
         notes = (*notes, *lost)
     elif lost:
         hint = (
             f"if that is wanted: --allow-destructive-crds, or the annotation"
-            f' `{definition.ALLOW_ANNOTATION}: "true"` on `{manifest.name}`'
+            f' `{replacement.ALLOW_ANNOTATION}: "true"` on `{manifest.name}`'
         )
         refusal = Refusal(kind="destructive", reasons=lost, hint=hint)
     return update(context, manifest, live, changed, **{**facts, "notes": notes, "refusal": refusal})
@@ -173,7 +176,7 @@ def _changed(
 
 def _prepared(
     manifest: KubeObject, live: Data, paths: Sequence[Path], adopts: bool, spared: Sequence[Path]
-) -> adopt.Patch:
+) -> conflicts.Patch:
     """Give the patch that makes fields ours, so that an apply without them removes them.
 
     An apply that empties a map of a custom resource leaves null in its place, which few definitions
@@ -182,7 +185,7 @@ def _prepared(
     is_custom = Kinds.builtin().lookup(manifest.api_version, manifest.kind) is None
     inside = [path for path in paths if is_custom and value_at(manifest.data, path[:-1]) in ({}, [])]
     ours = [path for path in paths if path not in inside]
-    patch = adopt.own(live, api_version=manifest.api_version, adopt=adopts, paths=ours, spare=spared)
+    patch = conflicts.own(live, api_version=manifest.api_version, adopt=adopts, paths=ours, spare=spared)
     return (*patch, *managed_fields.removals(live, inside))
 
 
@@ -237,17 +240,17 @@ def removed_fields(
     spared: Sequence[Path],
 ) -> RemovedFields:
     """Tell what becomes of fields of others that no file has, from the answer to a forced dry run."""
-    fields = adopt.fields_of_no_file(forced, manifest.data)
+    fields = conflicts.fields_of_no_file(forced, manifest.data)
     if not fields:
         return RemovedFields(after=live)
     applied = context.applied.of(manifest)
-    dropped, dropped_left = adopt.dropped(fields, live, applied, policy, spare=spared)
+    dropped, dropped_left = conflicts.dropped(fields, live, applied, policy, spare=spared)
     known = {path for _, path in (*dropped, *dropped_left)}
     fields = [(owner, path) for owner, path in fields if path not in known]
     foreign, foreign_left = _foreign(context, manifest, live, fields, spared)
     member = context.inventory.members.get(manifest.identity)
     is_told = member is not None and member.people_hash == people_hash(live)
-    labels = [] if is_told else adopt.by_people(fields, labels=True)
+    labels = [] if is_told else conflicts.by_people(fields, labels=True)
     removed = RemovedFields(
         dropped=dropped,
         dropped_left=dropped_left,
@@ -258,8 +261,8 @@ def removed_fields(
     going = [path for _, path in foreign if value_at(live, path) is not MISSING]
     if not going:
         return removed
-    paths = adopt.widened(live, manifest.data, going)
-    after, error = adopt.without(context.cluster, manifest, live, paths)
+    paths = conflicts.widened(live, manifest.data, going)
+    after, error = conflicts.without(context.cluster, manifest, live, paths)
     changed = tuple(managed_fields.compare(live, after, managed_fields.tree_along(going)))
     removed = replace(removed, paths=paths, after=after, changed=changed)
     return replace(removed, foreign=foreign, error=error) if changed else removed
@@ -273,12 +276,12 @@ def _foreign(
     spared: Sequence[Path],
 ) -> tuple[list[OwnedField], list[OwnedField]]:
     """Part fields that no file has: what people's tools set and goes, and what stays."""
-    if not adopt.by_people(fields):
+    if not conflicts.by_people(fields):
         return [], []
     if not context.options.adopt and replacement.other_owner(manifest, live):
         return [], []  # it is for its owner to say
     makers = ADOPTABLE if was_made_elsewhere(context, manifest, live) else frozenset()
-    return adopt.foreign(fields, policy_of(context, manifest), spare=spared, makers=makers)
+    return conflicts.foreign(fields, policy_of(context, manifest), spare=spared, makers=makers)
 
 
 def foreign_fields(
@@ -288,7 +291,7 @@ def foreign_fields(
 
     Of `live` the metadata is enough.
     """
-    fields = adopt.fields_of_no_file(live, manifest.data, metadata_only=metadata_only)
+    fields = conflicts.fields_of_no_file(live, manifest.data, metadata_only=metadata_only)
     path = context.scalers.path(manifest)
     spared = [path] if path and not context.scalers.is_set(manifest) else []
     return _foreign(context, manifest, live, fields, spared)[0]
@@ -299,12 +302,12 @@ def foreign_fields(
 
 def _diff_refused(context: DiffContext, manifest: KubeObject, live: Data, error: InvalidError) -> Change:
     """Tell a change that cannot be made in place from an object that is wrong: ask under another name."""
-    cluster, is_definition = context.cluster, definition.is_definition(manifest)
+    cluster, is_definition = context.cluster, replacement.is_definition(manifest)
     copy = manifest.data if is_definition else replacement.dry_run_copy(cluster, manifest.data, live)
     fault = copy if isinstance(copy, MlstackError) else None
     after = manifest.data if isinstance(copy, MlstackError) else copy
     if fault is None:
-        items = adopt.displaced(live, context.scalers.payload(manifest), error.causes)
+        items = conflicts.displaced(live, context.scalers.payload(manifest), error.causes)
         if items:
             return _displace(context, manifest, live, items, after)
     if not replacement.says_fixed(error.causes) and (is_definition or fault is not None):
@@ -318,7 +321,7 @@ def _diff_refused(context: DiffContext, manifest: KubeObject, live: Data, error:
         *managed_fields.compare(live, after, managed_fields.tree_along(path for _, path in foreign)),
     )
     changed = tuple({change.path: change for change in differing}.values())
-    lost = definition.losses_of(cluster, live, manifest.data) if is_definition else ()
+    lost = replacement.losses_of(cluster, live, manifest.data) if is_definition else ()
     why = needs_new_run(live, changed)
     fixed = "; ".join(lost) or replacement.sentence(manifest, error.causes, changed)
     verdict = replacement.judge(manifest, context.resolved.state.environment, fixed=fixed, why=why)
@@ -358,7 +361,7 @@ def _displace(
     ]
     listed = ", ".join(f"`{text}`" for text in values)
     note = f"removes {listed}, which a person put in the place of ours"
-    patch = adopt.own(live, api_version=manifest.api_version, paths=items)
+    patch = conflicts.own(live, api_version=manifest.api_version, paths=items)
     return update(context, manifest, live, changed, notes=(note,), prepare=patch)
 
 
@@ -379,7 +382,7 @@ def _diff_gone_version(context: DiffContext, manifest: KubeObject, live: Data) -
         changed,
         action="update" if changed else "unchanged",
         notes=(note,),
-        prepare=adopt.entries_patch(live, entries),
+        prepare=conflicts.entries_patch(live, entries),
     )
 
 
@@ -394,10 +397,133 @@ def update(
     """Give the change of a live object in some fields, whose secrets are masked."""
     usual = {
         "action": "update",
-        "fields": result.masked(manifest.identity, changed),
+        "fields": masked(manifest.identity, changed),
         "fingerprint": fingerprint(changed),
         "live": KubeObject(data=live),
         "live_uid": str(live["metadata"]["uid"]),
         "live_version": str(live["metadata"]["resourceVersion"]),
     }
     return change_of(context, manifest, **{**usual, **facts})
+
+
+# --- what changes do to pods that run ---
+
+_CONFIGS = ("ConfigMap", "Secret")
+_NAMED = 8
+_DATA = ("data", "binaryData", "stringData")
+
+
+def with_rollout_notes(changes: Sequence[Change]) -> tuple[Change, ...]:
+    """Give changes with what they do to pods among the notes of each workload and of each setting.
+
+    Of odd values, which the API server refuses, nothing is said.
+    """
+    notes = {change.identity: note for change in changes if (note := _restart(change))}
+    settings = {change.identity for change in changes if _changes(change, _DATA, _CONFIGS)}
+    staying = [
+        change.desired
+        for change in changes
+        if change.desired is not None
+        and change.action in ("update", "unchanged")
+        and change.identity not in notes
+    ]
+    notes |= _unnoticed(settings, staying) if settings else {}
+    return tuple(
+        replace(change, notes=(*change.notes, notes[change.identity])) if change.identity in notes else change
+        for change in changes
+    )
+
+
+def _changes(change: Change, paths: tuple[str, ...], kinds: Container[str]) -> bool:
+    return (
+        change.action == "update"
+        and change.identity.kind in kinds
+        and any(row.path.startswith(paths) for row in change.fields)
+    )
+
+
+def _restart(change: Change) -> str:
+    """Say of a workload whose pods are made anew how that goes, as its controller does it."""
+    rule = _ROLLOUTS.get(change.identity.kind) if change.identity.group == "apps" else None
+    if rule is None or change.desired is None or not _changes(change, ("spec.template.",), _ROLLOUTS):
+        return ""
+    try:
+        live = (change.live or change.desired).data.get("spec") or {}
+        spec = change.desired.data.get("spec") or {}
+        if (spec.get("updateStrategy") or {}).get("type") == "OnDelete":
+            return "its pods keep what they have until somebody deletes them (updateStrategy OnDelete)"
+        # An autoscaler's number stands in the cluster alone.
+        return rule(spec, number(spec, "replicas", number(live, "replicas", 1)))
+    except ODD:
+        return ""
+
+
+def _deployment(spec: Mapping[str, Any], count: int) -> str:
+    strategy = spec.get("strategy") or {}
+    if strategy.get("type") == "Recreate":
+        return f"stops {_pods(count)}, then starts {'it' if count == 1 else 'them'} again"
+    missing, more = budget(strategy, count)
+    return f"restarts {_pods(count)}: at most {missing} missing and {more} more at a time"
+
+
+def budget(strategy: Mapping[str, Any], count: int) -> tuple[int, int]:
+    """Give how many pods of a Deployment may be missing, and how many more there may be, while it updates."""
+    rolling = strategy.get("rollingUpdate") or {}
+    missing = _share(rolling.get("maxUnavailable", "25%"), count, floor)
+    more = _share(rolling.get("maxSurge", "25%"), count, ceil)
+    # apps/v1: where both would be 0, one pod may be missing
+    return missing or int(not more), more
+
+
+def _stateful_set(spec: Mapping[str, Any], count: int) -> str:
+    budget = (spec.get("updateStrategy") or {}).get("rollingUpdate") or {}
+    first = number(budget, "partition")
+    at_once = max(1, _share(budget.get("maxUnavailable", 1), count, ceil))
+    kept = f"; those below {first} stay as they are (partition)" if first else ""
+    return f"restarts {_pods(max(count - first, 0))}, {at_once} at a time, the last one first{kept}"
+
+
+def _daemon_set(spec: Mapping[str, Any], count: int) -> str:
+    budget = (spec.get("updateStrategy") or {}).get("rollingUpdate") or {}
+    at_once = budget.get("maxUnavailable", 1)
+    return f"restarts the pod of every node, {at_once} of them at a time"
+
+
+_ROLLOUTS = {
+    "Deployment": _deployment,
+    "StatefulSet": _stateful_set,
+    "DaemonSet": _daemon_set,
+}
+
+
+def _share(value: Any, count: int, rounded: Any) -> int:
+    """Read a number of pods, or a percentage of them."""
+    if isinstance(value, str) and value.endswith("%") and value[:-1].isdigit():
+        return int(rounded(int(value[:-1]) * count / 100))
+    return value if isinstance(value, int) else 0
+
+
+def _pods(count: int) -> str:
+    return f"{count} pod{'' if count == 1 else 's'}"
+
+
+def _unnoticed(settings: Container[Identity], staying: Sequence[KubeObject]) -> dict[Identity, str]:
+    """Say of each setting whose content changes which workloads that read it are not restarted."""
+    readers: dict[Identity, tuple[list[str], list[str]]] = {}
+    for obj in staying:
+        try:
+            read, once = set(read_by_pods(obj)), set(read_once(obj))
+        except ODD:
+            continue
+        for setting in read:
+            if setting in settings:
+                readers.setdefault(setting, ([], []))[setting not in once].append(str(obj.identity))
+    return {setting: "; ".join(_sentences(*names)) for setting, names in readers.items()}
+
+
+def _sentences(once: Sequence[str], files: Sequence[str]) -> Iterator[str]:
+    if once:
+        yield f"running pods of {listed(once, _NAMED)} do not notice it"
+    if files:
+        names = listed(files, _NAMED)
+        yield f"running pods of {names} get the new files within minutes, and are not restarted"

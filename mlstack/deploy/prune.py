@@ -9,11 +9,11 @@ from typing import Literal
 from mlstack.dataclass import dataclass
 from mlstack.deploy import inventory_store
 from mlstack.deploy.changes import Change
-from mlstack.deploy.deletion import obstacles
 from mlstack.deploy.inventory import Inventory, Member, is_applied_by_us, other_owner_of
 from mlstack.deploy.inventory_store import Live, lookup, ref_of
 from mlstack.deploy.live import placed
 from mlstack.deploy.target import ResolvedTarget
+from mlstack.deploy.wait import obstacles
 from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError, UsageError
 from mlstack.events import listed
 from mlstack.kube import parallel

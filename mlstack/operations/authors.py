@@ -19,7 +19,6 @@ from mlstack.app.package import PackageFolder
 from mlstack.app.params import as_typed, join_path, typed
 from mlstack.app.prototype import Example, Package, Prototype
 from mlstack.dataclass import dataclass
-from mlstack.deploy.upgrade_safety import upgrade_faults
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.importers.manifests import SourceFile, read_sources
 from mlstack.importers.templates import Offer, offered
@@ -28,6 +27,7 @@ from mlstack.objects.kube_object import KubeObject
 from mlstack.registries.directory import build_index, is_package_folder, package_folders, refuse_chart
 from mlstack.registries.installation import full_ref, read_package
 from mlstack.registries.registry import INDEX_FILE
+from mlstack.registries.upgrade_safety import upgrade_faults
 from mlstack.render.sandbox import template_faults
 from mlstack.render.trial import (
     REFUSALS,

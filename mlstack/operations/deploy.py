@@ -18,19 +18,47 @@ from mlstack.app.app_dir import AppDir
 from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.clock import Clock
 from mlstack.dataclass import dataclass
-from mlstack.deploy import history_store, inventory_store, permissions, wait
+from mlstack.deploy import inventory_store
 from mlstack.deploy import lock as locking
 from mlstack.deploy import target as guard
-from mlstack.deploy.changes import ApplyOptions, refusal_error
-from mlstack.deploy.history_store import History
+from mlstack.deploy.changes import (
+    ApplyOptions,
+    ChangeReport,
+    Interrupted,
+    ObjectChange,
+    RunResult,
+    refusal_error,
+    report,
+    run_result,
+)
+from mlstack.deploy.history import History, before_leaving, run_summary
 from mlstack.deploy.inventory import Inventory
 from mlstack.deploy.live import context_of, has_namespace
-from mlstack.deploy.plan import ApplyPlan, diff_environment, plan_deletion, pretend, record, refuse_new
+from mlstack.deploy.plan import (
+    ApplyPlan,
+    LastGood,
+    diff_environment,
+    earlier_goal,
+    failure_goal,
+    plan_deletion,
+    pretend,
+    record,
+    refuse_new,
+    to_earlier,
+    to_last_good,
+)
 from mlstack.deploy.prune import KeepOptions
-from mlstack.deploy.result import ChangeReport, Interrupted, ObjectChange, RunResult, report, run_result
 from mlstack.deploy.run import Run
-from mlstack.deploy.source import of_folder, refuse_changed
-from mlstack.deploy.target import ResolvedTarget, Target, resolve
+from mlstack.deploy.target import (
+    ResolvedTarget,
+    Target,
+    check_rights,
+    explaining_rights,
+    git_state,
+    refuse_changed,
+    resolve,
+)
+from mlstack.deploy.wait import terms_of, until_applied
 from mlstack.errors import (
     ClusterError,
     ConfigError,
@@ -53,7 +81,6 @@ from mlstack.readiness.evaluate import assess, hidden
 from mlstack.readiness.rule import Facts, Policy
 
 if TYPE_CHECKING:
-    from mlstack.deploy.rollback import LastGood
     from mlstack.registries.images import ImageFault
 
 _USUAL = ApplyOptions()
@@ -68,7 +95,7 @@ def plan_apply(target: Target, *, opener: Opener, options: ApplyOptions = _USUAL
         ConfigError: a file, parameter or template is wrong, or nothing would be deployed.
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
-    source = None if options.dry_run else prefetch(partial(of_folder, target.app.root))
+    source = None if options.dry_run else prefetch(partial(git_state, target.app.root))
     plan = _with_room(_plan(resolve(target, opener), options))
     if source is None:
         return plan
@@ -89,8 +116,8 @@ def _plan(
     place, identity = resolved.place, resolved.identity
     if not may_be_empty:
         guard.refuse_empty(resolved.state)
-    wait.terms_of(resolved.state.objects, resolved, options)  # a wrong annotation ends the run here
-    with permissions.explaining(resolved, writing=not options.dry_run):
+    terms_of(resolved.state.objects, resolved, options)  # a wrong annotation ends the run here
+    with explaining_rights(resolved, writing=not options.dry_run):
         # fetch what is live, diff each object, find what to prune
         plan = diff_environment(resolved, options)
     changes = plan.changes.changes
@@ -104,10 +131,10 @@ def _plan(
     # What lies in no namespace is known for sure only now: the server tells it of custom resources.
     guard.refuse_outside(place, (change.subject for change in changes if change.component))
     is_new = place.cluster is None and resolved.target.context is None and guard.is_known(identity)
-    what = what or history_store.run_summary(resolved.target, "apply")
+    what = what or run_summary(resolved.target, "apply")
     plan = replace(plan, what=what, pin=identity if is_new else None)
     if plan.writes and not options.dry_run:
-        permissions.check(plan.resolved, plan.changes.changes, plan.inventory, may_all=plan.may_all)
+        check_rights(plan.resolved, plan.changes.changes, plan.inventory, may_all=plan.may_all)
     return _with_capacity(plan) if options.check_capacity else plan
 
 
@@ -171,7 +198,7 @@ def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
         run.apply(writes, depends=now.changes.depends)
         if now.options.wait and not now.deletes:
             changes = [change for change in writes if change.action != "missing"]
-            wait.until_applied(
+            until_applied(
                 now.resolved,
                 changes,
                 now.options,
@@ -309,7 +336,7 @@ def _keep_what_was_done(
     written = partial(record, plan, past, error, outcomes=run.outcomes, on_event=run.tell)
     if isinstance(error, KeyboardInterrupt):
         if inventory is not None or not plan.deletes:
-            history_store.before_leaving(written)
+            before_leaving(written)
         return
     if inventory is not None and not isinstance(error, UnreachableError):
         with suppress(ClusterError):  # what it holds now covers everything; hashes only save time
@@ -350,7 +377,7 @@ def diff(target: Target, *, opener: Opener, options: ApplyOptions = _DRY_RUN) ->
             `partial` is the report.
     """
     resolved = resolve(target, opener)
-    with permissions.explaining(resolved, writing=False):
+    with explaining_rights(resolved, writing=False):
         changes = diff_environment(resolved, options).changes
     result = report(changes)
     fault = refusal_error(changes.changes, "invalid")
@@ -473,7 +500,7 @@ def _planned_waits(plan: ApplyPlan) -> tuple[PlannedWait, ...]:
     slow = [obj for obj in changed if not assess(Facts(data=obj.data), resolved.rules).is_fine]
     return tuple(
         PlannedWait(object=str(identity), policy=terms.policy, timeout_s=terms.timeout_s, goes_on=terms.brief)
-        for identity, terms in wait.terms_of(slow, resolved, plan.options).items()
+        for identity, terms in terms_of(slow, resolved, plan.options).items()
         if terms.policy != "none"
     )
 
@@ -501,7 +528,7 @@ def plan_approved(file: Path, target: Target, *, opener: Opener, options: ApplyO
     plan = _plan(resolved, approve.options_of(approved, options), what=what)
     approve.refuse_moved_objects(approved, plan.changes, where=str(file))
     plan = _with_room(plan)
-    plan = replace(plan, source=of_folder(target.app.root))
+    plan = replace(plan, source=git_state(target.app.root))
     if plan.changes.writes and not options.allow_dirty and not options.dry_run:
         refuse_changed(plan.place, plan.source)
     return plan
@@ -535,7 +562,7 @@ def plan_delete(
     options = ApplyOptions(dry_run=dry_run, wait=wait, timeout_s=timeout_s, lock_timeout_s=lock_timeout_s)
     plan = plan_deletion(target, opener, options, spare=spare, grace_period_s=grace_period_s)
     if plan.writes and not dry_run:
-        permissions.check(plan.resolved, plan.changes.changes, plan.inventory, may_all=plan.may_all)
+        check_rights(plan.resolved, plan.changes.changes, plan.inventory, may_all=plan.may_all)
     return plan
 
 
@@ -554,11 +581,9 @@ def plan_rollback(
         ClusterError: the cluster cannot be asked, is another one, refuses an object, or has no room
             (`check_capacity`).
     """
-    from mlstack.deploy import rollback
-
-    goal = rollback.earlier_goal(target, opener, number=number, options=options, clock=clock)
+    goal = earlier_goal(target, opener, number=number, options=options, clock=clock)
     plan = _plan(goal.resolved, options, what=goal.what, may_be_empty=True)
-    return rollback.to_earlier(_with_room(plan), goal)
+    return to_earlier(_with_room(plan), goal)
 
 
 @contextmanager
@@ -576,10 +601,8 @@ def plan_automatic_rollback(
     Raises:
         ClusterError: the cluster cannot be asked, or refuses what was there before.
     """
-    from mlstack.deploy import rollback
-
-    goal = rollback.failure_goal(failed, error, good)
+    goal = failure_goal(failed, error, good)
     if isinstance(goal, str):
         return goal
     plan = _plan(goal.resolved, goal.options, what=goal.what, may_be_empty=True)
-    return rollback.to_last_good(plan, goal, failed)
+    return to_last_good(plan, goal, failed)

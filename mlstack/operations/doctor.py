@@ -20,12 +20,12 @@ from mlstack.app.layout import SNAPSHOT, environment_file
 from mlstack.app.snapshot import ClusterSnapshot, is_kept_label, read_snapshot
 from mlstack.clock import Clock, timestamp
 from mlstack.dataclass import dataclass
-from mlstack.deploy import capacity, permissions
+from mlstack.deploy import capacity
 from mlstack.deploy import lock as locking
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import ApplyOptions
 from mlstack.deploy.plan import diff_environment
-from mlstack.deploy.target import Target, resolve
+from mlstack.deploy.target import Target, check_rights, explaining_rights, resolve
 from mlstack.disk_cache import Cache
 from mlstack.errors import (
     ForbiddenError,
@@ -299,9 +299,9 @@ def _version(target: Target, cluster: Cluster) -> Check:
 def _rights(target: Target, around: Surroundings) -> str:
     """Say that an apply may do all it would do now; nothing is written."""
     resolved = resolve(replace(target, stand_ins=True), around.opener)
-    with permissions.explaining(resolved, writing=True):
+    with explaining_rights(resolved, writing=True):
         plan = diff_environment(resolved, ApplyOptions(dry_run=True))
-    permissions.check(resolved, plan.changes.changes, plan.inventory, may_all=plan.may_all)
+    check_rights(resolved, plan.changes.changes, plan.inventory, may_all=plan.may_all)
     writes = len(plan.changes.writes)
     return f"all that an apply needs now ({_counted(writes, 'write')})"
 

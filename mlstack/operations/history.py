@@ -11,14 +11,11 @@ from mlstack.app.app import API_VERSION
 from mlstack.app.environment import Environment
 from mlstack.clock import Clock
 from mlstack.dataclass import dataclass
-from mlstack.deploy import compare, drift, history, lock
+from mlstack.deploy import compare, history, lock
 from mlstack.deploy import target as guard
-from mlstack.deploy.changes import Changes
-from mlstack.deploy.compare import ComparedEnvironment
-from mlstack.deploy.drift import DriftRow
-from mlstack.deploy.history import Revision
-from mlstack.deploy.history_store import History, open_history
-from mlstack.deploy.result import ObjectChange, report
+from mlstack.deploy.changes import Changes, ObjectChange, report
+from mlstack.deploy.compare import ComparedEnvironment, DriftRow
+from mlstack.deploy.history import History, Revision, open_history
 from mlstack.deploy.target import Target, resolve
 from mlstack.errors import LockedError, NotFoundError
 from mlstack.kube.client import Opener
@@ -172,7 +169,7 @@ def find_drift(target: Target, *, opener: Opener) -> DriftResult:
         ClusterError: the cluster cannot be asked or is another one.
     """
     resolved = resolve(target, opener)
-    rows, notes = drift.find_drift(resolved)
+    rows, notes = compare.find_drift(resolved)
     causes = Counter(cause for differing in rows for cause in differing.causes)
     return row(
         DriftResult,

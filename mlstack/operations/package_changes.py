@@ -16,7 +16,6 @@ from mlstack.app.prototype import Package, Param, Prototype, mask_value
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import dataclass
 from mlstack.deploy import history
-from mlstack.deploy.upgrade_safety import fixed_fields
 from mlstack.errors import MlstackError, NotFoundError, RegistryError, UsageError
 from mlstack.names import best_first, nearest
 from mlstack.objects.kube_object import DesiredState, KubeObject
@@ -25,6 +24,7 @@ from mlstack.readiness.evaluate import needs_new_run
 from mlstack.registries import installation, signatures
 from mlstack.registries.installation import Installation, full_ref, read_package, requirements_of
 from mlstack.registries.resolver import APP, AppCatalog, Requirements
+from mlstack.registries.upgrade_safety import fixed_fields
 from mlstack.render import render
 
 # --- outdated ---

@@ -202,10 +202,9 @@ def validate_on_server(
         ConfigError: as `validate_environment`.
         ClusterError: the cluster cannot be asked, is another one, or serves no such kind.
     """
-    from mlstack.deploy import permissions
     from mlstack.deploy.changes import ApplyOptions
     from mlstack.deploy.plan import diff_environment
-    from mlstack.deploy.target import resolve
+    from mlstack.deploy.target import explaining_rights, resolve
     from mlstack.validate.formats import Fault
 
     resolved = resolve(target, opener)
@@ -222,7 +221,7 @@ def validate_on_server(
     )
     if any(fault.severity == "error" and not fault.policy for fault in result.faults):
         return result
-    with permissions.explaining(resolved, writing=False):
+    with explaining_rights(resolved, writing=False):
         changes = diff_environment(resolved, ApplyOptions(dry_run=True)).changes.changes
     refused = [
         Fault(component=change.component, object=str(change.identity), path="", message=reason)
@@ -241,7 +240,7 @@ def with_applied(result: ValidateResult, target: Target, *, opener: Opener, cloc
     Raises:
         ClusterError: the cluster cannot be asked, is another one, or its history is damaged.
     """
-    from mlstack.deploy.history_store import open_history
+    from mlstack.deploy.history import open_history
     from mlstack.validate.warnings import deprecations
 
     past = open_history(target, opener, clock=clock)

@@ -2,29 +2,93 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from mlstack.app.app import Component
+from mlstack.app.app import API_VERSION, Component
 from mlstack.app.app_dir import AppDir
 from mlstack.clock import Clock
+from mlstack.dataclass import dataclass
 from mlstack.deploy import inventory_store
 from mlstack.deploy.changes import Change
-from mlstack.deploy.deletion import Gone, holders, obstacles
 from mlstack.deploy.inventory_store import ref_of
 from mlstack.deploy.live import namespaces_of, placed
 from mlstack.deploy.prune import candidates
-from mlstack.deploy.result import ComponentStatus, LeftOver, ObjectStatus, PodStatus, StatusResult
 from mlstack.deploy.target import ResolvedTarget, Target, resolve
+from mlstack.deploy.wait import Gone, holders, obstacles
 from mlstack.errors import ClusterError, ForbiddenError
 from mlstack.kube.client import ObjectRef, Opener
 from mlstack.objects.kube_object import KubeObject, selector
 from mlstack.operations import row
 from mlstack.readiness.evaluate import Logs, ResourceStatus, inspect
-from mlstack.readiness.rule import how_to_bring, how_to_install, is_unseen, operator_of
+from mlstack.readiness.rule import State, how_to_bring, how_to_install, is_unseen, operator_of
 from mlstack.readiness.watcher import UNSEEN, ReadinessWatcher
 
 # How often it is looked whether what was going is gone.
 _AGAIN_S = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodStatus:
+    """One pod of an object."""
+
+    name: str  # name of the pod
+    state: State  # state by the rule for pods
+    reason: str  # what it waits for or why it failed
+    node: str  # node it runs on, empty if it has none yet
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectStatus:
+    """One object of a component."""
+
+    object: str  # the object as people name it
+    kind: str  # its kind
+    namespace: str  # its namespace, empty for cluster-scoped objects
+    name: str  # its name
+    state: State  # `missing` if it is not in the cluster
+    reason: str  # what it waits for or why it failed
+    hint: str  # what to do about it, empty if nothing is known
+    pods: tuple[PodStatus, ...]  # its pods, by name
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentStatus:
+    """One component of an environment."""
+
+    name: str  # full name of the component
+    ok: bool  # whether all its objects work
+    objects: tuple[ObjectStatus, ...]  # its objects in the order they are applied
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOver:
+    """One object that the environment has in its cluster and the files no longer bring."""
+
+    object: str  # the object as people name it
+    kind: str  # its kind
+    namespace: str  # its namespace, empty for cluster-scoped objects
+    name: str  # its name
+    component: str  # full name of the component that brought it
+    is_kept: bool  # whether an apply would leave it there
+    is_terminating: bool = False  # whether it is being deleted already
+    reason: str  # why it is there, why it stays, or what holds it while it goes
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusResult:
+    """How an environment does; `ok` if everything works."""
+
+    api_version: str = API_VERSION  # version of this format
+    kind: Literal["StatusResult"] = "StatusResult"  # kind of this format
+    ok: bool  # whether every object is ready, done or suspended on purpose, and nothing of it is still going
+    app: str  # name of the app
+    environment: str  # name of the environment
+    namespace: str  # its namespace
+    context: str  # the kubectl context
+    components: tuple[ComponentStatus, ...]  # by name
+    # what the files no longer bring; of `ok` it decides only by what is terminating
+    left_over: tuple[LeftOver, ...] = ()
+    notes: tuple[str, ...] = ()  # remarks, as what could not be read
 
 
 class Surplus(NamedTuple):

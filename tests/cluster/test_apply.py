@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from mlstack.deploy.changes import RunResult
 from mlstack.deploy.prune import KeepOptions
-from mlstack.deploy.result import RunResult
 from mlstack.errors import (
     ConfigError,
     ForbiddenError,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from mlstack.deploy.changes import ChangeReport
 from mlstack.deploy.compare import read_side
-from mlstack.deploy.result import ChangeReport
 from mlstack.errors import InvalidError
 from mlstack.operations.history import CompareResult, compare_environments
 from tests.support.cluster import TestCluster

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.drift import Difference, DriftRow
+from mlstack.deploy.compare import Difference, DriftRow
 from mlstack.errors import OutdatedError
 from mlstack.operations import deploy
 from mlstack.operations.history import DriftResult, find_drift

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy import rollback
+from mlstack.deploy.plan import last_good
 from mlstack.deploy.prune import KeepOptions
 from mlstack.errors import ClusterError, MlstackError, WrongClusterError
 from mlstack.kube.api_server import connect
@@ -256,7 +256,7 @@ def test_a_failed_apply_is_rolled_back(stack: Stack, minikube: TestCluster, name
     broken = {**crd(group=f"{namespace}.broken.org"), "nonsense": 1}  # new definitions are not tried before
     stack.write("web", config_map(a="2"), deployment(replicas=3), config_map("later"), claim(), broken)
     plan = stack.plan(on_failure="rollback")
-    good = rollback.last_good(plan, clock=stack.clock)
+    good = last_good(plan, clock=stack.clock)
     with pytest.raises(ClusterError) as caught:
         deploy.apply(plan, clock=stack.clock)
     back = deploy.plan_automatic_rollback(plan, caught.value, good=good)
@@ -279,7 +279,7 @@ def test_an_apply_that_is_not_ready_is_rolled_back(
     hopeless["spec"]["template"]["metadata"]["annotations"] = {"mlstack.dev/test-waiting": "ImagePullBackOff"}
     stack.write("web", config_map(a="2"), hopeless)
     plan = stack.plan(on_failure="rollback", wait=True, timeout_s=5.0)
-    good = rollback.last_good(plan, clock=stack.clock)
+    good = last_good(plan, clock=stack.clock)
     with pytest.raises(MlstackError) as caught:
         deploy.apply(plan, clock=stack.clock)
     assert caught.value.exit_code == 7

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.changes import ApplyOptions
-from mlstack.deploy.result import RunResult
+from mlstack.deploy.changes import ApplyOptions, RunResult
 from mlstack.errors import ConflictError, MlstackError, WrongClusterError
 from mlstack.operations import deploy
 from mlstack.operations.deploy import PlanResult

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.result import RunResult
+from mlstack.deploy.changes import RunResult
 from mlstack.errors import MlstackError, NotReadyError
 from mlstack.events import RunEvent
 from mlstack.kube.api_server import connect

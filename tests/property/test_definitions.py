@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.deploy.definition import losses
+from mlstack.deploy.replacement import losses
 
 Obj = dict[str, Any]
 NAMES = st.sampled_from(["a", "b", "c", "image", "size"])

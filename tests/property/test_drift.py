@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.deploy import drift
+from mlstack.deploy import compare
 from mlstack.kube.client import ObjectRef
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
@@ -46,7 +46,7 @@ def test_the_last_writer_of_each_field_is_named(
     live = cluster.get(ref)
     assert live is not None
     forced = cluster.apply(settings(wanted), force=True, dry_run=True).object
-    found = {one.path: one for one in drift.differences(live, forced, applied=settings(applied))}
+    found = {one.path: one for one in compare.differences(live, forced, applied=settings(applied))}
 
     looked_at = {*wanted, *(key for key, owner in owners.items() if owner == "mlstack")}
     different = {key for key in looked_at if values.get(key) != wanted.get(key)}

@@ -82,7 +82,7 @@ def histories(draw: st.DrawFn) -> list[Revision]:
 
 
 def written(found: Revision) -> list[dict[str, object]]:
-    made = history.secrets(
+    made = history.secrets_of(
         found,
         (b"x",) * found.parts,
         namespace="ml",
@@ -114,4 +114,4 @@ def test_the_newest_that_worked_is_never_let_go(known: list[Revision]) -> None:
     items = [item for one in known for item in written(one)]
     going = history.outdated(items)
     left = history.revisions([item for item in items if item["metadata"]["name"] not in going])  # type: ignore[index]
-    assert history.last_good(left) == history.last_good(known)
+    assert history.last_good_revision(left) == history.last_good_revision(known)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from mlstack.deploy import adopt, conflicts
+from mlstack.deploy import conflicts
 from mlstack.deploy.changes import with_uid
 from mlstack.errors import ConflictError, InvalidError, ObjectNotFoundError
 from mlstack.kube.client import Cluster, ObjectRef, Right
@@ -149,7 +149,7 @@ def _taken_over(cluster: Cluster, ref: ObjectRef) -> tuple[Obj, Obj] | None:
     """Take an object over; controllers write its status meanwhile."""
     live = cluster.get(ref)
     assert live is not None
-    patch = adopt.own(live, api_version=ref.api_version, adopt=True)
+    patch = conflicts.own(live, api_version=ref.api_version, adopt=True)
     try:
         return live, dict(cluster.patch(ref, patch, kind="json").object)
     except InvalidError:
@@ -396,7 +396,7 @@ class ClusterContract:
         cluster.patch(ObjectRef.of(created), {"data": {"y": "2"}}, manager="other")
         with pytest.raises(InvalidError) as caught:
             cluster.patch(
-                ObjectRef.of(created), adopt.own(created, api_version="v1", adopt=True), kind="json"
+                ObjectRef.of(created), conflicts.own(created, api_version="v1", adopt=True), kind="json"
             )
         assert not caught.value.causes
 

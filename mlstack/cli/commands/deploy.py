@@ -16,9 +16,10 @@ from mlstack.cli.ports import Result, Session, is_pattern
 from mlstack.errors import MlstackError, NotReadyError, UsageError
 
 if TYPE_CHECKING:
+    from mlstack.deploy.changes import ChangeReport
     from mlstack.deploy.plan import ApplyPlan
-    from mlstack.deploy.result import ChangeReport, StatusResult
     from mlstack.operations.history import UnlockPlan
+    from mlstack.operations.status import StatusResult
 
 top = family()
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from mlstack.cli.commands.deploy import split_words
-from mlstack.deploy.history import Revision
-from mlstack.deploy.history_store import History
+from mlstack.deploy.history import History, Revision
 from mlstack.deploy.inventory import Inventory, payload_hash
 from mlstack.errors import UsageError
 from mlstack.kube.client import ObjectRef

@@ -12,10 +12,10 @@ from mlstack.app.params import Origin
 from mlstack.cli import page as views
 from mlstack.cli.output import FORMATS, plain, table_text
 from mlstack.cli.page import text_width
-from mlstack.deploy.result import ComponentStatus, ObjectStatus, PodStatus, StatusResult
 from mlstack.operations.app import EnvironmentChanged, EnvironmentList, EnvironmentRow
 from mlstack.operations.components import ComponentList, ComponentRow
 from mlstack.operations.params import ParamList, ParamRow
+from mlstack.operations.status import ComponentStatus, ObjectStatus, PodStatus, StatusResult
 from mlstack.readiness.rule import State
 
 # Shown by other means: objects as manifests, plans by their report.

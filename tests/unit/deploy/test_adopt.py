@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.adopt import displaced, dropped, fields_of_no_file, own
-from mlstack.deploy.conflicts import ConflictPolicy
+from mlstack.deploy.conflicts import ConflictPolicy, displaced, dropped, fields_of_no_file, own
 from mlstack.deploy.replacement import is_allocated
 from mlstack.errors import Cause
 from mlstack.objects import managed_fields

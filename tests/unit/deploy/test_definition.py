@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.definition import demands, is_allowed, losses, narrowed
+from mlstack.deploy.replacement import demands, is_allowed, losses, narrowed
 from tests.support.deploying import crd
 
 Obj = dict[str, Any]

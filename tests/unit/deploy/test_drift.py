@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy import drift
-from mlstack.deploy.drift import Difference
+from mlstack.deploy import compare
+from mlstack.deploy.compare import Difference
 from mlstack.kube.client import ObjectRef
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
@@ -43,7 +43,7 @@ class Web:
         live = self.cluster.get(REF)
         assert live is not None
         forced = self.cluster.apply(self.manifest, force=True, dry_run=True).object
-        return drift.differences(live, forced, applied=applied)
+        return compare.differences(live, forced, applied=applied)
 
 
 @pytest.fixture
@@ -96,4 +96,5 @@ def test_an_object_made_by_hand_differs_by_its_maker() -> None:
     cluster = MemoryCluster(load_schemas("1.36"), clock=VirtualClock())
     live = cluster.create(placed(config_map(a="2")), manager="kubectl-create").object
     forced = cluster.apply(placed(config_map(a="1")), force=True, dry_run=True).object
-    assert [(field.path, field.cause) for field in drift.differences(live, forced)] == [("data.a", "person")]
+    fields = compare.differences(live, forced)
+    assert [(field.path, field.cause) for field in fields] == [("data.a", "person")]

@@ -10,8 +10,7 @@ import pytest
 from mlstack.app.environment import Environment
 from mlstack.clock import timestamp
 from mlstack.deploy import history
-from mlstack.deploy.history import Result, Revision
-from mlstack.deploy.history_store import History, exists
+from mlstack.deploy.history import History, Result, Revision, has_history
 from mlstack.errors import ClusterError, NotFoundError, TransientError
 from mlstack.kube.client import Applied, ObjectRef
 from mlstack.objects.kube_object import DesiredState
@@ -72,15 +71,15 @@ def test_a_component_is_unsettled_until_it_was_applied_well(
 
 def test_the_last_good_revision_is_one_of_which_everything_worked() -> None:
     known = [revision(1), revision(2, unsettled=("a",)), revision(3, result="not ready", unsettled=("a",))]
-    found = history.last_good(known)
+    found = history.last_good_revision(known)
     assert found is not None
     assert found.number == 1
-    assert history.last_good(known[1:]) is None
+    assert history.last_good_revision(known[1:]) is None
 
 
 def test_for_some_components_the_others_need_not_have_worked() -> None:
     known = [revision(1), revision(2, result="failed", unsettled=("a",)), revision(3, unsettled=("…",))]
-    of_a, of_b = history.last_good(known, ["a"]), history.last_good(known, ["b"])
+    of_a, of_b = history.last_good_revision(known, ["a"]), history.last_good_revision(known, ["b"])
     assert of_a is not None
     assert of_b is not None
     assert (of_a.number, of_b.number) == (1, 2)
@@ -95,7 +94,7 @@ def test_times_are_written_in_utc() -> None:
 
 def secrets_of(known: Revision) -> list[dict[str, Any]]:
     parts = (b"x",) * known.parts
-    return list(history.secrets(known, parts, namespace="ml", app="demo", environment="gke"))
+    return list(history.secrets_of(known, parts, namespace="ml", app="demo", environment="gke"))
 
 
 def metadata(items: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
@@ -407,6 +406,6 @@ def test_a_deleted_component_is_no_part_of_the_next_set(kept: History) -> None:
 
 def test_an_environment_has_a_past_once_a_revision_was_written(kept: History, cluster: Flaky) -> None:
     place = Environment(name="gke", namespace="ml")
-    assert not exists("demo", place, cluster)
+    assert not has_history("demo", place, cluster)
     kept.record(draft("a"), state(a="x"))
-    assert exists("demo", place, cluster)
+    assert has_history("demo", place, cluster)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.deploy.permissions import commands
+from mlstack.deploy.target import grant_commands
 from mlstack.errors import ForbiddenError
 from mlstack.kube.client import Right, Rights
 from mlstack.testing.cluster import MemoryCluster
@@ -183,7 +183,7 @@ def test_commands_share_a_role_where_the_verbs_are_alike() -> None:
         ("ml", "secrets"): ["create", "patch"],
         ("", "clusterroles.rbac.authorization.k8s.io"): ["create"],
     }
-    lines = commands(found, name="m")
+    lines = grant_commands(found, name="m")
     assert [re.sub(r"m-[0-9a-f]{6}", "m-#", line) for line in lines] == [
         "kubectl create clusterrole m-# --verb=create --resource=clusterroles.rbac.authorization.k8s.io",
         "kubectl create clusterrolebinding m-# --clusterrole=m-# --user=USER",

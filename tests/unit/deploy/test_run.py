@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.deletion import DeletionWatcher, Steps
 from mlstack.deploy.run import Schedule
+from mlstack.deploy.wait import DeletionWatcher, Steps
 from mlstack.errors import ForbiddenError, LockedError, MlstackError, UnreachableError
 from mlstack.events import silent
 from mlstack.kube.client import Cluster, ObjectRef

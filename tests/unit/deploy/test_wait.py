@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from mlstack.deploy import wait
-from mlstack.deploy.deletion import obstacles
-from mlstack.deploy.wait import Barriers
+from mlstack.deploy.wait import Barriers, obstacles
 from mlstack.errors import ForbiddenError, NotReadyError
 from mlstack.events import RunEvent
 from mlstack.kube.client import Listing, ObjectRef

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy import history_store
-from mlstack.deploy.changes import ApplyOptions
-from mlstack.deploy.result import Interrupted, RunResult
+from mlstack.deploy import history
+from mlstack.deploy.changes import ApplyOptions, Interrupted, RunResult
 from mlstack.errors import (
     ConfigError,
     ConflictError,
@@ -264,10 +263,10 @@ def test_an_interrupted_deletion_stands_in_the_history(stack: Stack, components:
 def test_a_revision_that_cannot_be_written_holds_nobody_up_who_wants_to_leave(
     stack: Stack, cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history_store, "LEAVING_S", 0.05)
+    monkeypatch.setattr(history, "LEAVING_S", 0.05)
     stack.write("a", config_map("one"), config_map("two"))
     plan, never = stack.plan(), ThreadFlag()
-    monkeypatch.setattr(history_store.History, "record", lambda *words, **options: never.wait(20))
+    monkeypatch.setattr(history.History, "record", lambda *words, **options: never.wait(20))
     begun_s = time.monotonic()
     with pytest.raises(Interrupted):
         deploy.apply(plan, clock=stack.clock, on_event=at_object("one"))

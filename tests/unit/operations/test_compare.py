@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.result import ChangeReport
+from mlstack.deploy.changes import ChangeReport
 from mlstack.errors import (
     Cause,
     ConfigError,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mlstack.deploy.changes import ObjectChange
 from mlstack.deploy.compare import read_side
-from mlstack.deploy.result import ObjectChange
 from mlstack.errors import NotFoundError, UsageError
 from mlstack.kube.client import ObjectRef
 from mlstack.operations.history import CompareResult, compare_environments

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.result import Interrupted
+from mlstack.deploy.changes import Interrupted
 from mlstack.deploy.target import Holder
 from mlstack.errors import ForbiddenError, LockedError, MlstackError, NotReadyError
 from mlstack.kube.client import ObjectRef

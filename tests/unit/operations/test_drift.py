@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.drift import DriftRow
+from mlstack.deploy.compare import DriftRow
 from mlstack.kube.client import ObjectRef
 from mlstack.operations.history import DriftResult, find_drift
 from mlstack.testing.cluster import MemoryCluster

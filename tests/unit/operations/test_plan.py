@@ -11,8 +11,7 @@ import pytest
 from mlstack.app.files import read
 from mlstack.app.params import ParamScope
 from mlstack.deploy import approve
-from mlstack.deploy.changes import ApplyOptions
-from mlstack.deploy.result import RunResult
+from mlstack.deploy.changes import ApplyOptions, RunResult
 from mlstack.errors import ConfigError, ConflictError, MlstackError, UsageError, WrongClusterError
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy

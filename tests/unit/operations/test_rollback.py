@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mlstack.deploy import history
-from mlstack.deploy.history_store import History
+from mlstack.deploy.history import History
 from mlstack.errors import (
     ClusterError,
     ForbiddenError,

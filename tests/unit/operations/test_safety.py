@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mlstack.deploy import lock
-from mlstack.deploy.result import ObjectChange
+from mlstack.deploy.changes import ObjectChange
 from mlstack.deploy.target import Holder
 from mlstack.errors import ClusterError, ConfigError, ConflictError, InvalidError, LockedError
 from mlstack.kube.client import ObjectRef

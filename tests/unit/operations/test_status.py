@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.result import StatusResult
 from mlstack.errors import ForbiddenError
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import status
+from mlstack.operations.status import StatusResult
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.testing.controllers import Simulation
 from tests.support.builders import write_tree
