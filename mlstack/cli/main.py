@@ -19,6 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from mlstack import __version__
 from mlstack.cli.commands import COMMANDS, NEXT_STEP, OPTIONS, SUMMARY, program_help
 from mlstack.cli.fast import INTERRUPTED_EXIT_CODE, Interruption
+from mlstack.cli.options import MISSING, SHARED, Options, is_list, parameter
 from mlstack.cli.output import ClosedOutputError, emit, guarded, json_escaped, say, stop_writing, write
 from mlstack.cli.ports import Ports, Session
 from mlstack.errors import INTERNAL_EXIT_CODE, MlstackError, UsageError
@@ -308,64 +309,63 @@ class Family(typer.Typer):
         hidden: bool = False,
         add_help_option: bool = True,
         shared: Mapping[str, tuple[Any, Any]] | None = None,
-        **declared: Any,
     ) -> Callable[[Function], Function]:
         """Register a command: a function of the session and of what this command alone takes.
 
-        What it returns is its exit code, or a result that is printed as `-o` says. The options that it shares
-        with other commands it finds in `session.options`.
+        The defaults of its parameters are declarations (`options.option`, `options.word`). What it returns is
+        its exit code, or a result that is printed as `-o` says. The options that it shares with other
+        commands it finds in `session.options`.
 
         Args:
             name: the command; None takes the function's name.
             cls: how it is parsed.
-            takes: shared options (`options.SHARED`) in the order of the help; the function's own parameters
+            takes: shared options (`options.Options`) in the order of the help; the function's own parameters
                 stand before them, those that are named here in their place.
             examples: command lines for the end of the help.
             hidden: whether no help lists it.
             add_help_option: whether `--help` is handled for it.
-            shared: further options of this kind, by name: type and default.
-            declared: `options.option` or `options.word` of each parameter of the function.
+            shared: further options by name, type and declaration, that the function takes as `**settings`.
         """
         epilog = "\b\nExample:\n" + "\n".join(f"  {line}" for line in examples)
         facts: dict[str, Any] = {"epilog": epilog, "hidden": hidden, "add_help_option": add_help_option}
         register = super().command(name, cls=cls, **facts)
 
         def add(function: Function) -> Function:
-            register(_with_shared_options(function, takes.split(), declared, shared or {}))
+            register(_parsed(function, takes.split(), shared or {}))
             return function
 
         return add
 
 
-def _with_shared_options(
-    function: Callable[..., Any],
-    order: Sequence[str],
-    declared: Mapping[str, Any],
-    shared: Mapping[str, tuple[Any, Any]],
-) -> Callable[..., Any]:
-    from mlstack.cli.options import SHARED
-
-    shared = {**SHARED, **shared}
-    own = dict(inspect.signature(function, eval_str=True).parameters)
-    del own["session"]
+def _parsed(
+    function: Callable[..., Any], order: Sequence[str], further: Mapping[str, tuple[Any, Any]]
+) -> Callable[..., int]:
+    """Give the function that typer calls: of the context, and of every option as a parameter."""
+    declared = inspect.signature(function, eval_str=True).parameters.values()
+    own = {
+        option.name: (option.annotation, option.default)
+        for option in declared
+        if option.default is not MISSING
+    }
+    own |= further
+    taken = {
+        name: own.get(name) or SHARED[name] for name in (*(name for name in own if name not in order), *order)
+    }
 
     def run(ctx: Any, **values: Any) -> int:
         session: Session = ctx.obj
-        session.ctx, session.options = ctx, {name: values.pop(name) for name in order if name not in own}
+        for name, (kind, _) in taken.items():
+            values[name] = () if values[name] is None and is_list(kind) else values[name]
+        shared = {name: values.pop(name) for name in order if name not in own}
+        given = {"output" if name.endswith("output") else name: value for name, value in shared.items()}
+        session.ctx, session.options = ctx, Options(**given)
         result = function(session, **values)
-        return result if isinstance(result, int) else emit(result, session.options["output"])
+        return result if isinstance(result, int) else emit(result, session.options.output)
 
-    taken: dict[str, tuple[Any, Any]] = {"ctx": (typer.Context, inspect.Parameter.empty)}
-    for name in (*(name for name in own if name not in order), *order):
-        taken[name] = (own[name].annotation, own[name].default) if name in own else shared[name]
-        if name in declared:
-            taken[name] = (Annotated[taken[name][0], declared[name]], taken[name][1])
+    parameters = [parameter(name, kind, declaration) for name, (kind, declaration) in taken.items()]
+    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     run.__name__, run.__doc__, run.__annotations__ = function.__name__, function.__doc__, {}
-    parameters = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
-        for name, (annotation, default) in taken.items()
-    ]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer looks at
+    run.__signature__ = inspect.Signature([context, *parameters])  # type: ignore[attr-defined]  # for typer
     return run
 
 

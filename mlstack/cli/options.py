@@ -12,10 +12,13 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
+from copy import copy
+from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import typer
+from typer.models import ArgumentInfo
 
 from mlstack import clock, names
 from mlstack.cli.output import FORMATS, OBJECT_FORMATS
@@ -24,6 +27,8 @@ from mlstack.names import nearest
 
 if TYPE_CHECKING:
     from mlstack.disk_cache import Cache
+
+MISSING = Parameter.empty  # what is declared without a default
 
 # The completion scripts of shells; that of PowerShell is typer's.
 SCRIPTS = {
@@ -343,18 +348,38 @@ def _inner(schemas: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 # --- how options are declared ---
 
 
-def option(names: str, help_text: str, complete: Any = None, **facts: Any) -> Any:
+def option(names: str, help_text: str, complete: Any = None, *, default: Any = MISSING, **facts: Any) -> Any:
     """Declare an option by its names and the word for its value, if it takes one: `--namespace -n NAME`."""
     words = names.split(" ")
     metavar = words.pop() if not words[-1].startswith("-") else None
     # Whether a file can be read shows when it is: one that is written need not be readable.
     facts = {"metavar": metavar, "help": help_text, "autocompletion": complete, "readable": False, **facts}
-    return typer.Option(*words, **facts)
+    return typer.Option(default, *words, **facts)
 
 
-def word(metavar: str, help_text: str | None, complete: Any = None) -> Any:
+def word(metavar: str, help_text: str | None, complete: Any = None, *, default: Any = MISSING) -> Any:
     """Declare a word of the command line; `[NAME]` may be left out."""
-    return typer.Argument(metavar=metavar, help=help_text, autocompletion=complete)
+    return typer.Argument(default, metavar=metavar, help=help_text, autocompletion=complete)
+
+
+def parameter(name: str, kind: Any, declared: Any) -> Parameter:
+    """Give the parameter that typer reads.
+
+    What is left out has the declared default, else the one of its type: no, an empty text or nothing.
+    """
+    declared = copy(declared)
+    has_default = declared.default is not MISSING or str(declared.metavar).startswith("[")
+    is_needed = isinstance(declared, ArgumentInfo) and not has_default
+    if declared.default is MISSING:
+        declared.default = ... if is_needed else {bool: False, str: ""}.get(kind)
+    if is_list(kind):
+        kind = list[get_args(kind)] if is_needed else list[get_args(kind)] | None  # type: ignore[misc]
+    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=declared)
+
+
+def is_list(kind: Any) -> bool:
+    """Tell whether an option may be repeated."""
+    return get_origin(kind) is Sequence
 
 
 def duration(text: str | float) -> float:
@@ -369,15 +394,14 @@ def duration(text: str | float) -> float:
         raise UsageError(str(error)) from error
 
 
-_FINDING_FORMATS = ("sarif", "junit")
+def one_of(known: Iterable[str], what: str = "output format") -> Callable[[str], str]:
+    """Give what checks that a word is among those that are known."""
 
-
-def _one_of(known: Iterable[str]) -> Callable[[str], str]:
     def check(value: str) -> str:
         if value in known:
             return value
         hint = f"use `-o {nearest(value, known) or '|'.join(known)}`"
-        raise UsageError(f"no output format `{value}`", hint=hint)
+        raise UsageError(f"no {what} `{value}`", hint=hint)
 
     return check
 
@@ -399,14 +423,7 @@ def _check_on_failure(value: str) -> str:
     raise UsageError(f"`--on-failure {value}` means nothing", hint="use stop or rollback")
 
 
-def _shared(kind: Any, default: Any, *declared: Any, **facts: Any) -> tuple[Any, Any]:
-    return Annotated[kind, option(*declared, **facts)], default
-
-
-def _flag(names: str, help_text: str, *, default: bool = False) -> tuple[Any, Any]:
-    return _shared(bool, default, names, help_text)
-
-
+_FINDING_FORMATS = ("sarif", "junit")
 _TIME: dict[str, Any] = {"parser": duration, "show_default": False}
 
 # Names of options that several commands take: parameters of one run, the place, the cluster, the question.
@@ -414,144 +431,130 @@ GIVEN = "sets set_strings set_files values"
 PLACE = "context namespace"
 CLUSTER = "kubeconfig folder output"
 CONFIRMED = "lock_timeout_s yes yes_i_mean"
-# Declared once: name in `session.options` -> type and option, default. Those that are called as fields of
-# `ApplyOptions` become these.
-SHARED: Mapping[str, tuple[Any, Any]] = {
-    "folder": _shared(Path | None, None, "--dir DIR", "The app directory, or a folder in it. Default: here."),
-    "output": _shared(
-        str,
-        "table",
+
+
+class Options:
+    """The options that commands share, declared once; those that a command does not take have their defaults.
+
+    Those that are called as fields of `ApplyOptions` become these. Of the outputs a command takes one, which
+    is found as `output`.
+    """
+
+    folder: Path | None = option("--dir DIR", "The app directory, or a folder in it. Default: here.")
+    output: str = option(
         "--output -o FORMAT",
         "How the result is printed: table, yaml, json or name.",
         formats,
-        callback=_one_of(FORMATS),
-    ),
-    "object_output": _shared(
-        str,
-        "yaml",
+        default="table",
+        callback=one_of(FORMATS),
+    )
+    finding_output: str = option(  # of what finds faults: `commands/render.py` has the further formats
+        "--output -o FORMAT",
+        "How the result is printed: table, yaml, json, name, sarif or junit.",
+        finding_formats,
+        default="table",
+        callback=one_of((*FORMATS, *_FINDING_FORMATS)),
+    )
+    object_output: str = option(
         "--output -o FORMAT",
         "How the objects are printed: yaml, json or name.",
         formats,
-        callback=_one_of(OBJECT_FORMATS),
-    ),
-    "kubeconfig": _shared(str | None, None, "--kubeconfig FILE", "Kubeconfig file. Default: `$KUBECONFIG`."),
-    "env": (
-        Annotated[
-            str | None,
-            word("[ENV]", "The environment. Default: the one chosen by `env current --set`.", environments),
-        ],
-        None,
-    ),
-    "components": _shared(
-        list[str] | None,
-        None,
+        default="yaml",
+        callback=one_of(OBJECT_FORMATS),
+    )
+    kubeconfig: str | None = option("--kubeconfig FILE", "Kubeconfig file. Default: `$KUBECONFIG`.")
+    env: str | None = word(
+        "[ENV]", "The environment. Default: the one chosen by `env current --set`.", environments
+    )
+    envs: Sequence[str] = word(
+        "[ENV]...",
+        "The environments, by names or as in a shell (`us-*`). Default: that of `env current`.",
+        environments,
+    )
+    every: bool = option("--all", "All environments of the app.")
+    keep_going: bool = option("--keep-going", "Go on with the other environments when one fails.")
+    components: Sequence[str] = option(
         "--component -c NAME",
         "Only this component or module; `-c A,B` and `-c A -c B` take several.",
         component_lists,
         callback=_split_names,
-    ),
-    "sets": _shared(
-        list[str] | None, None, "--set [COMPONENT.]KEY=VALUE", "A parameter for this run; repeatable."
-    ),
-    "set_strings": _shared(
-        list[str] | None, None, "--set-string KEY=TEXT", "As `--set`, and the value is a text; repeatable."
-    ),
-    "set_files": _shared(
-        list[str] | None,
-        None,
-        "--set-file KEY=FILE",
-        "As `--set`, and the value is a file's text; repeatable.",
-    ),
-    "values": _shared(
-        list[Path] | None,
-        None,
-        "--values FILE",
-        "A YAML file of parameters for this run, `-` is stdin; repeatable.",
-    ),
-    "context": _shared(
-        str | None,
-        None,
-        "--context NAME",
-        "Another kubectl context, for this run; it must lead to the same cluster.",
-    ),
-    "namespace": _shared(str | None, None, "--namespace -n NAME", "Another namespace, for this run."),
-    "create": _flag("--create/--no-create", "Whether objects that are missing are created.", default=True),
-    "prune": _flag(
+    )
+    sets: Sequence[str] = option("--set [COMPONENT.]KEY=VALUE", "A parameter for this run; repeatable.")
+    set_strings: Sequence[str] = option(
+        "--set-string KEY=TEXT", "As `--set`, and the value is a text; repeatable."
+    )
+    set_files: Sequence[str] = option(
+        "--set-file KEY=FILE", "As `--set`, and the value is a file's text; repeatable."
+    )
+    values: Sequence[Path] = option(
+        "--values FILE", "A YAML file of parameters for this run, `-` is stdin; repeatable."
+    )
+    context: str | None = option(
+        "--context NAME", "Another kubectl context, for this run; it must lead to the same cluster."
+    )
+    namespace: str | None = option("--namespace -n NAME", "Another namespace, for this run.")
+    create: bool = option(
+        "--create/--no-create", "Whether objects that are missing are created.", default=True
+    )
+    prune: bool = option(
         "--prune/--no-prune", "Whether objects that the files no longer bring are deleted.", default=True
-    ),
-    "allow_large_prune": _flag("--allow-large-prune", "Also delete more than half of what was deployed."),
-    "adopt": _flag("--adopt", "Take over objects of other apps, environments and tools."),
-    "force_conflicts": _flag("--force-conflicts", "Take fields from the programs that own them too."),
-    "keep_foreign_fields": _flag("--keep-foreign-fields", "Leave what people set by hand and no file has."),
-    "allow_destructive": _flag(
+    )
+    allow_large_prune: bool = option(
+        "--allow-large-prune", "Also delete more than half of what was deployed."
+    )
+    adopt: bool = option("--adopt", "Take over objects of other apps, environments and tools.")
+    force_conflicts: bool = option("--force-conflicts", "Take fields from the programs that own them too.")
+    keep_foreign_fields: bool = option(
+        "--keep-foreign-fields", "Leave what people set by hand and no file has."
+    )
+    allow_destructive: bool = option(
         "--allow-destructive-crds", "Let definitions lose fields and versions that exist."
-    ),
-    "allow_dirty": _flag(
+    )
+    allow_dirty: bool = option(
         "--allow-dirty", "Apply files to a protected environment that are in no git commit."
-    ),
-    "check_capacity": _flag(
+    )
+    check_capacity: bool = option(
         "--check-capacity",
         "Look whether nodes and quotas have room for the pods; if not, nothing is written.",
-    ),
-    "envs": (
-        Annotated[
-            list[str] | None,
-            word(
-                "[ENV]...",
-                "The environments, by names or as in a shell (`us-*`). Default: that of `env current`.",
-                environments,
-            ),
-        ],
-        None,
-    ),
-    "every": _flag("--all", "All environments of the app."),
-    "keep_going": _flag("--keep-going", "Go on with the other environments when one fails."),
-    "dry_run": _flag("--dry-run", "The server says what would be done; nothing is written."),
-    "on_failure": _shared(
-        str,
-        "stop",
+    )
+    dry_run: bool = option("--dry-run", "The server says what would be done; nothing is written.")
+    on_failure: str = option(
         "--on-failure stop|rollback",
         "After a failure: stop, or apply the last revision that worked again.",
+        default="stop",
         callback=_check_on_failure,
-    ),
-    "fail_fast": _flag("--fail-fast", "Begin nothing more once an object has failed."),
-    "wait": _flag(
+    )
+    fail_fast: bool = option("--fail-fast", "Begin nothing more once an object has failed.")
+    wait: bool = option(
         "--wait/--no-wait",
         "Whether to return only when everything works, and what was deleted is gone.",
         default=True,
-    ),
-    "timeout_s": _shared(
-        float | None,
-        None,
+    )
+    timeout_s: float | None = option(
         "--timeout DURATION",
         "How long to wait for anything (90s, 5m, 1h): until it works, until it is gone."
         " Default: 5m, and 2m in which nothing goes.",
         **_TIME,
-    ),
-    "wait_for_jobs": _flag("--wait-for-jobs", "Wait also for training jobs and the like, until they run."),
-    "lock_timeout_s": _shared(
-        float | None,
-        None,
+    )
+    wait_for_jobs: bool = option(
+        "--wait-for-jobs", "Wait also for training jobs and the like, until they run."
+    )
+    lock_timeout_s: float | None = option(
         "--lock-timeout DURATION",
         "How long to wait for another run on the environment; 0 refuses at once. Default: 30s.",
         **_TIME,
-    ),
-    "yes": _flag("--yes -y", "Answer the question with yes."),
-    "yes_i_mean": _shared(
-        str | None, None, "--yes-i-mean ENV", "The name of the protected environment you mean."
-    ),
-}
-
-FINDINGS_OUTPUT = {
-    "output": _shared(
-        str,
-        "table",
-        "--output -o FORMAT",
-        "How the result is printed: table, yaml, json, name, sarif or junit.",
-        finding_formats,
-        callback=_one_of((*FORMATS, *_FINDING_FORMATS)),
     )
-}
-"""`output` of what finds faults: `commands/render.py` has the further formats."""
+    yes: bool = option("--yes -y", "Answer the question with yes.")
+    yes_i_mean: str | None = option("--yes-i-mean ENV", "The name of the protected environment you mean.")
+
+    def __init__(self, **given: Any) -> None:
+        vars(self).update(given)
+
+
+# Type and declaration of each, in whose place the class has the default.
+SHARED = {name: (kind, vars(Options)[name]) for name, kind in get_type_hints(Options).items()}
+for _name, (_kind, _declared) in SHARED.items():
+    setattr(Options, _name, () if is_list(_kind) else parameter(_name, _kind, _declared).default.default)
+
 ENV = word("ENV", "The environment.", environments)
 ENV_OPTION = option("--env ENV", "As it is in this environment. Default: what all share.", environments)

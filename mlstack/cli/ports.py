@@ -6,13 +6,14 @@ import hashlib
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, fields
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mlstack.cli.options import Options
 from mlstack.cli.output import prompt, say
 from mlstack.dataclass import dataclass
 from mlstack.errors import NotFoundError, UsageError
@@ -128,7 +129,7 @@ class Session:
     ports: Ports = field(default_factory=Ports)
     folder: Path | None = None  # where the app directory is looked for; None is the working directory
     debug: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)  # the shared options of the command, by name
+    options: Options = field(default_factory=Options)  # those that the command shares with others
     ctx: Any = None  # typer's context of the command
 
     @cached_property
@@ -136,7 +137,7 @@ class Session:
         """The app directory of `--dir`, else of the working directory upwards."""
         from mlstack.app.app_dir import AppDir
 
-        folder = self.options.get("folder") or self.folder or Path.cwd()
+        folder = self.options.folder or self.folder or Path.cwd()
         return AppDir.find(folder, store=code_store(), environ=os.environ)
 
     def environment(self, name: str | None) -> str:
@@ -166,8 +167,8 @@ class Session:
             UsageError: names and `--all`.
             NotFoundError: nothing fits a pattern, or there is no such environment.
         """
-        words = (self.options.get("envs") or ()) if words is None else words
-        if self.options.get("every"):
+        words = self.options.envs if words is None else words
+        if self.options.every:
             if words:
                 raise UsageError("`--all` and names exclude each other", hint="leave one of them out")
             if not self.app.environment_names:
@@ -190,7 +191,7 @@ class Session:
     @property
     def only_environment(self) -> str | None:
         """The environment of a command that is about one, None for the chosen one."""
-        return next(iter(self.options.get("envs") or ()), None)
+        return next(iter(self.options.envs), None)
 
     def each(self, work: Callable[[str | None], object]) -> object:
         """Give the result of `work` for the environment that is asked for, or print those of several."""
@@ -225,33 +226,30 @@ class Session:
         """The parameters given for one run, read once: `--values -` is stdin."""
         from mlstack.app import files
 
-        options = {
-            name: self.options.get(name) or () for name in ("sets", "set_strings", "set_files", "values")
-        }
-        texts = []
-        for word in options["set_files"]:
+        options, texts = self.options, []
+        for word in options.set_files:
             key, equals, file = word.partition("=")
             texts.append(f"{key}={read_text(Path(file))}" if equals else word)
-        return files.read(options["sets"], options["values"], strings=options["set_strings"], texts=texts)
+        return files.read(options.sets, options.values, strings=options.set_strings, texts=texts)
 
     def render_options(self) -> dict[str, Any]:
         """Give what a render takes beside app and environment: components, parameters, the store."""
-        components = self.options["components"]
+        components = self.options.components
         return {"components": components, "overrides": self.overrides, "store": code_store()}
 
     def target(self, environment: str | None = None) -> Target:
         """Say what a deploy command is about, as its options have it."""
         from mlstack.deploy.target import Target
 
-        environment = environment or self.options.get("env")
+        environment = environment or self.options.env
         return Target(
             app=self.app,
             environment=self.environment(environment),
-            components=self.options.get("components") or (),
+            components=self.options.components,
             overrides=self.overrides,
             store=code_store(),
-            context=self.options.get("context"),
-            namespace=self.options.get("namespace"),
+            context=self.options.context,
+            namespace=self.options.namespace,
             who=self.ports.who(),
             holder=self.lock_holder(),
         )
@@ -264,14 +262,15 @@ class Session:
         """Give what was chosen for an apply, by the options that are called as its fields."""
         from mlstack.deploy.changes import ApplyOptions
 
-        names = [option.name for option in fields(ApplyOptions) if option.name in self.options]
-        return ApplyOptions(**{**{name: self.options[name] for name in names}, **fixed})
+        taken = vars(self.options)
+        chosen = {option.name: taken[option.name] for option in fields(ApplyOptions) if option.name in taken}
+        return ApplyOptions(**{**chosen, **fixed})
 
     def opener(self) -> Callable[[str], Cluster]:
         """Give the function that operations use to open a cluster by its context."""
         from mlstack.kube.client import GuardedClient
 
-        return lambda context: GuardedClient(self.ports.connect(context, self.options["kubeconfig"]))
+        return lambda context: GuardedClient(self.ports.connect(context, self.options.kubeconfig))
 
 
 def is_pattern(word: str) -> bool:

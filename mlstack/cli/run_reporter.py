@@ -42,7 +42,7 @@ def confirmed(
     if is_meant(environment, session) or report.ok:
         return True
     interactive = ports.interactive()
-    is_sure = session.options["yes"] if yes is None else yes
+    is_sure = session.options.yes if yes is None else yes
     at_stake = always or (plan.changes_existing if interactive else plan.destructive)
     if not plan.place.protected and (is_sure or not at_stake):
         return True
@@ -75,7 +75,7 @@ def all_confirmed(plans: Sequence[ApplyPlan], verb: str, session: Session, *, al
     Raises:
         UsageError: nobody can be asked, and no option answers; or `--yes-i-mean` names none of them.
     """
-    ports, meant = session.ports, session.options["yes_i_mean"]
+    ports, meant = session.ports, session.options.yes_i_mean
     names = [plan.place.name for plan in plans]
     if meant is not None and meant not in names:
         is_meant(names[0] if names else "", session)
@@ -89,7 +89,7 @@ def all_confirmed(plans: Sequence[ApplyPlan], verb: str, session: Session, *, al
         if not plan.place.protected
         and (always or (plan.changes_existing if interactive else plan.destructive))
     ]
-    if not asked or session.options["yes"]:
+    if not asked or session.options.yes:
         return True
     listed = ", ".join(f"`{plan.place.name}`" for plan in asked)
     if not interactive:
@@ -111,7 +111,7 @@ def is_meant(environment: str, session: Session) -> bool:
     Raises:
         UsageError: it names another one.
     """
-    name = session.options["yes_i_mean"]
+    name = session.options.yes_i_mean
     if name not in (None, environment):
         raise UsageError(
             f"`--yes-i-mean {name}` names another environment than `{environment}`",
@@ -150,8 +150,8 @@ class Results:
     """The results for several environments: told one after the other, or printed as one list at the end."""
 
     def __init__(self, session: Session) -> None:
-        self._format: str = session.options["output"]
-        self._keeps_going = bool(session.options.get("keep_going"))
+        self._format: str = session.options.output
+        self._keeps_going = bool(session.options.keep_going)
         self._items: list[Any] = []
         self._code = 0
 
@@ -297,7 +297,7 @@ def carry_out(session: Session, plan: ApplyPlan) -> int:
     """Do what was planned and confirmed, and print it; give the exit code."""
     from mlstack.operations import deploy
 
-    output = session.options["output"]
+    output = session.options.output
     with reporting(plan.report, output) as on_event:
         result = deploy.apply(plan, on_event=on_event, clock=session.ports.clock)
     return sum_up(result, output)

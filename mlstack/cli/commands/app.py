@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from mlstack.app.declare import FileKey, keys_of
 from mlstack.app.environment import Environment
@@ -18,6 +19,9 @@ application = family("The app itself.")
 env = family("Environments: kubectl contexts and namespaces that components are deployed to.")
 
 
+NEW_FOLDER = option("--dir DIR", "The folder to make. Default: NAME, here.")
+
+
 @top.command(
     takes="kubeconfig output",
     examples=[
@@ -25,29 +29,23 @@ env = family("Environments: kubectl contexts and namespaces that components are 
         "mlstack init my-kubeflow --env dev --context minikube -n kubeflow",
         "mlstack init my-jobs --stack training",
     ],
-    name=word("NAME", "The app's name, and that of its new folder."),
-    folder=option("--dir DIR", "The folder to make. Default: NAME, here."),
-    stack=option(
-        "--stack NAME", "Begin with components and environments: training, serving or full.", stacks
-    ),
-    env=option("--env ENV", "Make a first environment of this name and choose it."),
-    context=option("--context NAME", "Its kubectl context. Default: the current one, if there is one."),
-    server=option("--server URL", "Take the context that leads to this API server."),
-    namespace=option("--namespace -n NAME", "Its namespace. Default: that of the context."),
-    skip_default_registries=option(
-        "--skip-default-registries", "Name no registry, not even the bundled one."
-    ),
 )
 def init(
     session: Session,
-    name: str,
-    folder: Path | None = None,
-    stack: str | None = None,
-    env: str | None = None,
-    context: str | None = None,
-    server: str | None = None,
-    namespace: str | None = None,
-    skip_default_registries: bool = False,
+    name: str = word("NAME", "The app's name, and that of its new folder."),
+    folder: Path | None = NEW_FOLDER,
+    stack: str | None = option(
+        "--stack NAME", "Begin with components and environments: training, serving or full.", stacks
+    ),
+    env: str | None = option("--env ENV", "Make a first environment of this name and choose it."),
+    context: str | None = option(
+        "--context NAME", "Its kubectl context. Default: the current one, if there is one."
+    ),
+    server: str | None = option("--server URL", "Take the context that leads to this API server."),
+    namespace: str | None = option("--namespace -n NAME", "Its namespace. Default: that of the context."),
+    skip_default_registries: bool = option(
+        "--skip-default-registries", "Name no registry, not even the bundled one."
+    ),
 ) -> object:
     """Create an app directory; needs no network and no cluster."""
     from mlstack.operations import app
@@ -64,7 +62,7 @@ def init(
         raise UsageError("`--context` and `--server` exclude each other", hint="leave out --server")
     if env is None and (context or server or namespace):
         env = "default"
-    kubeconfig = session.ports.kubeconfig(session.options["kubeconfig"]) if env else None
+    kubeconfig = session.ports.kubeconfig(session.options.kubeconfig) if env else None
     if server is not None and kubeconfig is not None:
         context = kubeconfig.of_server(server).name
     return app.init(
@@ -98,7 +96,7 @@ def _place(
         raise UsageError("`--server` looks into the kubeconfig, `--offline` does not", hint="use --context")
     context = IN_CLUSTER if in_cluster else context
     is_known = not (offline or in_cluster)
-    kubeconfig = session.ports.kubeconfig(session.options["kubeconfig"]) if is_known else None
+    kubeconfig = session.ports.kubeconfig(session.options.kubeconfig) if is_known else None
     place = Place(context=context, namespace=namespace, server=server, is_known=is_known)
     return {"place": place, "kubeconfig": kubeconfig}
 
@@ -133,27 +131,18 @@ TTL = option(
         "mlstack env add pr-12 --extends staging -n pr-12 --ttl 48h",
         "mlstack env add prod --context prod --offline",
     ],
-    name=word("ENV", "Its name, and that of a preset.", presets),
-    context=option("--context NAME", "The kubectl context. Default: the current one."),
-    namespace=option("--namespace -n NAME", "The namespace to deploy to."),
-    extends=option("--extends ENV", "The environment whose values lie below.", environments),
-    server=SERVER,
-    no_preset=option("--no-preset", "Take no values from the preset of that name."),
-    offline=OFFLINE,
-    in_cluster=IN_POD,
-    ttl=TTL,
 )
 def add(
     session: Session,
-    name: str,
-    context: str | None = None,
-    namespace: str | None = None,
-    server: str | None = None,
-    extends: str | None = None,
-    no_preset: bool = False,
-    offline: bool = False,
-    in_cluster: bool = False,
-    ttl: float | None = None,
+    name: str = word("ENV", "Its name, and that of a preset.", presets),
+    context: str | None = option("--context NAME", "The kubectl context. Default: the current one."),
+    namespace: str | None = option("--namespace -n NAME", "The namespace to deploy to."),
+    server: str | None = SERVER,
+    extends: str | None = option("--extends ENV", "The environment whose values lie below.", environments),
+    no_preset: bool = option("--no-preset", "Take no values from the preset of that name."),
+    offline: bool = OFFLINE,
+    in_cluster: bool = IN_POD,
+    ttl: float | None = TTL,
 ) -> object:
     """Add an environment from a kubectl context; the cluster is not contacted."""
     from mlstack.operations import app
@@ -174,25 +163,17 @@ def add(
         "mlstack env copy staging prod --context gke-prod",
         "mlstack env copy dev pr-7 -n pr-7 --ttl 48h",
     ],
-    name=ENV,
-    new=word("NEW", "Name of the new environment."),
-    context=option("--context NAME", "Another kubectl context."),
-    namespace=option("--namespace -n NAME", "Another namespace."),
-    server=SERVER,
-    offline=OFFLINE,
-    in_cluster=IN_POD,
-    ttl=TTL,
 )
 def copy(
     session: Session,
-    name: str,
-    new: str,
-    context: str | None = None,
-    namespace: str | None = None,
-    server: str | None = None,
-    offline: bool = False,
-    in_cluster: bool = False,
-    ttl: float | None = None,
+    name: str = ENV,
+    new: str = word("NEW", "Name of the new environment."),
+    context: str | None = option("--context NAME", "Another kubectl context."),
+    namespace: str | None = option("--namespace -n NAME", "Another namespace."),
+    server: str | None = SERVER,
+    offline: bool = OFFLINE,
+    in_cluster: bool = IN_POD,
+    ttl: float | None = TTL,
 ) -> object:
     """Make an environment like another one, with its parameters and patches."""
     from mlstack.operations import app
@@ -202,12 +183,8 @@ def copy(
     return app.copy_environment(session.app, name, new, **place, expires=_end(session, ttl))
 
 
-@env.command(
-    examples=["mlstack env rename staging us-west/staging"],
-    name=ENV,
-    new=word("NEW", "Its new name."),
-)
-def rename(session: Session, name: str, new: str) -> object:
+@env.command(examples=["mlstack env rename staging us-west/staging"])
+def rename(session: Session, name: str = ENV, new: str = word("NEW", "Its new name.")) -> object:
     """Give an environment another name; what extends it follows."""
     from mlstack.operations import app
 
@@ -219,12 +196,14 @@ def rename(session: Session, name: str, new: str) -> object:
         "mlstack env targets gke",
         "mlstack env targets gke kubeflow-core serving",
         "mlstack env targets gke --all",
-    ],
-    name=ENV,
-    targets=word("[NAME]...", "Components and modules.", components),
-    every=option("--all", "Deploy all components."),
+    ]
 )
-def targets(session: Session, name: str, targets: list[str] | None = None, every: bool = False) -> object:
+def targets(
+    session: Session,
+    name: str = ENV,
+    targets: Sequence[str] = word("[NAME]...", "Components and modules.", components),
+    every: bool = option("--all", "Deploy all components."),
+) -> object:
     """Show or choose the components and modules that an environment deploys."""
     from mlstack.operations import app
 
@@ -240,12 +219,16 @@ def targets(session: Session, name: str, targets: list[str] | None = None, every
         "mlstack env matrix dev prod -c cnn",
         "mlstack env matrix --approve 'sizes'",
     ],
-    names=word("[ENV]...", "The environments, by names or patterns. Default: all.", environments),
-    same=option("--same", "Show also what is the same everywhere."),
-    approve=option("--approve REASON", "Enter these differences in environments/approved-differences.yaml."),
 )
 def matrix(
-    session: Session, names: list[str] | None = None, same: bool = False, approve: str | None = None
+    session: Session,
+    names: Sequence[str] = word(
+        "[ENV]...", "The environments, by names or patterns. Default: all.", environments
+    ),
+    same: bool = option("--same", "Show also what is the same everywhere."),
+    approve: str | None = option(
+        "--approve REASON", "Enter these differences in environments/approved-differences.yaml."
+    ),
 ) -> object:
     """Compare parameters, images, replicas and GPUs; exits with 1 for differences nobody approved."""
     from mlstack.cli.ports import code_store
@@ -254,8 +237,8 @@ def matrix(
     chosen = session.environments(names) if names else list(session.app.environment_names)
     return render.compare_all(
         session.app,
-        names or [] if chosen is None else chosen,
-        components=session.options["components"],
+        names if chosen is None else chosen,
+        components=session.options.components,
         same=same,
         approve=approve,
         store=code_store(),
@@ -265,10 +248,12 @@ def matrix(
 @env.command(
     takes="kubeconfig folder output",
     examples=["mlstack env snapshot gke", "mlstack env snapshot gke --check"],
-    name=ENV,
-    check=option("--check", "Write nothing; exit 1 if the file is not what the cluster is now."),
 )
-def snapshot(session: Session, name: str, check: bool = False) -> object:
+def snapshot(
+    session: Session,
+    name: str = ENV,
+    check: bool = option("--check", "Write nothing; exit 1 if the file is not what the cluster is now."),
+) -> object:
     """Keep what a cluster serves and has room for in one file, for validate and charts."""
     from mlstack.operations import doctor
 
@@ -292,8 +277,8 @@ def list_(session: Session) -> object:
     return app.list_environments(session.app)
 
 
-@env.command(examples=["mlstack env describe gke"], name=ENV)
-def describe(session: Session, name: str) -> object:
+@env.command(examples=["mlstack env describe gke"])
+def describe(session: Session, name: str = ENV) -> object:
     """Show one environment, with what it inherits and the parameters it sets."""
     from mlstack.operations import app
 
@@ -310,11 +295,23 @@ _SPELLED = {
     "protected": "--protected/--unprotected",
     "allowed_namespaces": "--allow-namespace NAME",
 }
+_OFFERED = {"targets": components, "extends": environments}
 _SETTABLE = [
     key
     for key in keys_of(Environment)
     if key.name not in ("expires", "cluster", "packages") and key.schema.get("type") != "object"
 ]
+# Option -> section of the files, and whom it is of; selectors get none of them.
+_ADDED = {
+    "label": ("labels", "A label of every object"),
+    "annotation": ("annotations", "An annotation of every object"),
+    "pod_label": ("podLabels", "A label of every pod"),
+    "pod_annotation": ("podAnnotations", "An annotation of every pod"),
+}
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _emptied(key: FileKey) -> str:
@@ -325,71 +322,53 @@ def _setting_options() -> dict[str, tuple[Any, Any]]:
     """Give options for the keys of an environment: flags, texts, and lists with an option to empty them."""
     options: dict[str, tuple[Any, Any]] = {}
     for key in _SETTABLE:
-        name, text = f"--{key.field.replace('_', '-')}", key.schema["description"]
-        if key.schema.get("type") == "array":
-            complete = components if key.field == "targets" else None
-            declared = option(_SPELLED.get(key.field, f"{name} NAME"), text, complete)
-            options[key.field] = (Annotated[list[str] | None, declared], None)
-            emptied = _emptied(key)
-            declared = option(f"--{emptied.replace('_', '-')}", f"Empty `{key.name}`.")
-            options[emptied] = (Annotated[bool, declared], False)
-        elif key.schema.get("type") == "boolean" or "enum" in key.schema:
-            flag = option(_SPELLED.get(key.field, f"{name}/--no-{name[2:]}"), text)
-            options[key.field] = (Annotated[bool | None, flag], None)
-        else:
-            complete = environments if key.field == "extends" else None
-            declared = option(_SPELLED.get(key.field, f"{name} TEXT"), text, complete)
-            options[key.field] = (Annotated[str | None, declared], None)
+        flag, kind, ending = _flag(key.field), key.schema.get("type"), " TEXT"
+        settable: Any = str | None
+        if kind == "array":
+            settable, ending = Sequence[str], " NAME"
+        elif kind == "boolean" or "enum" in key.schema:
+            settable, ending = bool | None, f"/--no-{flag[2:]}"
+        spelled = _SPELLED.get(key.field, flag + ending)
+        declared = option(spelled, key.schema["description"], _OFFERED.get(key.field))
+        options[key.field] = (settable, declared)
+        if kind == "array":
+            options[_emptied(key)] = (bool, option(_flag(_emptied(key)), f"Empty `{key.name}`."))
     return options
 
 
-_ADDED = {
-    "label": ("labels", "A label of every object"),
-    "annotation": ("annotations", "An annotation of every object"),
-    "pod_label": ("podLabels", "A label of every pod"),
-    "pod_annotation": ("podAnnotations", "An annotation of every pod"),
+_ADDED_OPTIONS = {
+    name: (Sequence[str], option(f"{_flag(name)} KEY=VALUE", f"{text}; `KEY-` takes it away."))
+    for name, (_, text) in _ADDED.items()
 }
+_SETTINGS = {**_setting_options(), **_ADDED_OPTIONS}
 
 
-def _added_options() -> dict[str, tuple[Any, Any]]:
-    """Give options for what every object and pod gets; selectors never do."""
-    options: dict[str, tuple[Any, Any]] = {}
-    for name, (_, text) in _ADDED.items():
-        declared = option(f"--{name.replace('_', '-')} KEY=VALUE", f"{text}; `KEY-` takes it away.")
-        options[name] = (Annotated[list[str] | None, declared], None)
-    return options
-
-
-def _added(session: Session) -> dict[str, str | None]:
+def _added(settings: Mapping[str, Sequence[str]]) -> dict[str, str | None]:
     """Give the changes of labels and annotations, by `labels.KEY`; None takes one away."""
     from mlstack.app.params import join_path
 
     changes: dict[str, str | None] = {}
     for name, (section, _) in _ADDED.items():
-        for text in session.options[name] or ():
+        for text in settings[name]:
             label, equals, value = text.partition("=")
             if not equals and not text.endswith("-"):
-                flag = f"--{name.replace('_', '-')}"
+                flag = _flag(name)
                 hint = f"{flag} {text}=VALUE sets it, {flag} {text}- takes it away"
                 raise UsageError(f"`{flag} {text}` is not KEY=VALUE", hint=hint)
             changes[join_path((section, label if equals else text[:-1]))] = value if equals else None
     return changes
 
 
-_SETTINGS = {**_setting_options(), **_added_options()}
-
-
 @application.command(
     "set",
-    takes=f"{' '.join(_ADDED)} folder output",
-    shared=_added_options(),
+    shared=_ADDED_OPTIONS,
     examples=["mlstack app set --label team=vision --pod-annotation 'prometheus.io/scrape=true'"],
 )
-def set_app(session: Session) -> object:
+def set_app(session: Session, **added: Sequence[str]) -> object:
     """Change labels and annotations that every object of the app gets, or every pod; never selectors."""
     from mlstack.operations.app import change_app
 
-    changes = _added(session)
+    changes = _added(added)
     if not changes:
         raise UsageError("what is to be set?", hint="mlstack app set --label KEY=VALUE")
     return change_app(session.app, changes)
@@ -407,42 +386,38 @@ def set_app(session: Session) -> object:
         "mlstack env set gke --override --context my-kind",
         "mlstack env set gke --package kubeflow/core@0.1.0",
     ],
-    server=SERVER,
-    packages=option("--package R/P@V", "Has this version of a package, which is installed.", offer_packages),
-    no_packages=option("--no-package R/P", "Has the app's version of a package again.", offer_packages),
-    no_extends=option("--no-extends", "Extend no environment any more."),
-    ttl=option("--ttl DURATION", "How long it is for from now (48h); `never` takes that back."),
-    override=option("--override", "For you alone: context and namespace that git does not see."),
-    name=ENV,
-    forget_cluster=option("--forget-cluster", "Bind the context to the cluster met next."),
-    new_name=option("--name NAME", "Rename the environment."),
 )
 def set_(
     session: Session,
-    name: str,
-    server: str | None = None,
-    packages: list[str] | None = None,
-    no_packages: list[str] | None = None,
-    no_extends: bool = False,
-    ttl: str | None = None,
-    override: bool = False,
-    forget_cluster: bool = False,
-    new_name: str | None = None,
+    name: str = ENV,
+    server: str | None = SERVER,
+    packages: Sequence[str] = option(
+        "--package R/P@V", "Has this version of a package, which is installed.", offer_packages
+    ),
+    no_packages: Sequence[str] = option(
+        "--no-package R/P", "Has the app's version of a package again.", offer_packages
+    ),
+    no_extends: bool = option("--no-extends", "Extend no environment any more."),
+    ttl: str | None = option("--ttl DURATION", "How long it is for from now (48h); `never` takes that back."),
+    override: bool = option("--override", "For you alone: context and namespace that git does not see."),
+    forget_cluster: bool = option("--forget-cluster", "Bind the context to the cluster met next."),
+    new_name: str | None = option("--name NAME", "Rename the environment."),
+    **settings: Any,
 ) -> object:
     """Change an environment."""
     from mlstack.operations import app
 
-    options, changes = session.options, dict[str, Any](_added(session))
+    changes = dict[str, Any](_added(settings))
     for key in _SETTABLE:
-        value = options[key.field]
+        value = settings[key.field]
         if "enum" in key.schema and value is not None:
             value = key.schema["enum"][0 if value else 1]
         elif key.schema.get("type") == "array":
-            value = () if options[_emptied(key)] else tuple(value or ()) or None
+            value = () if settings[_emptied(key)] else tuple(value) or None
         if value is not None:
             changes[key.name] = value
     is_asked = "context" in changes or server is not None
-    kubeconfig = session.ports.kubeconfig(options["kubeconfig"]) if is_asked else None
+    kubeconfig = session.ports.kubeconfig(session.options.kubeconfig) if is_asked else None
     if server is not None and kubeconfig is not None:
         changes["context"] = kubeconfig.of_server(server).name
     if ttl is not None:
@@ -460,39 +435,36 @@ def set_(
         new_name=new_name,
         forget_cluster=forget_cluster,
         kubeconfig=kubeconfig,
-        packages=packages or (),
-        no_packages=no_packages or (),
+        packages=packages,
+        no_packages=no_packages,
     )
 
 
-@env.command(
-    examples=["mlstack env rm staging", "mlstack env rm gke --override"],
-    name=ENV,
-    override=option("--override", "Only what you alone have otherwise."),
-)
-def rm(session: Session, name: str, override: bool = False) -> object:
+@env.command(examples=["mlstack env rm staging", "mlstack env rm gke --override"])
+def rm(
+    session: Session,
+    name: str = ENV,
+    override: bool = option("--override", "Only what you alone have otherwise."),
+) -> object:
     """Remove an environment from the app; the cluster is not touched."""
     from mlstack.operations import app
 
     return app.remove_environment(session.app, name, override=override)
 
 
-@env.command(
-    examples=["mlstack env current --set gke", "mlstack env current --unset"],
-    chosen=option("--set ENV", "Take this one when a command names none.", environments),
-    unset=option("--unset", "Choose none."),
-)
-def current(session: Session, chosen: str | None = None, unset: bool = False) -> object:
+@env.command(examples=["mlstack env current --set gke", "mlstack env current --unset"])
+def current(
+    session: Session,
+    chosen: str | None = option("--set ENV", "Take this one when a command names none.", environments),
+    unset: bool = option("--unset", "Choose none."),
+) -> object:
     """Print or choose the environment that commands take when they name none."""
     from mlstack.operations import app
 
     return app.current_environment(session.app, chosen=chosen, unset=unset)
 
 
-@top.command(
-    takes="env kubeconfig folder output",
-    examples=["mlstack doctor", "mlstack doctor gke"],
-)
+@top.command(takes="env kubeconfig folder output", examples=["mlstack doctor", "mlstack doctor gke"])
 def doctor(session: Session) -> object:
     """Check app, lock, cache, kubeconfig and programs; with ENV its cluster; exits with 1 for what fails."""
     from mlstack.cli.ports import code_store
@@ -502,16 +474,16 @@ def doctor(session: Session) -> object:
     options = session.options
     around = doctor.Surroundings(
         cache=code_store(),
-        kubeconfig=lambda: session.ports.kubeconfig(options["kubeconfig"]),
+        kubeconfig=lambda: session.ports.kubeconfig(options.kubeconfig),
         opener=session.opener(),
         clock=session.ports.clock,
     )
     try:
         app = session.app
     except NotFoundError:
-        if options["env"]:
+        if options.env:
             raise
         return doctor.examine(None, None, around)
-    if options["env"]:
-        app.environment(options["env"])
-    return doctor.examine(app, session.target(options["env"]) if options["env"] else None, around)
+    if options.env:
+        app.environment(options.env)
+    return doctor.examine(app, session.target(options.env) if options.env else None, around)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,14 +35,13 @@ KNOWN_MODULE = word("NAME", "The module; `a.b` is one in another.", modules)
 
 
 @component.command(
-    "list",
-    examples=["mlstack component list", "mlstack component list --module serving --kinds"],
-    in_module=option("--module NAME", "Only those of this module and the ones in it.", modules),
-    kinds=option("--kinds", "Show the kinds of the objects that each brings."),
-    env=ENV_OPTION,
+    "list", examples=["mlstack component list", "mlstack component list --module serving --kinds"]
 )
 def list_components(
-    session: Session, in_module: str | None = None, kinds: bool = False, env: str | None = None
+    session: Session,
+    in_module: str | None = option("--module NAME", "Only those of this module and the ones in it.", modules),
+    kinds: bool = option("--kinds", "Show the kinds of the objects that each brings."),
+    env: str | None = ENV_OPTION,
 ) -> object:
     """List the components of the app."""
     from mlstack.operations import components
@@ -53,30 +53,29 @@ def list_components(
 
 
 @component.command(
-    examples=["mlstack component rename cnn mnist", "mlstack component rename cnn training.cnn"],
-    old=word("OLD", "The component.", components),
-    new=word("NEW", "Its new name; `a.b` puts it into the module `a`."),
+    examples=["mlstack component rename cnn mnist", "mlstack component rename cnn training.cnn"]
 )
-def rename(session: Session, old: str, new: str) -> object:
+def rename(
+    session: Session,
+    old: str = word("OLD", "The component.", components),
+    new: str = word("NEW", "Its new name; `a.b` puts it into the module `a`."),
+) -> object:
     """Give a component another name; its objects keep theirs, and no apply deletes them."""
     from mlstack.operations import components
 
     return components.rename_component(session.app, old, new, store=code_store())
 
 
-@component.command("rm", takes="kubeconfig folder output", examples=["mlstack component rm cnn"], name=KNOWN)
-def remove_component(session: Session, name: str) -> object:
+@component.command("rm", takes="kubeconfig folder output", examples=["mlstack component rm cnn"])
+def remove_component(session: Session, name: str = KNOWN) -> object:
     """Remove a component and what environments say about it; warns where it is still deployed."""
     from mlstack.operations import components
 
     return components.remove_component(session.app, name, opener=session.opener())
 
 
-@module.command(
-    examples=["mlstack module create serving", "mlstack module create serving.canary"],
-    name=word("NAME", "The module; `a.b` is one in another."),
-)
-def create(session: Session, name: str) -> object:
+@module.command(examples=["mlstack module create serving", "mlstack module create serving.canary"])
+def create(session: Session, name: str = word("NAME", "The module; `a.b` is one in another.")) -> object:
     """Make a module: a folder of components with parameters of its own."""
     from mlstack.operations import components
 
@@ -91,14 +90,12 @@ def list_modules(session: Session) -> object:
     return components.list_modules(session.app)
 
 
-@module.command(
-    "rm",
-    takes="kubeconfig folder output",
-    examples=["mlstack module rm serving --components"],
-    name=KNOWN_MODULE,
-    with_components=option("--components", "Remove its components too."),
-)
-def remove_module(session: Session, name: str, with_components: bool = False) -> object:
+@module.command("rm", takes="kubeconfig folder output", examples=["mlstack module rm serving --components"])
+def remove_module(
+    session: Session,
+    name: str = KNOWN_MODULE,
+    with_components: bool = option("--components", "Remove its components too."),
+) -> object:
     """Remove a module with its parameters and the modules in it."""
     from mlstack.operations import components
 
@@ -117,6 +114,9 @@ MINE = option("--override", "For you alone, in --env ENV: a value that git does 
 OF_MODULE = option("--module NAME", "For all components of this module.")
 
 
+FILE_OF_SET = option("--file -f FILE", "Read the value from a file; `-` is stdin.")
+
+
 @param.command(
     "set",
     cls=DashedValueCommand,
@@ -128,33 +128,26 @@ OF_MODULE = option("--module NAME", "For all components of this module.")
         "mlstack param set --env=gke cnn batch_size 8 --override",
         "mlstack param set cnn 'args[0]' --verbose",
     ],
-    words=word(
+)
+def set_(
+    session: Session,
+    words: Sequence[str] = word(
         "[COMPONENT] KEY VALUE",
         "Dots reach into maps, [0] into lists. Without a component, a value for all.",
         parameter_and_value,
     ),
-    env=IN_ENV,
-    module=OF_MODULE,
-    override=MINE,
-    as_string=option("--as-string", "Store the text as it is, without reading a type."),
-    file=option("--file -f FILE", "Read the value from a file; `-` is stdin."),
-    resolve_image=option("--resolve-image", "Pin an image to the digest that its tag has now."),
-)
-def set_(
-    session: Session,
-    words: list[str] | None = None,
-    env: str | None = None,
-    module: str | None = None,
-    override: bool = False,
-    as_string: bool = False,
-    file: Path | None = None,
-    resolve_image: bool = False,
+    env: str | None = IN_ENV,
+    module: str | None = OF_MODULE,
+    override: bool = MINE,
+    as_string: bool = option("--as-string", "Store the text as it is, without reading a type."),
+    file: Path | None = FILE_OF_SET,
+    resolve_image: bool = option("--resolve-image", "Pin an image to the digest that its tag has now."),
 ) -> object:
     """Set a parameter; only the value changes in the file."""
     from mlstack.app.params import ParamScope
     from mlstack.operations import params
 
-    words = [*(words or []), *([read_text(file)] if file is not None else [])]
+    words = [*words, *([read_text(file)] if file is not None else [])]
     _check_count(words, 2, "set", "KEY VALUE", "num_gpus 1")
     *component, key, value = words
     owner = next(iter(component), None)
@@ -162,32 +155,23 @@ def set_(
     return params.set_param(session.app, place, key, value, as_string=as_string, resolve_image=resolve_image)
 
 
-_UNSET = {
-    "words": word(
+@param.command("delete", hidden=True, examples=["mlstack param delete cnn num_gpus"])
+@param.command(examples=["mlstack param unset --env=gke cnn num_gpus", "mlstack param unset cloud"])
+def unset(
+    session: Session,
+    words: Sequence[str] = word(
         "[COMPONENT] KEY",
         "Without a component, a value for all: of the app, a module or an environment.",
         component_and_parameter,
     ),
-    "env": IN_ENV,
-    "module": OF_MODULE,
-    "override": MINE,
-}
-
-
-@param.command("delete", hidden=True, examples=["mlstack param delete cnn num_gpus"], **_UNSET)
-@param.command(examples=["mlstack param unset --env=gke cnn num_gpus", "mlstack param unset cloud"], **_UNSET)
-def unset(
-    session: Session,
-    words: list[str] | None = None,
-    env: str | None = None,
-    module: str | None = None,
-    override: bool = False,
+    env: str | None = IN_ENV,
+    module: str | None = OF_MODULE,
+    override: bool = MINE,
 ) -> object:
     """Take a value back, so that the next lower level counts again."""
     from mlstack.app.params import ParamScope
     from mlstack.operations import params
 
-    words = words or []
     _check_count(words, 1, "unset", "KEY", "num_gpus")
     *component, key = words
     owner = next(iter(component), None)
@@ -195,7 +179,7 @@ def unset(
     return params.unset_param(session.app, place, key)
 
 
-def _check_count(words: list[str], least: int, verb: str, takes: str, example: str) -> None:
+def _check_count(words: Sequence[str], least: int, verb: str, takes: str, example: str) -> None:
     if len(words) not in (least, least + 1):
         count = "1 word" if len(words) == 1 else f"{len(words)} words"
         hint = f"mlstack param {verb} cnn {example}"
@@ -210,22 +194,17 @@ def _check_count(words: list[str], least: int, verb: str, takes: str, example: s
         "mlstack param list cnn --env gke -o json",
         "mlstack param list --own --env gke",
     ],
-    component=word("[COMPONENT]", "Only this component.", components),
-    env=ENV_OPTION,
-    set_only=option("--set-only", "Leave out the defaults of prototypes."),
-    own=option(
-        "--own --without-modules",
-        "Only what this level itself sets: of the app, --module, COMPONENT, --env or both of these.",
-    ),
-    module=option("--module NAME", "Only components of this module."),
 )
 def list_(
     session: Session,
-    component: str | None = None,
-    env: str | None = None,
-    set_only: bool = False,
-    own: bool = False,
-    module: str | None = None,
+    component: str | None = word("[COMPONENT]", "Only this component.", components),
+    env: str | None = ENV_OPTION,
+    set_only: bool = option("--set-only", "Leave out the defaults of prototypes."),
+    own: bool = option(
+        "--own --without-modules",
+        "Only what this level itself sets: of the app, --module, COMPONENT, --env or both of these.",
+    ),
+    module: str | None = option("--module NAME", "Only components of this module."),
 ) -> object:
     """List the values that a render would use, and where each one was set."""
     from mlstack.operations import params
@@ -247,18 +226,19 @@ def list_(
 
 
 @param.command(
-    takes="components exit_code folder output",
-    examples=["mlstack param diff minikube gke -c cnn"],
-    first=word("ENV1", None, environments),
-    second=word("ENV2", None, environments),
-    exit_code=option("--exit-code", "Exit with 1 when something differs."),
+    takes="components exit_code folder output", examples=["mlstack param diff minikube gke -c cnn"]
 )
-def diff(session: Session, first: str, second: str, exit_code: bool = False) -> int:
+def diff(
+    session: Session,
+    first: str = word("ENV1", None, environments),
+    second: str = word("ENV2", None, environments),
+    exit_code: bool = option("--exit-code", "Exit with 1 when something differs."),
+) -> int:
     """Show the parameters that differ between two environments."""
     from mlstack.operations import params
 
-    result = params.diff_params(session.app, first, second, components=session.options["components"])
-    emit(result, session.options["output"])
+    result = params.diff_params(session.app, first, second, components=session.options.components)
+    emit(result, session.options.output)
     return 1 if exit_code and result.rows else 0
 
 
@@ -269,7 +249,7 @@ def lint(session: Session) -> object:
     """Find values and patches that change no object in any environment; exits with 1 when there are some."""
     from mlstack.operations.explain import lint_params
 
-    return lint_params(session.app, components=session.options["components"], store=code_store())
+    return lint_params(session.app, components=session.options.components, store=code_store())
 
 
 @param.command(
@@ -278,11 +258,15 @@ def lint(session: Session) -> object:
         "mlstack param explain cnn num_gpus --env gke",
         "mlstack param explain web 'env[0].value' --env gke",
     ],
-    component=word("COMPONENT", "The component.", components),
-    name=word("[PARAM]", "One parameter, or a place inside it. Default: all that are set.", parameters),
-    env=ENV_OPTION,
 )
-def explain(session: Session, component: str, name: str | None = None, env: str | None = None) -> object:
+def explain(
+    session: Session,
+    component: str = word("COMPONENT", "The component.", components),
+    name: str | None = word(
+        "[PARAM]", "One parameter, or a place inside it. Default: all that are set.", parameters
+    ),
+    env: str | None = ENV_OPTION,
+) -> object:
     """Show where a value comes from, level by level, and which fields of the objects it reaches."""
     from mlstack.operations.explain import explain_param
 
@@ -299,11 +283,13 @@ def explain(session: Session, component: str, name: str | None = None, env: str 
         "mlstack explain deployment/web spec.replicas --env gke",
         "mlstack explain configmap/settings data.level --env gke",
     ],
-    name=word("KIND/NAME", "The object."),
-    field=word("FIELD", "The path of a field in it, as a diff writes it."),
-    env=option("--env ENV", "The environment. Default: the one chosen.", environments),
 )
-def explain_field(session: Session, name: str, field: str, env: str | None = None) -> object:
+def explain_field(
+    session: Session,
+    name: str = word("KIND/NAME", "The object."),
+    field: str = word("FIELD", "The path of a field in it, as a diff writes it."),
+    env: str | None = option("--env ENV", "The environment. Default: the one chosen.", environments),
+) -> object:
     """Show where a field of an object comes from: template line, patch, parameters and who set them."""
     from mlstack.operations.explain import explain_field
 
@@ -345,26 +331,19 @@ FORCE = option("--force", "Replace components of the same name.")
         "mlstack import manifests/ --module legacy",
         "mlstack import base/ --env gke=gke/ --env minikube=minikube/",
         "mlstack import - --name web < web.yaml",
-    ],
-    places=word("FILE|DIR|URL|-...", "Manifests in YAML or JSON; `-` reads standard input."),
-    env=option(
-        "--env NAME=FILE|DIR", "The same as an environment has it: what differs becomes patches; repeatable."
-    ),
-    module=TO_MODULE,
-    name=option("--name NAME", "What the only component is called. Default: its file's name."),
-    split=option("--split", "One component an object, not one a file."),
-    as_prototype=AS_PROTOTYPE,
-    force=FORCE,
+    ]
 )
 def files(
     session: Session,
-    places: list[str],
-    env: list[str] | None = None,
-    module: str = "",
-    name: str | None = None,
-    split: bool = False,
-    as_prototype: bool = False,
-    force: bool = False,
+    places: Sequence[str] = word("FILE|DIR|URL|-...", "Manifests in YAML or JSON; `-` reads standard input."),
+    env: Sequence[str] = option(
+        "--env NAME=FILE|DIR", "The same as an environment has it: what differs becomes patches; repeatable."
+    ),
+    module: str = TO_MODULE,
+    name: str | None = option("--name NAME", "What the only component is called. Default: its file's name."),
+    split: bool = option("--split", "One component an object, not one a file."),
+    as_prototype: bool = AS_PROTOTYPE,
+    force: bool = FORCE,
 ) -> object:
     """Make components of manifests; their text and comments stay as they are."""
     from mlstack.operations import imports
@@ -381,6 +360,12 @@ def files(
     return imports.import_manifests(session.app, request)
 
 
+SOURCE_OF_KSONNET_APP = word("DIR", "The folder with ksonnet's app.yaml; nothing is written into it.")
+OUT_OF_KSONNET_APP = option(
+    "--out DIR", "The folder of the new app. Default: the app here, else one called as ksonnet's."
+)
+
+
 @imports.command(
     "ksonnet-app",
     takes="folder output kubeconfig",
@@ -388,46 +373,39 @@ def files(
         "mlstack import ksonnet-app ../my-kubeflow",
         "mlstack import ksonnet-app ../my-kubeflow --env gke --out my-kubeflow --keep-proof proof",
     ],
-    source=word("DIR", "The folder with ksonnet's app.yaml; nothing is written into it."),
-    out=option(
-        "--out DIR", "The folder of the new app. Default: the app here, else one called as ksonnet's."
-    ),
-    env=option("--env NAME", "Only this environment; repeatable."),
-    ext_str=option("--ext-str NAME=VALUE", "An external variable of the Jsonnet; repeatable."),
-    jpath=option("--jpath -J DIR", "A further folder that Jsonnet may import from; repeatable."),
-    sets=option("--set COMPONENT.KEY=VALUE", "A parameter that the app leaves unset; repeatable."),
-    convert=option("--convert", "Rewrite objects of API versions that no server serves any more."),
-    as_prototype=AS_PROTOTYPE,
-    modernise=option(
-        "--modernise", "After the proof, use today's prototypes where a component only called an old one."
-    ),
-    keep_proof=KEEP_PROOF,
-    force=FORCE,
 )
 def ksonnet_app(
     session: Session,
-    source: Path,
-    out: Path | None = None,
-    env: list[str] | None = None,
-    ext_str: list[str] | None = None,
-    jpath: list[Path] | None = None,
-    sets: list[str] | None = None,
-    convert: bool = False,
-    as_prototype: bool = False,
-    modernise: bool = False,
-    keep_proof: Path | None = None,
-    force: bool = False,
+    source: Path = SOURCE_OF_KSONNET_APP,
+    out: Path | None = OUT_OF_KSONNET_APP,
+    env: Sequence[str] = option("--env NAME", "Only this environment; repeatable."),
+    ext_str: Sequence[str] = option(
+        "--ext-str NAME=VALUE", "An external variable of the Jsonnet; repeatable."
+    ),
+    jpath: Sequence[Path] = option(
+        "--jpath -J DIR", "A further folder that Jsonnet may import from; repeatable."
+    ),
+    sets: Sequence[str] = option(
+        "--set COMPONENT.KEY=VALUE", "A parameter that the app leaves unset; repeatable."
+    ),
+    convert: bool = option("--convert", "Rewrite objects of API versions that no server serves any more."),
+    as_prototype: bool = AS_PROTOTYPE,
+    modernise: bool = option(
+        "--modernise", "After the proof, use today's prototypes where a component only called an old one."
+    ),
+    keep_proof: Path | None = KEEP_PROOF,
+    force: bool = FORCE,
 ) -> object:
     """Import an app of ksonnet: plain manifests, patches, and the proof that its objects stay equal."""
     from mlstack.importers.ksonnet import Options
     from mlstack.operations import imports
 
     settings = Options(
-        ext_vars=dict(_pairs(ext_str, "--ext-str NAME=VALUE")), jpath=tuple(jpath or ()), params=_params(sets)
+        ext_vars=dict(_pairs(ext_str, "--ext-str NAME=VALUE")), jpath=tuple(jpath), params=_params(sets)
     )
     request = imports.KsonnetRequest(
         source=source,
-        environments=tuple(env or ()),
+        environments=tuple(env),
         options=settings,
         convert=convert,
         as_prototype=as_prototype,
@@ -436,9 +414,9 @@ def ksonnet_app(
         replace=force,
     )
     try:
-        kubeconfig = session.ports.kubeconfig(session.options["kubeconfig"])
+        kubeconfig = session.ports.kubeconfig(session.options.kubeconfig)
     except MlstackError:
-        if session.options["kubeconfig"]:
+        if session.options.kubeconfig:
             raise
         kubeconfig = None  # the environments get no context, which is told
     return imports.import_ksonnet(request, _target(session, source, out), kubeconfig=kubeconfig)
@@ -452,40 +430,30 @@ def ksonnet_app(
         "mlstack import helm redis --repo https://charts.example.com --version 20.0.0",
         "mlstack import helm --live web --env prod --adopt",
     ],
-    chart=word(
-        "[CHART]",
-        "A folder, an archive, an address, NAME/CHART of helm's repositories, or a name with --repo.",
-    ),
-    repo=option("--repo ADDRESS", "The chart repository."),
-    version=option("--version VERSION", "The chart's version. Default: the newest."),
-    live=option("--live RELEASE", "Take what a release in the cluster has applied, without its chart."),
-    name=option("--name NAME", "Of release and component. Default: the chart's, the release's."),
-    namespace=option("--namespace -n NAME", "Where the release is. Default: the environment's."),
-    env=option("--env NAME", "Only for this environment; repeatable. Default: all of the app."),
-    values=option("--values [ENV=]FILE", "Values for all environments or one; repeatable."),
-    sets=option("--set KEY=VALUE", "A value for all environments; repeatable."),
-    hooks=option("--hooks", "Keep the hooks of an install, in the order of their weights."),
-    adopt=option("--adopt", "Mark the objects: the next apply takes them over from Helm."),
-    module=TO_MODULE,
-    keep_proof=KEEP_PROOF,
-    force=FORCE,
 )
 def helm(
     session: Session,
-    chart: str | None = None,
-    repo: str = "",
-    version: str = "",
-    live: str = "",
-    name: str = "",
-    namespace: str = "",
-    env: list[str] | None = None,
-    values: list[str] | None = None,
-    sets: list[str] | None = None,
-    hooks: bool = False,
-    adopt: bool = False,
-    module: str = "",
-    keep_proof: Path | None = None,
-    force: bool = False,
+    chart: str | None = word(
+        "[CHART]",
+        "A folder, an archive, an address, NAME/CHART of helm's repositories, or a name with --repo.",
+    ),
+    repo: str = option("--repo ADDRESS", "The chart repository."),
+    version: str = option("--version VERSION", "The chart's version. Default: the newest."),
+    live: str = option(
+        "--live RELEASE", "Take what a release in the cluster has applied, without its chart."
+    ),
+    name: str = option("--name NAME", "Of release and component. Default: the chart's, the release's."),
+    namespace: str = option("--namespace -n NAME", "Where the release is. Default: the environment's."),
+    env: Sequence[str] = option(
+        "--env NAME", "Only for this environment; repeatable. Default: all of the app."
+    ),
+    values: Sequence[str] = option("--values [ENV=]FILE", "Values for all environments or one; repeatable."),
+    sets: Sequence[str] = option("--set KEY=VALUE", "A value for all environments; repeatable."),
+    hooks: bool = option("--hooks", "Keep the hooks of an install, in the order of their weights."),
+    adopt: bool = option("--adopt", "Mark the objects: the next apply takes them over from Helm."),
+    module: str = TO_MODULE,
+    keep_proof: Path | None = KEEP_PROOF,
+    force: bool = FORCE,
 ) -> object:
     """Import what a chart renders, or a live release: a plain manifest, patches, and the proof."""
     from mlstack.operations import imports
@@ -493,7 +461,7 @@ def helm(
 
     if bool(chart) == bool(live):
         raise UsageError("which chart?", hint="mlstack import helm CHART, or --live RELEASE")
-    environments = tuple(env or ())
+    environments = tuple(env)
     if live and not environments:
         environments = (session.environment(None),)
     request = imports.HelmRequest(
@@ -502,8 +470,8 @@ def helm(
         name=name,
         namespace=namespace,
         environments=environments,
-        values=tuple(_owned(session, text) for text in values or ()),
-        sets=tuple(sets or ()),
+        values=tuple(_owned(session, text) for text in values),
+        sets=tuple(sets),
         hooks=hooks,
         adopt=adopt,
         module=module,
@@ -528,23 +496,18 @@ def _owned(session: Session, text: str) -> tuple[str, Path]:
         "mlstack import kustomize ../manifests/web",
         "mlstack import kustomize https://github.com/example/app//config/default@v1.2.0 --name app",
     ],
-    source=word("DIR|URL@REF", "A folder with a base and overlays/, or somebody else's kustomization."),
-    name=option("--name NAME", "What the component is called. Default: the folder's name."),
-    keep=option("--keep", "Of a folder: keep it, and let kustomize build it at each render."),
-    update=option("--update", "Take somebody else's as it is now, in place of what is locked."),
-    module=TO_MODULE,
-    keep_proof=KEEP_PROOF,
-    force=FORCE,
 )
 def kustomize(
     session: Session,
-    source: str,
-    name: str = "",
-    keep: bool = False,
-    update: bool = False,
-    module: str = "",
-    keep_proof: Path | None = None,
-    force: bool = False,
+    source: str = word(
+        "DIR|URL@REF", "A folder with a base and overlays/, or somebody else's kustomization."
+    ),
+    name: str = option("--name NAME", "What the component is called. Default: the folder's name."),
+    keep: bool = option("--keep", "Of a folder: keep it, and let kustomize build it at each render."),
+    update: bool = option("--update", "Take somebody else's as it is now, in place of what is locked."),
+    module: str = TO_MODULE,
+    keep_proof: Path | None = KEEP_PROOF,
+    force: bool = FORCE,
 ) -> object:
     """Import a kustomization: a folder as a manifest with patches, another's as a copy in vendor/."""
     from mlstack.operations import imports
@@ -565,7 +528,7 @@ def _target(session: Session, source: Path, out: Path | None) -> AppDir | Path:
     from mlstack.app.layout import find_root
     from mlstack.importers.ksonnet import is_app, read_app
 
-    start = session.options["folder"] or session.folder
+    start = session.options.folder or session.folder
     root = find_root(start or Path.cwd())
     if out is None and root is not None and not is_app(root):
         return session.app
@@ -577,9 +540,9 @@ def _target(session: Session, source: Path, out: Path | None) -> AppDir | Path:
     return source.resolve().parent / f"{name}-mlstack" if inside else Path(name)
 
 
-def _pairs(words: list[str] | None, form: str) -> list[tuple[str, str]]:
+def _pairs(words: Sequence[str], form: str) -> list[tuple[str, str]]:
     pairs = []
-    for text in words or ():
+    for text in words:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise UsageError(f"`{text}` is not {form.partition(' ')[2]}", hint=f"write {form}")
@@ -587,7 +550,7 @@ def _pairs(words: list[str] | None, form: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def _params(words: list[str] | None) -> dict[str, dict[str, object]]:
+def _params(words: Sequence[str]) -> dict[str, dict[str, object]]:
     """Read `COMPONENT.KEY=VALUE` words; values are YAML, the component's name may hold dots."""
     from mlstack.yaml.scalars import resolve_plain
 

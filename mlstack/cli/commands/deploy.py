@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,25 +41,24 @@ APPLY = "prune allow_large_prune adopt force_conflicts keep_foreign_fields allow
         "mlstack diff remote:minikube remote:gke --summary",
         "mlstack diff 'us-*' --keep-going",
     ],
-    words=word(
+)
+def diff(
+    session: Session,
+    words: Sequence[str] = word(
         "[ENV] [OTHER]",
         "The environment; with another one, the two side by side: `local:ENV` is its files, `remote:ENV` its"
         " cluster. Three and more, or a pattern, are told one after the other.",
         environments,
     ),
-    live=option("--live", "Tell of each live difference who made it, and when."),
-    summary=option("--summary", "Show the names of objects alone."),
-)
-def diff(
-    session: Session, words: list[str] | None = None, live: bool = False, summary: bool = False
+    live: bool = option("--live", "Tell of each live difference who made it, and when."),
+    summary: bool = option("--summary", "Show the names of objects alone."),
 ) -> object:
     """Show what apply would change; exits with 1 when there is anything."""
-    words = words or []
     if len(words) == 2 and not any(map(is_pattern, words)):
         return _compared(session, words[0], words[1], live=live, summary=summary)
     if session.environments(words) is None:
         return _differing(session, words[0] if words else None, live=live, summary=summary)
-    session.options = {**session.options, "envs": words}
+    session.options.envs = words
     return session.each(lambda env: _difference(session, env, live=live))
 
 
@@ -68,7 +67,7 @@ def _compared(session: Session, first: str, second: str, *, live: bool, summary:
     from mlstack.operations import history
 
     options = session.options
-    named = {"live": live, "context": options["context"], "namespace": options["namespace"]}
+    named = {"live": live, "context": options.context, "namespace": options.namespace}
     name = next((name for name, value in named.items() if value), None)
     if name is not None:
         raise UsageError(
@@ -103,12 +102,15 @@ def _difference(session: Session, env: str | None, *, live: bool) -> object:
 
 
 def _emit_diff(session: Session, result: object, *, summary: bool) -> int:
-    if not summary or session.options["output"] != "table":
-        return emit(result, session.options["output"])
+    if not summary or session.options.output != "table":
+        return emit(result, session.options.output)
     from mlstack.cli import views_deploy
 
     page.show(views_deploy.names_alone(page.page_of(result)))
     return 0 if getattr(result, "ok", True) else 1
+
+
+OUT_OF_PLAN = option("--out FILE.json", "Write a plan file, for `mlstack apply FILE.json`.")
 
 
 @top.command(
@@ -119,10 +121,8 @@ def _emit_diff(session: Session, result: object, *, summary: bool) -> int:
         "mlstack apply plan.json --dry-run",
         "mlstack plan gke --check-capacity",
     ],
-    out=option("--out FILE.json", "Write a plan file, for `mlstack apply FILE.json`."),
-    check_images=CHECK_IMAGES,
 )
-def plan(session: Session, out: Path | None = None, check_images: bool = False) -> object:
+def plan(session: Session, out: Path | None = OUT_OF_PLAN, check_images: bool = CHECK_IMAGES) -> object:
     """Show what apply would do, and keep it in a file that apply takes in place of ENV.
 
     With `--check-capacity` it exits with 1 when some pods are known to find no room.
@@ -153,9 +153,8 @@ def plan(session: Session, out: Path | None = None, check_images: bool = False) 
         "mlstack apply gke --check-capacity",
         "mlstack apply 'us-*' --keep-going",
     ],
-    check_images=CHECK_IMAGES,
 )
-def apply(session: Session, check_images: bool = False) -> int:
+def apply(session: Session, check_images: bool = CHECK_IMAGES) -> int:
     """Make the cluster match the app, or do what a plan file holds; asks before existing objects change."""
     from mlstack.cli import run_reporter
     from mlstack.operations import deploy
@@ -177,10 +176,10 @@ def apply(session: Session, check_images: bool = False) -> int:
     if check_images:
         plan = deploy.refuse_images(plan)
     # A plan file was approved when it was made; a protected environment wants its name all the same.
-    is_sure = options["yes"] or file is not None
+    is_sure = options.yes or file is not None
     if not how.dry_run and not run_reporter.confirmed(plan, "apply", session, yes=is_sure):
         return 1
-    with run_reporter.going_back(plan, options["output"], clock=clock) as going:
+    with run_reporter.going_back(plan, options.output, clock=clock) as going:
         return run_reporter.carry_out(session, going)
 
 
@@ -200,7 +199,7 @@ def _run_several(
     for name in names:
         with results.of(name, quiet=True):
             plans.append(plan_one(name))
-    is_trial = session.options["dry_run"]
+    is_trial = session.options.dry_run
     if not is_trial and not run_reporter.all_confirmed(plans, verb, session, always=always):
         return 1
     clock, output = session.ports.clock, "table" if results.prints else run_reporter.LISTED
@@ -223,8 +222,8 @@ def _refuse_decided(session: Session) -> None:
     options, usual = session.apply_options(), ApplyOptions()
     named = [name for name in DECIDING if getattr(options, name) != getattr(usual, name)]
     words = [spelled.get(name, name.replace("_", "-")) for name in named]
-    words += ["component"] if session.options["components"] else []
-    words += ["namespace"] if session.options["namespace"] else []
+    words += ["component"] if session.options.components else []
+    words += ["namespace"] if session.options.namespace else []
     if words:
         raise UsageError(f"the plan file decides `--{words[0]}`", hint="give it when the plan is made")
 
@@ -237,25 +236,18 @@ def _refuse_decided(session: Session) -> None:
         "mlstack delete minikube --yes",
         "mlstack delete --expired --keep-going",
     ],
-    expired=option("--expired", "All environments that are over (`env add --ttl`)."),
-    include_crds=option("--crds", "Delete CRDs too, and with them every object of their kinds."),
-    include_namespaces=option("--namespaces", "Delete namespaces too, and with them all they hold."),
-    include_claims=option("--claims", "Delete volume claims too, and with them their data."),
-    include_foreign=option(
-        "--foreign", "With `--namespaces`: also what others made in them, and what annotations keep."
-    ),
-    grace_period=option("--grace-period SECONDS", "Time for pods to end.", min=0),
-    wait=option("--wait/--no-wait", "Whether to go on until everything is gone."),
 )
 def delete(
     session: Session,
-    include_crds: bool = False,
-    include_namespaces: bool = False,
-    include_claims: bool = False,
-    include_foreign: bool = False,
-    grace_period: int | None = None,
-    wait: bool = True,
-    expired: bool = False,
+    include_crds: bool = option("--crds", "Delete CRDs too, and with them every object of their kinds."),
+    include_namespaces: bool = option("--namespaces", "Delete namespaces too, and with them all they hold."),
+    include_claims: bool = option("--claims", "Delete volume claims too, and with them their data."),
+    include_foreign: bool = option(
+        "--foreign", "With `--namespaces`: also what others made in them, and what annotations keep."
+    ),
+    grace_period: int | None = option("--grace-period SECONDS", "Time for pods to end.", min=0),
+    wait: bool = option("--wait/--no-wait", "Whether to go on until everything is gone.", default=True),
+    expired: bool = option("--expired", "All environments that are over (`env add --ttl`)."),
 ) -> int:
     """Remove an environment's objects from the cluster, in reverse order; always asks."""
     from mlstack.cli import run_reporter
@@ -278,18 +270,18 @@ def delete(
         spare=keep,
         grace_period_s=grace_period,
         wait=wait,
-        dry_run=options["dry_run"],
-        timeout_s=options["timeout_s"],
-        lock_timeout_s=options["lock_timeout_s"],
+        dry_run=options.dry_run,
+        timeout_s=options.timeout_s,
+        lock_timeout_s=options.lock_timeout_s,
     )
     names = _expired(session) if expired else session.environments()
     if names is not None:
         code = _run_several(session, names, lambda name: plan_one(env=name), "delete", always=True)
-        if expired and names and code == 0 and not options["dry_run"]:
+        if expired and names and code == 0 and not options.dry_run:
             say(*(f"next: mlstack env rm {name}" for name in names))
         return code
     plan = plan_one(env=session.only_environment)
-    if not options["dry_run"] and not run_reporter.confirmed(plan, "delete", session, always=True):
+    if not options.dry_run and not run_reporter.confirmed(plan, "delete", session, always=True):
         return 1
     return run_reporter.carry_out(session, plan)
 
@@ -297,7 +289,7 @@ def delete(
 def _expired(session: Session) -> list[str]:
     from mlstack.operations import app
 
-    if session.options["envs"] or session.options["every"]:
+    if session.options.envs or session.options.every:
         raise UsageError("`--expired` says which environments", hint="leave out names and --all")
     over = [row.name for row in app.expired_environments(session.app, clock=session.ports.clock).environments]
     if not over:
@@ -317,15 +309,17 @@ history = family(
 @top.command(
     takes=f"envs every keep_going components context watch timeout {CLUSTER}",
     examples=["mlstack status gke", "mlstack status gke -c cnn -o json", "mlstack status --all"],
-    watch=option("--watch -w", "Go on until everything works, showing what changes."),
-    timeout=option(
+)
+def status(
+    session: Session,
+    watch: bool = option("--watch -w", "Go on until everything works, showing what changes."),
+    timeout: float | None = option(
         "--timeout DURATION",
         "End `--watch` after this time (90s, 5m, 1h).",
         parser=duration,
         show_default=False,
     ),
-)
-def status(session: Session, watch: bool = False, timeout: float | None = None) -> object:
+) -> object:
     """Tell whether what was applied works, and why not; exits with 1 when it does not."""
     from mlstack.operations import status
 
@@ -339,7 +333,7 @@ def status(session: Session, watch: bool = False, timeout: float | None = None) 
         raise UsageError("`--watch` is about one environment", hint="mlstack status ENV --watch")
     from mlstack.cli import run_reporter, views_deploy
 
-    output = session.options["output"]
+    output = session.options.output
     target, opener = session.target(session.only_environment), session.opener()
     with run_reporter.showing(output) as show:
         result = status.watch(target, opener=opener, clock=clock, on_change=show, timeout_s=timeout)
@@ -355,40 +349,37 @@ def status(session: Session, watch: bool = False, timeout: float | None = None) 
         "mlstack promote staging prod --dry-run",
         "mlstack promote staging prod --only images,versions",
     ],
-    source=word("FROM", "The environment that is followed.", environments),
-    target=word("TO", "The environment whose files change.", environments),
-    only=option("--only WHAT", "Only some of images, versions, params; repeatable."),
-    dry_run=option("--dry-run", "Show what would change, and write nothing."),
-    allow_not_ready=option("--allow-not-ready", "Follow FROM whatever its cluster says; it is not asked."),
 )
 def promote(
     session: Session,
-    source: str,
-    target: str,
-    only: list[str] | None = None,
-    dry_run: bool = False,
-    allow_not_ready: bool = False,
+    source: str = word("FROM", "The environment that is followed.", environments),
+    target: str = word("TO", "The environment whose files change.", environments),
+    only: Sequence[str] = option("--only WHAT", "Only some of images, versions, params; repeatable."),
+    dry_run: bool = option("--dry-run", "Show what would change, and write nothing."),
+    allow_not_ready: bool = option(
+        "--allow-not-ready", "Follow FROM whatever its cluster says; it is not asked."
+    ),
 ) -> object:
     """Bring what an environment sets for components, images and package versions to another one's files."""
     from mlstack.operations import deploy, params, status
 
     options = session.options
-    kinds = [kind.strip() for words in only or () for kind in words.split(",")]
-    plan = params.plan_promotion(session.app, source, target, components=options["components"], only=kinds)
+    kinds = [kind.strip() for words in only for kind in words.split(",")]
+    plan = params.plan_promotion(session.app, source, target, components=options.components, only=kinds)
     if not allow_not_ready and plan.changes and not dry_run:
         look = partial(status.status, clock=session.ports.clock)
         refuse_unready(source, session.from_cluster(look, env=source, doing="looking at the cluster"))
         refuse_unapplied(source, session.from_cluster(deploy.diff, env=source))
     if dry_run or not plan.changes:
         return plan
-    if not options["yes"]:
+    if not options.yes:
         if not session.ports.interactive():
             raise UsageError(f"`promote` changes files of `{target}`", hint="look with --dry-run, then --yes")
         say(table_text(plan))
         if not session.ports.ask(f"Change {', '.join(plan.files)}?"):
             say("nothing was done")
             return 1
-    return params.promote(session.app, plan, components=options["components"], only=kinds)
+    return params.promote(session.app, plan, components=options.components, only=kinds)
 
 
 def refuse_unready(environment: str, result: StatusResult) -> None:
@@ -437,11 +428,13 @@ def list_history(session: Session) -> object:
     "show",
     takes=f"words {PLACE} {CLUSTER}",
     examples=["mlstack history show gke 3", "mlstack history show gke 3 -o yaml"],
-    words=word(
+)
+def show_revision(
+    session: Session,
+    words: Sequence[str] = word(
         "[ENV] [N]", "The environment, and the number of a revision. Default: the newest.", environments
     ),
-)
-def show_revision(session: Session, words: list[str] | None = None) -> object:
+) -> object:
     """Show one revision with its objects; secrets are masked in every format."""
     from mlstack.operations import history
 
@@ -453,9 +446,13 @@ def show_revision(session: Session, words: list[str] | None = None) -> object:
     "diff",
     takes=f"words {PLACE} {CLUSTER}",
     examples=["mlstack history diff gke 3", "mlstack history diff gke 3 5"],
-    words=word("[ENV] N [M]", "The environment, and two revisions. Default of M: the newest.", environments),
 )
-def diff_revisions(session: Session, words: list[str] | None = None) -> object:
+def diff_revisions(
+    session: Session,
+    words: Sequence[str] = word(
+        "[ENV] N [M]", "The environment, and two revisions. Default of M: the newest.", environments
+    ),
+) -> object:
     """Show what changed from one revision to another; exits with 1 when anything did."""
     from mlstack.operations import history
 
@@ -472,12 +469,12 @@ def _from_history(
     return session.from_cluster(read, *numbers, env=env, doing="reading the history", clock=clock)
 
 
-def split_words(words: list[str] | None, *, most: int) -> tuple[str | None, list[int]]:
+def split_words(words: Sequence[str], *, most: int) -> tuple[str | None, list[int]]:
     """Take an environment and the numbers of revisions apart; numbers alone are of the chosen environment."""
-    numbers = list(words or ())
+    numbers = list(words)
     env = numbers.pop(0) if numbers and (not numbers[0].isdecimal() or len(numbers) > most) else None
     if len(numbers) > most:
-        raise UsageError(f"too many words: `{' '.join(words or ())}`", hint="give ENV, then numbers")
+        raise UsageError(f"too many words: `{' '.join(words)}`", hint="give ENV, then numbers")
     for number in numbers:
         if not number.isdecimal() or int(number) == 0:
             hint = f"mlstack history {env or 'ENV'}"
@@ -489,13 +486,15 @@ def split_words(words: list[str] | None, *, most: int) -> tuple[str | None, list
     takes=f"words {PLACE} dry_run prune allow_large_prune force_conflicts keep_foreign_fields"
     f" allow_destructive check_capacity wait timeout_s wait_for_jobs fail_fast {CONFIRMED} {CLUSTER}",
     examples=["mlstack rollback gke --dry-run", "mlstack rollback gke 3 --check-capacity --yes"],
-    words=word(
+)
+def rollback(
+    session: Session,
+    words: Sequence[str] = word(
         "[ENV] [N]",
         "The environment, and the number of a revision. Default: the last one before the newest that worked.",
         environments,
     ),
-)
-def rollback(session: Session, words: list[str] | None = None) -> int:
+) -> int:
     """Apply an earlier revision again; what came later goes, but for volume claims.
 
     The files of the app stay as they are: the next apply brings back what they say.
@@ -542,7 +541,7 @@ def _may_unlock(plan: UnlockPlan, session: Session) -> bool:
     if place.protected:
         what, action = f"`unlock` would free it from {holder}", f"free it from {holder}"
         return run_reporter.name_typed(place.name, session, what=what, action=action)
-    if session.options["yes"]:
+    if session.options.yes:
         return True
     if not session.ports.interactive():
         raise UsageError(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import typer
 
@@ -19,8 +20,6 @@ from mlstack.errors import ClusterError, NotFoundError, UsageError
 from mlstack.names import check_namespace, check_object_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from mlstack.elastic.metrics import Metrics
     from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants
     from mlstack.simulator.report import SimulationReport
@@ -30,37 +29,24 @@ _GOALS = ("case1", "case2", "case2-roomy", "jct", "validation")
 
 commands = family("Training jobs that grow and shrink with the room there is.")
 
-Context = Annotated[
-    str | None,
-    option("--context NAME", "The kubectl context. Default: the current one; in a pod, its service account."),
-]
-Namespaces = Annotated[
-    list[str] | None, option("--namespace -n NAME", "Only jobs in this namespace; repeatable.")
-]
-Policy = Annotated[str, option("--policy NAME", "fair, throughput or edl.")]
-Headroom = Annotated[
-    int | None,
-    option(
-        "--headroom PERCENT",
-        "Room that growth leaves free. Default: 0; 3 with policy edl, as EDL had it.",
-        min=0,
-        max=90,
-    ),
-]
-Moves = Annotated[
-    int, option("--moves COUNT", "Trainers moved for fairness alone in 10 s, at the most.", min=0)
-]
-MaxPriority = Annotated[
-    list[str] | None,
-    option(
-        "--max-priority [NAMESPACE=]NUMBER",
-        "Highest priority that jobs may have, in all namespaces or in one; repeatable. A PriorityClass "
-        "that a ResourceQuota of a namespace names is granted too. Default: 0.",
-    ),
-]
-Tick = Annotated[
-    float, option("--tick DURATION", "Longest time between two passes.", parser=options.duration)
-]
+CONTEXT = option(
+    "--context NAME", "The kubectl context. Default: the current one; in a pod, its service account."
+)
+NAMESPACES = option("--namespace -n NAME", "Only jobs in this namespace; repeatable.")
+POLICY = option("--policy NAME", "fair, throughput or edl.", default="fair")
+HEADROOM = option(
+    "--headroom PERCENT",
+    "Room that growth leaves free. Default: 0; 3 with policy edl, as EDL had it.",
+    min=0,
+    max=90,
+)
+MOVES = option("--moves COUNT", "Trainers moved for fairness alone in 10 s, at the most.", default=15, min=0)
+MAX_PRIORITY = option(
+    "--max-priority [NAMESPACE=]NUMBER",
+    "Highest priority that jobs may have, in all namespaces or in one; repeatable. A PriorityClass "
+    "that a ResourceQuota of a namespace names is granted too. Default: 0.",
+)
+TICK = option("--tick DURATION", "Longest time between two passes.", default=5.0, parser=options.duration)
 
 
 def _level(value: str) -> str:
@@ -75,47 +61,36 @@ def _level(value: str) -> str:
 )
 def run(
     session: Session,
-    context: Context = None,
-    namespace: Namespaces = None,
-    once: Annotated[bool, option("--once", "Do one pass, then end.")] = False,
-    dry_run: Annotated[bool, option("--dry-run", "Say what would be done; write nothing.")] = False,
-    policy: Policy = "fair",
-    tick: Tick = 5.0,
-    headroom: Headroom = None,
-    moves: Moves = 15,
-    max_priority: MaxPriority = None,
-    listen: Annotated[
-        str,
-        option(
-            "--listen ADDRESS:PORT",
-            "Answer /metrics, /healthz and /readyz here, `:8080` by IPv4 and IPv6. Default: nowhere.",
-        ),
-    ] = "",
-    lease_namespace: Annotated[
-        str,
-        option(
-            "--lease-namespace NAME",
-            "Where the Lease is by which one controller leads. Default: that of the pod; outside of one "
-            "where the Lease is already, else that of the context.",
-        ),
-    ] = "",
-    lease_name: Annotated[
-        str,
-        option(
-            "--lease-name NAME",
-            "Name of that Lease, for a controller that works beside others, with namespaces of its own. "
-            "Default: mlstack-elastic.",
-        ),
-    ] = "",
-    log_level: Annotated[
-        str,
-        option(
-            "--log-level LEVEL",
-            "What is said: error, info (what changes) or debug (every write).",
-            callback=_level,
-        ),
-    ] = "info",
-    identity: Annotated[str, option("--identity NAME", "Name of this controller in the Lease.")] = "",
+    context: str | None = CONTEXT,
+    namespace: Sequence[str] = NAMESPACES,
+    once: bool = option("--once", "Do one pass, then end."),
+    dry_run: bool = option("--dry-run", "Say what would be done; write nothing."),
+    policy: str = POLICY,
+    tick: float = TICK,
+    headroom: int | None = HEADROOM,
+    moves: int = MOVES,
+    max_priority: Sequence[str] = MAX_PRIORITY,
+    listen: str = option(
+        "--listen ADDRESS:PORT",
+        "Answer /metrics, /healthz and /readyz here, `:8080` by IPv4 and IPv6. Default: nowhere.",
+    ),
+    lease_namespace: str = option(
+        "--lease-namespace NAME",
+        "Where the Lease is by which one controller leads. Default: that of the pod; outside of one "
+        "where the Lease is already, else that of the context.",
+    ),
+    lease_name: str = option(
+        "--lease-name NAME",
+        "Name of that Lease, for a controller that works beside others, with namespaces of its own. "
+        "Default: mlstack-elastic.",
+    ),
+    log_level: str = option(
+        "--log-level LEVEL",
+        "What is said: error, info (what changes) or debug (every write).",
+        callback=_level,
+        default="info",
+    ),
+    identity: str = option("--identity NAME", "Name of this controller in the Lease."),
 ) -> int:
     """Look after training jobs until stopped; of several controllers one leads, the others stand by.
 
@@ -129,13 +104,13 @@ def run(
     lease_name = check_object_name(lease_name or LEASE_NAME)
     if lease_namespace:
         check_namespace(lease_namespace)
-    holder, kubeconfig = session.lock_holder(), session.options["kubeconfig"]
+    holder, kubeconfig = session.lock_holder(), session.options.kubeconfig
     # A container that is started again in its pod leads again at once: the process before it is gone.
     in_pod = os.environ.get("POD_NAME", "") if os.getpid() == 1 else ""
     settings = ControllerSettings(
         policy=config,
         grants=grants,
-        namespaces=tuple(namespace or ()),
+        namespaces=tuple(namespace),
         identity=identity or in_pod or holder.name,
         is_gone=holder.is_gone,
         lease_namespace=lease_namespace or own_namespace(session, context, kubeconfig),
@@ -177,6 +152,10 @@ def _log(text: str) -> None:
     say(f"{datetime.now(UTC).strftime('%Y-%m-%dT%H:%M:%SZ')} {text}")
 
 
+SNAPSHOT_OF_PLAN = option("--snapshot FILE", "Plan with a saved moment, without a cluster.")
+SAVE_OF_PLAN = option("--save FILE", "Keep this moment in a file.")
+
+
 @commands.command(
     takes="kubeconfig output",
     examples=[
@@ -188,17 +167,15 @@ def _log(text: str) -> None:
 )
 def plan(
     session: Session,
-    context: Context = None,
-    namespace: Namespaces = None,
-    snapshot: Annotated[
-        Path | None, option("--snapshot FILE", "Plan with a saved moment, without a cluster.")
-    ] = None,
-    save: Annotated[Path | None, option("--save FILE", "Keep this moment in a file.")] = None,
-    explain: Annotated[str | None, option("--explain JOB", "Tell everything about one job.")] = None,
-    policy: Policy = "fair",
-    headroom: Headroom = None,
-    moves: Moves = 15,
-    max_priority: MaxPriority = None,
+    context: str | None = CONTEXT,
+    namespace: Sequence[str] = NAMESPACES,
+    snapshot: Path | None = SNAPSHOT_OF_PLAN,
+    save: Path | None = SAVE_OF_PLAN,
+    explain: str | None = option("--explain JOB", "Tell everything about one job."),
+    policy: str = POLICY,
+    headroom: int | None = HEADROOM,
+    moves: int = MOVES,
+    max_priority: Sequence[str] = MAX_PRIORITY,
 ) -> object:
     """Show what the controller would do now, and why; writes nothing to the cluster."""
     from mlstack.app.edit import write_files
@@ -215,9 +192,9 @@ def plan(
         moment = snapshots.read(read_text(snapshot), where=str(snapshot))
     else:
         with page.waiting("reading nodes, pods and jobs"):
-            cluster = session.ports.connect(context or "", session.options["kubeconfig"])
+            cluster = session.ports.connect(context or "", session.options.kubeconfig)
             now_ms = round(session.ports.clock.now_s() * 1000)
-            moment = inspect.look(cluster, now_ms, namespace or (), grants)
+            moment = inspect.look(cluster, now_ms, namespace, grants)
     if save is not None:
         write_files({save: snapshots.write(moment)})
     decided = inspect.planned(moment, config)
@@ -225,16 +202,15 @@ def plan(
 
 
 @commands.command(
-    takes="kubeconfig output",
-    examples=["mlstack elastic status", "mlstack elastic status -n train -o json"],
+    takes="kubeconfig output", examples=["mlstack elastic status", "mlstack elastic status -n train -o json"]
 )
-def status(session: Session, context: Context = None, namespace: Namespaces = None) -> object:
+def status(session: Session, context: str | None = CONTEXT, namespace: Sequence[str] = NAMESPACES) -> object:
     """Show how the training jobs stand: phase, trainers ready and told, and why one waits."""
     from mlstack.elastic import inspect
 
     with page.waiting("reading the training jobs"):
-        cluster = session.ports.connect(context or "", session.options["kubeconfig"])
-        return inspect.standings(cluster, namespace or ())
+        cluster = session.ports.connect(context or "", session.options.kubeconfig)
+        return inspect.standings(cluster, namespace)
 
 
 def _print_example(value: bool) -> None:
@@ -243,6 +219,10 @@ def _print_example(value: bool) -> None:
 
         write((scenario.FOLDER / "example.yaml").read_text("utf-8"))
         raise typer.Exit
+
+
+CSV_OF_SIMULATE = option("--csv FILE", "Do one run and write a row a second.")
+PLOT_OF_SIMULATE = option("--plot FILE", "Do one run and draw it as SVG (`mlstack[plot]`).")
 
 
 @commands.command(
@@ -258,43 +238,32 @@ def _print_example(value: bool) -> None:
 )
 def simulate(
     session: Session,
-    scenario: Annotated[
-        str,
-        options.word(
-            "SCENARIO",
-            "case1, case2, case2-roomy, jct or validation, or a YAML or JSON file with nodes, jobs, "
-            "services and events.",
-        ),
-    ],
-    seeds: Annotated[int, option("--seeds COUNT", "How many runs are judged by the goals.", min=1)] = 10,
-    first_seed: Annotated[int, option("--first-seed NUMBER", "The first of these seeds.", min=0)] = 0,
-    seed: Annotated[int | None, option("--seed NUMBER", "Do one run with this seed. Default: 0.")] = None,
-    policy: Annotated[
-        str,
-        option(
-            "--policy NAME",
-            "fair, throughput or edl; or EDL's own way of 2017: edl-v010, off (rigid jobs).",
-        ),
-    ] = "fair",
-    headroom: Headroom = None,
-    moves: Moves = 15,
-    tick: Tick = 5.0,
-    preemption: Annotated[
-        bool | None,
-        option(
-            "--preemption/--no-preemption",
-            "Whether the scheduler pushes trainers aside for pods of services, or leaves it to the "
-            "controller. Default: as the scenario has it; case2 does, case2-roomy does not.",
-        ),
-    ] = None,
-    csv: Annotated[Path | None, option("--csv FILE", "Do one run and write a row a second.")] = None,
-    plot: Annotated[
-        Path | None, option("--plot FILE", "Do one run and draw it as SVG (`mlstack[plot]`).")
-    ] = None,
-    example: Annotated[
-        bool,
-        option("--example", "Print a scenario with every field.", is_eager=True, callback=_print_example),
-    ] = False,
+    scenario: str = options.word(
+        "SCENARIO",
+        "case1, case2, case2-roomy, jct or validation, or a YAML or JSON file with nodes, jobs, "
+        "services and events.",
+    ),
+    seeds: int = option("--seeds COUNT", "How many runs are judged by the goals.", min=1, default=10),
+    first_seed: int = option("--first-seed NUMBER", "The first of these seeds.", min=0, default=0),
+    seed: int | None = option("--seed NUMBER", "Do one run with this seed. Default: 0."),
+    policy: str = option(
+        "--policy NAME",
+        "fair, throughput or edl; or EDL's own way of 2017: edl-v010, off (rigid jobs).",
+        default="fair",
+    ),
+    headroom: int | None = HEADROOM,
+    moves: int = MOVES,
+    tick: float = TICK,
+    preemption: bool | None = option(
+        "--preemption/--no-preemption",
+        "Whether the scheduler pushes trainers aside for pods of services, or leaves it to the "
+        "controller. Default: as the scenario has it; case2 does, case2-roomy does not.",
+    ),
+    csv: Path | None = CSV_OF_SIMULATE,
+    plot: Path | None = PLOT_OF_SIMULATE,
+    example: bool = option(
+        "--example", "Print a scenario with every field.", is_eager=True, callback=_print_example
+    ),
 ) -> object:
     """Run the controller in a simulated cluster, without any other.
 
@@ -407,12 +376,12 @@ def _policy(name: str, headroom: int | None, moves: int, *, also: Sequence[str] 
     return PolicyConfig(mode=name, moves=moves, **load)
 
 
-def _grants(texts: list[str] | None) -> PriorityGrants:
+def _grants(texts: Sequence[str]) -> PriorityGrants:
     """Read which priorities are granted: `10` everywhere, `research=100` in one namespace."""
     from mlstack.elastic.snapshot import PriorityGrants
 
     granted: dict[str, int] = {}
-    for text in texts or ():
+    for text in texts:
         namespace, has_namespace, number = text.rpartition("=")
         digits = number.removeprefix("-")
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 10 and int(digits) < 1 << 31):

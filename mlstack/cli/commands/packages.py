@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
@@ -31,11 +32,8 @@ TYPE = option("--type PROTOCOL", "Overrules what the address says: directory, gi
         "mlstack registry add kubeflow github.com/google/kubeflow/tree/master/kubeflow",
         "mlstack registry add ours ../our-registry",
     ],
-    name=NEW,
-    address=ADDRESS,
-    type=TYPE,
 )
-def add_registry(session: Session, name: str, address: str, type: str = "") -> object:
+def add_registry(session: Session, name: str = NEW, address: str = ADDRESS, type: str = TYPE) -> object:
     """Add a registry to the app, once it is known to answer."""
     from mlstack.operations import registries
 
@@ -56,13 +54,13 @@ def list_registries(session: Session) -> object:
         "mlstack registry set ours --uri git@example.com:ml/registry.git#v2",
         "mlstack registry set ours --uri ../my-checkout --override",
     ],
-    name=KNOWN,
-    uri=option("--uri ADDRESS", "Where it is now: as with `registry add`."),
-    type=TYPE,
-    override=option("--override", "For you alone, in a file that git does not see."),
 )
 def set_registry(
-    session: Session, name: str, uri: str | None = None, type: str = "", override: bool = False
+    session: Session,
+    name: str = KNOWN,
+    uri: str | None = option("--uri ADDRESS", "Where it is now: as with `registry add`."),
+    type: str = TYPE,
+    override: bool = option("--override", "For you alone, in a file that git does not see."),
 ) -> object:
     """Lead a registry to another address, once that is known to answer."""
     from mlstack.operations import registries
@@ -76,60 +74,64 @@ def set_registry(
     )
 
 
-@registry.command(
-    "update",
-    examples=["mlstack registry update", "mlstack registry update ours"],
-    names=word("[NAME]...", "The registries; all of the app without any.", registries),
-)
-def update_registries(session: Session, names: list[str] | None = None) -> object:
+@registry.command("update", examples=["mlstack registry update", "mlstack registry update ours"])
+def update_registries(
+    session: Session,
+    names: Sequence[str] = word("[NAME]...", "The registries; all of the app without any.", registries),
+) -> object:
     """Ask registries again, and say what has changed in each package; nothing is installed."""
     from mlstack.operations import registries
 
-    return registries.update_registries(session.app, names or ())
+    return registries.update_registries(session.app, names)
 
 
-@registry.command(
-    "rm",
-    examples=["mlstack registry rm ours", "mlstack registry rm ours --override"],
-    name=KNOWN,
-    override=option("--override", "Only the address that you alone have for it."),
-)
-def remove_registry(session: Session, name: str, override: bool = False) -> object:
+@registry.command("rm", examples=["mlstack registry rm ours", "mlstack registry rm ours --override"])
+def remove_registry(
+    session: Session,
+    name: str = KNOWN,
+    override: bool = option("--override", "Only the address that you alone have for it."),
+) -> object:
     """Take out a registry that no package of the app comes from."""
     from mlstack.operations import registries
 
     return registries.remove_registry(session.app, name, override=override)
 
 
-@registry.command("describe", examples=["mlstack registry describe kubeflow"], name=KNOWN)
-def describe_registry(session: Session, name: str) -> object:
+@registry.command("describe", examples=["mlstack registry describe kubeflow"])
+def describe_registry(session: Session, name: str = KNOWN) -> object:
     """Show a registry and its packages."""
     from mlstack.operations import registries
 
     return registries.describe_registry(session.app, name)
 
 
+PLACE_OF_INDEX = word("DIR", "The registry's folder, the one with registry.yaml.")
+
+
 @registry.command(
     takes="output",
     examples=["mlstack registry index registry/", "mlstack registry index registry/ --sign cosign.key"],
-    place=word("DIR", "The registry's folder, the one with registry.yaml."),
-    check=option("--check", "Write nothing; exit 1 if it is stale."),
-    key=option("--sign --key KEY", "Sign new versions with this private key of cosign."),
-    name=option("--name NAME", "The registry's name. Default: as it is, or the folder's."),
 )
-def index(session: Session, place: Path, check: bool = False, name: str = "", key: str = "") -> object:
+def index(
+    session: Session,
+    place: Path = PLACE_OF_INDEX,
+    check: bool = option("--check", "Write nothing; exit 1 if it is stale."),
+    name: str = option("--name NAME", "The registry's name. Default: as it is, or the folder's."),
+    key: str = option("--sign --key KEY", "Sign new versions with this private key of cosign."),
+) -> object:
     """Rewrite a registry's index from its package folders."""
     from mlstack.operations import registries
 
     return registries.index_registry(place, check=check, name=name, key=key)
 
 
+PLACE_OF_LINT = word("[DIR]", "The registry's folder, or a package's. Default: here.", default=Path())
+
+
 @registry.command(
-    takes="output",
-    examples=["mlstack registry lint registry/", "mlstack registry lint ../our-registry/web"],
-    place=word("[DIR]", "The registry's folder, or a package's. Default: here."),
+    takes="output", examples=["mlstack registry lint registry/", "mlstack registry lint ../our-registry/web"]
 )
-def lint(session: Session, place: Path = Path()) -> object:
+def lint(session: Session, place: Path = PLACE_OF_LINT) -> object:
     """Look for faults before publishing: files, templates, index, licences; exit 1 if there are any."""
     from mlstack.operations import authors
 
@@ -147,33 +149,24 @@ PACKAGE = word("REGISTRY/PACKAGE[@VERSION]", "The package, as `kubeflow/core`.",
 # --- pkg ---
 
 
-_INSTALL = {
-    "names": word(
-        "[REGISTRY/PACKAGE[@VERSION]]...",
-        "Packages; `@^1.2`, a branch, commit or digest too.",
-        offer_packages,
-    ),
-    "env": option("--env ENV", "Only for this environment."),
-    "frozen": option("--frozen", "Change no file but vendor/; the lock must fit."),
-    "force": option("--force", "Fetch again what is there."),
-}
-
-
-@pkg.command("get", examples=["mlstack pkg get kubeflow/core"], **_INSTALL)
+@pkg.command("get", examples=["mlstack pkg get kubeflow/core"])
 @pkg.command(
     examples=[
         "mlstack pkg install kubeflow/core kubeflow/tf-job@^0.1",
         "mlstack pkg install --env gke kubeflow/core@0.1.0",
         "mlstack pkg install --frozen",
-    ],
-    **_INSTALL,
+    ]
 )
 def install(
     session: Session,
-    names: list[str] | None = None,
-    env: str | None = None,
-    frozen: bool = False,
-    force: bool = False,
+    names: Sequence[str] = word(
+        "[REGISTRY/PACKAGE[@VERSION]]...",
+        "Packages; `@^1.2`, a branch, commit or digest too.",
+        offer_packages,
+    ),
+    env: str | None = option("--env ENV", "Only for this environment."),
+    frozen: bool = option("--frozen", "Change no file but vendor/; the lock must fit."),
+    force: bool = option("--force", "Fetch again what is there."),
 ) -> object:
     """Copy packages and what they require into vendor/, pinned in mlstack.lock.
 
@@ -182,42 +175,46 @@ def install(
     from mlstack.operations import packages
 
     if not frozen:
-        return packages.install_packages(session.app, names or (), environment=env, force=force)
+        return packages.install_packages(session.app, names, environment=env, force=force)
     if names or env:
         raise UsageError("--frozen takes no package", hint="mlstack pkg install --frozen")
     return packages.restore_packages(session.app, force=force)
 
 
-@pkg.command(
-    "list",
-    examples=["mlstack pkg list --installed"],
-    installed=option("--installed", "Only installed packages; asks no registry."),
-)
-def list_packages(session: Session, installed: bool = False) -> object:
+@pkg.command("list", examples=["mlstack pkg list --installed"])
+def list_packages(
+    session: Session, installed: bool = option("--installed", "Only installed packages; asks no registry.")
+) -> object:
     """List the packages that can be installed and those that are."""
     from mlstack.operations import packages
 
     return packages.list_packages(session.app, installed_only=installed)
 
 
-@pkg.command("describe", examples=["mlstack pkg describe kubeflow/tf-job"], name=PACKAGE)
-def describe_package(session: Session, name: str) -> object:
+@pkg.command("describe", examples=["mlstack pkg describe kubeflow/tf-job"])
+def describe_package(session: Session, name: str = PACKAGE) -> object:
     """Show a package and its prototypes, installed or not."""
     from mlstack.operations import packages
 
     return packages.describe_package(session.app, name)
 
 
-_REMOVE = {"name": PACKAGE, "env": option("--env ENV", "Only this environment's own requirement.")}
-
-
-@pkg.command("remove", examples=["mlstack pkg remove kubeflow/tf-serving"], **_REMOVE)
-@pkg.command("rm", examples=["mlstack pkg rm kubeflow/tf-serving"], **_REMOVE)
-def remove_package(session: Session, name: str, env: str | None = None) -> object:
+@pkg.command("remove", examples=["mlstack pkg remove kubeflow/tf-serving"])
+@pkg.command("rm", examples=["mlstack pkg rm kubeflow/tf-serving"])
+def remove_package(
+    session: Session,
+    name: str = PACKAGE,
+    env: str | None = option("--env ENV", "Only this environment's own requirement."),
+) -> object:
     """Remove a package that no component uses."""
     from mlstack.operations import packages
 
     return packages.remove_package(session.app, name, environment=env)
+
+
+PLACE_OF_TEST = word(
+    "[DIR]", "The package's folder, the one with package.yaml. Default: here.", default=Path()
+)
 
 
 @pkg.command(
@@ -228,25 +225,24 @@ def remove_package(session: Session, name: str, env: str | None = None) -> objec
         "mlstack pkg test our-registry/web --prototype web --example gpu --set replicas=0",
         "mlstack pkg test our-registry/web --against ours/web@1.2.0",
     ],
-    place=word("[DIR]", "The package's folder, the one with package.yaml. Default: here."),
-    against=option(
-        "--against R/P@V|DIR", "The version that users have: also say whether they come through an update."
-    ),
-    prototype=option("--prototype NAME", "Only this prototype."),
-    example=option("--example NAME", "Only this example."),
-    params=option("--set PARAM=VALUE", "Only that example under these parameters."),
-    update_golden=option("--update-golden", "Approve what the examples render to: write it into golden/."),
-    kubernetes=option("--kubernetes-version VERSION", "Whose schemas the objects must fit."),
 )
 def test(
     session: Session,
-    place: Path = Path(),
-    against: str = "",
-    prototype: str = "",
-    example: str = "",
-    params: list[str] | None = None,
-    update_golden: bool = False,
-    kubernetes: str = DEFAULT_KUBERNETES_VERSION,
+    place: Path = PLACE_OF_TEST,
+    against: str = option(
+        "--against R/P@V|DIR", "The version that users have: also say whether they come through an update."
+    ),
+    prototype: str = option("--prototype NAME", "Only this prototype."),
+    example: str = option("--example NAME", "Only this example."),
+    params: Sequence[str] = option("--set PARAM=VALUE", "Only that example under these parameters."),
+    update_golden: bool = option(
+        "--update-golden", "Approve what the examples render to: write it into golden/."
+    ),
+    kubernetes: str = option(
+        "--kubernetes-version VERSION",
+        "Whose schemas the objects must fit.",
+        default=DEFAULT_KUBERNETES_VERSION,
+    ),
 ) -> object:
     """Try a package's prototypes: examples, combinations of parameters, hostile texts, golden output.
 
@@ -268,43 +264,38 @@ def test(
 _PACKAGES = word("[REGISTRY/PACKAGE[@RANGE]]...", "The packages; all when left out.", offer_packages)
 
 
-@pkg.command(
-    examples=["mlstack pkg update --preview", "mlstack pkg update kubeflow/core@^0.2"],
-    names=_PACKAGES,
-    env=option("--env ENV", "Only the packages that this environment asks for itself."),
-    preview=option("--preview", "Change nothing; say what it would change."),
-)
+@pkg.command(examples=["mlstack pkg update --preview", "mlstack pkg update kubeflow/core@^0.2"])
 def update(
-    session: Session, names: list[str] | None = None, env: str | None = None, preview: bool = False
+    session: Session,
+    names: Sequence[str] = _PACKAGES,
+    env: str | None = option("--env ENV", "Only the packages that this environment asks for itself."),
+    preview: bool = option("--preview", "Change nothing; say what it would change."),
 ) -> object:
     """Move packages to the newest versions that the app's requirements let in."""
     from mlstack.operations import package_changes
 
-    return package_changes.update_packages(session.app, names or (), environment=env, preview=preview)
+    return package_changes.update_packages(session.app, names, environment=env, preview=preview)
 
 
-@pkg.command(
-    examples=["mlstack pkg outdated"],
-    takes="exit_code folder output",
-    exit_code=option("--exit-code", "Exit with 1 when something is outdated."),
-)
-def outdated(session: Session, exit_code: bool = False) -> int:
+@pkg.command(examples=["mlstack pkg outdated"], takes="exit_code folder output")
+def outdated(
+    session: Session, exit_code: bool = option("--exit-code", "Exit with 1 when something is outdated.")
+) -> int:
     """List the installed packages of which there are newer versions, or that are withdrawn."""
     from mlstack.operations import package_changes
 
     result = package_changes.list_outdated(session.app)
-    emit(result, session.options["output"])
+    emit(result, session.options.output)
     return 1 if exit_code and result.packages else 0
 
 
-@pkg.command(
-    "diff",
-    examples=["mlstack pkg diff kubeflow/core 0.1.0 0.2.0"],
-    name=word("REGISTRY/PACKAGE", "The package.", offer_packages),
-    first=word("VERSION1", "A version, branch, tag or commit."),
-    second=word("VERSION2", "The one to compare it with."),
-)
-def diff_packages(session: Session, name: str, first: str, second: str) -> object:
+@pkg.command("diff", examples=["mlstack pkg diff kubeflow/core 0.1.0 0.2.0"])
+def diff_packages(
+    session: Session,
+    name: str = word("REGISTRY/PACKAGE", "The package.", offer_packages),
+    first: str = word("VERSION1", "A version, branch, tag or commit."),
+    second: str = word("VERSION2", "The one to compare it with."),
+) -> object:
     """Compare two versions of a package: prototypes, parameters, files."""
     from mlstack.operations import package_changes
 
@@ -319,17 +310,24 @@ def verify(session: Session) -> object:
     return package_changes.verify_packages(session.app)
 
 
+PLACE_OF_PUBLISH_PACKAGE = word("DIR", "The package's folder; those that it requires may lie beside it.")
+
+
 @pkg.command(
     "publish",
     examples=[
         "mlstack pkg publish packages/jobs oci://registry.example.com/ml --sign cosign.key",
         "mlstack pkg publish . ../our-registry",
     ],
-    place=word("DIR", "The package's folder; those that it requires may lie beside it."),
-    registry=word("REGISTRY", "oci://HOST/PATH, a registry's folder, or the app's name for one of them."),
-    key=option("--sign --key KEY", "Sign it with this private key of cosign."),
 )
-def publish_package(session: Session, place: Path, registry: str, key: str = "") -> object:
+def publish_package(
+    session: Session,
+    place: Path = PLACE_OF_PUBLISH_PACKAGE,
+    registry: str = word(
+        "REGISTRY", "oci://HOST/PATH, a registry's folder, or the app's name for one of them."
+    ),
+    key: str = option("--sign --key KEY", "Sign it with this private key of cosign."),
+) -> object:
     """Offer a package in a registry: push it to an OCI registry, or copy it into a registry's folder.
 
     An OCI registry is asked with the logins of docker and podman. Of a git registry name a checkout.
@@ -346,14 +344,14 @@ def publish_package(session: Session, place: Path, registry: str, key: str = "")
         "mlstack pkg copy kubeflow/tf-job --to oci://registry.example.com/ml",
         "mlstack pkg copy --to oci://registry.example.com/ml --platform linux/amd64",
     ],
-    names=word("[PACKAGE]...", "Installed packages. Default: all of them.", offer_packages),
-    to=option("--to REGISTRY", "oci://HOST/PATH."),
-    platform=option(
-        "--platform OS/ARCH", "Only what of images is for this platform; repeatable. Default: all."
-    ),
 )
 def copy_packages(
-    session: Session, names: list[str] | None = None, to: str = "", platform: list[str] | None = None
+    session: Session,
+    names: Sequence[str] = word("[PACKAGE]...", "Installed packages. Default: all of them.", offer_packages),
+    to: str = option("--to REGISTRY", "oci://HOST/PATH."),
+    platform: Sequence[str] = option(
+        "--platform OS/ARCH", "Only what of images is for this platform; repeatable. Default: all."
+    ),
 ) -> object:
     """Copy packages with their default images to an OCI registry, for a place that reaches no other.
 
@@ -366,7 +364,7 @@ def copy_packages(
             "no registry to copy to: `--to` is missing", hint="mlstack pkg copy PACKAGE --to oci://HOST/PATH"
         )
     with page.waiting("copying packages and images"):
-        return registries.copy_packages(session.app, names or (), to, platforms=platform or ())
+        return registries.copy_packages(session.app, names, to, platforms=platform)
 
 
 # --- prototype and generate ---
@@ -376,12 +374,10 @@ EXAMPLE = option("--example NAME", "Start from this example of the prototype.", 
 VALUES = option("--values --values-file FILE", "A YAML file of parameters; repeatable.")
 
 
-@prototype.command(
-    "list",
-    examples=["mlstack prototype list", "mlstack prototype list tf-job"],
-    name=word("[NAME]", "The one to show, with its parameters."),
-)
-def list_prototypes(session: Session, name: str | None = None) -> object:
+@prototype.command("list", examples=["mlstack prototype list", "mlstack prototype list tf-job"])
+def list_prototypes(
+    session: Session, name: str | None = word("[NAME]", "The one to show, with its parameters.")
+) -> object:
     """List the installed prototypes; with a name, the matching ones and their parameters."""
     from mlstack.operations import packages
 
@@ -390,22 +386,18 @@ def list_prototypes(session: Session, name: str | None = None) -> object:
     return packages.matching_prototypes(session.app, name)
 
 
-@prototype.command(
-    examples=["mlstack prototype search serving"], text=word("TEXT", "A part of a name or description.")
-)
-def search(session: Session, text: str) -> object:
+@prototype.command(examples=["mlstack prototype search serving"])
+def search(session: Session, text: str = word("TEXT", "A part of a name or description.")) -> object:
     """Find prototypes by name and description, in every registry of the app."""
     from mlstack.operations import packages
 
     return packages.search_prototypes(session.app, text)
 
 
-@prototype.command(
-    "describe",
-    examples=["mlstack prototype describe tf-serving"],
-    name=word("PROTOTYPE", "Its name or a unique end of it.", prototypes),
-)
-def describe_prototype(session: Session, name: str) -> object:
+@prototype.command("describe", examples=["mlstack prototype describe tf-serving"])
+def describe_prototype(
+    session: Session, name: str = word("PROTOTYPE", "Its name or a unique end of it.", prototypes)
+) -> object:
     """Show a prototype: what it is for and every parameter with type, default and unit."""
     from mlstack.operations import packages
 
@@ -416,21 +408,15 @@ def describe_prototype(session: Session, name: str) -> object:
     cls=FreeOptionsCommand,
     takes="folder object_output",
     examples=["mlstack prototype preview tf-cnn cnn --num_gpus 1"],
-    name=word("PROTOTYPE", "Its name or a unique end of it.", prototypes),
-    component=word("[NAME]", "The name the component would have."),
-    params=PARAMS,
-    values=VALUES,
-    example=EXAMPLE,
-    env=ENV_OPTION,
 )
 def preview(
     session: Session,
-    name: str,
-    component: str | None = None,
-    params: list[str] | None = None,
-    values: list[Path] | None = None,
-    example: str | None = None,
-    env: str | None = None,
+    name: str = word("PROTOTYPE", "Its name or a unique end of it.", prototypes),
+    component: str | None = word("[NAME]", "The name the component would have."),
+    params: Sequence[str] = PARAMS,
+    values: Sequence[Path] = VALUES,
+    example: str | None = EXAMPLE,
+    env: str | None = ENV_OPTION,
 ) -> int:
     """Print the Kubernetes objects that a component of this prototype would bring."""
     from mlstack.app.components import ComponentRequest
@@ -440,12 +426,17 @@ def preview(
         prototype=name,
         name=component,
         texts=_pairs(params),
-        values_files=tuple(values or ()),
+        values_files=tuple(values),
         example=example,
     )
     environment = env or session.app.current_environment()
     state = components.preview_prototype(session.app, request, environment=environment, store=code_store())
-    return emit_objects(state, session.options["object_output"])
+    return emit_objects(state, session.options.output)
+
+
+PACKAGE_OF_NEW = option(
+    "--package DIR", "The package's folder. Default: here, else a new folder of the name."
+)
 
 
 @prototype.command(
@@ -455,27 +446,19 @@ def preview(
         "mlstack prototype new web --from deployment.yaml",
         "mlstack prototype new web --from manifests/ --package our-registry/web",
     ],
-    name=word("NAME", "The prototype's name, and that of its package if that is new."),
-    source=option("--from FILE|DIR|-", "Manifests: their images, replicas and names become parameters."),
-    package=option("--package DIR", "The package's folder. Default: here, else a new folder of the name."),
 )
-def new(session: Session, name: str, source: str = "", package: Path | None = None) -> object:
+def new(
+    session: Session,
+    name: str = word("NAME", "The prototype's name, and that of its package if that is new."),
+    source: str = option(
+        "--from FILE|DIR|-", "Manifests: their images, replicas and names become parameters."
+    ),
+    package: Path | None = PACKAGE_OF_NEW,
+) -> object:
     """Begin a prototype of your own: parameters, templates and an example, in a package or a new one."""
     from mlstack.operations import authors
 
     return authors.new_prototype(name, source=source, package=package)
-
-
-_GENERATE = {
-    "prototype": word("PROTOTYPE", "The prototype.", prototypes),
-    "name": word("NAME", "The component's name."),
-    "params": PARAMS,
-    "values": VALUES,
-    "example": EXAMPLE,
-    "module": option("--module NAME", "The module it goes to."),
-    "force": option("--force", "Replace a component of that name."),
-    "show_help": option("--help -h", "This message; behind a prototype, its parameters."),
-}
 
 
 @prototype.command(
@@ -483,7 +466,6 @@ _GENERATE = {
     cls=FreeOptionsCommand,
     add_help_option=False,
     examples=["mlstack prototype use tf-cnn cnn", "mlstack prototype use tf-cnn --help"],
-    **_GENERATE,
 )
 @top.command(
     cls=FreeOptionsCommand,
@@ -494,18 +476,17 @@ _GENERATE = {
         "mlstack generate tf-cnn cnn --example gpu",
         "mlstack generate tf-cnn --help",
     ],
-    **_GENERATE,
 )
 def generate(
     session: Session,
-    prototype: str | None = None,
-    name: str | None = None,
-    params: list[str] | None = None,
-    values: list[Path] | None = None,
-    example: str | None = None,
-    module: str | None = None,
-    force: bool = False,
-    show_help: bool = False,
+    prototype: str | None = word("PROTOTYPE", "The prototype.", prototypes, default=None),
+    name: str | None = word("NAME", "The component's name.", default=None),
+    params: Sequence[str] = PARAMS,
+    values: Sequence[Path] = VALUES,
+    example: str | None = EXAMPLE,
+    module: str | None = option("--module NAME", "The module it goes to."),
+    force: bool = option("--force", "Replace a component of that name."),
+    show_help: bool = option("--help -h", "This message; behind a prototype, its parameters."),
 ) -> object:
     """Make a component from a prototype; its parameters are options of this command."""
     from mlstack.app.components import ComponentRequest
@@ -525,13 +506,13 @@ def generate(
         name=name,
         module=module,
         texts=_pairs(params),
-        values_files=tuple(values or ()),
+        values_files=tuple(values),
         example=example,
     )
     return components.generate(session.app, request, replace=force, store=code_store())
 
 
-def _pairs(words: list[str] | None) -> dict[str, str | None]:
+def _pairs(words: Sequence[str]) -> dict[str, str | None]:
     """Read `PARAM=VALUE` words; a word without `=` is a switch, which only a boolean parameter takes."""
-    parts = [word.partition("=") for word in words or ()]
+    parts = [word.partition("=") for word in words]
     return {name: text if equals else None for name, equals, text in parts}

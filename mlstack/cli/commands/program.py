@@ -188,12 +188,13 @@ class Versions:
     libraries: dict[str, str]  # versions of libraries, by name
 
 
+SHELL_OF_COMPLETION = word("SHELL", "bash, zsh, fish or powershell.")
+
+
 @top.command(
-    takes="",
-    examples=["mlstack completion bash > ~/.mlstack-completion && . ~/.mlstack-completion"],
-    shell=word("SHELL", "bash, zsh, fish or powershell."),
+    takes="", examples=["mlstack completion bash > ~/.mlstack-completion && . ~/.mlstack-completion"]
 )
-def completion(session: Session, shell: Shell) -> int:
+def completion(session: Session, shell: Shell = SHELL_OF_COMPLETION) -> int:
     """Print the completion script of a shell."""
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
@@ -204,12 +205,10 @@ def completion(session: Session, shell: Shell) -> int:
     return 0
 
 
-@top.command(
-    takes="output",
-    examples=["mlstack schema", "mlstack schema DiffResult"],
-    name=word("[NAME]", "The `kind` of a file or result. Default: list all."),
-)
-def schema(session: Session, name: str | None = None) -> object:
+@top.command(takes="output", examples=["mlstack schema", "mlstack schema DiffResult"])
+def schema(
+    session: Session, name: str | None = word("[NAME]", "The `kind` of a file or result. Default: list all.")
+) -> object:
     """Print the JSON Schema of a file or of what `-o json` prints; without NAME, list them."""
     from mlstack.operations import app
 
@@ -226,14 +225,13 @@ def version(session: Session) -> object:
     return Versions(mlstack=__version__, python=python, libraries=libraries)
 
 
-@top.command(
-    examples=["mlstack upgrade --dry-run", "mlstack upgrade"],
-    dry_run=option("--dry-run", "Say what would change; write nothing."),
-)
-def upgrade(session: Session, dry_run: bool = False) -> object:
+@top.command(examples=["mlstack upgrade --dry-run", "mlstack upgrade"])
+def upgrade(
+    session: Session, dry_run: bool = option("--dry-run", "Say what would change; write nothing.")
+) -> object:
     """Bring the files of the app up to date with this mlstack; nothing else rewrites them."""
     from mlstack.app.layout import find_root
     from mlstack.operations import doctor
 
-    start = session.options["folder"] or session.folder or Path.cwd()
+    start = session.options.folder or session.folder or Path.cwd()
     return doctor.upgrade(find_root(start) or session.app.root, dry_run=dry_run)

@@ -13,7 +13,7 @@ from typing import Any
 from mlstack import __version__
 from mlstack.cli import page
 from mlstack.cli.main import ListingGroup, PolicyCommand, family
-from mlstack.cli.options import FINDINGS_OUTPUT, GIVEN, option, policy_sets
+from mlstack.cli.options import GIVEN, option, policy_sets
 from mlstack.cli.output import document, emit_objects, escaped, json_escaped, object_files, say
 from mlstack.cli.ports import Session, code_store, read_text
 from mlstack.errors import UsageError
@@ -27,24 +27,29 @@ images = family(
 policies = family("What `validate --policy` asks of objects, with the reason and the fix of each.")
 
 
+OUT_OF_RENDER = option("--out DIR", "Write one file an object into a folder.")
+
+
 @top.command(
     takes=f"env components {GIVEN} out folder object_output",
     examples=["mlstack render gke -c cnn", "mlstack render gke --out manifests/"],
-    out=option("--out DIR", "Write one file an object into a folder."),
-    show_secrets=option("--show-secrets", "Print secrets on a terminal too."),
 )
-def render(session: Session, out: Path | None = None, show_secrets: bool = False) -> int:
+def render(
+    session: Session,
+    out: Path | None = OUT_OF_RENDER,
+    show_secrets: bool = option("--show-secrets", "Print secrets on a terminal too."),
+) -> int:
     """Print the Kubernetes objects of an environment; needs no cluster."""
     from mlstack.app import edit
     from mlstack.render import render
 
     options = session.options
-    state = render.load(session.app, session.environment(options["env"]), **session.render_options())
+    state = render.load(session.app, session.environment(options.env), **session.render_options())
     if out is None:
-        return emit_objects(state, options["object_output"], show_secrets=show_secrets)
-    if options["object_output"] == "name":
+        return emit_objects(state, options.output, show_secrets=show_secrets)
+    if options.output == "name":
         raise UsageError("`--out` writes whole objects, `-o name` only names", hint="leave one of them out")
-    files = object_files(state.objects, options["object_output"])
+    files = object_files(state.objects, options.output)
     edit.write_files(
         {out / path: content for path, (_, content) in files.items()},
         private=[out / path for path, (manifest, _) in files.items() if manifest.kind == "Secret"],
@@ -56,8 +61,7 @@ def render(session: Session, out: Path | None = None, show_secrets: bool = False
 @top.command(
     cls=PolicyCommand,
     takes=f"envs every keep_going components {GIVEN} policy kubernetes_version server live"
-    " kubeconfig folder output",
-    shared=FINDINGS_OUTPUT,
+    " kubeconfig folder finding_output",
     examples=[
         "mlstack validate gke",
         "mlstack validate --all --keep-going",
@@ -66,29 +70,31 @@ def render(session: Session, out: Path | None = None, show_secrets: bool = False
         "mlstack validate gke --kubernetes-version 1.37 --live",
         "mlstack validate gke --server",
     ],
-    policy=option(
+)
+def validate(
+    session: Session,
+    policy: str = option(
         "--policy [SET]",
         "Ask policies too: those of a set (ml, security, reliability, cost), or by ids; all without SET."
         " `policy list` shows them.",
         policy_sets,
     ),
-    kubernetes_version=option("--kubernetes-version VERSION", "As 1.37. Default: that of the environment."),
-    server=option("--server", "Ask the cluster too: with its own CRDs, by a dry run; nothing is written."),
-    live=option("--live", "Find what is deprecated in the set that was last applied to the cluster, too."),
-)
-def validate(
-    session: Session,
-    policy: str = "",
-    kubernetes_version: str = "",
-    server: bool = False,
-    live: bool = False,
+    kubernetes_version: str = option(
+        "--kubernetes-version VERSION", "As 1.37. Default: that of the environment."
+    ),
+    server: bool = option(
+        "--server", "Ask the cluster too: with its own CRDs, by a dry run; nothing is written."
+    ),
+    live: bool = option(
+        "--live", "Find what is deprecated in the set that was last applied to the cluster, too."
+    ),
 ) -> object:
     """Check every object against the schemas of Kubernetes and its CRDs; needs no cluster.
 
     What is deprecated in its version of Kubernetes, or gone in the next, is a warning. An object's annotation
     `mlstack.dev/waive: "ID: REASON"` waives a policy; an app's own ones are files in policies/.
     """
-    if policy and not session.options["envs"] and policy in session.app.environment_names:
+    if policy and not session.options.envs and policy in session.app.environment_names:
         message = f"`--policy {policy}` takes the environment for a set of policies"
         raise UsageError(message, hint=f"mlstack validate {policy} --policy")
     asked = {"policy": policy, "kubernetes_version": kubernetes_version}
@@ -144,17 +150,15 @@ def list_images(session: Session) -> object:
         "mlstack images copy gke --to registry.example.org/ml --dry-run",
         "mlstack images copy --all --to registry.example.org/ml --platform linux/amd64",
     ],
-    to=option("--to HOST[/PATH]", "The registry, and the path below which the images are put."),
-    platform=option("--platform OS/ARCH", "Only what is for this platform; repeatable. Default: all."),
-    for_all=option("--for-all", "Set them in the components, for all environments."),
-    dry_run=option("--dry-run", "Ask the registries, send and write nothing."),
 )
 def copy_images(
     session: Session,
-    to: str | None = None,
-    platform: list[str] | None = None,
-    for_all: bool = False,
-    dry_run: bool = False,
+    to: str | None = option("--to HOST[/PATH]", "The registry, and the path below which the images are put."),
+    platform: Sequence[str] = option(
+        "--platform OS/ARCH", "Only what is for this platform; repeatable. Default: all."
+    ),
+    for_all: bool = option("--for-all", "Set them in the components, for all environments."),
+    dry_run: bool = option("--dry-run", "Ask the registries, send and write nothing."),
 ) -> object:
     """Copy the images of environments to a registry, by digest, and set them in the files.
 
@@ -173,8 +177,8 @@ def copy_images(
             session.app,
             names,
             to=to,
-            platforms=platform or (),
-            components=session.options["components"],
+            platforms=platform,
+            components=session.options.components,
             for_all=for_all,
             dry_run=dry_run,
             store=code_store(),
@@ -188,12 +192,14 @@ def copy_images(
         "mlstack footprint gke -c cnn --set num_workers=8 -o json",
         "mlstack footprint gke --fits environments/gke/cluster.json",
     ],
-    fits=option(
+)
+def footprint(
+    session: Session,
+    fits: str | None = option(
         "--fits SNAPSHOT",
         "Tell whether the cluster of this file (of `mlstack env snapshot`; `-` is stdin) had room for it.",
     ),
-)
-def footprint(session: Session, fits: str | None = None) -> object:
+) -> object:
     """Add up what an environment takes: pods, requests, GPUs, storage, and cost; needs no cluster.
 
     Prices stand in environments/prices.yaml, or in prices.yaml of one environment's folder. `--fits` takes
@@ -202,7 +208,7 @@ def footprint(session: Session, fits: str | None = None) -> object:
     from mlstack.operations.images import fits_snapshot, footprint_of
 
     options = session.options
-    environment = session.environment(options["env"])
+    environment = session.environment(options.env)
     if fits is None:
         return footprint_of(session.app, environment, **session.render_options())
     from mlstack.app.snapshot import parse_snapshot

@@ -1,11 +1,13 @@
 """What typer leaves to us: nearest commands, free options, values with dashes."""
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import typer
 
 from mlstack.cli.main import DashedValueCommand, FreeOptionsCommand, family
+from mlstack.cli.options import option, word
 from mlstack.cli.ports import Session
 from mlstack.errors import UsageError
 
@@ -17,12 +19,12 @@ def call(command_class: type[Any], *words: str) -> tuple[list[str], list[str], s
     @group.command(cls=command_class, takes="")
     def run(
         session: Session,
-        words: Annotated[list[str] | None, typer.Argument()] = None,
-        sets: Annotated[list[str] | None, typer.Option("--set")] = None,
-        env: Annotated[str | None, typer.Option("--env", "-e")] = None,
-        force: Annotated[bool, typer.Option("--force")] = False,
+        words: Sequence[str] = word("[WORD]...", "Words."),
+        sets: Sequence[str] = option("--set VALUE", "Values."),
+        env: str | None = option("--env -e ENV", "Where."),
+        force: bool = option("--force", "Whatever."),
     ) -> int:
-        seen.append((words or [], sets or [], env))
+        seen.append(([*words], [*sets], env))
         return 0
 
     typer.main.get_command(group).main(
