@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field, fields
 from fnmatch import fnmatchcase
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,6 +34,35 @@ Result = TypeVar("Result")
 
 # While it is only worked out what would change, a webhook that starts is waited for so long.
 WEBHOOK_S = 30.0
+
+
+class Operations:
+    """The modules of operations, each imported when it is asked for: help and completion need none."""
+
+    if TYPE_CHECKING:
+        from mlstack.operations import (
+            app,
+            authors,
+            components,
+            deploy,
+            doctor,
+            explain,
+            history,
+            images,
+            imports,
+            package_changes,
+            packages,
+            params,
+            registries,
+            render,
+            status,
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return import_module(f"mlstack.operations.{name}")
+
+
+operations = Operations()
 
 
 class SystemClock:

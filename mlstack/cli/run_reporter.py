@@ -11,6 +11,7 @@ from mlstack.cli import views_deploy
 from mlstack.cli.fast import INTERRUPTED_EXIT_CODE
 from mlstack.cli.output import ClosedOutputError, document, emit, is_terminal, plain, say, stop_writing, write
 from mlstack.cli.page import Page, TextLine, show
+from mlstack.cli.ports import operations
 from mlstack.errors import ConfigError, MlstackError, UsageError
 
 if TYPE_CHECKING:
@@ -295,11 +296,9 @@ def reporting(report: ChangeReport, output_format: str, *, is_second: bool = Fal
 
 def carry_out(session: Session, plan: ApplyPlan) -> int:
     """Do what was planned and confirmed, and print it; give the exit code."""
-    from mlstack.operations import deploy
-
     output = session.options.output
     with reporting(plan.report, output) as on_event:
-        result = deploy.apply(plan, on_event=on_event, clock=session.ports.clock)
+        result = operations.deploy.apply(plan, on_event=on_event, clock=session.ports.clock)
     return sum_up(result, output)
 
 
@@ -325,10 +324,9 @@ def going_back(plan: ApplyPlan, output_format: str, *, clock: Clock) -> Iterator
         yield plan
         return
     from mlstack.deploy.plan import last_good
-    from mlstack.operations import deploy
 
     good = last_good(plan, clock=clock)
-    with deploy.locked_to_the_end(plan) as locked:
+    with operations.deploy.locked_to_the_end(plan) as locked:
         try:
             yield locked
         except MlstackError as error:
@@ -339,16 +337,14 @@ def going_back(plan: ApplyPlan, output_format: str, *, clock: Clock) -> Iterator
 def _go_back(
     plan: ApplyPlan, error: MlstackError, good: LastGood | None, output_format: str, clock: Clock
 ) -> None:
-    from mlstack.operations import deploy
-
     say(f"failed: {error.message.partition(chr(10))[0]}")
     try:
-        back = deploy.plan_automatic_rollback(plan, error, good=good)
+        back = operations.deploy.plan_automatic_rollback(plan, error, good=good)
         if isinstance(back, str):
             say(f"note: {back}")
             return
         with reporting(back.report, output_format, is_second=True) as on_event:
-            result = deploy.apply(back, clock=clock, on_event=on_event)
+            result = operations.deploy.apply(back, clock=clock, on_event=on_event)
     except MlstackError as second:
         say(f"note: the rollback failed too: {second.message}")
         return

@@ -11,7 +11,7 @@ from mlstack.app.environment import Environment
 from mlstack.cli.main import family
 from mlstack.cli.options import ENV, components, duration, environments, option, presets, stacks, word
 from mlstack.cli.options import packages as offer_packages
-from mlstack.cli.ports import Session
+from mlstack.cli.ports import Session, operations
 from mlstack.errors import UsageError
 
 top = family()
@@ -48,8 +48,6 @@ def init(
     ),
 ) -> object:
     """Create an app directory; needs no network and no cluster."""
-    from mlstack.operations import app
-
     place = folder or (session.folder or Path()) / name
     if stack is not None:
         from mlstack.operations.components import init_stack
@@ -65,7 +63,7 @@ def init(
     kubeconfig = session.ports.kubeconfig(session.options.kubeconfig) if env else None
     if server is not None and kubeconfig is not None:
         context = kubeconfig.of_server(server).name
-    return app.init(
+    return operations.app.init(
         place,
         name,
         default_registry=not skip_default_registries,
@@ -86,7 +84,6 @@ def _place(
 ) -> dict[str, Any]:
     """Give where an environment is to be deployed, with the kubeconfig if it is to be asked."""
     from mlstack.kube.kubeconfig import IN_CLUSTER
-    from mlstack.operations.app import Place
 
     named = {"--context": context, "--server": server, "--in-cluster": in_cluster or None}
     chosen = [name for name, value in named.items() if value is not None]
@@ -97,7 +94,7 @@ def _place(
     context = IN_CLUSTER if in_cluster else context
     is_known = not (offline or in_cluster)
     kubeconfig = session.ports.kubeconfig(session.options.kubeconfig) if is_known else None
-    place = Place(context=context, namespace=namespace, server=server, is_known=is_known)
+    place = operations.app.Place(context=context, namespace=namespace, server=server, is_known=is_known)
     return {"place": place, "kubeconfig": kubeconfig}
 
 
@@ -145,9 +142,7 @@ def add(
     ttl: float | None = TTL,
 ) -> object:
     """Add an environment from a kubectl context; the cluster is not contacted."""
-    from mlstack.operations import app
-
-    return app.add_environment(
+    return operations.app.add_environment(
         session.app,
         name,
         **_place(session, context, namespace, server, offline, in_cluster),
@@ -176,19 +171,15 @@ def copy(
     ttl: float | None = TTL,
 ) -> object:
     """Make an environment like another one, with its parameters and patches."""
-    from mlstack.operations import app
-
     is_same = context is None and server is None
     place = _place(session, context, namespace, server, offline or is_same, in_cluster)
-    return app.copy_environment(session.app, name, new, **place, expires=_end(session, ttl))
+    return operations.app.copy_environment(session.app, name, new, **place, expires=_end(session, ttl))
 
 
 @env.command(examples=["mlstack env rename staging us-west/staging"])
 def rename(session: Session, name: str = ENV, new: str = word("NEW", "Its new name.")) -> object:
     """Give an environment another name; what extends it follows."""
-    from mlstack.operations import app
-
-    return app.change_environment(session.app, name, {}, new_name=new)
+    return operations.app.change_environment(session.app, name, {}, new_name=new)
 
 
 @env.command(
@@ -205,11 +196,9 @@ def targets(
     every: bool = option("--all", "Deploy all components."),
 ) -> object:
     """Show or choose the components and modules that an environment deploys."""
-    from mlstack.operations import app
-
     if targets and every:
         raise UsageError("`--all` and names exclude each other", hint="leave one of them out")
-    return app.environment_targets(session.app, name, () if every else targets or None)
+    return operations.app.environment_targets(session.app, name, () if every else targets or None)
 
 
 @env.command(
@@ -232,10 +221,9 @@ def matrix(
 ) -> object:
     """Compare parameters, images, replicas and GPUs; exits with 1 for differences nobody approved."""
     from mlstack.cli.ports import code_store
-    from mlstack.operations import render
 
     chosen = session.environments(names) if names else list(session.app.environment_names)
-    return render.compare_all(
+    return operations.render.compare_all(
         session.app,
         names if chosen is None else chosen,
         components=session.options.components,
@@ -255,34 +243,28 @@ def snapshot(
     check: bool = option("--check", "Write nothing; exit 1 if the file is not what the cluster is now."),
 ) -> object:
     """Keep what a cluster serves and has room for in one file, for validate and charts."""
-    from mlstack.operations import doctor
-
     clock = session.ports.clock
-    return doctor.take_snapshot(session.target(name), opener=session.opener(), clock=clock, check=check)
+    return operations.doctor.take_snapshot(
+        session.target(name), opener=session.opener(), clock=clock, check=check
+    )
 
 
 @env.command(examples=["mlstack env expired", "mlstack env expired -o name"])
 def expired(session: Session) -> object:
     """List the environments that are over; `mlstack delete --expired` empties them."""
-    from mlstack.operations import app
-
-    return app.expired_environments(session.app, clock=session.ports.clock)
+    return operations.app.expired_environments(session.app, clock=session.ports.clock)
 
 
 @env.command("list", examples=["mlstack env list -o json"])
 def list_(session: Session) -> object:
     """List the environments of the app."""
-    from mlstack.operations import app
-
-    return app.list_environments(session.app)
+    return operations.app.list_environments(session.app)
 
 
 @env.command(examples=["mlstack env describe gke"])
 def describe(session: Session, name: str = ENV) -> object:
     """Show one environment, with what it inherits and the parameters it sets."""
-    from mlstack.operations import app
-
-    return app.describe_environment(session.app, name)
+    return operations.app.describe_environment(session.app, name)
 
 
 # Options of `env set` that are spelled otherwise than the key of environment.yaml that they set.
@@ -366,12 +348,10 @@ def _added(settings: Mapping[str, Sequence[str]]) -> dict[str, str | None]:
 )
 def set_app(session: Session, **added: Sequence[str]) -> object:
     """Change labels and annotations that every object of the app gets, or every pod; never selectors."""
-    from mlstack.operations.app import change_app
-
     changes = _added(added)
     if not changes:
         raise UsageError("what is to be set?", hint="mlstack app set --label KEY=VALUE")
-    return change_app(session.app, changes)
+    return operations.app.change_app(session.app, changes)
 
 
 @env.command(
@@ -405,8 +385,6 @@ def set_(
     **settings: Any,
 ) -> object:
     """Change an environment."""
-    from mlstack.operations import app
-
     changes = dict[str, Any](_added(settings))
     for key in _SETTABLE:
         value = settings[key.field]
@@ -427,8 +405,8 @@ def set_(
     if override:
         if forget_cluster or new_name or packages or no_packages:
             raise UsageError("`--override` is about context and namespace alone", hint="leave out the rest")
-        return app.override_environment(session.app, name, changes, kubeconfig=kubeconfig)
-    return app.change_environment(
+        return operations.app.override_environment(session.app, name, changes, kubeconfig=kubeconfig)
+    return operations.app.change_environment(
         session.app,
         name,
         changes,
@@ -447,9 +425,7 @@ def rm(
     override: bool = option("--override", "Only what you alone have otherwise."),
 ) -> object:
     """Remove an environment from the app; the cluster is not touched."""
-    from mlstack.operations import app
-
-    return app.remove_environment(session.app, name, override=override)
+    return operations.app.remove_environment(session.app, name, override=override)
 
 
 @env.command(examples=["mlstack env current --set gke", "mlstack env current --unset"])
@@ -459,9 +435,7 @@ def current(
     unset: bool = option("--unset", "Choose none."),
 ) -> object:
     """Print or choose the environment that commands take when they name none."""
-    from mlstack.operations import app
-
-    return app.current_environment(session.app, chosen=chosen, unset=unset)
+    return operations.app.current_environment(session.app, chosen=chosen, unset=unset)
 
 
 @top.command(takes="env kubeconfig folder output", examples=["mlstack doctor", "mlstack doctor gke"])
@@ -469,10 +443,9 @@ def doctor(session: Session) -> object:
     """Check app, lock, cache, kubeconfig and programs; with ENV its cluster; exits with 1 for what fails."""
     from mlstack.cli.ports import code_store
     from mlstack.errors import NotFoundError
-    from mlstack.operations import doctor
 
     options = session.options
-    around = doctor.Surroundings(
+    around = operations.doctor.Surroundings(
         cache=code_store(),
         kubeconfig=lambda: session.ports.kubeconfig(options.kubeconfig),
         opener=session.opener(),
@@ -483,7 +456,7 @@ def doctor(session: Session) -> object:
     except NotFoundError:
         if options.env:
             raise
-        return doctor.examine(None, None, around)
+        return operations.doctor.examine(None, None, around)
     if options.env:
         app.environment(options.env)
-    return doctor.examine(app, session.target(options.env) if options.env else None, around)
+    return operations.doctor.examine(app, session.target(options.env) if options.env else None, around)

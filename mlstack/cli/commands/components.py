@@ -21,7 +21,7 @@ from mlstack.cli.options import (
     word,
 )
 from mlstack.cli.output import emit
-from mlstack.cli.ports import Session, code_store, read_text
+from mlstack.cli.ports import Session, code_store, operations, read_text
 from mlstack.errors import MlstackError, UsageError
 
 if TYPE_CHECKING:
@@ -44,10 +44,8 @@ def list_components(
     env: str | None = ENV_OPTION,
 ) -> object:
     """List the components of the app."""
-    from mlstack.operations import components
-
     in_module = in_module and in_module.replace("/", ".")
-    return components.list_components(
+    return operations.components.list_components(
         session.app, module=in_module, kinds=kinds, environment=env, store=code_store()
     )
 
@@ -61,33 +59,25 @@ def rename(
     new: str = word("NEW", "Its new name; `a.b` puts it into the module `a`."),
 ) -> object:
     """Give a component another name; its objects keep theirs, and no apply deletes them."""
-    from mlstack.operations import components
-
-    return components.rename_component(session.app, old, new, store=code_store())
+    return operations.components.rename_component(session.app, old, new, store=code_store())
 
 
 @component.command("rm", takes="kubeconfig folder output", examples=["mlstack component rm cnn"])
 def remove_component(session: Session, name: str = KNOWN) -> object:
     """Remove a component and what environments say about it; warns where it is still deployed."""
-    from mlstack.operations import components
-
-    return components.remove_component(session.app, name, opener=session.opener())
+    return operations.components.remove_component(session.app, name, opener=session.opener())
 
 
 @module.command(examples=["mlstack module create serving", "mlstack module create serving.canary"])
 def create(session: Session, name: str = word("NAME", "The module; `a.b` is one in another.")) -> object:
     """Make a module: a folder of components with parameters of its own."""
-    from mlstack.operations import components
-
-    return components.create_module(session.app, name)
+    return operations.components.create_module(session.app, name)
 
 
 @module.command("list", examples=["mlstack module list"])
 def list_modules(session: Session) -> object:
     """List the modules of the app."""
-    from mlstack.operations import components
-
-    return components.list_modules(session.app)
+    return operations.components.list_modules(session.app)
 
 
 @module.command("rm", takes="kubeconfig folder output", examples=["mlstack module rm serving --components"])
@@ -97,9 +87,7 @@ def remove_module(
     with_components: bool = option("--components", "Remove its components too."),
 ) -> object:
     """Remove a module with its parameters and the modules in it."""
-    from mlstack.operations import components
-
-    return components.remove_module(
+    return operations.components.remove_module(
         session.app, name, with_components=with_components, opener=session.opener()
     )
 
@@ -145,14 +133,15 @@ def set_(
 ) -> object:
     """Set a parameter; only the value changes in the file."""
     from mlstack.app.params import ParamScope
-    from mlstack.operations import params
 
     words = [*words, *([read_text(file)] if file is not None else [])]
     _check_count(words, 2, "set", "KEY VALUE", "num_gpus 1")
     *component, key, value = words
     owner = next(iter(component), None)
     place = ParamScope(component=owner, environment=env, module=module, personal=override)
-    return params.set_param(session.app, place, key, value, as_string=as_string, resolve_image=resolve_image)
+    return operations.params.set_param(
+        session.app, place, key, value, as_string=as_string, resolve_image=resolve_image
+    )
 
 
 @param.command("delete", hidden=True, examples=["mlstack param delete cnn num_gpus"])
@@ -170,13 +159,12 @@ def unset(
 ) -> object:
     """Take a value back, so that the next lower level counts again."""
     from mlstack.app.params import ParamScope
-    from mlstack.operations import params
 
     _check_count(words, 1, "unset", "KEY", "num_gpus")
     *component, key = words
     owner = next(iter(component), None)
     place = ParamScope(component=owner, environment=env, module=module, personal=override)
-    return params.unset_param(session.app, place, key)
+    return operations.params.unset_param(session.app, place, key)
 
 
 def _check_count(words: Sequence[str], least: int, verb: str, takes: str, example: str) -> None:
@@ -207,15 +195,15 @@ def list_(
     module: str | None = option("--module NAME", "Only components of this module."),
 ) -> object:
     """List the values that a render would use, and where each one was set."""
-    from mlstack.operations import params
-
     overrides = session.overrides
     if own and overrides:
         hint = "leave out --own, or --set and --values"
         raise UsageError("what is given for one run is no level's own", hint=hint)
     if own:
-        return params.list_own_params(session.app, component=component, environment=env, module=module)
-    return params.list_params(
+        return operations.params.list_own_params(
+            session.app, component=component, environment=env, module=module
+        )
+    return operations.params.list_params(
         session.app,
         component=component,
         environment=env,
@@ -235,9 +223,7 @@ def diff(
     exit_code: bool = option("--exit-code", "Exit with 1 when something differs."),
 ) -> int:
     """Show the parameters that differ between two environments."""
-    from mlstack.operations import params
-
-    result = params.diff_params(session.app, first, second, components=session.options.components)
+    result = operations.params.diff_params(session.app, first, second, components=session.options.components)
     emit(result, session.options.output)
     return 1 if exit_code and result.rows else 0
 
@@ -247,9 +233,9 @@ def diff(
 )
 def lint(session: Session) -> object:
     """Find values and patches that change no object in any environment; exits with 1 when there are some."""
-    from mlstack.operations.explain import lint_params
-
-    return lint_params(session.app, components=session.options.components, store=code_store())
+    return operations.explain.lint_params(
+        session.app, components=session.options.components, store=code_store()
+    )
 
 
 @param.command(
@@ -268,10 +254,8 @@ def explain(
     env: str | None = ENV_OPTION,
 ) -> object:
     """Show where a value comes from, level by level, and which fields of the objects it reaches."""
-    from mlstack.operations.explain import explain_param
-
     overrides = session.overrides
-    return explain_param(
+    return operations.explain.explain_param(
         session.app, component, name, environment=env, overrides=overrides, store=code_store()
     )
 
@@ -291,9 +275,7 @@ def explain_field(
     env: str | None = option("--env ENV", "The environment. Default: the one chosen.", environments),
 ) -> object:
     """Show where a field of an object comes from: template line, patch, parameters and who set them."""
-    from mlstack.operations.explain import explain_field
-
-    return explain_field(
+    return operations.explain.explain_field(
         session.app,
         name,
         field,
@@ -346,9 +328,7 @@ def files(
     force: bool = FORCE,
 ) -> object:
     """Make components of manifests; their text and comments stay as they are."""
-    from mlstack.operations import imports
-
-    request = imports.ManifestsRequest(
+    request = operations.imports.ManifestsRequest(
         places=tuple(places),
         environments=tuple(_pairs(env, "--env NAME=DIR")),
         module=module,
@@ -357,7 +337,7 @@ def files(
         as_prototype=as_prototype,
         replace=force,
     )
-    return imports.import_manifests(session.app, request)
+    return operations.imports.import_manifests(session.app, request)
 
 
 SOURCE_OF_KSONNET_APP = word("DIR", "The folder with ksonnet's app.yaml; nothing is written into it.")
@@ -398,12 +378,11 @@ def ksonnet_app(
 ) -> object:
     """Import an app of ksonnet: plain manifests, patches, and the proof that its objects stay equal."""
     from mlstack.importers.ksonnet import Options
-    from mlstack.operations import imports
 
     settings = Options(
         ext_vars=dict(_pairs(ext_str, "--ext-str NAME=VALUE")), jpath=tuple(jpath), params=_params(sets)
     )
-    request = imports.KsonnetRequest(
+    request = operations.imports.KsonnetRequest(
         source=source,
         environments=tuple(env),
         options=settings,
@@ -419,7 +398,7 @@ def ksonnet_app(
         if session.options.kubeconfig:
             raise
         kubeconfig = None  # the environments get no context, which is told
-    return imports.import_ksonnet(request, _target(session, source, out), kubeconfig=kubeconfig)
+    return operations.imports.import_ksonnet(request, _target(session, source, out), kubeconfig=kubeconfig)
 
 
 @imports.command(
@@ -456,7 +435,6 @@ def helm(
     force: bool = FORCE,
 ) -> object:
     """Import what a chart renders, or a live release: a plain manifest, patches, and the proof."""
-    from mlstack.operations import imports
     from mlstack.registries.helm import ChartSource
 
     if bool(chart) == bool(live):
@@ -464,7 +442,7 @@ def helm(
     environments = tuple(env)
     if live and not environments:
         environments = (session.environment(None),)
-    request = imports.HelmRequest(
+    request = operations.imports.HelmRequest(
         chart=ChartSource(place=chart, repository=repo, version=version) if chart else None,
         live=live,
         name=name,
@@ -478,7 +456,7 @@ def helm(
         keep_proof=keep_proof,
         replace=force,
     )
-    return imports.import_helm(session.app, request, opener=session.opener() if live else None)
+    return operations.imports.import_helm(session.app, request, opener=session.opener() if live else None)
 
 
 def _owned(session: Session, text: str) -> tuple[str, Path]:
@@ -510,17 +488,15 @@ def kustomize(
     force: bool = FORCE,
 ) -> object:
     """Import a kustomization: a folder as a manifest with patches, another's as a copy in vendor/."""
-    from mlstack.operations import imports
-
     is_remote = "://" in source or source.startswith(("git@", "github.com/"))
     if keep and not is_remote:  # typed where we stand, written as seen from the app
         source = os.path.relpath(Path(source).resolve(), session.app.root.resolve())
     if keep or is_remote:
-        return imports.refer_to_kustomization(
+        return operations.imports.refer_to_kustomization(
             session.app, source, name=name, module=module, replace=force, update=update
         )
-    request = imports.HelmRequest(name=name, module=module, keep_proof=keep_proof, replace=force)
-    return imports.import_kustomization(session.app, Path(source), request)
+    request = operations.imports.HelmRequest(name=name, module=module, keep_proof=keep_proof, replace=force)
+    return operations.imports.import_kustomization(session.app, Path(source), request)
 
 
 def _target(session: Session, source: Path, out: Path | None) -> AppDir | Path:

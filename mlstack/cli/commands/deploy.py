@@ -12,7 +12,7 @@ from mlstack.cli import page
 from mlstack.cli.main import ListingGroup, family
 from mlstack.cli.options import CLUSTER, CONFIRMED, GIVEN, PLACE, duration, environments, option, word
 from mlstack.cli.output import emit, is_terminal, say, table_text, write
-from mlstack.cli.ports import Result, Session, is_pattern
+from mlstack.cli.ports import Result, Session, is_pattern, operations
 from mlstack.errors import MlstackError, NotReadyError, UsageError
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ def diff(
 
 def _compared(session: Session, first: str, second: str, *, live: bool, summary: bool) -> int:
     from mlstack.deploy import compare
-    from mlstack.operations import history
 
     options = session.options
     named = {"live": live, "context": options.context, "namespace": options.namespace}
@@ -75,7 +74,9 @@ def _compared(session: Session, first: str, second: str, *, live: bool, summary:
         )
     sides = compare.read_side(first), compare.read_side(second)
     doing, env = f"comparing {sides[0]} with {sides[1]}", sides[0].environment
-    result: object = session.from_cluster(history.compare_environments, *sides, doing=doing, env=env)
+    result: object = session.from_cluster(
+        operations.history.compare_environments, *sides, doing=doing, env=env
+    )
     return _emit_diff(session, result, summary=summary)
 
 
@@ -93,12 +94,10 @@ def _differing(session: Session, env: str | None, *, live: bool, summary: bool) 
 
 
 def _difference(session: Session, env: str | None, *, live: bool) -> object:
-    from mlstack.operations import deploy, history
-
     if live:
-        return session.from_cluster(history.find_drift, env=env)
+        return session.from_cluster(operations.history.find_drift, env=env)
     how = session.apply_options(dry_run=True)
-    return session.from_cluster(deploy.diff, env=env, options=how)
+    return session.from_cluster(operations.deploy.diff, env=env, options=how)
 
 
 def _emit_diff(session: Session, result: object, *, summary: bool) -> int:
@@ -127,8 +126,6 @@ def plan(session: Session, out: Path | None = OUT_OF_PLAN, check_images: bool = 
 
     With `--check-capacity` it exits with 1 when some pods are known to find no room.
     """
-    from mlstack.operations import deploy
-
     if out is not None and out.suffix != ".json":
         raise UsageError(f"a plan file ends with `.json`, got `{out}`", hint=f"--out {out}.json")
     if out is not None and session.environments() is not None:
@@ -136,7 +133,7 @@ def plan(session: Session, out: Path | None = OUT_OF_PLAN, check_images: bool = 
     how, clock = session.apply_options(dry_run=True), session.ports.clock
     return session.each(
         lambda env: session.from_cluster(
-            deploy.plan, clock=clock, options=how, out=out, check_images=check_images, env=env
+            operations.deploy.plan, clock=clock, options=how, out=out, check_images=check_images, env=env
         ),
     )
 
@@ -157,24 +154,23 @@ def plan(session: Session, out: Path | None = OUT_OF_PLAN, check_images: bool = 
 def apply(session: Session, check_images: bool = CHECK_IMAGES) -> int:
     """Make the cluster match the app, or do what a plan file holds; asks before existing objects change."""
     from mlstack.cli import run_reporter
-    from mlstack.operations import deploy
 
     options, clock, how = session.options, session.ports.clock, session.apply_options()
     names = session.environments()
     if names is not None:
-        plan_one = partial(session.from_cluster, deploy.plan_apply, options=how)
-        sound = deploy.refuse_images if check_images else lambda plan: plan
+        plan_one = partial(session.from_cluster, operations.deploy.plan_apply, options=how)
+        sound = operations.deploy.refuse_images if check_images else lambda plan: plan
         return _run_several(session, names, lambda name: sound(plan_one(env=name)), "apply")
     # A plan file ends with `.json` and exists, or has a folder before it.
     env = session.only_environment or ""
     file = Path(env) if env.endswith(".json") and ("/" in env or Path(env).is_file()) else None
     if file is None:
-        plan = session.from_cluster(deploy.plan_apply, options=how, env=env or None)
+        plan = session.from_cluster(operations.deploy.plan_apply, options=how, env=env or None)
     else:
         _refuse_decided(session)
-        plan = session.from_cluster(partial(deploy.plan_approved, file), options=how, env=env)
+        plan = session.from_cluster(partial(operations.deploy.plan_approved, file), options=how, env=env)
     if check_images:
-        plan = deploy.refuse_images(plan)
+        plan = operations.deploy.refuse_images(plan)
     # A plan file was approved when it was made; a protected environment wants its name all the same.
     is_sure = options.yes or file is not None
     if not how.dry_run and not run_reporter.confirmed(plan, "apply", session, yes=is_sure):
@@ -193,7 +189,6 @@ def _run_several(
 ) -> int:
     """Plan a run for each of several environments, ask once, then carry them out in their order."""
     from mlstack.cli import run_reporter
-    from mlstack.operations import deploy
 
     results, plans = run_reporter.Results(session), []
     for name in names:
@@ -209,7 +204,7 @@ def _run_several(
             run_reporter.going_back(plan, output, clock=clock) as going,
             run_reporter.reporting(plan.report, output) as on_event,
         ):
-            result = deploy.apply(going, on_event=on_event, clock=clock)
+            result = operations.deploy.apply(going, on_event=on_event, clock=clock)
             results.add(result, run_reporter.sum_up if results.prints else None)
     return results.end()
 
@@ -252,7 +247,6 @@ def delete(
     """Remove an environment's objects from the cluster, in reverse order; always asks."""
     from mlstack.cli import run_reporter
     from mlstack.deploy.prune import KeepOptions
-    from mlstack.operations import deploy
 
     options = session.options
     if include_foreign and not include_namespaces:
@@ -265,7 +259,7 @@ def delete(
     )
     plan_one = partial(
         session.from_cluster,
-        deploy.plan_delete,
+        operations.deploy.plan_delete,
         doing="looking at the cluster",
         spare=keep,
         grace_period_s=grace_period,
@@ -287,11 +281,12 @@ def delete(
 
 
 def _expired(session: Session) -> list[str]:
-    from mlstack.operations import app
-
     if session.options.envs or session.options.every:
         raise UsageError("`--expired` says which environments", hint="leave out names and --all")
-    over = [row.name for row in app.expired_environments(session.app, clock=session.ports.clock).environments]
+    over = [
+        row.name
+        for row in operations.app.expired_environments(session.app, clock=session.ports.clock).environments
+    ]
     if not over:
         say("no environment is over")
     return over
@@ -321,13 +316,13 @@ def status(
     ),
 ) -> object:
     """Tell whether what was applied works, and why not; exits with 1 when it does not."""
-    from mlstack.operations import status
-
     clock = session.ports.clock
     if timeout is not None and not watch:
         raise UsageError("`--timeout` is how long `--watch` goes on", hint="add --watch")
     if not watch:
-        look = partial(session.from_cluster, status.status, doing="looking at the cluster", clock=clock)
+        look = partial(
+            session.from_cluster, operations.status.status, doing="looking at the cluster", clock=clock
+        )
         return session.each(lambda env: look(env=env))
     if session.environments() is not None:
         raise UsageError("`--watch` is about one environment", hint="mlstack status ENV --watch")
@@ -336,7 +331,9 @@ def status(
     output = session.options.output
     target, opener = session.target(session.only_environment), session.opener()
     with run_reporter.showing(output) as show:
-        result = status.watch(target, opener=opener, clock=clock, on_change=show, timeout_s=timeout)
+        result = operations.status.watch(
+            target, opener=opener, clock=clock, on_change=show, timeout_s=timeout
+        )
     if output == "table" and not is_terminal(sys.stdout):
         write(page.text(page.Page((views_deploy.verdict(result),))))
         return 0 if result.ok else 1
@@ -361,15 +358,15 @@ def promote(
     ),
 ) -> object:
     """Bring what an environment sets for components, images and package versions to another one's files."""
-    from mlstack.operations import deploy, params, status
-
     options = session.options
     kinds = [kind.strip() for words in only for kind in words.split(",")]
-    plan = params.plan_promotion(session.app, source, target, components=options.components, only=kinds)
+    plan = operations.params.plan_promotion(
+        session.app, source, target, components=options.components, only=kinds
+    )
     if not allow_not_ready and plan.changes and not dry_run:
-        look = partial(status.status, clock=session.ports.clock)
+        look = partial(operations.status.status, clock=session.ports.clock)
         refuse_unready(source, session.from_cluster(look, env=source, doing="looking at the cluster"))
-        refuse_unapplied(source, session.from_cluster(deploy.diff, env=source))
+        refuse_unapplied(source, session.from_cluster(operations.deploy.diff, env=source))
     if dry_run or not plan.changes:
         return plan
     if not options.yes:
@@ -379,7 +376,7 @@ def promote(
         if not session.ports.ask(f"Change {', '.join(plan.files)}?"):
             say("nothing was done")
             return 1
-    return params.promote(session.app, plan, components=options.components, only=kinds)
+    return operations.params.promote(session.app, plan, components=options.components, only=kinds)
 
 
 def refuse_unready(environment: str, result: StatusResult) -> None:
@@ -419,9 +416,7 @@ def refuse_unapplied(environment: str, report: ChangeReport) -> None:
 )
 def list_history(session: Session) -> object:
     """List what was applied to an environment: number, when, by whom, how it ended."""
-    from mlstack.operations import history
-
-    return _from_history(session, history.list_history)
+    return _from_history(session, operations.history.list_history)
 
 
 @history.command(
@@ -436,10 +431,8 @@ def show_revision(
     ),
 ) -> object:
     """Show one revision with its objects; secrets are masked in every format."""
-    from mlstack.operations import history
-
     env, numbers = split_words(words, most=1)
-    return _from_history(session, history.show_revision, *numbers, env=env)
+    return _from_history(session, operations.history.show_revision, *numbers, env=env)
 
 
 @history.command(
@@ -454,12 +447,10 @@ def diff_revisions(
     ),
 ) -> object:
     """Show what changed from one revision to another; exits with 1 when anything did."""
-    from mlstack.operations import history
-
     env, numbers = split_words(words, most=2)
     if not numbers:
         raise UsageError("which revision?", hint="mlstack history diff ENV N, or ENV N M")
-    return _from_history(session, history.diff_revisions, *numbers, env=env)
+    return _from_history(session, operations.history.diff_revisions, *numbers, env=env)
 
 
 def _from_history(
@@ -500,11 +491,10 @@ def rollback(
     The files of the app stay as they are: the next apply brings back what they say.
     """
     from mlstack.cli import run_reporter
-    from mlstack.operations import deploy
 
     env, numbers = split_words(words, most=1)
     how, clock = session.apply_options(), session.ports.clock
-    plan = session.from_cluster(deploy.plan_rollback, *numbers, env=env, clock=clock, options=how)
+    plan = session.from_cluster(operations.deploy.plan_rollback, *numbers, env=env, clock=clock, options=how)
     # A revision lies in Secrets that others may write: what it brings is always looked at by somebody.
     if not plan.report.ok:
         say(
@@ -523,13 +513,11 @@ def unlock(session: Session) -> object:
     A lock expires by itself within seconds of the end of its run. A run that still holds it stops before its
     next write.
     """
-    from mlstack.operations import history
-
     clock = session.ports.clock
-    plan = session.from_cluster(history.plan_unlock, doing="looking at the lock", clock=clock)
+    plan = session.from_cluster(operations.history.plan_unlock, doing="looking at the lock", clock=clock)
     if plan.term is not None and not _may_unlock(plan, session):
         return 1
-    return history.unlock(plan)
+    return operations.history.unlock(plan)
 
 
 def _may_unlock(plan: UnlockPlan, session: Session) -> bool:

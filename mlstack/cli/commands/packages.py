@@ -12,7 +12,7 @@ from mlstack.cli.options import ENV_OPTION, option, prototypes, registries, word
 from mlstack.cli.options import examples as offer_examples
 from mlstack.cli.options import packages as offer_packages
 from mlstack.cli.output import emit, emit_objects, say, table_text, write
-from mlstack.cli.ports import Session, code_store
+from mlstack.cli.ports import Session, code_store, operations
 from mlstack.errors import UsageError
 
 registry = family("Registries: where packages come from.")
@@ -35,17 +35,13 @@ TYPE = option("--type PROTOCOL", "Overrules what the address says: directory, gi
 )
 def add_registry(session: Session, name: str = NEW, address: str = ADDRESS, type: str = TYPE) -> object:
     """Add a registry to the app, once it is known to answer."""
-    from mlstack.operations import registries
-
-    return registries.add_registry(session.app, name, address, protocol=type, stands=Path.cwd())
+    return operations.registries.add_registry(session.app, name, address, protocol=type, stands=Path.cwd())
 
 
 @registry.command("list", examples=["mlstack registry list"])
 def list_registries(session: Session) -> object:
     """List the registries of the app."""
-    from mlstack.operations import registries
-
-    return registries.list_registries(session.app)
+    return operations.registries.list_registries(session.app)
 
 
 @registry.command(
@@ -63,13 +59,11 @@ def set_registry(
     override: bool = option("--override", "For you alone, in a file that git does not see."),
 ) -> object:
     """Lead a registry to another address, once that is known to answer."""
-    from mlstack.operations import registries
-
     if not uri:
         raise UsageError(
             "no new address: `--uri` is missing", hint=f"mlstack registry set {name} --uri ADDRESS"
         )
-    return registries.set_registry(
+    return operations.registries.set_registry(
         session.app, name, uri, protocol=type, stands=Path.cwd(), override=override
     )
 
@@ -80,9 +74,7 @@ def update_registries(
     names: Sequence[str] = word("[NAME]...", "The registries; all of the app without any.", registries),
 ) -> object:
     """Ask registries again, and say what has changed in each package; nothing is installed."""
-    from mlstack.operations import registries
-
-    return registries.update_registries(session.app, names)
+    return operations.registries.update_registries(session.app, names)
 
 
 @registry.command("rm", examples=["mlstack registry rm ours", "mlstack registry rm ours --override"])
@@ -92,17 +84,13 @@ def remove_registry(
     override: bool = option("--override", "Only the address that you alone have for it."),
 ) -> object:
     """Take out a registry that no package of the app comes from."""
-    from mlstack.operations import registries
-
-    return registries.remove_registry(session.app, name, override=override)
+    return operations.registries.remove_registry(session.app, name, override=override)
 
 
 @registry.command("describe", examples=["mlstack registry describe kubeflow"])
 def describe_registry(session: Session, name: str = KNOWN) -> object:
     """Show a registry and its packages."""
-    from mlstack.operations import registries
-
-    return registries.describe_registry(session.app, name)
+    return operations.registries.describe_registry(session.app, name)
 
 
 PLACE_OF_INDEX = word("DIR", "The registry's folder, the one with registry.yaml.")
@@ -120,9 +108,7 @@ def index(
     key: str = option("--sign --key KEY", "Sign new versions with this private key of cosign."),
 ) -> object:
     """Rewrite a registry's index from its package folders."""
-    from mlstack.operations import registries
-
-    return registries.index_registry(place, check=check, name=name, key=key)
+    return operations.registries.index_registry(place, check=check, name=name, key=key)
 
 
 PLACE_OF_LINT = word("[DIR]", "The registry's folder, or a package's. Default: here.", default=Path())
@@ -133,9 +119,7 @@ PLACE_OF_LINT = word("[DIR]", "The registry's folder, or a package's. Default: h
 )
 def lint(session: Session, place: Path = PLACE_OF_LINT) -> object:
     """Look for faults before publishing: files, templates, index, licences; exit 1 if there are any."""
-    from mlstack.operations import authors
-
-    return authors.lint_registry(place)
+    return operations.authors.lint_registry(place)
 
 
 # --- packages ---
@@ -172,13 +156,11 @@ def install(
 
     Without packages, restore what the app asks for, as it is locked.
     """
-    from mlstack.operations import packages
-
     if not frozen:
-        return packages.install_packages(session.app, names, environment=env, force=force)
+        return operations.packages.install_packages(session.app, names, environment=env, force=force)
     if names or env:
         raise UsageError("--frozen takes no package", hint="mlstack pkg install --frozen")
-    return packages.restore_packages(session.app, force=force)
+    return operations.packages.restore_packages(session.app, force=force)
 
 
 @pkg.command("list", examples=["mlstack pkg list --installed"])
@@ -186,17 +168,13 @@ def list_packages(
     session: Session, installed: bool = option("--installed", "Only installed packages; asks no registry.")
 ) -> object:
     """List the packages that can be installed and those that are."""
-    from mlstack.operations import packages
-
-    return packages.list_packages(session.app, installed_only=installed)
+    return operations.packages.list_packages(session.app, installed_only=installed)
 
 
 @pkg.command("describe", examples=["mlstack pkg describe kubeflow/tf-job"])
 def describe_package(session: Session, name: str = PACKAGE) -> object:
     """Show a package and its prototypes, installed or not."""
-    from mlstack.operations import packages
-
-    return packages.describe_package(session.app, name)
+    return operations.packages.describe_package(session.app, name)
 
 
 @pkg.command("remove", examples=["mlstack pkg remove kubeflow/tf-serving"])
@@ -207,9 +185,7 @@ def remove_package(
     env: str | None = option("--env ENV", "Only this environment's own requirement."),
 ) -> object:
     """Remove a package that no component uses."""
-    from mlstack.operations import packages
-
-    return packages.remove_package(session.app, name, environment=env)
+    return operations.packages.remove_package(session.app, name, environment=env)
 
 
 PLACE_OF_TEST = word(
@@ -248,10 +224,8 @@ def test(
 
     Exits with 1 if there is a fault.
     """
-    from mlstack.operations import authors
-
-    only = authors.Selection(prototype=prototype, example=example, texts=_pairs(params))
-    return authors.test_package(
+    only = operations.authors.Selection(prototype=prototype, example=example, texts=_pairs(params))
+    return operations.authors.test_package(
         place,
         against=against,
         only=only,
@@ -272,9 +246,7 @@ def update(
     preview: bool = option("--preview", "Change nothing; say what it would change."),
 ) -> object:
     """Move packages to the newest versions that the app's requirements let in."""
-    from mlstack.operations import package_changes
-
-    return package_changes.update_packages(session.app, names, environment=env, preview=preview)
+    return operations.package_changes.update_packages(session.app, names, environment=env, preview=preview)
 
 
 @pkg.command(examples=["mlstack pkg outdated"], takes="exit_code folder output")
@@ -282,9 +254,7 @@ def outdated(
     session: Session, exit_code: bool = option("--exit-code", "Exit with 1 when something is outdated.")
 ) -> int:
     """List the installed packages of which there are newer versions, or that are withdrawn."""
-    from mlstack.operations import package_changes
-
-    result = package_changes.list_outdated(session.app)
+    result = operations.package_changes.list_outdated(session.app)
     emit(result, session.options.output)
     return 1 if exit_code and result.packages else 0
 
@@ -297,17 +267,13 @@ def diff_packages(
     second: str = word("VERSION2", "The one to compare it with."),
 ) -> object:
     """Compare two versions of a package: prototypes, parameters, files."""
-    from mlstack.operations import package_changes
-
-    return package_changes.diff_packages(session.app, name, first, second)
+    return operations.package_changes.diff_packages(session.app, name, first, second)
 
 
 @pkg.command(examples=["mlstack pkg verify"])
 def verify(session: Session) -> object:
     """Check every byte of vendor/ against mlstack.lock, and signatures where app.yaml asks for them."""
-    from mlstack.operations import package_changes
-
-    return package_changes.verify_packages(session.app)
+    return operations.package_changes.verify_packages(session.app)
 
 
 PLACE_OF_PUBLISH_PACKAGE = word("DIR", "The package's folder; those that it requires may lie beside it.")
@@ -332,10 +298,8 @@ def publish_package(
 
     An OCI registry is asked with the logins of docker and podman. Of a git registry name a checkout.
     """
-    from mlstack.operations import registries
-
     app = None if registry.startswith("oci://") or Path(registry).is_dir() else session.app
-    return registries.publish_package(place, registry, app=app, key=key)
+    return operations.registries.publish_package(place, registry, app=app, key=key)
 
 
 @pkg.command(
@@ -357,14 +321,12 @@ def copy_packages(
 
     There: `registry add`, `pkg install`, and `images copy ENV --to HOST/PATH` names the images.
     """
-    from mlstack.operations import registries
-
     if not to:
         raise UsageError(
             "no registry to copy to: `--to` is missing", hint="mlstack pkg copy PACKAGE --to oci://HOST/PATH"
         )
     with page.waiting("copying packages and images"):
-        return registries.copy_packages(session.app, names, to, platforms=platform)
+        return operations.registries.copy_packages(session.app, names, to, platforms=platform)
 
 
 # --- prototype and generate ---
@@ -379,19 +341,15 @@ def list_prototypes(
     session: Session, name: str | None = word("[NAME]", "The one to show, with its parameters.")
 ) -> object:
     """List the installed prototypes; with a name, the matching ones and their parameters."""
-    from mlstack.operations import packages
-
     if name is None:
-        return packages.list_prototypes(session.app)
-    return packages.matching_prototypes(session.app, name)
+        return operations.packages.list_prototypes(session.app)
+    return operations.packages.matching_prototypes(session.app, name)
 
 
 @prototype.command(examples=["mlstack prototype search serving"])
 def search(session: Session, text: str = word("TEXT", "A part of a name or description.")) -> object:
     """Find prototypes by name and description, in every registry of the app."""
-    from mlstack.operations import packages
-
-    return packages.search_prototypes(session.app, text)
+    return operations.packages.search_prototypes(session.app, text)
 
 
 @prototype.command("describe", examples=["mlstack prototype describe tf-serving"])
@@ -399,9 +357,7 @@ def describe_prototype(
     session: Session, name: str = word("PROTOTYPE", "Its name or a unique end of it.", prototypes)
 ) -> object:
     """Show a prototype: what it is for and every parameter with type, default and unit."""
-    from mlstack.operations import packages
-
-    return packages.describe_prototype(session.app, name)
+    return operations.packages.describe_prototype(session.app, name)
 
 
 @prototype.command(
@@ -420,7 +376,6 @@ def preview(
 ) -> int:
     """Print the Kubernetes objects that a component of this prototype would bring."""
     from mlstack.app.components import ComponentRequest
-    from mlstack.operations import components
 
     request = ComponentRequest(
         prototype=name,
@@ -430,7 +385,9 @@ def preview(
         example=example,
     )
     environment = env or session.app.current_environment()
-    state = components.preview_prototype(session.app, request, environment=environment, store=code_store())
+    state = operations.components.preview_prototype(
+        session.app, request, environment=environment, store=code_store()
+    )
     return emit_objects(state, session.options.output)
 
 
@@ -456,9 +413,7 @@ def new(
     package: Path | None = PACKAGE_OF_NEW,
 ) -> object:
     """Begin a prototype of your own: parameters, templates and an example, in a package or a new one."""
-    from mlstack.operations import authors
-
-    return authors.new_prototype(name, source=source, package=package)
+    return operations.authors.new_prototype(name, source=source, package=package)
 
 
 @prototype.command(
@@ -490,14 +445,13 @@ def generate(
 ) -> object:
     """Make a component from a prototype; its parameters are options of this command."""
     from mlstack.app.components import ComponentRequest
-    from mlstack.operations import components, packages
 
     if show_help:
         write(session.ctx.get_help())
         if prototype is None:
             say("hint: mlstack generate PROTOTYPE --help lists the parameters of that prototype")
         else:
-            write("\n" + table_text(packages.describe_prototype(session.app, prototype)))
+            write("\n" + table_text(operations.packages.describe_prototype(session.app, prototype)))
         return 0
     if prototype is None:
         raise UsageError("which prototype?", hint="mlstack prototype list")
@@ -509,7 +463,7 @@ def generate(
         values_files=tuple(values),
         example=example,
     )
-    return components.generate(session.app, request, replace=force, store=code_store())
+    return operations.components.generate(session.app, request, replace=force, store=code_store())
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str | None]:

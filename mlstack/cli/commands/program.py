@@ -15,7 +15,7 @@ from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
 from mlstack.cli.main import family
 from mlstack.cli.options import SCRIPTS, option, word
 from mlstack.cli.output import write
-from mlstack.cli.ports import Ports, Session
+from mlstack.cli.ports import Ports, Session, operations
 from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError
 
@@ -210,9 +210,7 @@ def schema(
     session: Session, name: str | None = word("[NAME]", "The `kind` of a file or result. Default: list all.")
 ) -> object:
     """Print the JSON Schema of a file or of what `-o json` prints; without NAME, list them."""
-    from mlstack.operations import app
-
-    return app.list_schemas() if name is None else app.find_schema(name)
+    return operations.app.list_schemas() if name is None else operations.app.find_schema(name)
 
 
 @top.command(takes="output", examples=["mlstack version -o json"])
@@ -231,7 +229,6 @@ def upgrade(
 ) -> object:
     """Bring the files of the app up to date with this mlstack; nothing else rewrites them."""
     from mlstack.app.layout import find_root
-    from mlstack.operations import doctor
 
     start = session.options.folder or session.folder or Path.cwd()
-    return doctor.upgrade(find_root(start) or session.app.root, dry_run=dry_run)
+    return operations.doctor.upgrade(find_root(start) or session.app.root, dry_run=dry_run)

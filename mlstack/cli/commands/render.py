@@ -15,7 +15,7 @@ from mlstack.cli import page
 from mlstack.cli.main import ListingGroup, PolicyCommand, family
 from mlstack.cli.options import GIVEN, option, policy_sets
 from mlstack.cli.output import document, emit_objects, escaped, json_escaped, object_files, say
-from mlstack.cli.ports import Session, code_store, read_text
+from mlstack.cli.ports import Session, code_store, operations, read_text
 from mlstack.errors import UsageError
 from mlstack.objects import masking
 
@@ -102,27 +102,23 @@ def validate(
 
 
 def _validated(session: Session, env: str | None, *, server: bool, live: bool, **asked: Any) -> object:
-    from mlstack.operations import render
-
     if server:
         doing = "asking the cluster"
-        result = session.from_cluster(render.validate_on_server, doing=doing, env=env, **asked)
+        result = session.from_cluster(operations.render.validate_on_server, doing=doing, env=env, **asked)
     else:
         asked |= session.render_options()
-        result = render.validate_environment(session.app, session.environment(env), **asked)
+        result = operations.render.validate_environment(session.app, session.environment(env), **asked)
     if live:
         with page.waiting("reading the history"):
             target, opener = session.target(env), session.opener()
-            result = render.with_applied(result, target, opener=opener, clock=session.ports.clock)
+            result = operations.render.with_applied(result, target, opener=opener, clock=session.ports.clock)
     return result
 
 
 @policies.command("list", examples=["mlstack policy list", "mlstack policy list -o name"])
 def list_policies(session: Session) -> object:
     """List the policies that `validate --policy` asks: the built-in ones and those of the app's policies/."""
-    from mlstack.operations import render as operation
-
-    return operation.list_policies(session.app)
+    return operations.render.list_policies(session.app)
 
 
 @images.command(
@@ -136,10 +132,10 @@ def list_images(session: Session) -> object:
     Of several environments each has a list of its own: the same image may be set and used by others there.
     `-o name | sort -u` names each once.
     """
-    from mlstack.operations import images
-
     return session.each(
-        lambda env: images.list_images(session.app, session.environment(env), **session.render_options()),
+        lambda env: operations.images.list_images(
+            session.app, session.environment(env), **session.render_options()
+        ),
     )
 
 
@@ -165,15 +161,13 @@ def copy_images(
     What is there is not sent again. Exits with 1 where something no parameter sets still names another
     registry. Logins are those of docker, podman and their helpers.
     """
-    from mlstack.operations import images
-
     if not to:
         raise UsageError(
             "no registry to copy to: `--to` is missing", hint="mlstack images copy ENV --to HOST/PATH"
         )
     names = session.environments() or [session.environment(session.only_environment)]
     with page.waiting("copying images"):
-        return images.copy_images(
+        return operations.images.copy_images(
             session.app,
             names,
             to=to,
@@ -205,17 +199,15 @@ def footprint(
     Prices stand in environments/prices.yaml, or in prices.yaml of one environment's folder. `--fits` takes
     nothing for deployed yet, and exits with 1 when some pods are known to find no room.
     """
-    from mlstack.operations.images import fits_snapshot, footprint_of
-
     options = session.options
     environment = session.environment(options.env)
     if fits is None:
-        return footprint_of(session.app, environment, **session.render_options())
+        return operations.images.footprint_of(session.app, environment, **session.render_options())
     from mlstack.app.snapshot import parse_snapshot
 
     where = "stdin" if fits == "-" else fits
     snapshot = parse_snapshot(read_text(Path(fits)).encode(), where, environment)
-    return fits_snapshot(session.app, environment, snapshot, **session.render_options())
+    return operations.images.fits_snapshot(session.app, environment, snapshot, **session.render_options())
 
 
 # --- what `validate` finds, in the formats of other programs ---
