@@ -302,7 +302,6 @@ class PackageFolder:
     def _texts_below(
         self, folder: PurePosixPath, prefix: str, suffix: str = ""
     ) -> dict[str, tuple[str, str]]:
-        """Give name → (file for messages, text) of the files below a folder."""
         return {
             f"{prefix}{path.relative_to(folder).as_posix()}": (f"{self.source}/{path}", self._text(path))
             for path in self.files
@@ -352,9 +351,6 @@ def _joined_schema(
     """Join a prototype's own parameters and its blocks'; the own words of a shared one lie on top.
 
     References lead to definitions of `packages`.
-
-    Raises:
-        ValueError: what is wrong about the parameters, as it follows their name.
     """
     properties = {name: _mapping(schema) for name, schema in own.get("properties", {}).items()}
     conditions, required = list(own.get("allOf", ())), list(own.get("required", ()))
@@ -396,7 +392,6 @@ class _Inliner:
         self._keywords: set[str] = set()
 
     def schema(self, schema: Any, inside: tuple[str, ...] = ()) -> Any:
-        """Inline a schema that stands inside some references."""
         self._left -= 1
         if self._left < 0:
             raise ValueError(f"hold more than {LARGEST_SCHEMA:,} values with references followed")

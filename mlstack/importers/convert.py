@@ -458,7 +458,6 @@ def fingerprint(code: str) -> str:
 
 @cache
 def _known() -> Mapping[str, str]:
-    """Give the names of the prototypes of Kubeflow's registries, all versions of them, by fingerprint."""
     lines = Path(__file__).with_name("fingerprints.txt").read_text().splitlines()
     rows = [line.split() for line in lines if not line.startswith("#")]
     return {digest: name for name, *digests in rows for digest in digests}

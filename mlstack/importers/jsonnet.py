@@ -59,11 +59,7 @@ class Outcome:
 
 
 def check_evaluator() -> None:
-    """Raise when there is nothing that evaluates Jsonnet.
-
-    Raises:
-        RegistryError: neither gojsonnet nor jsonnet is installed.
-    """
+    """Raise when there is nothing that evaluates Jsonnet."""
     if not any(map(find_spec, ("_gojsonnet", "_jsonnet"))):
         message = "to import an app of ksonnet an evaluator of Jsonnet is needed, and none is installed"
         raise RegistryError(message, hint="pip install 'mlstack[ksonnet]', or jsonnet")
@@ -204,7 +200,6 @@ def as_printed(text: str) -> str:
 
 
 def _begins_value(before: Token | None) -> bool:
-    """Tell whether what follows a token is the beginning of a value."""
     if before is None or before.kind == "operator":
         return True
     return before.text in _LEADING if before.kind == "word" else before.text in ("(", "[", "{", ",", ";")
@@ -336,7 +331,6 @@ def main() -> None:
 
 
 def _apart(job: Mapping[str, Any], cpu_s: int, memory_bytes: int, output_bytes: int) -> bytes:
-    """Evaluate a job in a process of its own."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

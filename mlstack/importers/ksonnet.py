@@ -171,7 +171,6 @@ def read_app(root: Path) -> KsApp:
 
 
 def _modules(root: Path) -> tuple[str, ...]:
-    """Give all modules below components/, empty for the root."""
     base = root / "components"
     folders = [Path(folder).relative_to(base).parts for folder, _, _ in os.walk(base)]
     return tuple(sorted(".".join(parts) for parts in folders if not any("." in part for part in parts)))
@@ -318,8 +317,6 @@ def compose(app: KsApp, options: Options) -> Composition:
 
 @dataclass(frozen=True)
 class _Part:
-    """A module in an environment."""
-
     environment: KsEnvironment
     module: str
 
@@ -485,7 +482,6 @@ class _Composer:
         return 'std.extVar("__ksonnet/components")'
 
     def _code(self, component: KsComponent | None, raw: Mapping[str, Any]) -> str:
-        """Give the components as code: one, or none."""
         if component is None:
             return "{}"
         name = json.dumps(component.full_name)
@@ -584,7 +580,6 @@ class _Composer:
         )
 
     def _library(self, environment: KsEnvironment, path: str) -> str:
-        """Name the package that an import belongs to, with its commit."""
         library = environment.libraries.get("/".join(path.split("/")[:2]))
         return f"{library.path}@{library.version}".rstrip("@") if library else ""
 
@@ -595,7 +590,6 @@ class _Composer:
         return decode(read_file(file), file=self._shown(file))
 
     def _shown(self, place: Path | str) -> str:
-        """Give a place as messages show it: below the app."""
         return str(place).replace(f"{self._root}/", "").replace(f"{self._app.root}/", "")
 
     def _note(self, text: str) -> None:

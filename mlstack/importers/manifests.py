@@ -304,7 +304,6 @@ def document_texts(text: str, source: str) -> list[str]:
 
 
 def _split(source: SourceFile, documents: Sequence[read.Document]) -> Iterator[tuple[str, SourceFile]]:
-    """Give each object as a file of its own, called as its kind and name."""
     for text in document_texts(source.text, source.name):
         for document in read.read_documents(text, source=source.name):
             items = [*unpacked(document.value)]

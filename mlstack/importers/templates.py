@@ -87,7 +87,6 @@ _Edit = tuple[int, int, str]  # from, to, what stands there then
 
 
 def _edits(source: SourceFile, offer: Offer, names: set[str]) -> Iterator[_Edit]:
-    """Give the places of a text that become expressions."""
     for data, path, _, scalar in literals(source.text, source=source.name):
         if scalar.tagged or scalar.style in ("|", ">"):
             continue
@@ -161,7 +160,6 @@ def _title(data: Mapping[str, Any]) -> str:
 
 
 def _image(image: str, container: str, title: str, offer: Offer) -> str:
-    """Give the parameter of an image; containers of the same image share one."""
     for name, known in offer.params.items():
         if known.get("default") == image:
             return name
@@ -219,8 +217,6 @@ _Place = tuple[int, KeyPath]  # of which object, and where in it
 
 @dataclass(frozen=True)
 class _Value:
-    """A value that becomes a parameter: in the base, and in each other environment."""
-
     base: Any
     others: tuple[Any, ...]
     places: tuple[_Place, ...]
@@ -310,7 +306,6 @@ _FIXED = ("apiVersion", "kind")
 def _named_values(
     component: PlannedComponent, versions: Mapping[str, Sequence[Data]], known: Named
 ) -> dict[str, _Value]:
-    """Give the values that become parameters, by name."""
     places: dict[str, list[_Place]] = {}
     values: dict[str, tuple[Any, tuple[Any, ...]]] = {}
     for number, data in enumerate(component.objects):

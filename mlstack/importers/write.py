@@ -219,7 +219,6 @@ def _install(
 
 
 def _index(folder: Path, package: PlannedPackage) -> str:
-    """Give the index of a registry that a package will be added to."""
     with TemporaryDirectory(prefix="mlstack-import-") as place:
         copy = Path(place) / folder.name
         if folder.is_dir():

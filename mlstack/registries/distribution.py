@@ -48,11 +48,7 @@ def digest_of(data: bytes) -> str:
 
 
 def split_address(address: str) -> tuple[str, str]:
-    """Give host and path of `oci://HOST[:PORT]/PATH`.
-
-    Raises:
-        RegistryError: the address is none.
-    """
+    """Give host and path of `oci://HOST[:PORT]/PATH`."""
     host, _, path = address.removeprefix(SCHEME).rstrip("/").partition("/")
     if not address.startswith(SCHEME) or "@" in host:
         raise RegistryError(f"`{address}` is no OCI address", hint="write oci://HOST/PATH; docker login HOST")
@@ -86,15 +82,7 @@ class ArtifactManifest:
 
 
 class Distribution:
-    """One registry server. Names of repositories are those below it.
-
-    Args:
-        host: `HOST` or `HOST:PORT`; this machine is spoken to over plain http, all others over TLS.
-        logins: who we are, by path; else what `docker login` and its like have left here.
-
-    Raises:
-        RegistryError: the host is none.
-    """
+    """One registry server. Names of repositories are those below it."""
 
     def __init__(self, host: str, *, logins: Mapping[str, Credentials] | None = None) -> None:
         from mlstack.web import Web
@@ -165,9 +153,6 @@ class Distribution:
         """Give the descriptors of what says that it belongs to a manifest; None from registries without that.
 
         See https://github.com/opencontainers/distribution-spec/blob/main/spec.md#listing-referrers.
-
-        Raises:
-            RegistryError: no answer, or one that cannot be read.
         """
         _check(name, digest)
         try:
@@ -198,11 +183,7 @@ class Distribution:
         return entries
 
     def blob(self, name: str, digest: str) -> bytes:
-        """Give a blob, its digest checked.
-
-        Raises:
-            RegistryError: no answer, refused, not there, or other bytes than the digest says.
-        """
+        """Give a blob, its digest checked."""
         _check(name, digest)
         answer = self._send("GET", f"{name}/blobs/{digest}", name)
         self._refuse(answer, 200)
@@ -211,11 +192,7 @@ class Distribution:
         return answer.data
 
     def blob_pieces(self, name: str, digest: str) -> Iterator[bytes]:
-        """Give a blob as it comes, however large it is; its digest is checked before its end is told.
-
-        Raises:
-            RegistryError: as `blob`, or it breaks off.
-        """
+        """Give a blob as it comes, however large it is; its digest is checked before its end is told."""
         _check(name, digest)
         answer = self._send("GET", f"{name}/blobs/{digest}", name, whole=False)
         self._refuse(answer, 200)
@@ -237,11 +214,7 @@ class Distribution:
         return answer.status == 200
 
     def receive_blob(self, name: str, digest: str, size: int, source: Distribution, source_name: str) -> None:
-        """Take a blob over from another registry as it comes, or from another repository of the same one.
-
-        Raises:
-            RegistryError: one of both does not answer or refuses, or it has other bytes than its digest says.
-        """
+        """Take a blob over from another registry as it comes, or from another repository of the same one."""
         _check(name, digest)
         mount = f"?mount={digest}&from={source_name}" if source.host == self.host else ""
         started = self._send("POST", f"{name}/blobs/uploads/{mount}", name, push=True, body=b"")
@@ -368,7 +341,6 @@ class Distribution:
     # --- faults ---
 
     def _refuse(self, answer: Answer, expected: int) -> None:
-        """Raise unless the answer has the status that is expected."""
         if answer.status == expected:
             return
         from mlstack.http import retry_after_s
@@ -413,7 +385,6 @@ class _Blob:
 
 
 def _code(data: bytes) -> str:
-    """Give the code of an error as the specification writes it."""
     try:
         code = json.loads(data)["errors"][0]["code"]
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -522,7 +493,6 @@ def _map(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _entry(entry: Mapping[str, Any]) -> Credentials | None:
-    """Read what `docker login` writes where no helper is."""
     token = entry.get("identitytoken")
     try:
         text = base64.b64decode(str(entry.get("auth") or ""), validate=True).decode()

@@ -171,14 +171,7 @@ class _Entry:
 
 
 class GitCheckout:
-    """The files of one commit, read from git's own store.
-
-    Args:
-        store: a bare repository that holds the commit.
-        commit: the full hash.
-        base: the registry's folder in the repository.
-        note: why this is not what the repository says now.
-    """
+    """The files of one commit, read from git's own store."""
 
     def __init__(self, store: _Store, *, commit: str, base: str, note: str = "") -> None:
         self._store = store
@@ -304,7 +297,6 @@ class _Store:
         self._is_ready = False
 
     def git(self, *arguments: str, stdin: bytes = b"") -> bytes:
-        """Run git on it."""
         if not self._is_ready:
             self._make()
         command = ["git", "-c", "gc.auto=0", "-c", "maintenance.auto=false", f"--git-dir={self.path}"]
@@ -333,7 +325,6 @@ class _Store:
         self._is_ready = True
 
     def has(self, commit: str) -> bool:
-        """Tell whether it holds a commit with its files."""
         if not (Path(self.path) / "HEAD").is_file():
             return False
         try:
@@ -429,7 +420,6 @@ def _fetched(store: _Store, address: GitAddress, shown: str) -> GitCheckout:
 
 
 def _checked(snapshot: GitCheckout, address: GitAddress, shown: str) -> GitCheckout:
-    """Refuse a commit without the registry's folder."""
     revision = next(revision for revision, folder in address.revisions if folder == snapshot.base)
     for folder in [folder for other, folder in address.revisions if other == revision]:
         read = snapshot if folder == snapshot.base else snapshot.below(folder)

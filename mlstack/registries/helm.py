@@ -108,11 +108,7 @@ class HelmRegistry:
 
 
 def unpack_chart(data: bytes, named: str) -> Files:
-    """Give the files of a chart's archive, without the folder that is around them.
-
-    Raises:
-        RegistryError: it holds no chart, or what no package may hold.
-    """
+    """Give the files of a chart's archive, without the folder that is around them."""
     files = unpack(data, named)
     tops = {path.parts[0] for path in files}
     inside = {PurePosixPath(*path.parts[1:]): content for path, content in files.items() if path.parts[1:]}
@@ -175,8 +171,6 @@ def read_chart(source: ChartSource) -> Chart:
 
 @dataclass(frozen=True, kw_only=True)
 class _Release:
-    """One version of a chart, as an index has it."""
-
     version: str
     url: str
     digest: str  # of the archive, in hexadecimal; empty where the index does not say
@@ -327,7 +321,6 @@ class _OciCharts:
         return data
 
     def _pulled(self, chart: str, reference: str) -> tuple[bytes, str]:
-        """Give the archive of a chart, and the digest of its manifest."""
         manifest = self._place.manifest(chart, reference)
         if manifest is None:
             raise NotFoundError(f"no chart `{chart}@{reference}` in `{self._place.shown(chart)}`")
@@ -341,9 +334,6 @@ def chart_login(url: str, *, repository: str) -> dict[str, str]:
     """Give the header that shows who we are at an address of a chart repository, as helm would send it.
 
     It goes to the repository's own server alone, unless its user has said `--pass-credentials`.
-
-    Raises:
-        RegistryError: helm's list of repositories cannot be read.
     """
     for entry in _entries_of(repository):
         user, password = str(entry.get("username") or ""), str(entry.get("password") or "")
@@ -361,9 +351,6 @@ def chart_web(repository: str) -> Web:
 
     That is what `--ca-file`, `--cert-file`, `--key-file` and `--insecure-skip-tls-verify` of `helm repo add`
     have left; it holds for no other server.
-
-    Raises:
-        RegistryError: helm's list of repositories cannot be read.
     """
     from mlstack.web import Trust, Web
 

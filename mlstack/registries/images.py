@@ -61,7 +61,6 @@ class ImageName:
         return (f":{self.tag}" if self.tag else "") + (f"@{self.digest}" if self.digest else "")
 
     def __str__(self) -> str:
-        """Write it whole, with its host."""
         return f"{self.host}/{self.name}{self.ending}"
 
 
@@ -454,7 +453,6 @@ def _faults(
 
 
 def _nodes(cluster: Cluster) -> list[tuple[NodePlace, str]]:
-    """Give the nodes with their platforms; none where we may not list them."""
     try:
         items = cluster.list("v1", "Node").items
     except ForbiddenError:

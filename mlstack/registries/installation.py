@@ -193,11 +193,7 @@ def preferences(
 
 
 def relocked(app: AppDir, requirements: Requirements) -> Lock:
-    """Give the lock that requirements lead to with what is locked, no registry asked.
-
-    Raises:
-        ConfigError, NotFoundError: they ask for more than is locked.
-    """
+    """Give the lock that requirements lead to with what is locked, no registry asked."""
     packages = _locked_choices(app, requirements, app.lock.packages)
     used = {package.registry for package in packages}
     return Lock(registries=tuple(r for r in app.lock.registries if r.name in used), packages=packages)
@@ -206,7 +202,6 @@ def relocked(app: AppDir, requirements: Requirements) -> Lock:
 def _locked_choices(
     app: AppDir, requirements: Requirements, locked: Iterable[LockedPackage]
 ) -> tuple[LockedPackage, ...]:
-    """Give what requirements lead to among these packages."""
     known = {(package.full_name, package.version): package for package in locked}
     catalog = AppCatalog(app.app.registries, known.values(), root=app.root, offline=True)
     choices = select(requirements, catalog, preferred=preferences(known.values()))
@@ -217,11 +212,7 @@ def _locked_choices(
 
 
 def _is_missing(app: AppDir, locked: LockedPackage | None, free: Collection[str]) -> bool:
-    """Tell whether `vendor/` lacks a version; one that may be looked at closely is also read.
-
-    Raises:
-        RegistryError: somebody has changed it.
-    """
+    """Tell whether `vendor/` lacks a version; one that may be looked at closely is also read."""
     if locked is None:
         return True
     folder = app.root / locked.folder
@@ -250,7 +241,6 @@ def _check(app: AppDir, packages: Sequence[LockedPackage], fetched: Sequence[Fet
 def _as_chosen(
     known: Mapping[tuple[str, str], LockedPackage], choices: Iterable[Choice]
 ) -> tuple[LockedPackage, ...]:
-    """Give what is locked of each choice."""
     return tuple(
         replace(known[c.package, c.version], requires=c.requires, environments=c.environments)
         for c in choices

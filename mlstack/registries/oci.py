@@ -209,7 +209,6 @@ class Repository:
 
     @property
     def _label(self) -> str:
-        """Give what an index here is called."""
         return f"{self.host}/{self.path}".rstrip("/").rpartition("/")[2].partition(":")[0]
 
     def shown(self, name: str) -> str:
@@ -280,7 +279,6 @@ class Repository:
         return UNLISTED if below is None else None
 
     def _published_index(self) -> str | None:
-        """Give the text of the index that was published; None where there is none."""
         manifest = self._api.manifest(self._repository(_INDEX_NAME), _INDEX_TAG)
         if manifest is None:
             return None

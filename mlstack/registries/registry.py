@@ -109,17 +109,7 @@ class Tree(Protocol):
 
 
 def read_index(tree: Tree, *, source: str, name: str, revision: str = "") -> RegistryIndex:
-    """Read `registry.yaml`; without one, every folder with a `package.yaml` is a package.
-
-    Args:
-        tree: the registry's files.
-        source: what messages call it.
-        name: what the app calls the registry.
-        revision: the commit.
-
-    Raises:
-        RegistryError: the index is wrong, or there is neither index nor package.
-    """
+    """Read `registry.yaml`; without one, every folder with a `package.yaml` is a package."""
     data = tree.read(PurePosixPath(INDEX_FILE))
     try:
         names = _ksonnet_packages(tree, data)
@@ -158,7 +148,6 @@ def _derived(tree: Tree, source: str, name: str, revision: str) -> RegistryIndex
 
 
 def _ksonnet_packages(tree: Tree, data: bytes | None) -> list[str] | None:
-    """Give the names of the packages if it is a registry of ksonnet's."""
     if data is None:
         names = sorted(tree.names())
         return [name for name in names if tree.read(PurePosixPath(name, "parts.yaml"))] or None
@@ -183,7 +172,6 @@ def ksonnet_registry(source: str, names: Iterable[str]) -> RegistryError:
 
 
 def _served(name: str, shipped: RegistryIndex) -> str:
-    """Say what stands in for a package of ksonnet's."""
     if name in shipped.packages:
         return f"mlstack pkg install {shipped.name}/{name}"
     for entry in shipped.retired:
@@ -194,12 +182,7 @@ def _served(name: str, shipped: RegistryIndex) -> str:
 
 
 def fetch_package(tree: Tree, index: RegistryIndex, package: str, version: str) -> Files:
-    """Give the files of a package version, its digest checked.
-
-    Raises:
-        NotFoundError: no such package or version.
-        RegistryError: the folder is missing, unsafe, or its digest is not what the index says.
-    """
+    """Give the files of a package version, its digest checked."""
     wanted = index.version(package, version)
     named = f"{package}@{wanted.version}"
     files = guarded(lambda: _package_files(tree, PurePosixPath(wanted.path)), named)
@@ -426,15 +409,7 @@ def _normal(address: str) -> str:
 
 
 def find_prototype(app: AppDir, name: str) -> Prototype:
-    """Find an installed prototype; what is installed comes before what registries say of the name.
-
-    Args:
-        app: the app directory.
-        name: full name, alias or unique end, as typed.
-
-    Raises:
-        NotFoundError: none, or several; says which package brings it, or what to do instead.
-    """
+    """Find an installed prototype; what is installed comes before what registries say of the name."""
     try:
         return app.vendor.prototype(name)
     except NotFoundError as error:

@@ -404,7 +404,6 @@ def select(
 def _add_beside(
     ref: PackageRef, catalog: Offers, usual: Mapping[str, str], choices: dict[tuple[str, str], Choice]
 ) -> None:
-    """Choose a version that stands beside others, with what it requires."""
     version = next(iter(catalog.versions(ref.full_name, ref.version)), ref.version)
     if (ref.full_name, version) in choices:
         return

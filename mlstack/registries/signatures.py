@@ -185,11 +185,7 @@ def sign(key: str, *, name: str, version: str, digest: str) -> str:
 
 
 def sign_artifact(key: str, artifact: str) -> None:
-    """Sign an artifact in an OCI registry as cosign does, as `sign`; the signature lies beside it.
-
-    Raises:
-        RegistryError: `cosign` is missing or refuses, or the registry does.
-    """
+    """Sign an artifact in an OCI registry as cosign does, as `sign`; the signature lies beside it."""
     _signed(key, ["sign", artifact], artifact, b"")
 
 

@@ -141,7 +141,6 @@ def _check_name(name: str) -> None:
 
 
 def _documents(text: str, chart: Chart) -> Iterator[Templated]:
-    """Give the documents of what helm printed; a comment before each names its template."""
     parts = _SOURCE.split(text)
     for source, content in zip(parts[1::2], parts[2::2], strict=True):
         name = source.strip().partition("/")[2]
@@ -150,7 +149,6 @@ def _documents(text: str, chart: Chart) -> Iterator[Templated]:
 
 
 def _refuse(error: ProgramError, chart: Chart, place: Path) -> NoReturn:
-    """Say what helm said, with the template's place in the app's files."""
     if error.status is None:
         raise RegistryError(f"helm did not render the chart: {error.message}", hint=error.hint) from error
     text = re.sub(r"^`helm template` failed: (.*?\bError: )?", "", error.message, flags=re.DOTALL)

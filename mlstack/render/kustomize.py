@@ -185,7 +185,6 @@ def _url(source: str) -> str:
 
 
 def _commit(source: str, url: str) -> str:
-    """Ask which commit a branch or tag is at."""
     place, _, query = url.removeprefix("git::").partition("?")
     scheme, mark, rest = place.rpartition("://")
     is_ssh = not mark and "@" in rest
@@ -234,6 +233,5 @@ def _localized(source: str, url: str) -> tuple[Files, str]:
 
 
 def _folder_of(url: str) -> str:
-    """Give the folder in the app for the copy of a kustomization."""
     name = re.sub(r"[^A-Za-z0-9._@-]+", "-", url.partition("://")[2].replace("?ref=", "@"))
     return f"vendor/kustomize/{re.sub('^[^@/]*@(?=.*@)', '', name).strip('-.')}"

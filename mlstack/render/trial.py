@@ -24,8 +24,6 @@ Values = Mapping[str, Any]
 
 
 class _Memory(dict[str, bytes]):
-    """Compiled templates and passed parameter sets of one trial."""
-
     def put(self, key: str, data: bytes) -> None:
         self[key] = data
 
