@@ -21,7 +21,7 @@ from mlstack.names import best_first, nearest
 from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.operations import row
 from mlstack.readiness.evaluate import needs_new_run
-from mlstack.registries import installation, signatures
+from mlstack.registries import installation
 from mlstack.registries.installation import Installation, full_ref, read_package, requirements_of
 from mlstack.registries.resolver import APP, AppCatalog, Requirements
 from mlstack.registries.upgrade_safety import fixed_fields
@@ -503,12 +503,12 @@ def verify_packages(app: AppDir) -> Verified:
     signed = 0
     for locked in app.lock.packages:
         reasons = list(_faults(app, locked))
-        if not reasons and (policy := signatures.policy_of(app.app, locked.registry)) is not None:
+        if not reasons:
             try:
-                if signatures.check_locked(app.app, locked, policy, root=app.root):
+                if artifact := installation.check_signed(app, locked):
                     catalog = AppCatalog(app.app.registries, app.lock.packages, root=app.root)
                     catalog.fetch(locked.full_name, locked.version)  # it must hold what is locked
-                signed += 1
+                signed += artifact is not None
             except RegistryError as error:
                 reasons.append(error.message)
         faults += [VerifyFault(package=str(locked.ref), fault=reason) for reason in reasons]

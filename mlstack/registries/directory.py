@@ -1,14 +1,18 @@
-"""Registries that are folders of the disk, and the index that is written for one."""
+"""Registries that are folders of the disk, and what a keeper of packages writes: index and signatures."""
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from mlstack import programs
 from mlstack.app.app import API_VERSION, RegistryRef
 from mlstack.app.chart import is_chart_folder
 from mlstack.app.declare import to_map
@@ -17,8 +21,8 @@ from mlstack.app.index import IndexPackage, RegistryIndex, joined
 from mlstack.app.package import PackageFolder
 from mlstack.errors import RegistryError, UsageError
 from mlstack.names import check_registry_name
+from mlstack.programs import ProgramError
 from mlstack.registries.registry import INDEX_FILE, PACKAGE_FILES, Files, fetch_package, protocol, read_index
-from mlstack.registries.signatures import sign
 from mlstack.yaml import write
 
 
@@ -140,7 +144,7 @@ def build_index(folder: Path, *, packages: Path | None = None, name: str = "", k
         entries.append(PackageFolder.read(path, source=path.name).entry(relative))
     joint = joined(entries)
     if key:
-        joint = {name: _signed(package, key) for name, package in joint.items()}
+        joint = {name: _with_signatures(package, key) for name, package in joint.items()}
     index = replace(known, packages=joint)
     head = {"apiVersion": API_VERSION, "kind": "Registry"}
     text = _HEADER + write.to_yaml(head | to_map(index, always=("name", "packages")))
@@ -186,7 +190,7 @@ def refuse_chart(folder: Path, why: str, hint: str) -> None:
         raise UsageError(f"`{folder}` is a Helm chart, {why}", hint=hint)
 
 
-def _signed(package: IndexPackage, key: str) -> IndexPackage:
+def _with_signatures(package: IndexPackage, key: str) -> IndexPackage:
     versions = [
         entry
         if entry.signature
@@ -223,3 +227,62 @@ def _kept(package: IndexPackage, folder: Path) -> Iterator[IndexPackage]:
             head = PackageFolder.read(place, source=version.path).head
             if (head.name, head.version) == (package.name, version.version):
                 yield replace(package, versions=(version,))
+
+
+# --- sign packages, by the user's own `cosign` ---
+# What mlstack signs is name, version and digest. Such a signature stands beside the digest in the index of a
+# registry, and in `mlstack.lock` once the package is installed, so that it is checked again without the
+# registry.
+
+COSIGN_S = 60.0
+GET_COSIGN = "install cosign 3 (https://docs.sigstore.dev) and make sure it is on the PATH"
+KEYLESS = "keyless"  # in place of a private key: sign as whom one is logged in
+_PASSWORD = "COSIGN_PASSWORD"
+
+
+def signed_line(name: str, version: str, digest: str) -> bytes:
+    """Give the bytes that are signed: one line, so that a signature fits no other package or version."""
+    return f"{name}@{version} {digest}\n".encode()
+
+
+def sign(key: str, *, name: str, version: str, digest: str) -> str:
+    """Sign a package version with a private key of cosign; its password is taken from COSIGN_PASSWORD.
+
+    `KEYLESS` in place of the key signs as whom the person, or the workflow of a CI server, is logged in.
+
+    Raises:
+        RegistryError: `cosign` is missing or refuses.
+    """
+    what, statement = f"{name}@{version}", signed_line(name, version, digest)
+    if key != KEYLESS:
+        return _signed(key, ["sign-blob", "--new-bundle-format=false", "-"], what, statement).decode().strip()
+    with TemporaryDirectory(prefix="mlstack-signature-") as folder:
+        bundle = Path(folder, "bundle")
+        _signed(key, ["sign-blob", f"--bundle={bundle}", "-"], what, statement)
+        return base64.b64encode(json.dumps(json.loads(bundle.read_bytes())).encode()).decode()
+
+
+def sign_artifact(key: str, artifact: str) -> None:
+    """Sign an artifact in an OCI registry as cosign does, as `sign`; the signature lies beside it."""
+    _signed(key, ["sign", artifact], artifact, b"")
+
+
+def _signed(key: str, what: list[str], shown: str, statement: bytes) -> bytes:
+    options = ["--yes"]
+    if key != KEYLESS:
+        options += [f"--key={key}", "--tlog-upload=false", "--use-signing-config=false"]
+    command = ["cosign", what[0], *options, *what[1:]]
+    password = {_PASSWORD: os.environ.get(_PASSWORD, "")}  # else it takes stdin for one
+    try:
+        return programs.run(command, settings=password, stdin=statement, timeout_s=COSIGN_S).stdout
+    except ProgramError as error:
+        hint = f"check the key, and its password in {_PASSWORD}"
+        if key == KEYLESS:
+            hint = "give a token of your OpenID provider in SIGSTORE_ID_TOKEN, as CI servers do"
+        hint = GET_COSIGN if error.status is None else hint
+        raise RegistryError(f"cannot sign `{shown}`: {reason_of(error)}", hint=hint) from error
+
+
+def reason_of(error: ProgramError) -> str:
+    """Give the reason without what cosign says beside it."""
+    return str(error).rpartition("error during command execution: ")[2]

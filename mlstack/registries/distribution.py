@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from mlstack import clock, programs
-from mlstack.addresses import Address, address, joined
+from mlstack.addresses import address, joined
 from mlstack.dataclass import dataclass
 from mlstack.errors import RegistryError
 from mlstack.objects import masking
@@ -30,12 +30,9 @@ if TYPE_CHECKING:
 
 SCHEME = "oci://"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-_MOST_PAGES = 100
-_MOST_REPOSITORIES = 1000
-MOST_MANIFEST_BYTES = 4 << 20
-"""What a manifest may have: the limit that the specification names."""
-TIMEOUT_S = 300.0
-"""How long one answer may take: an archive over a slow line."""
+_MOST_PAGES, _MOST_REPOSITORIES = 100, 1000
+MOST_MANIFEST_BYTES = 4 << 20  # the limit that the specification names
+TIMEOUT_S = 300.0  # for one answer: an archive over a slow line
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _NAME = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
@@ -65,7 +62,12 @@ class UnauthorizedError(RegistryError):
     """Raised when a registry does not let us in; some answer so for what is not there."""
 
 
-@dataclass(frozen=True, kw_only=True)
+def canonical_json(value: Mapping[str, Any]) -> bytes:
+    """Write a manifest so that the same content has the same digest."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
+
+
+@dataclass(frozen=True)
 class ArtifactManifest:
     """A manifest whose bytes have the digest."""
 
@@ -88,7 +90,7 @@ class Distribution:
         from mlstack.web import Web
 
         try:
-            there: Address = address(f"https://{host}")
+            there = address(f"https://{host}")
         except ValueError:
             raise RegistryError(f"`{host}` is no host of a registry", hint="write oci://HOST/PATH") from None
         self.host = host
@@ -101,11 +103,7 @@ class Distribution:
     # --- reading ---
 
     def manifest(self, name: str, reference: str, *, accept: str = MANIFEST) -> ArtifactManifest | None:
-        """Give a manifest by tag or digest, of a type that `accept` names; None when it is not there.
-
-        Raises:
-            RegistryError: no answer, refused, or other bytes than the digest says.
-        """
+        """Give a manifest by tag or digest, of a type that `accept` names; None when it is not there."""
         _check(name, reference)
         answer = self._send("GET", f"{name}/manifests/{reference}", name, headers={"Accept": accept})
         if answer.status == 404:
@@ -123,16 +121,10 @@ class Distribution:
         if not isinstance(value, Mapping) or value.get("schemaVersion") != 2:
             raise self._fault(f"its answer for `{name}:{reference}` is no manifest")
         media_type = value.get("mediaType") or (answer.headers.get("Content-Type") or "").partition(";")[0]
-        return ArtifactManifest(
-            digest=digest, data=answer.data, value=value, media_type=str(media_type or MANIFEST)
-        )
+        return ArtifactManifest(digest, answer.data, value, str(media_type or MANIFEST))
 
     def tags(self, name: str) -> list[str] | None:
-        """Give all tags of a repository, None where there is no such.
-
-        Raises:
-            RegistryError: no answer, or refused.
-        """
+        """Give all tags of a repository, None where there is no such."""
         _check(name, "latest")
         tags = self._listed(f"{name}/tags/list?n=1000", name, "tags")
         return tags and [tag for tag in tags if _REFERENCE.fullmatch(tag)]
@@ -143,11 +135,10 @@ class Distribution:
             names = self._listed("_catalog?n=1000", "", "repositories")
         except RegistryError:
             return None
-        if names is None:
-            return None
         below = f"{path}/" if path else ""
-        inside = [name.removeprefix(below) for name in names if name.startswith(below)]
-        return [name for name in inside if _NAME.fullmatch(name) and "/" not in name][:_MOST_REPOSITORIES]
+        inside = [name.removeprefix(below) for name in names or () if name.startswith(below)]
+        names_below = [name for name in inside if _NAME.fullmatch(name) and "/" not in name]
+        return None if names is None else names_below[:_MOST_REPOSITORIES]
 
     def referrers(self, name: str, digest: str) -> list[Mapping[str, Any]] | None:
         """Give the descriptors of what says that it belongs to a manifest; None from registries without that.
@@ -184,83 +175,73 @@ class Distribution:
 
     def blob(self, name: str, digest: str) -> bytes:
         """Give a blob, its digest checked."""
-        _check(name, digest)
-        answer = self._send("GET", f"{name}/blobs/{digest}", name)
-        self._refuse(answer, 200)
+        answer = self._blob(name, digest, whole=True)
         if digest_of(answer.data) != digest:
             raise self._lie(f"{name}@{digest}", digest_of(answer.data))
         return answer.data
 
     def blob_pieces(self, name: str, digest: str) -> Iterator[bytes]:
         """Give a blob as it comes, however large it is; its digest is checked before its end is told."""
-        _check(name, digest)
-        answer = self._send("GET", f"{name}/blobs/{digest}", name, whole=False)
-        self._refuse(answer, 200)
         content = hashlib.sha256()
-        for piece in answer.pieces():
+        for piece in self._blob(name, digest, whole=False).pieces():
             content.update(piece)
             yield piece
         if (actual := f"sha256:{content.hexdigest()}") != digest:
             raise self._lie(f"{name}@{digest}", actual)
 
+    def _blob(self, name: str, digest: str, *, whole: bool) -> Answer:
+        _check(name, digest)
+        answer = self._send("GET", f"{name}/blobs/{digest}", name, whole=whole)
+        self._refuse(answer, 200)
+        return answer
+
     # --- writing ---
 
     def has_blob(self, name: str, digest: str) -> bool:
-        """Tell whether a blob is there."""
+        """Tell whether a blob is there; a registry that does not say will say when it is sent."""
         _check(name, digest)
-        answer = self._send("HEAD", f"{name}/blobs/{digest}", name, push=True)
-        if answer.status not in (200, 404):
-            self._refuse(answer, 200)
-        return answer.status == 200
+        return self._send("HEAD", f"{name}/blobs/{digest}", name, push=True).status == 200
 
     def receive_blob(self, name: str, digest: str, size: int, source: Distribution, source_name: str) -> None:
         """Take a blob over from another registry as it comes, or from another repository of the same one."""
-        _check(name, digest)
         mount = f"?mount={digest}&from={source_name}" if source.host == self.host else ""
-        started = self._send("POST", f"{name}/blobs/uploads/{mount}", name, push=True, body=b"")
-        if mount and started.status == 201:
-            return
-        self._refuse(started, 202)
-        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
         pieces = _Blob(source, source_name, digest)
-        place = self._place_of_upload(started, digest)
-        answer = self._send("PUT", place, name, push=True, headers=headers, body=pieces)
-        self._refuse_other(answer, name, digest)
+        self._upload(name, digest, pieces, mount=mount, headers={"Content-Length": str(size)})
 
     def push_blob(self, name: str, data: bytes) -> str:
         """Upload a blob that is not there yet, and give its digest."""
         digest = digest_of(data)
-        _check(name, digest)
-        if self._send("HEAD", f"{name}/blobs/{digest}", name, push=True).status == 200:
-            return digest
-        started = self._send("POST", f"{name}/blobs/uploads/", name, push=True, body=b"")
-        self._refuse(started, 202)
-        place = self._place_of_upload(started, digest)
-        headers = {"Content-Type": "application/octet-stream"}
-        answer = self._send("PUT", place, name, push=True, headers=headers, body=data)
-        self._refuse_other(answer, name, digest)
+        if not self.has_blob(name, digest):
+            self._upload(name, digest, data)
         return digest
 
-    def _place_of_upload(self, started: Answer, digest: str) -> str:
+    def _upload(
+        self,
+        name: str,
+        digest: str,
+        body: bytes | Iterable[bytes],
+        *,
+        mount: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        started = self._send("POST", f"{name}/blobs/uploads/{mount}", name, push=True, body=b"")
+        if mount and started.status == 201:
+            return
+        self._refuse(started, 202)
         if not (location := started.headers.get("Location")):
             raise self._fault("it names no place to upload to")
         place = joined(started.url, location)
-        return f"{place}{'&' if '?' in place else '?'}digest={digest}"
+        place += f"{'&' if '?' in place else '?'}digest={digest}"
+        headers = {"Content-Type": "application/octet-stream", **(headers or {})}
+        answer = self._send("PUT", place, name, push=True, headers=headers, body=body)
+        self._refuse_other(answer, name, digest)
 
-    def push_manifest(self, name: str, reference: str, value: Mapping[str, Any]) -> str:
-        """Upload a manifest under a tag, and give its digest."""
-        data = json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
-        return self.push_manifest_data(name, reference, data)
-
-    def push_manifest_data(
-        self, name: str, reference: str, data: bytes, *, media_type: str = MANIFEST
-    ) -> str:
+    def push_manifest(self, name: str, reference: str, data: bytes, *, media_type: str = MANIFEST) -> str:
         """Upload a manifest as it is written under a tag or digest, and give its digest."""
         _check(name, reference)
         headers = {"Content-Type": media_type}
-        answer = self._send(
-            "PUT", f"{name}/manifests/{reference}", name, push=True, headers=headers, body=data
-        )
+        path = f"{name}/manifests/{reference}"
+        answer = self._send("PUT", path, name, push=True, headers=headers, body=data)
         digest = digest_of(data)
         self._refuse_other(answer, name, digest)
         return digest
@@ -296,34 +277,31 @@ class Distribution:
 
     def _proof(self, asked: str, scope: str, name: str) -> str | None:
         """Give the header that a refusal asks for: a token, or name and password; None without."""
-        from mlstack.http import basic
-
         if self._logins is None:
             self._logins = credentials(self.host)
         places = [str(place) for place in (PurePosixPath(name), *PurePosixPath(name).parents)]
-        known = next((self._logins[place] for place in places if place in self._logins), self._logins.get(""))
+        login = next((self._logins[place] for place in places if place in self._logins), self._logins.get(""))
         scheme, _, rest = asked.partition(" ")
         if scheme.lower() == "basic":
-            return basic(known.user, known.password) if known and known.password else None
+            return login.basic if login and login.password else None
         fields = dict(re.findall(r'(\w+)="([^"]*)"', rest))
         if scheme.lower() != "bearer" or "realm" not in fields:
             return None
-        return self._token(fields, scope, known)
+        return self._token(fields, scope, login)
 
-    def _token(self, fields: Mapping[str, str], scope: str, known: Credentials | None) -> str | None:
+    def _token(self, fields: Mapping[str, str], scope: str, login: Credentials | None) -> str | None:
         """Get a token where the registry sends us, anonymously without credentials."""
-        from mlstack.http import basic
         from mlstack.kube.transport import quote
 
         named = {"service": fields["service"]} if fields.get("service") else {}
         query = {**named, "scope": fields.get("scope") or scope}
         form = "&".join(f"{key}={quote(value)}" for key, value in query.items())
-        if known and known.identity_token:
-            form += f"&grant_type=refresh_token&client_id=mlstack&refresh_token={quote(known.identity_token)}"
+        if login and login.identity_token:
+            form += f"&grant_type=refresh_token&client_id=mlstack&refresh_token={quote(login.identity_token)}"
             headers = {"Content-Type": "application/x-www-form-urlencoded"}
             answer = self._web.send("POST", fields["realm"], headers=headers, body=form.encode())
         else:
-            headers = {"Authorization": basic(known.user, known.password)} if known else {}
+            headers = {"Authorization": login.basic} if login else {}
             mark = "&" if "?" in fields["realm"] else "?"
             answer = self._web.get(f"{fields['realm']}{mark}{form}", headers)
         if answer.status in (401, 403):
@@ -349,13 +327,17 @@ class Distribution:
             has = "does not let us in" if answer.status == 401 else "does not allow that"
             message = f"the registry at `{self.host}` fails: it {has}"
             raise UnauthorizedError(message, hint=f"docker login {self.host}")
-        code = _code(answer.data)
+        try:  # as the specification writes errors
+            code = json.loads(answer.data)["errors"][0]["code"]
+        except (ValueError, LookupError, TypeError, RecursionError):
+            code = ""
         text = "it has no such thing" if answer.status == 404 else f"HTTP {answer.status}"
+        text += f" ({code})" if isinstance(code, str) and re.fullmatch("[A-Z_]{1,40}", code) else ""
         hint = "check the address"
         if answer.status == 429 or answer.status >= 500:
             asked_s = retry_after_s(answer.headers)
             hint = f"try again {'later' if asked_s is None else f'in {clock.words(asked_s)}'}"
-        raise self._fault(f"{text}{f' ({code})' if code else ''}", hint=hint)
+        raise self._fault(text, hint=hint)
 
     def _refuse_other(self, answer: Answer, name: str, digest: str) -> None:
         """Raise unless something was made, with the digest that was sent as far as the answer names one."""
@@ -368,28 +350,19 @@ class Distribution:
         return RegistryError(f"the registry at `{self.host}` fails: {text}", hint=hint)
 
     def _lie(self, what: str, digest: str) -> RegistryError:
-        text = f"what it gives for `{what}` has the digest {digest}"
-        return self._fault(
-            text, hint="nothing was changed; something between you and it changes what it says"
-        )
+        hint = "nothing was changed; something between you and it changes what it says"
+        return self._fault(f"what it gives for `{what}` has the digest {digest}", hint=hint)
 
 
 class _Blob:
     """A blob of a registry, fetched anew each time it is read."""
 
     def __init__(self, registry: Distribution, name: str, digest: str) -> None:
-        self._registry, self._name, self._digest = registry, name, digest
+        self._place = registry, name, digest
 
     def __iter__(self) -> Iterator[bytes]:
-        return self._registry.blob_pieces(self._name, self._digest)
-
-
-def _code(data: bytes) -> str:
-    try:
-        code = json.loads(data)["errors"][0]["code"]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return ""
-    return code if isinstance(code, str) and re.fullmatch("[A-Z_]{1,40}", code) else ""
+        registry, name, digest = self._place
+        return registry.blob_pieces(name, digest)
 
 
 def _check(name: str, reference: str) -> None:
@@ -397,16 +370,13 @@ def _check(name: str, reference: str) -> None:
         hint = "names of OCI registries are lower-case letters and digits with `-`, `_`, `.` and `/` between"
         raise RegistryError(f"`{name}` cannot be the name of a repository", hint=hint)
     if not (DIGEST.fullmatch(reference) or _REFERENCE.fullmatch(reference)):
-        raise RegistryError(
-            f"`{reference}` is neither a tag nor a digest", hint="write NAME:TAG or NAME@sha256:…"
-        )
+        hint = "write NAME:TAG or NAME@sha256:…"
+        raise RegistryError(f"`{reference}` is neither a tag nor a digest", hint=hint)
 
 
 # --- who we are: what `docker login`, `podman login` and helm left behind, or a helper keeps ---
 
-_HELPER = re.compile(r"[\w.-]+")
 _HELPER_TIMEOUT_S = 30.0
-_DOCKER_HUB = "https://index.docker.io/v1/"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -416,6 +386,13 @@ class Credentials:
     user: str = ""
     password: str = field(default="", repr=False)
     identity_token: str = field(default="", repr=False)
+
+    @property
+    def basic(self) -> str:
+        """Give the header that shows name and password."""
+        from mlstack.http import basic
+
+        return basic(self.user, self.password)
 
 
 def credentials(host: str) -> dict[str, Credentials]:
@@ -455,7 +432,8 @@ def _of_file(file: Path, host: str) -> dict[str, Credentials]:
         raise RegistryError(f"the logins of `{file}` are no JSON", hint="mend or remove it") from error
     if not isinstance(config, Mapping):
         return {}
-    for key in (_DOCKER_HUB, "docker.io") if host.endswith("docker.io") else (host, f"https://{host}"):
+    is_hub = host.endswith("docker.io")
+    for key in ("https://index.docker.io/v1/", "docker.io") if is_hub else (host, f"https://{host}"):
         helper = _map(config, "credHelpers").get(key) or config.get("credsStore")
         if isinstance(helper, str) and (login := _ask(helper, key)):
             return {"": login}
@@ -505,31 +483,28 @@ def _entry(entry: Mapping[str, Any]) -> Credentials | None:
 
 def _ask(helper: str, key: str) -> Credentials | None:
     """Ask the helper that docker would ask; one that knows nothing of the host is no fault."""
-    if not _HELPER.fullmatch(helper):
+    if not re.fullmatch(r"[\w.-]+", helper):
         raise RegistryError(f"the logins name a helper that cannot be one: {helper!a}")
     program = f"docker-credential-{helper}"
     try:
         answer = programs.run([program, "get"], stdin=key.encode(), timeout_s=_HELPER_TIMEOUT_S).stdout
+        value = json.loads(answer)
+        user, secret = str(value["Username"]), str(value["Secret"])
     except ProgramError as error:
         if error.status is not None:  # it ran, and has nothing
             return None
         hint = error.hint or "check `credHelpers` and `credsStore` of ~/.docker/config.json"
         raise RegistryError(f"the credentials of `{key}` cannot be had: {error}", hint=hint) from error
-    try:
-        value = json.loads(answer)
-        user, secret = str(value["Username"]), str(value["Secret"])
     except (ValueError, KeyError, TypeError):
-        raise RegistryError(
-            f"`{program}` gives no credentials that can be read", hint="log in anew"
-        ) from None
+        message = f"`{program}` gives no credentials that can be read"
+        raise RegistryError(message, hint="log in anew") from None
     return _noted("", "", secret) if user == "<token>" else _noted(user, secret, "")
 
 
 def _noted(user: str, password: str, token: str) -> Credentials | None:
     masking.note(*filter(None, (password, token)))
-    if not (token or (user and password)):
-        return None
-    return Credentials(user=user, password=password, identity_token=token)
+    login = Credentials(user=user, password=password, identity_token=token)
+    return login if token or (user and password) else None
 
 
 def helm_file(variable: str, name: str) -> Path:

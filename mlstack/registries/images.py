@@ -24,6 +24,7 @@ from mlstack.registries.distribution import (
     Credentials,
     Distribution,
     UnauthorizedError,
+    canonical_json,
     digest_of,
     of_pull_secret,
 )
@@ -182,10 +183,8 @@ class Images:
         if len(entries) == 1:
             return self.found(replace(image, digest=str(entries[0]["digest"])))
         value = {**manifest.value, "manifests": entries}
-        data = json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
-        return ArtifactManifest(
-            digest=digest_of(data), data=data, value=value, media_type=manifest.media_type
-        )
+        data = canonical_json(value)
+        return ArtifactManifest(digest_of(data), data, value, manifest.media_type)
 
     # --- copying ---
 
@@ -270,10 +269,10 @@ class Images:
                     sent += self._copy_attached(image, attached.digest, to)
         if entries and target.referrers(to.name, digest) is None:  # it keeps no account of them itself
             value = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": entries}
-            data = json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+            data = canonical_json(value)
             known = self.manifest(to, references[-1])
             if known is None or known.digest != digest_of(data):
-                target.push_manifest_data(to.name, references[-1], data, media_type=_INDEX)
+                target.push_manifest(to.name, references[-1], data, media_type=_INDEX)
         return sent
 
     def _copy_parts(self, image: ImageName, manifest: ArtifactManifest, to: ImageName) -> int:
@@ -292,7 +291,7 @@ class Images:
 
     def _push(self, manifest: ArtifactManifest, to: ImageName, reference: str) -> None:
         target = self.registry(to.host)
-        target.push_manifest_data(to.name, reference, manifest.data, media_type=manifest.media_type)
+        target.push_manifest(to.name, reference, manifest.data, media_type=manifest.media_type)
 
 
 def is_index(manifest: ArtifactManifest) -> bool:

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import os
+import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from mlstack import disk_cache, programs
 from mlstack.app import layout
-from mlstack.app.app import Component, PackageRef, parse_package_ref
+from mlstack.app.app import Component, PackageRef, RegistryRef, SignaturePolicy, parse_package_ref
 from mlstack.app.app_dir import AppDir
+from mlstack.app.chart import CHART_FILE
 from mlstack.app.index import KSONNET_PREFIX, IndexPackage
 from mlstack.app.lock import Lock, LockedPackage, newest
 from mlstack.app.package import FetchedPackage, Vendor
 from mlstack.app.prototype import Package, Prototype
+from mlstack.app.reader import as_overridden
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
 from mlstack.names import fits, nearest
-from mlstack.registries import signatures
+from mlstack.programs import ProgramError
+from mlstack.registries.directory import COSIGN_S, GET_COSIGN, KEYLESS, reason_of, signed_line
+from mlstack.registries.distribution import DIGEST, SCHEME, repository_of, split_address
 from mlstack.registries.registry import find_prototype, guarded, indexes, is_bundled, open_registry
 from mlstack.registries.resolver import APP, AppCatalog, Choice, Requirements, select
 
@@ -109,9 +120,7 @@ def plan(
         if all(catalog.says(package) == before[key] for key, package in fetched.items()):
             break  # what the index said of them is what they say themselves
     for package in fetched.values():
-        policy = signatures.policy_of(app.app, package.locked.registry)
-        if policy is not None:
-            signatures.check_locked(app.app, package.locked, policy, root=app.root)
+        check_signed(app, package.locked)
     for choice in choices:
         if choice.package in named:
             catalog.check_unchanged(choice.package, choice.version)
@@ -421,3 +430,136 @@ def find_usable(app: AppDir, name: str) -> tuple[Prototype, PackageRef | None]:
         if "/" in short or short in (installed.name, *installed.aliases):
             return installed, None
     return built_in_prototype(app, name) or (find_prototype(app, name), None)
+
+
+# --- signatures, verified by the user's own `cosign` ---
+# Of the content, as the index has it, or of the artifact in an OCI registry, in cosign's own way. What cosign
+# saves of those is kept in the user's cache, so that the registry is not asked again.
+
+_UNSIGNED = 10  # cosign's exit status for an artifact without signatures
+_UNPREPARED = ("public key", "trusted root", "fetching", "TUF", "log query")  # it did not come to look
+
+
+def check_signed(app: AppDir, locked: LockedPackage) -> str | None:
+    """Refuse a package that those whom `app.yaml` names for its registry have not signed.
+
+    Returns:
+        The artifact that is signed, which is to hold this content; empty where the content itself is signed,
+        None where nobody asks for a signature.
+
+    Raises:
+        ConfigError: a file of the policy is not there.
+        RegistryError: it is not signed, or by others; `cosign` is missing, or its registry is away.
+    """
+    policy = next((policy for policy in app.app.verify if policy.registry == locked.registry), None)
+    if policy is None:
+        return None
+    artifact, asked, by_others = _artifact(locked, app.root), _options(policy, app.root), False
+    if artifact and _is_kept(artifact, asked):
+        return artifact
+    with TemporaryDirectory(prefix="mlstack-signature-") as folder:
+        checks = {}
+        if option := _signature(locked, policy, Path(folder)):
+            line = signed_line(locked.name, locked.version, locked.digest)
+            checks["cosign", "verify-blob", *asked, option, "-"] = line
+        if artifact:
+            checks["cosign", "verify", *asked, artifact] = b""
+        for command, line in checks.items():
+            try:
+                programs.run(command, stdin=line, timeout_s=COSIGN_S)
+                if not line:
+                    _keep(artifact)
+                return "" if line else artifact
+            except ProgramError as error:
+                reason = reason_of(error)
+                is_cut_short = error.status is None or any(text in reason for text in _UNPREPARED)
+                is_answer = error.status == _UNSIGNED or bool(line) or "no matching" in reason
+                if is_cut_short or not (is_answer or by_others):
+                    usual = "check the key, the network and docker's login"
+                    hint = GET_COSIGN if error.status is None else usual
+                    message = f"cannot verify package `{locked.ref}`: {reason}"
+                    raise RegistryError(message, hint=hint) from error
+                by_others = by_others or error.status != _UNSIGNED
+    raise _not_signed(locked, policy, artifact, by_others=by_others)
+
+
+def _not_signed(
+    locked: LockedPackage, policy: SignaturePolicy, artifact: str, *, by_others: bool
+) -> RegistryError:
+    if by_others:
+        whose = f"by the key `{policy.public_key}`" if policy.public_key else f"by `{policy.identity}`"
+        message = f"the signature of package `{locked.ref}` is not {whose}"
+        hint = "nothing was changed; ask who keeps the registry, or change `verify` in app.yaml"
+        return RegistryError(message, hint=hint)
+    key = "KEY" if policy.public_key else KEYLESS
+    hint = f"its keeper signs with: mlstack registry index DIR --sign {key}"
+    if artifact:
+        hint = f"its keeper signs with: cosign sign {'--key KEY ' if policy.public_key else ''}{artifact}"
+    elif CHART_FILE.name in locked.files:
+        hint = "charts are signed in OCI registries alone (no `.prov` is read): helm push, then cosign sign"
+    asks = f"app.yaml asks for signatures of registry `{policy.registry}`"
+    return RegistryError(f"package `{locked.ref}` is not signed, and {asks}", hint=hint)
+
+
+def _options(policy: SignaturePolicy, root: Path) -> list[str]:
+    """Give what asks cosign for the signature of those whom a policy names."""
+    for name, file in (("key", policy.public_key), ("trusted root", policy.trusted_root)):
+        if file and "://" not in file and not (root / file).is_file():
+            hint = "put cosign's public key there: cosign generate-key-pair writes it as cosign.pub"
+            hint = hint if name == "key" else "cosign trusted-root create --out FILE writes it"
+            raise ConfigError(f"there is no {name} `{file}` to verify with", where="app.yaml", hint=hint)
+    if policy.public_key:
+        key = policy.public_key if "://" in policy.public_key else root / policy.public_key
+        return [f"--key={key}", "--insecure-ignore-tlog=true"]
+    trusted = [f"--trusted-root={root / policy.trusted_root}"] if policy.trusted_root else []
+    identity = [f"--certificate-identity={policy.identity}", f"--certificate-oidc-issuer={policy.issuer}"]
+    return [*identity, *trusted]
+
+
+def _signature(locked: LockedPackage, policy: SignaturePolicy, folder: Path) -> str:
+    """Give cosign's option for the signature of a package's content; empty where none is of use.
+
+    With a key that is the signature alone; without one it is cosign's bundle: certificate and log entry too.
+    """
+    content = base64.b64decode(locked.signature)
+    if not content.startswith(b'{"'):
+        return f"--signature={locked.signature}" if locked.signature and policy.public_key else ""
+    (folder / "bundle").write_bytes(content)
+    return f"--bundle={folder / 'bundle'}"
+
+
+def _artifact(locked: LockedPackage, root: Path) -> str:
+    """Give what cosign calls a package's artifact in an OCI registry; empty for what is none."""
+    ref = as_overridden(RegistryRef(name=locked.registry, address=locked.source), root=root)
+    if not (ref.address.startswith(SCHEME) and DIGEST.fullmatch(locked.revision)):
+        return ""
+    host, path = split_address(ref.address)
+    return f"{host}/{repository_of(path, locked.name)}@{locked.revision}"
+
+
+def _place(artifact: str) -> Path | None:
+    """Give where the cache keeps what cosign saved of an artifact; None where there is no cache."""
+    folder = disk_cache.of_user(os.environ).subfolder("signatures")
+    return folder / artifact.rpartition(":")[2] if folder else None
+
+
+def _is_kept(artifact: str, asked: list[str]) -> bool:
+    """Tell whether the cache has the artifact with signatures by those who are asked for."""
+    if (place := _place(artifact)) is None or not place.is_dir():
+        return False
+    with suppress(OSError, ValueError, LookupError, TypeError, ProgramError):  # then its registry is asked
+        images = json.loads((place / "index.json").read_bytes())["manifests"]
+        is_meant = images[0]["digest"] == artifact.rpartition("@")[2]
+        command = ["cosign", "verify", *asked, "--local-image", str(place)]
+        return is_meant and bool(programs.run(command, timeout_s=COSIGN_S))
+    return False
+
+
+def _keep(artifact: str) -> None:
+    """Have cosign save an artifact and its signatures in the cache; where it cannot, nothing is kept."""
+    if (place := _place(artifact)) is None:
+        return
+    with suppress(OSError, ProgramError), TemporaryDirectory(dir=place.parent) as folder:
+        programs.run(["cosign", "save", "--dir", f"{folder}/copy", artifact], timeout_s=COSIGN_S)
+        shutil.rmtree(place, ignore_errors=True)
+        Path(folder, "copy").rename(place)

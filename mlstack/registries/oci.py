@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from mlstack import disk_cache
 from mlstack.app.app import API_VERSION, RegistryRef
@@ -29,26 +29,26 @@ from mlstack.app.package import Files, PackageFolder, digest
 from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError, RegistryError
 from mlstack.names import best_first, names_a_package
+from mlstack.registries.directory import sign, sign_artifact
 from mlstack.registries.distribution import (
     DIGEST,
     SCHEME,
     ArtifactManifest,
     Distribution,
     UnauthorizedError,
+    canonical_json,
     digest_of,
     repository_of,
     split_address,
 )
 from mlstack.registries.registry import (
-    INDEX_FILE,
     PackagesByName,
     believed,
     checked,
     guarded,
+    parse_index,
     protocol,
-    read_index,
 )
-from mlstack.registries.signatures import sign, sign_artifact
 from mlstack.yaml import write
 
 _INDEX_NAME, _INDEX_TAG = "mlstack-registry", "index"
@@ -144,25 +144,9 @@ def entry_of(package: str, files: Files, manifest_digest: str, signature: str = 
     return replace(entry, versions=tuple(versions))
 
 
-class _OneFile:
-    """An index as the tree of files that a registry is read from."""
-
-    def __init__(self, text: str) -> None:
-        self._data = text.encode()
-
-    def read(self, path: PurePosixPath) -> bytes | None:
-        return self._data if path.as_posix() == INDEX_FILE else None
-
-    def folder(self, path: PurePosixPath) -> Files:
-        return {}
-
-    def names(self) -> list[str]:
-        return []
-
-
 def _parsed(text: str, source: str, name: str) -> RegistryIndex:
     """Read an index; each version is at the digest of its artifact."""
-    index = read_index(_OneFile(text), source=source, name=name)
+    index = parse_index(text.encode(), source=source, name=name)
     packages = {}
     for package in index.packages.values():
         for version in package.versions:
@@ -345,7 +329,7 @@ class Repository:
             "layers": [layer],
             "annotations": {f"org.opencontainers.image.{key}": text for key, text in facts.items() if text},
         }
-        return self._api.push_manifest(repository, tag, manifest)
+        return self._api.push_manifest(repository, tag, canonical_json(manifest))
 
     def _enter(self, entry: IndexPackage) -> bool:
         """Enter a version in the index; again if somebody else wrote it meanwhile. Tell whether it is new."""

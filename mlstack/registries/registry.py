@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import cache
@@ -108,56 +108,52 @@ class Tree(Protocol):
         """Give the names of the folders in the registry's folder."""
 
 
-def read_index(tree: Tree, *, source: str, name: str, revision: str = "") -> RegistryIndex:
-    """Read `registry.yaml`; without one, every folder with a `package.yaml` is a package."""
-    data = tree.read(PurePosixPath(INDEX_FILE))
+@contextmanager
+def _readable() -> Iterator[None]:
     try:
-        names = _ksonnet_packages(tree, data)
-        if names is not None:
-            raise ksonnet_registry(source, names)
-        if data is None:
-            return _derived(tree, source, name, revision)
-        return _parsed(data, source, name, revision)
+        yield
     except RegistryError:
         raise
     except MlstackError as error:
-        raise RegistryError(
-            f"the registry cannot be read: {error}", where=error.where, hint=error.hint
-        ) from error
+        message = f"the registry cannot be read: {error}"
+        raise RegistryError(message, where=error.where, hint=error.hint) from error
 
 
-def _parsed(data: bytes, source: str, name: str, revision: str) -> RegistryIndex:
-    document = documents.read(data, file=f"{source}/{INDEX_FILE}")
-    fields = fields_of(document, "Registry")
-    check_file("Registry", document.value, source=document.file, document=document)
-    return fields.record(RegistryIndex, revision=revision, known_as=name)
+def read_index(tree: Tree, *, source: str, name: str, revision: str = "") -> RegistryIndex:
+    """Read `registry.yaml`; without one, every folder with a `package.yaml` is a package.
 
-
-def _derived(tree: Tree, source: str, name: str, revision: str) -> RegistryIndex:
+    Messages call it `source`, the app calls it `name`.
+    """
+    if (data := tree.read(PurePosixPath(INDEX_FILE))) is not None:
+        return parse_index(data, source=source, name=name, revision=revision)
     entries = []
-    for folder in sorted(tree.names()):
-        if any(tree.read(PurePosixPath(folder, file)) is not None for file in PACKAGE_FILES):
-            files = _package_files(tree, PurePosixPath(folder))
-            entries.append(PackageFolder(files, source=f"{source}/{folder}").entry(folder, strict=False))
+    with _readable():
+        folders = sorted(tree.names())
+        if names := [name for name in folders if tree.read(PurePosixPath(name, "parts.yaml"))]:
+            raise ksonnet_registry(source, names)
+        for folder in folders:
+            if any(tree.read(PurePosixPath(folder, file)) is not None for file in PACKAGE_FILES):
+                package = PackageFolder(
+                    _package_files(tree, PurePosixPath(folder)), source=f"{source}/{folder}"
+                )
+                entries.append(package.entry(folder, strict=False))
     if not entries:
-        raise RegistryError(
-            f"no registry at `{source}`: neither `{INDEX_FILE}` nor a folder with `package.yaml`",
-            hint="check the address, branch and folder",
-        )
+        message = f"no registry at `{source}`: neither `{INDEX_FILE}` nor a folder with `package.yaml`"
+        raise RegistryError(message, hint="check the address, branch and folder")
     return RegistryIndex(name=name, packages=joined(entries), revision=revision, known_as=name)
 
 
-def _ksonnet_packages(tree: Tree, data: bytes | None) -> list[str] | None:
-    if data is None:
-        names = sorted(tree.names())
-        return [name for name in names if tree.read(PurePosixPath(name, "parts.yaml"))] or None
-    value = documents.read(data, file=INDEX_FILE).value
-    if not isinstance(value, Mapping):
-        return None
-    if "ksonnet" not in str(value.get("kind")) and not str(value.get("apiVersion")).startswith("0."):
-        return None
-    libraries = value.get("libraries")
-    return sorted(map(str, libraries)) if isinstance(libraries, Mapping) else []
+def parse_index(data: bytes, *, source: str, name: str, revision: str = "") -> RegistryIndex:
+    """Read an index; arguments as of `read_index`."""
+    with _readable():
+        document = documents.read(data, file=f"{source}/{INDEX_FILE}")
+        head = document.value if isinstance(document.value, Mapping) else {}
+        if "ksonnet" in str(head.get("kind")) or str(head.get("apiVersion")).startswith("0."):
+            names = head.get("libraries")
+            raise ksonnet_registry(source, sorted(map(str, names)) if isinstance(names, Mapping) else ())
+        fields = fields_of(document, "Registry")
+        check_file("Registry", document.value, source=document.file, document=document)
+        return fields.record(RegistryIndex, revision=revision, known_as=name)
 
 
 def ksonnet_registry(source: str, names: Iterable[str]) -> RegistryError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from mlstack.registries.distribution import MANIFEST, Distribution, digest_of
+from mlstack.registries.distribution import MANIFEST, Distribution, canonical_json, digest_of
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 
@@ -21,13 +21,13 @@ def push_image(host: str, name: str, tag: str, *architectures: str, layer: bytes
         value: dict[str, Any] = {"schemaVersion": 2, "mediaType": MANIFEST}
         value |= {"config": config_at, "layers": [layer_at]}
         if len(architectures) == 1:
-            return registry.push_manifest(name, tag, value)
+            return registry.push_manifest(name, tag, canonical_json(value))
         data = json.dumps(value, indent=1).encode()  # other bytes than we would write
-        digest = registry.push_manifest_data(name, digest_of(data), data)
+        digest = registry.push_manifest(name, digest_of(data), data)
         platform = {"os": "linux", "architecture": architecture}
         entries.append({**_descriptor(digest, data), "mediaType": MANIFEST, "platform": platform})
     data = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}, indent=2).encode()
-    return registry.push_manifest_data(name, tag, data, media_type=INDEX)
+    return registry.push_manifest(name, tag, data, media_type=INDEX)
 
 
 def _descriptor(digest: str, data: bytes) -> dict[str, Any]:

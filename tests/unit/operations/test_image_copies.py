@@ -164,7 +164,7 @@ def refer(host: str, name: str, digest: str, content: bytes) -> str:
     config = {"digest": registry.push_blob(name, b"{}"), "size": 2}
     value = {"schemaVersion": 2, "config": config, "layers": [layer], "subject": {"digest": digest}}
     data = json.dumps(value).encode()
-    return registry.push_manifest_data(name, digest_of(data), data)
+    return registry.push_manifest(name, digest_of(data), data)
 
 
 def test_the_images_of_the_hubs_form_are_set_though_they_are_said_in_parts(
