@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 from mlstack import clock, programs
 from mlstack.addresses import address, joined
 from mlstack.dataclass import dataclass
-from mlstack.errors import RegistryError
+from mlstack.errors import RegistryError, YamlError
 from mlstack.objects import masking
 from mlstack.programs import ProgramError
+from mlstack.yaml.read import read_document
 
 if TYPE_CHECKING:
-    from mlstack.web import Answer
+    from mlstack.web import Answer, Web
 
 SCHEME = "oci://"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -419,7 +420,7 @@ def _files() -> Iterator[Path]:
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         yield Path(runtime, "containers/auth.json")
     yield Path(os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config", "containers/auth.json")
-    yield helm_file("HELM_REGISTRY_CONFIG", "registry/config.json")
+    yield _helm_file("HELM_REGISTRY_CONFIG", "registry/config.json")
 
 
 def _of_file(file: Path, host: str) -> dict[str, Credentials]:
@@ -507,10 +508,73 @@ def _noted(user: str, password: str, token: str) -> Credentials | None:
     return login if token or (user and password) else None
 
 
-def helm_file(variable: str, name: str) -> Path:
+def _helm_file(variable: str, name: str) -> Path:
     """Give where helm keeps a file of its configuration: https://helm.sh/docs/helm/helm."""
     if place := os.environ.get(variable):
         return Path(place)
     usual = "~/Library/Preferences" if sys.platform == "darwin" else "~/.config"
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser(usual)  # noqa: PTH111 # may have no home
     return Path(os.environ.get("HELM_CONFIG_HOME") or f"{base}/helm") / name
+
+
+def chart_login(url: str, *, repository: str) -> dict[str, str]:
+    """Give the header that shows who we are at an address of a chart repository, as helm would send it.
+
+    It goes to the repository's own server alone, unless its user has said `--pass-credentials`.
+    """
+    for entry in chart_repositories(repository):
+        login = Credentials(user=str(entry.get("username") or ""), password=str(entry.get("password") or ""))
+        is_for_all = entry.get("pass_credentials_all") is True
+        if (login.user or login.password) and (is_for_all or _server(url) == _server(repository)):
+            return {"Authorization": login.basic}
+    return {}
+
+
+def chart_web(repository: str) -> Web:
+    """Give what asks a chart repository: its server is trusted, and told who we are, as helm would.
+
+    That is what `--ca-file`, `--cert-file`, `--key-file` and `--insecure-skip-tls-verify` of `helm repo add`
+    have left; it holds for no other server.
+    """
+    from mlstack.web import Trust, Web
+
+    for entry in chart_repositories(repository):
+        authorities, certificate, key = (
+            str(entry.get(name) or "") for name in ("caFile", "certFile", "keyFile")
+        )
+        verify = entry.get("insecure_skip_tls_verify") is not True
+        if authorities or certificate or key or not verify:
+            return Web(
+                Trust(
+                    server=repository,
+                    authorities=authorities,
+                    certificate=certificate,
+                    key=key,
+                    verify=verify,
+                )
+            )
+    return Web()
+
+
+def chart_repositories(address: str = "") -> list[Mapping[str, Any]]:
+    """Give what `helm repo add` keeps: of one address, or all."""
+    file = _helm_file("HELM_REPOSITORY_CONFIG", "repositories.yaml")
+    try:
+        content = read_document(file.read_text("utf-8"), source=str(file), with_positions=False).value
+    except OSError:
+        return []
+    except (YamlError, UnicodeDecodeError) as error:
+        message = f"helm's list of repositories cannot be read: {error}"
+        raise RegistryError(message, where=str(file)) from error
+    listed = content.get("repositories") if isinstance(content, Mapping) else None
+    entries = [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
+    place = address.rstrip("/")
+    return [entry for entry in entries if not place or str(entry.get("url")).rstrip("/") == place]
+
+
+def _server(url: str) -> tuple[str, str, int] | None:
+    try:
+        there = address(url.partition("?")[0])
+    except ValueError:
+        return None
+    return there.scheme, there.host, there.port

@@ -17,10 +17,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlstack import disk_cache
-from mlstack.addresses import address as read_address
 from mlstack.addresses import joined as joined_url
 from mlstack.addresses import shown
 from mlstack.app.app import RegistryRef
@@ -32,7 +31,7 @@ from mlstack.app.prototype import Chart
 from mlstack.dataclass import dataclass
 from mlstack.errors import NotFoundError, RegistryError, UsageError, YamlError
 from mlstack.names import best_first, names_a_package
-from mlstack.registries.distribution import DIGEST, helm_file
+from mlstack.registries.distribution import DIGEST, chart_login, chart_repositories, chart_web
 from mlstack.registries.oci import entry_of, place_of
 from mlstack.registries.registry import CHART_INDEX, PackagesByName, believed, guarded, protocol
 from mlstack.yaml.read import read_document
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
 _LAYER_TYPE = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 _DEPRECATED = "its maintainers say so"
-_DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 
 
 @protocol("helm")
@@ -147,9 +145,8 @@ def read_chart(source: ChartSource) -> Chart:
         return Chart(files=unpack_chart(read_file(Path(place)), place), folder=place)
     if not repository and "://" not in place:
         owner, _, place = place.partition("/")
-        repository = next(
-            (str(entry.get("url")) for entry in _repositories() if place and entry.get("name") == owner), ""
-        )
+        entries = (entry for entry in chart_repositories() if place and entry.get("name") == owner)
+        repository = next((str(entry.get("url")) for entry in entries), "")
         if not repository:
             hint = "name a folder, an archive, an address, or a chart with --repo ADDRESS"
             raise NotFoundError(f"no chart `{source.place}`", hint=hint)
@@ -169,8 +166,9 @@ def read_chart(source: ChartSource) -> Chart:
 # --- chart repositories ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Release:
+class _Release(NamedTuple):
+    """One version of a chart; the cache keeps it as a list."""
+
     version: str
     url: str
     digest: str  # of the archive, in hexadecimal; empty where the index does not say
@@ -188,20 +186,30 @@ class _Repository:
     def _read(self) -> tuple[dict[str, list[_Release]], str]:
         """Give the releases by chart, and why they are not what the repository says now."""
         charts, note = believed(f"helm index {self._base}", self._ask, fresh=self._fresh)
-        return _releases(charts), note
+        return {chart: [_Release(*row) for row in rows] for chart, rows in charts.items()}, note
 
-    def _ask(self) -> dict[str, list[list[Any]]]:
-        return _parsed(_get(self._web, f"{self._base}/{CHART_INDEX}", repository=self._base), self._base)
+    def _ask(self) -> dict[str, list[_Release]]:
+        data = _get(self._web, f"{self._base}/{CHART_INDEX}", repository=self._base)
+        try:
+            content = read_document(data.decode("utf-8"), source=CHART_INDEX, with_positions=False).value
+        except (YamlError, UnicodeDecodeError) as error:
+            message = f"the index of `{shown(self._base)}` cannot be read: {error}"
+            raise RegistryError(message) from error
+        entries = content.get("entries") if isinstance(content, Mapping) else None
+        if not isinstance(entries, Mapping):
+            message = f"`{shown(self._base)}/{CHART_INDEX}` is no index of charts"
+            raise RegistryError(message, hint="check the address: `helm repo add` takes the same")
+        charts = {
+            str(name): [release for entry in listed if (release := _release(str(name), entry))]
+            for name, listed in entries.items()
+            if isinstance(listed, list)
+        }
+        return {name: releases for name, releases in charts.items() if releases}
 
     def index(self, name: str) -> RegistryIndex:
         charts, note = self._read
         entries = [
-            IndexPackage(
-                name=chart,
-                summary=release.summary,
-                prototypes=(IndexPrototype(name=chart, summary=release.summary),),
-                versions=(_entry(release.version, deprecated=release.deprecated),),
-            )
+            _package(chart, release.version, release.summary, _DEPRECATED if release.deprecated else "")
             for chart, releases in charts.items()
             for release in releases
         ]
@@ -238,49 +246,26 @@ def _get(web: Web, url: str, *, repository: str) -> bytes:
     return answer.data
 
 
-def _entry(version: str, *, deprecated: bool = False) -> IndexVersion:
-    return IndexVersion(
-        version=version, path=version, digest="", deprecated=_DEPRECATED if deprecated else ""
-    )
-
-
-def _parsed(data: bytes, source: str) -> dict[str, list[list[Any]]]:
-    """Give version, address, digest, summary and deprecation of each release, by chart, as plain data."""
-    try:
-        content = read_document(data.decode("utf-8"), source=CHART_INDEX, with_positions=False).value
-    except (YamlError, UnicodeDecodeError) as error:
-        raise RegistryError(f"the index of `{shown(source)}` cannot be read: {error}") from error
-    entries = content.get("entries") if isinstance(content, Mapping) else None
-    if not isinstance(entries, Mapping):
-        message = f"`{shown(source)}/{CHART_INDEX}` is no index of charts"
-        raise RegistryError(message, hint="check the address: `helm repo add` takes the same")
-    charts: dict[str, list[list[Any]]] = {}
-    for name, listed in entries.items():
-        for entry in listed if isinstance(listed, list) else ():
-            row = _row(str(name), entry)
-            if row is not None:
-                charts.setdefault(str(name), []).append(row)
-    return charts
-
-
-def _row(name: str, entry: Any) -> list[Any] | None:
+def _release(name: str, entry: Any) -> _Release | None:
     """Read one release; libraries, and what no name or version can be, are left out."""
     if not isinstance(entry, Mapping) or entry.get("type") == "library":
         return None
     version, urls = str(entry.get("version") or ""), entry.get("urls")
     if not version or not names_a_package("r", name, version) or not isinstance(urls, list) or not urls:
         return None
-    digest = _DIGEST.fullmatch(str(entry.get("digest") or ""))
+    digest = re.fullmatch(r"(?:sha256:)?([0-9a-f]{64})", str(entry.get("digest") or ""))
     summary = str(entry.get("description") or "").strip().partition("\n")[0]
-    return [version, str(urls[0]), digest[1] if digest else "", summary, entry.get("deprecated") is True]
+    url, is_deprecated = str(urls[0]), entry.get("deprecated") is True
+    return _Release(version, url, digest[1] if digest else "", summary, is_deprecated)
 
 
-def _releases(charts: Mapping[str, list[list[Any]]]) -> dict[str, list[_Release]]:
-    names = ("version", "url", "digest", "summary", "deprecated")
-    return {
-        chart: [_Release(**dict(zip(names, row, strict=True))) for row in rows]
-        for chart, rows in charts.items()
-    }
+def _package(chart: str, version: str, summary: str = "", deprecated: str = "") -> IndexPackage:
+    return IndexPackage(
+        name=chart,
+        summary=summary,
+        prototypes=(IndexPrototype(name=chart, summary=summary),),
+        versions=(IndexVersion(version=version, path=version, digest="", deprecated=deprecated),),
+    )
 
 
 # --- charts in OCI registries ---
@@ -304,10 +289,7 @@ class _OciCharts:
     def _entry(self, chart: str) -> IndexPackage | None:
         if self._digest:
             return entry_of(chart, unpack_chart(self._pulled(chart, self._digest)[0], chart), self._digest)
-        entries = [
-            IndexPackage(name=chart, prototypes=(IndexPrototype(name=chart),), versions=(_entry(version),))
-            for version in self._versions(chart)
-        ]
+        entries = [_package(chart, version) for version in self._versions(chart)]
         return joined(entries)[chart] if entries else None
 
     def _versions(self, chart: str) -> list[str]:
@@ -325,70 +307,3 @@ class _OciCharts:
         if manifest is None:
             raise NotFoundError(f"no chart `{chart}@{reference}` in `{self._place.shown(chart)}`")
         return self._place.layer(chart, manifest, _LAYER_TYPE), manifest.digest
-
-
-# --- who we are for a chart repository: what `helm repo add` keeps ---
-
-
-def chart_login(url: str, *, repository: str) -> dict[str, str]:
-    """Give the header that shows who we are at an address of a chart repository, as helm would send it.
-
-    It goes to the repository's own server alone, unless its user has said `--pass-credentials`.
-    """
-    for entry in _entries_of(repository):
-        user, password = str(entry.get("username") or ""), str(entry.get("password") or "")
-        if not (user or password):
-            continue
-        if entry.get("pass_credentials_all") is True or _server(url) == _server(repository):
-            from mlstack.http import basic
-
-            return {"Authorization": basic(user, password)}
-    return {}
-
-
-def chart_web(repository: str) -> Web:
-    """Give what asks a chart repository: its server is trusted, and told who we are, as helm would.
-
-    That is what `--ca-file`, `--cert-file`, `--key-file` and `--insecure-skip-tls-verify` of `helm repo add`
-    have left; it holds for no other server.
-    """
-    from mlstack.web import Trust, Web
-
-    for entry in _entries_of(repository):
-        files = [str(entry.get(name) or "") for name in ("caFile", "certFile", "keyFile")]
-        verify = entry.get("insecure_skip_tls_verify") is not True
-        if any(files) or not verify:
-            authorities, certificate, key = files
-            trust = Trust(
-                server=repository, authorities=authorities, certificate=certificate, key=key, verify=verify
-            )
-            return Web(trust)
-    return Web()
-
-
-def _entries_of(repository: str) -> list[Mapping[str, Any]]:
-    """Give what `helm repo add` wrote of an address."""
-    place = repository.rstrip("/")
-    return [entry for entry in _repositories() if str(entry.get("url")).rstrip("/") == place]
-
-
-def _repositories() -> list[Mapping[str, Any]]:
-    file = helm_file("HELM_REPOSITORY_CONFIG", "repositories.yaml")
-    try:
-        content = read_document(file.read_text("utf-8"), source=str(file), with_positions=False).value
-    except OSError:
-        return []
-    except (YamlError, UnicodeDecodeError) as error:
-        raise RegistryError(
-            f"helm's list of repositories cannot be read: {error}", where=str(file)
-        ) from error
-    listed = content.get("repositories") if isinstance(content, Mapping) else None
-    return [entry for entry in listed or () if isinstance(entry, Mapping)] if isinstance(listed, list) else []
-
-
-def _server(url: str) -> tuple[str, str, int] | None:
-    try:
-        there = read_address(url.partition("?")[0])
-    except ValueError:
-        return None
-    return there.scheme, there.host, there.port

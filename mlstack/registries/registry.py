@@ -255,9 +255,9 @@ DEFAULT_REGISTRY = RegistryRef(name=DEFAULT_NAME, address=BUNDLED, protocol="dir
 
 @cache
 def _load() -> None:
-    """Import every module beside this one, once; each enters its protocol in the table."""
+    """Import the modules beside this one that enter a protocol in the table."""
     for file in sorted(Path(__file__).parent.glob("*.py")):
-        if file.stem not in ("__init__", "registry"):
+        if b"\n@protocol(" in file.read_bytes():
             import_module(f"mlstack.registries.{file.stem}")
 
 
@@ -296,7 +296,7 @@ def asked_protocol(address: str) -> str:
     is_open = name == "git" and _UNCLEAR.fullmatch(address) and not is_bundled(address)
     if not is_open or "helm" not in PROTOCOLS:
         return name
-    from mlstack.registries.helm import chart_login, chart_web
+    from mlstack.registries.distribution import chart_login, chart_web
 
     try:
         url = f"{address.rstrip('/')}/{CHART_INDEX}"
