@@ -8,20 +8,20 @@ here raises an error: without a cache everything is slower, not different.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import sys
+from _blake2 import blake2b  # `hashlib` loads OpenSSL, which takes longer than all that a stored render does
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 
 import mlstack
 
 TYPE_CHECKING = False  # as in `typing`, which is an import
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import TypeVar
 
     T = TypeVar("T")
@@ -34,8 +34,8 @@ _SWEEP_SHARE = 16  # a sweep comes at the latest when this part of the limit was
 class Cache:
     """Bytes by key in one folder, made on the first `put`; above the limit the entries written first go."""
 
-    def __init__(self, folder: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path | str, *, limit_bytes: int = LIMIT_BYTES) -> None:
+        self._folder = str(folder)
         self._limit = limit_bytes
         self._unswept = 0
         self._swept = False
@@ -66,34 +66,36 @@ class Cache:
         if not data:
             self._marks.add(key)
         with suppress(OSError):
-            if not self._folder.exists():
-                self._folder.parent.mkdir(parents=True, exist_ok=True)
-                self._folder.mkdir(mode=0o700)
+            if not os.path.exists(self._folder):  # noqa: PTH110 # `pathlib` is not loaded here
+                os.makedirs(os.path.dirname(self._folder), exist_ok=True)  # noqa: PTH103, PTH120
+                os.mkdir(self._folder, mode=0o700)  # noqa: PTH102
                 self._trusted = None
         if not self._is_trusted():
             return
-        place = Path(self._place(key))
-        temporary = place.with_name(f"{place.name}.{os.getpid()}.tmp")
+        place = self._place(key)
+        temporary, folder = f"{place}.{os.getpid()}.tmp", place.rpartition("/")[0]
         try:
-            place.parent.mkdir(mode=0o700, exist_ok=True)
+            os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(_digest(key, data) + data)
-            temporary.replace(place)
+            os.replace(temporary, place)  # noqa: PTH105
         except OSError:
             with suppress(OSError):
-                temporary.unlink()
+                os.unlink(temporary)  # noqa: PTH108
             return
         self._unswept += len(data)
-        by_chance = place.parent.name == "00" and not self._swept
+        by_chance = folder.endswith("/00") and not self._swept
         if by_chance or self._unswept > self._limit // _SWEEP_SHARE:
             self.sweep()
 
     def subfolder(self, name: str) -> Path | None:
         """Give a folder beside the entries, for what another program keeps; None where that cannot be."""
-        folder = self._folder / name
+        from pathlib import Path
+
+        folder = Path(self._folder, name)
         with suppress(OSError):
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._trusted = None
             if self._is_trusted():
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -102,9 +104,11 @@ class Cache:
 
     def sweep(self) -> None:
         """Drop the entries written first until the rest is within the limit."""
+        from pathlib import Path
+
         self._unswept, self._swept = 0, True
         entries = []
-        for path in self._folder.glob("??/*"):
+        for path in Path(self._folder).glob("??/*"):
             with suppress(OSError):
                 status = path.lstat()
                 entries.append((status.st_mtime_ns, path, status.st_size))
@@ -117,14 +121,14 @@ class Cache:
                 path.unlink()
 
     def _place(self, key: str) -> str:
-        name = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
+        name = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
         return f"{self._folder}/{name[:2]}/{name[2:]}"
 
     def _is_trusted(self) -> bool:
         """Tell whether the folder is there, a real one, ours, and closed to others; asked once."""
         if self._trusted is None:
             try:
-                status = self._folder.lstat()
+                status = os.lstat(self._folder)
             except OSError:
                 return False
             own = status.st_uid == os.geteuid() if hasattr(os, "geteuid") else True
@@ -139,7 +143,7 @@ def of_user(environ: Mapping[str, str]) -> Cache:
     if not base.startswith("/"):
         home = os.path.expanduser("~")  # noqa: PTH111 # Path.home raises for a user without one, as in pods
         base = f"{home}/.cache" if home.startswith("/") else os.devnull
-    return Cache(Path(base) / "mlstack")
+    return Cache(f"{base}/mlstack")
 
 
 def from_json(data: bytes | None, kind: type[T]) -> T | None:
@@ -155,8 +159,8 @@ def from_json(data: bytes | None, kind: type[T]) -> T | None:
 
 def _digest(key: str, data: bytes) -> bytes:
     """Give the digest of an entry; one in the place of another is none."""
-    name = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest()
-    return hashlib.blake2b(name + data, digest_size=_DIGEST_BYTES).digest()
+    name = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest()
+    return blake2b(name + data, digest_size=_DIGEST_BYTES).digest()
 
 
 # --- what tells this program from any other: what it remembers is for itself alone ---
@@ -167,10 +171,13 @@ _LIBRARIES = ("jinja2", "yaml", "jsonschema")
 @cache
 def program_identity() -> str:
     """Give a hash of this program, its libraries and its interpreter; a change of a source is enough."""
-    hashed = hashlib.blake2b(sys.version.encode(), digest_size=20)
+    hashed = blake2b(sys.version.encode(), digest_size=20)
     specs = filter(None, map(find_spec, _LIBRARIES))
     libraries = [spec.origin for spec in specs if spec.origin]
-    for file in (*_sources(str(Path(mlstack.__file__).parent)), *libraries):
+    for file in (
+        *_sources(os.path.dirname(mlstack.__file__)),  # noqa: PTH120
+        *libraries,
+    ):
         status = os.stat(file)  # noqa: PTH116 - there are some two hundred of them
         stamp = f"{file}\0{status.st_size}\0{status.st_mtime_ns}\0"
         hashed.update(stamp.encode("utf-8", "surrogateescape"))

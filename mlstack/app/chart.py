@@ -350,7 +350,7 @@ def _unpacked(data: bytes) -> Files:
             path = PurePosixPath(member.name)
             if path.is_absolute() or ".." in path.parts or "\\" in member.name or path.drive:
                 raise _Refusal(f"`{member.name}`, a path that leads out of it")
-            check_name(path, "its archive")
+            check_name(path.as_posix(), "its archive")
             is_hidden = any(part.startswith(".") or part == "__pycache__" for part in path.parts)
             file = archive.extractfile(member) if member.isreg() else None
             if file is not None and path.parts and not is_hidden:

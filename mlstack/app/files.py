@@ -127,6 +127,7 @@ class AppFiles:
 MAX_FILES = 2000
 MAX_BYTES = 32 * 1024 * 1024
 MAX_DEPTH = 32
+_CHUNK = 1024 * 1024
 LIMITS = f"{MAX_FILES} files and {MAX_BYTES // 1024 // 1024} MiB"
 _SPECIAL = "is a FIFO, socket or device, not a file"
 
@@ -143,13 +144,15 @@ def read_folder(folder: Path, *, source: str = "") -> dict[PurePosixPath, bytes]
     """
     source = source or str(folder)
     try:
-        paths = list(islice(_files(folder, folder.resolve(), source), MAX_FILES + 1))
-        if len(paths) > MAX_FILES or sum(path.stat().st_size for path in paths) > MAX_BYTES:
+        entries = list(islice(_files(str(folder), os.path.realpath(folder), source), MAX_FILES + 1))
+        if len(entries) > MAX_FILES or sum(entry.stat().st_size for _, entry in entries) > MAX_BYTES:
             raise ConfigError(f"the folder holds more than {LIMITS}", where=source)
-        contents = {PurePosixPath(path.relative_to(folder).as_posix()): read_file(path) for path in paths}
+        contents = {path: read_file(entry.path) for path, entry in entries}
     except OSError as error:
         raise ConfigError(f"the folder cannot be read: {error.strerror}", where=source) from error
-    return dict(sorted(contents.items(), key=lambda item: item[0].parts))
+    return {
+        PurePosixPath(path): contents[path] for path in sorted(contents, key=lambda path: path.split("/"))
+    }
 
 
 def read_file(path: Path | str) -> bytes:
@@ -159,27 +162,33 @@ def read_file(path: Path | str) -> bytes:
         ConfigError: it is larger, or a FIFO, socket or device.
         OSError: it cannot be read.
     """
-    if not stat.S_ISDIR(mode := os.stat(path).st_mode) and not stat.S_ISREG(mode):  # noqa: PTH116
+    facts = os.stat(path)  # noqa: PTH116
+    if not stat.S_ISDIR(facts.st_mode) and not stat.S_ISREG(facts.st_mode):
         raise ConfigError(f"`{Path(path).name}` {_SPECIAL}", hint="remove it")
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if os.fstat(file.fileno()).st_size <= MAX_BYTES:
-            data = file.read(MAX_BYTES + 1)
-            if len(data) <= MAX_BYTES:
-                return data
-    raise ConfigError(f"`{Path(path).name}` is larger than {MAX_BYTES // 1024 // 1024} MiB")
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        data = os.read(descriptor, min(facts.st_size, MAX_BYTES) + 1)  # a folder raises here
+        while data and len(data) <= MAX_BYTES and (more := os.read(descriptor, _CHUNK)):
+            data += more
+    finally:
+        os.close(descriptor)
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"`{Path(path).name}` is larger than {MAX_BYTES // 1024 // 1024} MiB")
+    return data
 
 
-def check_name(path: PurePosixPath, source: str) -> None:
+def check_name(path: str, source: str) -> None:
     """Refuse names that are no UTF-8 or hold what cannot be shown: nobody could see what they are."""
-    if len(path.parts) > MAX_DEPTH:
+    names = path.split("/")
+    if len(names) > MAX_DEPTH:
         raise ConfigError(f"the folder holds folders more than {MAX_DEPTH} deep", where=source)
-    for name in path.parts:
+    for name in names:
         if not name.isprintable():  # bytes that are no UTF-8 are half surrogate pairs here
             message = f"the folder holds a name that is no UTF-8 or cannot be shown: {name!a}"
             raise ConfigError(message, where=source)
 
 
-def _files(folder: Path, root: Path, source: str, below: str = "") -> Iterator[Path]:
+def _files(folder: str, root: str, source: str, below: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
     with os.scandir(folder) as entries:
         listed = sorted(islice(entries, 2 * MAX_FILES), key=lambda entry: entry.name)
     if len(listed) == 2 * MAX_FILES:
@@ -187,21 +196,21 @@ def _files(folder: Path, root: Path, source: str, below: str = "") -> Iterator[P
     for entry in listed:
         if entry.name.startswith(".") or entry.name == "__pycache__":
             continue
-        path = folder / entry.name
-        check_name(PurePosixPath(below, entry.name), source)
+        path = f"{below}{entry.name}"
+        check_name(path, source)
         if entry.is_symlink():
-            if not path.is_file():
-                message = f"`{path.name}` is a link, and not to a file"
+            if not entry.is_file():
+                message = f"`{entry.name}` is a link, and not to a file"
                 raise ConfigError(message, where=source, hint="copy what it leads to")
-            if not path.resolve().is_relative_to(root):
-                raise ConfigError(f"`{path.name}` is a link that leaves the folder", where=source)
-            yield path
+            if not Path(entry.path).resolve().is_relative_to(root):
+                raise ConfigError(f"`{entry.name}` is a link that leaves the folder", where=source)
+            yield path, entry
         elif entry.is_dir():
-            yield from _files(path, root, source, f"{below}{entry.name}/")
+            yield from _files(entry.path, root, source, f"{path}/")
         elif entry.is_file():
-            yield path
+            yield path, entry
         else:
-            raise ConfigError(f"`{below}{entry.name}` {_SPECIAL}", where=source, hint="remove it")
+            raise ConfigError(f"`{path}` {_SPECIAL}", where=source, hint="remove it")
 
 
 # --- folders that come with mlstack: `prototypes`, `registry` and `environments` -----------------------

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
+
+TYPE_CHECKING = False  # as in `typing`, which is an import
+if TYPE_CHECKING:
+    from pathlib import Path
 
 APP_FILE = "app.yaml"
 LOCK_FILE = "mlstack.lock"
@@ -25,9 +28,18 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 def find_root(start: Path) -> Path | None:
     """Give the app directory that a folder lies in: the folder itself, or the nearest above it."""
-    start = start.absolute()
-    folders = (start, *start.parents)
-    return next((folder for folder in folders if (folder / APP_FILE).is_file()), None)
+    root = root_of(os.fspath(start.absolute()))
+    return None if root is None else type(start)(root)
+
+
+def root_of(folder: str) -> str | None:
+    """Give the app directory that an absolute path lies in; `find_root` for where nothing else is loaded."""
+    while not os.path.isfile(f"{folder}/{APP_FILE}"):  # noqa: PTH113
+        above = os.path.dirname(folder)  # noqa: PTH120
+        if above == folder:
+            return None
+        folder = above
+    return folder
 
 
 def module_params_file(module: str) -> str:
@@ -78,6 +90,8 @@ def patch_files(root: Path, environment: str) -> Iterator[tuple[str, str]]:
 
 def policy_files(root: Path) -> Iterator[str]:
     """Give the files of an app's own policies, in a stable order."""
+    from pathlib import Path
+
     for folder, _, files in walk(root / POLICIES):
         for name in files:
             if name.endswith(_SUFFIXES):
@@ -86,6 +100,8 @@ def policy_files(root: Path) -> Iterator[str]:
 
 def component_files(root: Path) -> Iterator[tuple[str, str, str]]:
     """Give (file, module, name) of every file that stands for a component, in a stable order."""
+    from pathlib import Path
+
     base = root / COMPONENTS
     for folder, _, files in walk(base):
         parts = Path(folder).relative_to(base).parts

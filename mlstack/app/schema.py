@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -33,6 +34,7 @@ from mlstack.app.params import KeyPath as ValuePath
 from mlstack.app.params import ParamFault, Resolved, Setting, join_path, nearest_origin, param_error
 from mlstack.app.prototype import Example, Package, Param, Prototype, PrototypeFile, mask_value
 from mlstack.dataclass import dataclass
+from mlstack.disk_cache import from_json, program_identity
 from mlstack.errors import SchemaError
 from mlstack.names import nearest
 
@@ -133,9 +135,25 @@ def result_schemas() -> dict[str, dict[str, Any]]:
     return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
 
 
-@cache
-def _schema_text(kind: str) -> str:
-    return json.dumps(file_schema(kind))
+_SCHEMAS: dict[str, tuple[str, Mapping[str, Any]]] = {}
+
+
+def _known_schema(kind: str, store: PassedStore | None) -> tuple[str, Mapping[str, Any]]:
+    """Give a file kind's schema and its text; a store keeps them, as making one takes milliseconds."""
+    if kind not in _SCHEMAS:
+        key, data = "", None
+        if store is not None and kind in _DECLARED:
+            with suppress(OSError):  # nothing tells this program from another
+                key = f"schema {kind} {program_identity()}"
+                data = store.get(key)
+        schema = from_json(data, dict)
+        if data is None or schema is None:
+            schema = file_schema(kind)
+            data = json.dumps(schema).encode()
+            if store is not None and key:
+                store.put(key, data)
+        _SCHEMAS[kind] = data.decode(), schema
+    return _SCHEMAS[kind]
 
 
 def check_file(
@@ -154,8 +172,8 @@ def check_file(
     Raises:
         SchemaError: listing every fault with its line.
     """
-    schema = file_schema(kind)
-    key = _key(_schema_text(kind), outline(schema, value))
+    text, schema = _known_schema(kind, passed)
+    key = _key(text, outline(schema, value))
     if passed is not None and passed.get(key) is not None:
         return
     lines = [f"{source} is not a valid {kind}"]
@@ -172,7 +190,8 @@ def check_file(
 
 def note_passed(kind: str, value: Any, passed: PassedStore) -> None:
     """Remember that a file's content fits its kind, where that is known without a check."""
-    passed.put(_key(_schema_text(kind), outline(file_schema(kind), value)), b"")
+    text, schema = _known_schema(kind, passed)
+    passed.put(_key(text, outline(schema, value)), b"")
 
 
 def check_schema(schema: Mapping[str, Any], document: AppDocument, path: ValuePath) -> None:

@@ -204,13 +204,11 @@ def _rendered(environment: str, components: Sequence[str]) -> tuple[str, str]:
     Raises:
         Exception: for the plain path to tell.
     """
-    from pathlib import Path
-
     from mlstack import disk_cache
     from mlstack.app import layout
     from mlstack.render.outputs import Outputs
 
-    root = layout.find_root(Path.cwd())
+    root = layout.root_of(os.getcwd())  # noqa: PTH109 # `pathlib` is not loaded for what is stored
     if root is None:
         raise FileNotFoundError(layout.APP_FILE)
     store = disk_cache.of_user(os.environ)
@@ -219,6 +217,8 @@ def _rendered(environment: str, components: Sequence[str]) -> tuple[str, str]:
     remembered = outputs.get(key)
     if remembered is not None:
         return remembered
+    from pathlib import Path
+
     from mlstack.app.reader import AppReader
     from mlstack.objects import masking
     from mlstack.render import render
@@ -226,7 +226,7 @@ def _rendered(environment: str, components: Sequence[str]) -> tuple[str, str]:
     gc.disable()  # looking for cycles, of which there are few, takes a tenth of a large render
     try:
         with masking.collecting():
-            app = AppReader(root, store=store, environ=os.environ)
+            app = AppReader(Path(root), store=store, environ=os.environ)
             state = render.load(app, environment, components=components, store=store)
             if state.has_secrets and sys.stdout.isatty():
                 raise PermissionError("on a terminal secrets are hidden")

@@ -227,7 +227,7 @@ class GitCheckout:
         if len(inside) > MAX_FILES or sum(self._entries[p].size for p in inside) > MAX_BYTES:
             raise RegistryError(f"the folder `{path}` holds more than {LIMITS}")
         for file in inside:
-            check_name(file.relative_to(place), str(path))
+            check_name(file.relative_to(place).as_posix(), str(path))
         contents = self._contents(inside)
         return {p.relative_to(place): contents[p] for p in sorted(inside, key=lambda p: p.parts)}
 

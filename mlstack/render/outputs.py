@@ -6,13 +6,12 @@ program itself say what it prints. What does not look like an app's ordinary fil
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import time
+from _blake2 import blake2b  # not from `hashlib`: see `disk_cache`
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from mlstack import disk_cache
 from mlstack.app import layout
@@ -28,8 +27,8 @@ they are. While a file is younger all are read, as a clock may tick only every f
 class Outputs:
     """The outputs of one app directory, kept in `cache`."""
 
-    def __init__(self, root: Path, cache: Cache) -> None:
-        self._root, self._cache = str(root), cache
+    def __init__(self, root: str | os.PathLike[str], cache: Cache) -> None:
+        self._root, self._cache = os.fspath(root), cache
         self._settled_ns = time.time_ns() - int(SETTLED_S * 1e9)
 
     def key(self, words: Sequence[str]) -> str | None:
@@ -114,7 +113,7 @@ def _ordinary(facts: os.stat_result) -> os.stat_result:
 
 
 def _digest(parts: Iterable[bytes]) -> str:
-    hashed = hashlib.blake2b(digest_size=32)
+    hashed = blake2b(digest_size=32)
     for part in parts:
         hashed.update(len(part).to_bytes(8, "big") + part)
     return hashed.hexdigest()
