@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from mlstack.app.params import Overrides
     from mlstack.clock import Clock
     from mlstack.deploy.changes import ApplyOptions
-    from mlstack.deploy.target import Holder, Target
+    from mlstack.deploy.lock import Holder
+    from mlstack.deploy.target import Target
     from mlstack.disk_cache import Cache
     from mlstack.kube.client import Cluster
     from mlstack.kube.kubeconfig import Kubeconfig
@@ -360,7 +361,7 @@ def holder(who: str) -> Holder:
     Where `/proc` tells, the name says which machine (and container) and when the process began: a lock that
     a killed run left behind on this machine is then known to be nobody's.
     """
-    from mlstack.deploy.target import Holder
+    from mlstack.deploy.lock import Holder
 
     pid = os.getpid()
     machine, began = _machine(), _began(pid)

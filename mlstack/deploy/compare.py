@@ -8,15 +8,23 @@ from typing import Any, Literal
 
 from mlstack.app.environment import Environment
 from mlstack.dataclass import dataclass
-from mlstack.deploy import conflicts, inventory_store
+from mlstack.deploy import conflicts
 from mlstack.deploy.changes import Action, ApplyOptions, Change, masked, veiled, with_uid
 from mlstack.deploy.diff import MOVES, is_meddled, kept_labels
 from mlstack.deploy.history import changes_between
-from mlstack.deploy.inventory import MEMBER_LABEL, Inventory, Member, other_owner_of, owned_hash, payload_hash
-from mlstack.deploy.inventory_store import ref_of
+from mlstack.deploy.inventory import (
+    MEMBER_LABEL,
+    Inventory,
+    Member,
+    other_owner_of,
+    owned_hash,
+    payload_hash,
+    ref_of,
+)
 from mlstack.deploy.live import DiffContext, context_of, placed
 from mlstack.deploy.object_diff import foreign_fields, policy_of, removed_fields
 from mlstack.deploy.plan import diff_environment
+from mlstack.deploy.prune import is_ours, labelled_objects, load_or_find, member_of
 from mlstack.deploy.replacement import dry_run_copy
 from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.errors import ConflictError, InvalidError, MlstackError, UsageError
@@ -147,7 +155,7 @@ def _moved(state: DesiredState, place: Environment, other: Environment) -> Desir
 def _live_state(resolved: ResolvedTarget) -> DesiredState:
     """Give what we own of the objects that an environment has in its cluster."""
     state = resolved.state
-    inventory = inventory_store.load_or_find(
+    inventory = load_or_find(
         resolved.cluster, app=state.app, environment=state.environment, namespace=resolved.place.namespace
     )
     members = inventory.of_components(state.components) if resolved.selective else inventory.ordered()
@@ -308,7 +316,7 @@ def find_drift(resolved: ResolvedTarget) -> tuple[tuple[DriftRow, ...], tuple[st
     First stand the objects of the files in their order, then those that only the cluster has.
     """
     state, cluster = resolved.state, resolved.cluster
-    inventory = inventory_store.load_or_find(
+    inventory = load_or_find(
         cluster, app=state.app, environment=state.environment, namespace=resolved.place.namespace
     )
     labelled = inventory.label if inventory.members else dict
@@ -439,12 +447,12 @@ def _extra(
     resolved: ResolvedTarget, inventory: Inventory, manifests: set[Identity]
 ) -> tuple[list[DriftRow], tuple[str, ...]]:
     """Give what is there with our marks and not in the files: left over by us, or copied by somebody."""
-    items, notes = inventory_store.labelled_objects(resolved.cluster, inventory)
+    items, notes = labelled_objects(resolved.cluster, inventory)
     label = ("f:metadata", "f:labels", f"f:{APP_LABEL}")
     places = {"", inventory.namespace, *(member.namespace for member in inventory.members)}
     rows = []
-    for item in sorted(items, key=lambda item: inventory_store.member_of(item).identity):
-        member = inventory_store.member_of(item)
+    for item in sorted(items, key=lambda item: member_of(item).identity):
+        member = member_of(item)
         is_meant = not resolved.selective or member.component in resolved.state.components
         if member.identity in manifests or not is_meant:
             continue
@@ -452,7 +460,7 @@ def _extra(
             (entry for entry in managed_fields.entries(item) if managed_fields.depth(entry.tree, label)), None
         )
         reason = "the files do not bring it any more"
-        if not inventory_store.is_ours(item, inventory):
+        if not is_ours(item, inventory):
             reason = "carries our labels, and mlstack did not make it"
             by_person = maker is not None and maker.owner.manager != MANAGER and is_persons_tool(maker.owner)
             is_here = item["metadata"].get("namespace", "") in places

@@ -16,7 +16,7 @@ from mlstack.clock import Clock
 from mlstack.dataclass import dataclass
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import Action, Change, masked
-from mlstack.deploy.inventory import environment_marks, name_of
+from mlstack.deploy.lock import environment_marks, name_of
 from mlstack.deploy.target import Target
 from mlstack.errors import (
     ClusterError,

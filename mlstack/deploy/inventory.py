@@ -10,25 +10,33 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from base64 import urlsafe_b64encode
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any
 
+import mlstack
 from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import Change
-from mlstack.errors import ClusterError, ConfigError
-from mlstack.objects import managed_fields
+from mlstack.deploy.lock import belongs_to, environment_marks, explained, name_of
+from mlstack.errors import (
+    ClusterError,
+    ConfigError,
+    ConflictError,
+    ForbiddenError,
+    ObjectNotFoundError,
+)
+from mlstack.events import OnEvent, RunEvent, silent
+from mlstack.kube.client import Applied, Cluster, ObjectRef
+from mlstack.objects import kube_object, managed_fields
 from mlstack.objects.kube_object import (
     APP_LABEL,
-    COMPONENT_LABEL,
     ENVIRONMENT_LABEL,
     DesiredState,
     Identity,
     Kinds,
     group_of,
-    marks,
 )
 from mlstack.objects.managed_fields import HANDOVER, OURS, is_persons_tool
 
@@ -40,9 +48,9 @@ NAMESPACES = "applyset.kubernetes.io/additional-namespaces"
 TOOL = "mlstack"
 APPLYSET_MANAGER = "mlstack-applyset"
 
+Live = Mapping[str, Any]
+
 _HASH_CHARACTERS = 16  # 64 bits: enough to see that something is not what it was
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_NAME_CHARACTERS = 200  # of 253: names of history and further parts are longer by a suffix
 _LOST = f"was applied by mlstack, and has lost its label `{APP_LABEL}`: nothing says whose it is"
 
 
@@ -108,25 +116,13 @@ class Inventory:
         """Give the members that some components brought, in order."""
         return tuple(member for member in self.ordered() if member.component in names)
 
+    def ref(self, name: str = "") -> ObjectRef:
+        """Give the address of its ConfigMap, or of a part of that name."""
+        return ObjectRef("v1", "ConfigMap", self.namespace, name or self.name)
+
     def ordered(self) -> tuple[Member, ...]:
         """Give the members by identity."""
         return tuple(self.members[key] for key in sorted(self.members))
-
-
-def name_of(app: str, environment: str) -> str:
-    """Give the name of everything that is kept in the cluster for one environment of an app.
-
-    It is `mlstack-<app>.<environment>`, with `.` for `/`. Names that cannot be one in Kubernetes, and those
-    whose parts could not be told apart, end with a hash.
-    """
-    parts = environment.split("/")
-    plain = f"mlstack-{app}.{'.'.join(parts)}"
-    if all(map(_NAME.fullmatch, (app, *parts))) and len(plain) <= _NAME_CHARACTERS:
-        return plain
-    digest = hashlib.sha256(f"{app}\n{environment}".encode()).hexdigest()[:10]
-    name = re.sub(r"\.+", ".", re.sub(r"[^a-z0-9.]+", "-", plain.lower()))
-    name = ".".join(part.strip("-") for part in name[: _NAME_CHARACTERS - 11].split("."))
-    return f"{name.strip('.-')}-{digest}"
 
 
 # --- marks ---
@@ -169,20 +165,6 @@ def check_parent(parent: Mapping[str, Any], expected_id: str) -> None:
         )
 
 
-def environment_marks(app: str, environment: str) -> dict[str, str]:
-    """Give the labels of what mlstack keeps of an environment: those of its objects, of no component."""
-    labels = marks(app=app, environment=environment, component="")
-    del labels[COMPONENT_LABEL]
-    return labels
-
-
-def belongs_to(live: Mapping[str, Any], *, app: str, environment: str) -> bool:
-    """Tell whether an object says that it is of this environment of this app."""
-    labels = live["metadata"].get("labels") or {}
-    ours = environment_marks(app, environment)
-    return all(labels.get(key) == ours[key] for key in (APP_LABEL, ENVIRONMENT_LABEL))
-
-
 def other_owner_of(live: Mapping[str, Any], inventory: Inventory) -> str:
     """Say whose an object is if it is not this environment's."""
     labels = live["metadata"].get("labels") or {}
@@ -205,10 +187,8 @@ def is_applied_by_us(live: Mapping[str, Any]) -> bool:
 
 
 def payload_hash(data: Mapping[str, Any]) -> str:
-    """Give the hash of what is sent, whichever version of the object was to be changed; empty for Secrets.
-
-    A hash in a ConfigMap would let those guess a weak password who may not read the Secret.
-    """
+    """Give the hash of what is sent, whichever version of the object was to be changed; empty for Secrets."""
+    # A hash in a ConfigMap would let those guess a weak password who may not read the Secret.
     if data.get("kind") == "Secret" and not group_of(str(data.get("apiVersion", ""))):
         return ""
     metadata = dict(data.get("metadata") or {})
@@ -218,11 +198,9 @@ def payload_hash(data: Mapping[str, Any]) -> str:
 
 
 def owned_hash(live: Mapping[str, Any]) -> str:
-    """Give the hash of the fields that we own in a live object, empty if we own none.
-
-    Whoever changes or removes a value that we applied takes its path from our entry, so the same hash
-    means the same values, as long as we have not written ourselves.
-    """
+    """Give the hash of the fields that we own in a live object, empty if we own none."""
+    # Whoever changes or removes a value that we applied takes its path from our entry: the same hash means
+    # the same values, as long as we have not written ourselves.
     tree = managed_fields.owned(live)
     return _hash(tree) if tree else ""
 
@@ -238,11 +216,9 @@ def people_hash(live: Mapping[str, Any]) -> str:
 
 
 def shared_hash(live: Mapping[str, Any]) -> str:
-    """Give the hash of an object that another environment writes as we would, empty if that cannot be told.
-
-    Both write the same fields under the same name, so that our entry does not tell of other values: the
-    generation does, and metadata counts as it is.
-    """
+    """Give the hash of an object that another environment writes as we would, empty if nobody can tell."""
+    # Both write the same fields under the same name, so that our entry does not tell of other values: the
+    # generation does, and metadata counts as it is.
     metadata = live["metadata"]
     generation, tree = metadata.get("generation"), managed_fields.owned(live)
     if not generation or not tree:
@@ -259,11 +235,9 @@ def _hash(value: Any) -> str:
 
 
 def grown(inventory: Inventory, changes: Iterable[Change]) -> Inventory:
-    """Give the union of an inventory and what a run is going to write.
-
-    What is about to be written loses its hashes: until the write is known to have arrived they say nothing,
-    and our own half-done writes would not show in them.
-    """
+    """Give the union of an inventory and what a run is going to write."""
+    # What is about to be written loses its hashes: until the write is known to have arrived they say nothing,
+    # and our own half-done writes would not show in them.
     members = []
     for change in filter(_is_member, changes):
         known = inventory.members.get(change.identity)
@@ -279,11 +253,7 @@ def shrunk(
     written: Mapping[Identity, Mapping[str, Any]],
     gone: Collection[Identity],
 ) -> Inventory:
-    """Give an inventory as it was grown after a run, however far that came.
-
-    `written` are the objects that were written, as the server answered; `gone` are members that are not in
-    the cluster any more, or are not ours.
-    """
+    """Give an inventory as it was grown after a run, however far that came; arguments as of `shrink`."""
     members = []
     for change in filter(_is_member, changes):
         known, live = inventory.members.get(change.identity), written.get(change.identity)
@@ -351,11 +321,7 @@ class NewerError(Exception):
 def encode(
     inventory: Inventory, *, version: str, kinds: Kinds, limit_bytes: int = LIMIT_BYTES
 ) -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
-    """Give the parent and the further parts that it names, none of which holds more than `limit_bytes`.
-
-    `version` is mlstack's. Kinds that the server does not have are left out of the list for other tools: one
-    of them makes the whole set unusable for kubectl.
-    """
+    """Give the parent and the further parts that it names, none of which holds more than `limit_bytes`."""
     labels = environment_marks(inventory.app, inventory.environment)
 
     def config_map(name: str, data: Mapping[str, str], labels: Mapping[str, str], **metadata: Any) -> Any:
@@ -380,6 +346,7 @@ def encode(
     data = {_PARTS_KEY: names} if parts else {_MEMBERS_KEY: texts[0]}
     namespaces = {key.namespace for key in inventory.members} - {"", inventory.namespace}
     served = {(kind.group, kind.kind) for kind in kinds}
+    # One kind that the server does not have makes the whole set unusable for kubectl.
     group_kinds = {(key.group, key.kind) for key in inventory.members} & served
     annotations = {
         TOOLING: f"{TOOL}/v{version}",
@@ -398,12 +365,7 @@ def part_names(parent: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def decode(parent: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> dict[Identity, Member]:
-    """Read the members that a parent and its parts hold.
-
-    Raises:
-        DamagedInventoryError: the lines are not those that were written.
-        NewerError: they are of a later format.
-    """
+    """Read the members that a parent and its parts hold; raises if they are damaged or of a later format."""
     data = parent.get("data") or {}
     version = str(data.get(_FORMAT_KEY, ""))
     if version.isdecimal() and len(version) < _FORMAT_DIGITS and int(version) > int(_FORMAT):
@@ -453,3 +415,218 @@ def _decoded(line: str) -> Member:
     return Member(
         identity=identity, api_version=api_version, made_elsewhere=fields[9:] == [_ELSEWHERE], **facts
     )
+
+
+_ATTEMPTS = 20  # a server that refuses one write of two is asked about that often once in a million runs
+_READS = 3  # a reader may meet a writer that has just put other parts in place of those that were named
+
+
+# --- load ---
+
+
+def load_inventory(cluster: Cluster, *, app: str, environment: str, namespace: str) -> Inventory:
+    """Read the inventory of an environment; one without a version if there is none.
+
+    A damaged one is rebuilt from the marks on the objects, and its notes say so.
+
+    Raises:
+        ClusterError: the ConfigMap of its name is another tool's or another environment's.
+    """
+    empty = Inventory(app=app, environment=environment, namespace=namespace)
+    ref, parent = empty.ref(), dict[str, Any]()
+    for _ in range(_READS):
+        live = cluster.get(ref)
+        if live is None:
+            return empty
+        parent = live
+        check_parent(parent, empty.id)
+        if not belongs_to(parent, app=app, environment=environment):
+            raise ClusterError(
+                f"`{ref}` is the inventory of another app or environment",
+                hint="give one of the two apps another name or namespace",
+            )
+        names = part_names(parent)
+        parts = [part for name in names if (part := cluster.get(empty.ref(name))) is not None]
+        if len(parts) == len(names):
+            break
+    metadata = parent["metadata"]
+    inventory = replace(empty, version=metadata["resourceVersion"], uid=metadata["uid"], parts=names)
+    try:
+        if len(parts) < len(names):
+            raise DamagedInventoryError("a part of it is missing")
+        return replace(inventory, members=decode(parent, parts))
+    except NewerError as newer:
+        raise ClusterError(
+            f"the inventory `{ref}` was written by a newer mlstack (format {newer})",
+            hint="use that version, or a later one",
+        ) from newer
+    except DamagedInventoryError as fault:
+        from mlstack.deploy.prune import find_by_labels  # a repair, not the rule
+
+        return find_by_labels(cluster, inventory, why=f"the inventory `{ref}` is damaged ({fault})")
+
+
+def has_moved(cluster: Cluster, inventory: Inventory) -> bool:
+    """Tell whether somebody wrote the inventory since it was read."""
+    live = cluster.get(inventory.ref())
+    metadata = live["metadata"] if live is not None else {}
+    now = (str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or ""))
+    return now != (inventory.uid, inventory.version)
+
+
+def other_namespaces(cluster: Cluster, inventory: Inventory) -> tuple[str, ...]:
+    """Give the other namespaces in which the same environment keeps an inventory, as far as one may look."""
+    labels = kube_object.selector(app=inventory.app, environment=inventory.environment)
+    items = _inventories(cluster, labels, namespace=None)
+    return tuple(sorted({str(item["metadata"]["namespace"]) for item in items} - {inventory.namespace}))
+
+
+def other_environments(cluster: Cluster, inventory: Inventory) -> tuple[str, ...]:
+    """Give other environments of the app with an inventory in the same namespace, as labels name them."""
+    items = _inventories(cluster, f"{kube_object.APP_LABEL}={inventory.app}", namespace=inventory.namespace)
+    names = {str(item["metadata"]["labels"].get(kube_object.ENVIRONMENT_LABEL, "")) for item in items}
+    return tuple(sorted(names - {kube_object.label_of(inventory.environment)}))
+
+
+def _inventories(cluster: Cluster, labels: str, *, namespace: str | None) -> Sequence[Live]:
+    labels = f"{labels},{ID_LABEL}"
+    try:
+        return cluster.list("v1", "ConfigMap", namespace=namespace, labels=labels, metadata_only=True).items
+    except ForbiddenError:
+        return ()
+
+
+# --- write ---
+
+
+def grow(
+    cluster: Cluster, inventory: Inventory, changes: Sequence[Change], *, on_event: OnEvent = silent
+) -> Inventory:
+    """Keep the union of an inventory and what a run is about to write; comes before its first write.
+
+    Raises:
+        ConflictError: somebody else changed it since it was read.
+    """
+    more = grown(inventory, changes)
+    return write(cluster, inventory, more, on_event=on_event, so="nothing was written")
+
+
+def shrink(
+    cluster: Cluster,
+    inventory: Inventory,
+    changes: Sequence[Change],
+    *,
+    written: Mapping[Identity, Live],
+    gone: Collection[Identity],
+    on_event: OnEvent = silent,
+) -> Inventory:
+    """Keep what a run did, however far it came: hashes of what was written, less what is known to be gone.
+
+    `inventory` is as it was grown, `gone` are members that are not there any more, or are another's. For a
+    run that failed, `cluster` is one that waits for no webhook.
+
+    Raises:
+        ConflictError: somebody else changed it since it was written.
+    """
+    left = shrunk(inventory, changes, written=written, gone=gone)
+    has_new_kinds = any(key.kind == "CustomResourceDefinition" for key in (*written, *gone))
+    so = "all the rest of this run is done"
+    return write(cluster, inventory, left, on_event=on_event, so=so, refresh=has_new_kinds)
+
+
+def needs_writing(old: Inventory, new: Inventory) -> bool:
+    """Tell whether the cluster does not hold an inventory as it should be."""
+    if not old.exists:
+        return bool(new.members)
+    return dict(old.members) != dict(new.members) or bool(old.notes)
+
+
+def write(
+    cluster: Cluster,
+    old: Inventory,
+    new: Inventory,
+    *,
+    on_event: OnEvent = silent,
+    so: str = "nothing was written",
+    refresh: bool = False,
+) -> Inventory:
+    """Keep an inventory in the cluster; nothing is sent if it holds what the old one held.
+
+    `old` is as it was read or written last; `on_event` is told when another tool's hold on a field had to be
+    broken; `so` says what a refusal means for the run; `refresh` asks for the kinds of the server anew, as
+    definitions have come or gone. Gives the new one with the version it has now.
+
+    Raises:
+        ConflictError: somebody else changed it since it was read.
+    """
+    if not needs_writing(old, new):
+        return replace(new, version=old.version, uid=old.uid, parts=old.parts)
+    with explained(cluster, new.ref(), app=new.app, environment=new.environment, so=so):
+        parent, parts = encode(new, version=mlstack.__version__, kinds=cluster.kinds(refresh=refresh))
+        for part in parts:
+            _apply(cluster, part, on_event)
+        live = _write_parent(cluster, old, new, parent, on_event)
+        names = tuple(str(part["metadata"]["name"]) for part in parts)
+        if old.parts or names:
+            _delete_parts(cluster, new, keep=names)
+    return replace(new, version=live["resourceVersion"], uid=live["uid"], parts=names, notes=())
+
+
+def _write_parent(
+    cluster: Cluster, old: Inventory, new: Inventory, parent: dict[str, Any], on_event: OnEvent
+) -> Live:
+    """Write the parent and give its metadata; refusals after a lost answer of the server mean nothing."""
+    for attempt in range(_ATTEMPTS):
+        read = {"uid": old.uid, "resourceVersion": old.version} if old.exists else {}
+        try:
+            document = {**parent, "metadata": {**parent["metadata"], **read}}
+            written: Live = _apply(cluster, document, on_event).object["metadata"]
+            return written
+        except ConflictError:
+            now = load_inventory(cluster, app=new.app, environment=new.environment, namespace=new.namespace)
+            if now.exists and now.members == new.members:
+                return {"uid": now.uid, "resourceVersion": now.version}
+            if attempt + 1 == _ATTEMPTS or now.exists != old.exists or now.members != old.members:
+                raise
+            old = now
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _apply(cluster: Cluster, document: Live, on_event: OnEvent) -> Applied:
+    """Write, and take fields that others have laid hold on: the inventory has one owner."""
+    try:
+        return cluster.apply(document, manager=APPLYSET_MANAGER)
+    except ConflictError as error:
+        if not error.conflicts:
+            raise
+        managers = ", ".join(f"`{name}`" for name in error.managers)
+        text = f"`{ObjectRef.of(document)}` was changed by {managers}: set right again"
+        on_event(RunEvent("warning", None, text))
+        return cluster.apply(document, manager=APPLYSET_MANAGER, force=True)
+
+
+def remove(cluster: Cluster, inventory: Inventory) -> None:
+    """Take an inventory out of the cluster, unless it still lists something or somebody else changed it."""
+    if inventory.members or not inventory.exists:
+        return
+    with suppress(ObjectNotFoundError):
+        cluster.delete(
+            inventory.ref(), propagation="Background", uid=inventory.uid, resource_version=inventory.version
+        )
+    _delete_parts(cluster, inventory, keep=())
+
+
+def _delete_parts(cluster: Cluster, inventory: Inventory, *, keep: Sequence[str]) -> None:
+    """Delete parts that no parent names, those of killed runs included."""
+    namespace = inventory.namespace
+    parts = cluster.list("v1", "ConfigMap", namespace=namespace, labels=PART_LABEL, metadata_only=True)
+    for name in [str(item["metadata"]["name"]) for item in parts.items]:
+        if name.startswith(f"{inventory.name}.i") and name not in keep:
+            with suppress(ObjectNotFoundError):
+                cluster.delete(inventory.ref(name), propagation="Background")
+
+
+def ref_of(subject: Member | Change) -> ObjectRef:
+    """Give the address of a member, or of a change's object."""
+    identity = subject.identity
+    return ObjectRef(subject.api_version, identity.kind, identity.namespace, identity.name)

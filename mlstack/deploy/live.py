@@ -10,17 +10,18 @@ from threading import Lock
 from typing import Any
 
 from mlstack.dataclass import dataclass
-from mlstack.deploy import inventory_store
 from mlstack.deploy.changes import ApplyOptions
 from mlstack.deploy.history import UNNAMED, History, Revision, has_history
 from mlstack.deploy.inventory import (
     Inventory,
     Member,
-    environment_marks,
+    load_inventory,
+    other_namespaces,
     owned_hash,
     payload_hash,
     shared_hash,
 )
+from mlstack.deploy.lock import environment_marks
 from mlstack.deploy.target import ResolvedTarget, may_everything
 from mlstack.errors import ClusterError, ForbiddenError, MlstackError, ObjectNotFoundError, UnreachableError
 from mlstack.kube import parallel
@@ -322,7 +323,7 @@ def fetch(
 ) -> DiffContext:
     """Read all that a comparison needs: few lists, then single objects, side by side; nothing is written."""
     state, cluster = resolved.state, resolved.cluster
-    load = partial(inventory_store.load, cluster, app=state.app, environment=state.environment)
+    load = partial(load_inventory, cluster, app=state.app, environment=state.environment)
     reading = None if inventory else prefetch(partial(load, namespace=state.namespace))
     needed = namespaces_of(state.objects, state)
     namespaces = prefetch(partial(parallel.run, partial(has_namespace, cluster), needed))
@@ -333,7 +334,7 @@ def fetch(
     if reading and not known.exists:
         had_history = partial(has_history, known.app, resolved.place, cluster)
         questions["was_deployed"] = prefetch(had_history)
-        questions["elsewhere"] = prefetch(partial(inventory_store.other_namespaces, cluster, known))
+        questions["elsewhere"] = prefetch(partial(other_namespaces, cluster, known))
         if writing:
             questions["may_all"] = prefetch(partial(may_everything, cluster))
         prefetch(cluster.kinds)  # whoever asks meanwhile waits for this answer

@@ -1,23 +1,142 @@
-"""One run at a time: the Lease of an app and environment, held while a run writes."""
+"""What is kept of an environment in its cluster: its name, its marks, and the Lease of one run at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import inf
 from threading import Event as Flag
 from threading import RLock, Thread
+from typing import Any
 
 from mlstack.app.environment import Environment
 from mlstack.clock import Clock
-from mlstack.deploy.inventory import Inventory, environment_marks, name_of
-from mlstack.deploy.inventory_store import explained, patient
-from mlstack.deploy.target import Holder, readable_holder
-from mlstack.errors import ClusterError, LockedError
+from mlstack.dataclass import dataclass
+from mlstack.errors import ClusterError, ForbiddenError, InvalidError, LockedError, TransientError
 from mlstack.events import STILL_S, OnEvent, RunEvent, RunEventKind
-from mlstack.kube.client import Cluster, GuardedClient, ObjectRef
+from mlstack.kube.client import Cluster, GuardedClient, ObjectRef, Patience
 from mlstack.kube.lease import HeldError, Lease, LostError, Taken, Term
+from mlstack.objects.kube_object import (
+    APP_LABEL,
+    COMPONENT_LABEL,
+    ENVIRONMENT_LABEL,
+    MANAGED_BY_LABEL,
+    MANAGER,
+    marks,
+)
+
+# --- names and marks of what is kept ---
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_NAME_CHARACTERS = 200  # of 253: names of history and further parts are longer by a suffix
+
+
+def name_of(app: str, environment: str) -> str:
+    """Give the name of everything that is kept in the cluster for one environment of an app.
+
+    It is `mlstack-<app>.<environment>`, with `.` for `/`. Names that cannot be one in Kubernetes, and those
+    whose parts could not be told apart, end with a hash.
+    """
+    parts = environment.split("/")
+    plain = f"mlstack-{app}.{'.'.join(parts)}"
+    if all(map(_NAME.fullmatch, (app, *parts))) and len(plain) <= _NAME_CHARACTERS:
+        return plain
+    digest = hashlib.sha256(f"{app}\n{environment}".encode()).hexdigest()[:10]
+    name = re.sub(r"\.+", ".", re.sub(r"[^a-z0-9.]+", "-", plain.lower()))
+    name = ".".join(part.strip("-") for part in name[: _NAME_CHARACTERS - 11].split("."))
+    return f"{name.strip('.-')}-{digest}"
+
+
+def environment_marks(app: str, environment: str) -> dict[str, str]:
+    """Give the labels of what mlstack keeps of an environment: those of its objects, of no component."""
+    labels = marks(app=app, environment=environment, component="")
+    del labels[COMPONENT_LABEL]
+    return labels
+
+
+def belongs_to(live: Mapping[str, Any], *, app: str, environment: str) -> bool:
+    """Tell whether an object says that it is of this environment of this app."""
+    labels = live["metadata"].get("labels") or {}
+    ours = environment_marks(app, environment)
+    return all(labels.get(key) == ours[key] for key in (APP_LABEL, ENVIRONMENT_LABEL))
+
+
+# --- webhooks and policies before what is kept of an environment: waited for, and named when they refuse ---
+
+WEBHOOK_S = 120.0
+"""How long a webhook is waited for: it starts as its pod does, with an image to be pulled."""
+
+_WEBHOOK = re.compile(r'admission webhook [`"]([^`"]+)[`"](?: denied the request)?:? ?')
+_EXEMPT = f"let it pass what has the label {MANAGED_BY_LABEL}={MANAGER}"
+
+
+def patient(cluster: Cluster, *, clock: Clock, on_event: OnEvent, timeout_s: float = inf) -> Cluster:
+    """Give a cluster whose webhooks are waited for while they start, as with any other object."""
+    patience = Patience(
+        clock,
+        lambda text: on_event(RunEvent("waiting", None, text)),
+        answered=True,
+        webhook_s=WEBHOOK_S,
+        timeout_s=timeout_s,
+        remind=lambda text: on_event(RunEvent("still", None, text)),
+    )
+    return GuardedClient(cluster, patience=patience)
+
+
+@contextmanager
+def explained(
+    cluster: Cluster, ref: ObjectRef, *, app: str, environment: str, so: str, what: str = "inventory"
+) -> Iterator[None]:
+    """Say plainly that what is kept at `ref` was refused: by whom, what to do, what follows (`so`)."""
+    try:
+        yield
+    except (ForbiddenError, InvalidError, TransientError) as error:
+        webhook = _WEBHOOK.search(error.message)
+        is_policy = isinstance(error, ForbiddenError) and error.why == "policy"
+        if webhook is None and not is_policy and "ValidatingAdmissionPolicy" not in error.message:
+            raise
+        text = error.message.removeprefix(f"`{ref}`: ").removeprefix(f"`{ref}` is refused: ")
+        is_silent = isinstance(error, TransientError)
+        who, hint = "a policy of the cluster", f"{_EXEMPT}, then run the command again"
+        if webhook is not None:
+            text, exempt = text.replace(webhook[0], "", 1), f"{_EXEMPT} (objectSelector)"
+            configuration, named = _configuration(cluster, webhook[1]), ""
+            wait = "wait until its service runs, or " if is_silent else ""
+            hint = f"{wait}{exempt}, then run the command again"
+            if configuration is not None:
+                kind, name = configuration["kind"], configuration["metadata"]["name"]
+                named = f" ({kind} `{name}`)"
+                if belongs_to(configuration, app=app, environment=environment):
+                    hint = (
+                        f"it is a webhook of this environment: {exempt}; to get on now, take it away:"
+                        f" kubectl delete {kind.lower()} {name}; the next apply sets it up again"
+                    )
+            elif is_silent:
+                hint = (
+                    f"see that the service behind the webhook runs, or {exempt}, then run the command again"
+                )
+            who = f"admission webhook `{webhook[1]}`{named}"
+        why = f"cannot be written: {who} {text}" if is_silent else f"is refused by {who}: {text}"
+        error.message = f"the {what} of environment `{environment}`, `{ref}`, {why}; {so}"
+        error.hint, error.args = hint, (error.message,)
+        raise
+
+
+def _configuration(cluster: Cluster, webhook: str) -> Mapping[str, Any] | None:
+    """Give the configuration of a webhook, None if nobody may look."""
+    with suppress(ClusterError):
+        for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
+            for configuration in cluster.list("admissionregistration.k8s.io/v1", kind).items:
+                if any(entry.get("name") == webhook for entry in configuration.get("webhooks") or ()):
+                    return configuration
+    return None
+
+
+# --- the lock ---
 
 WAIT_S = 30.0
 """How long a run waits for another's lock unless told otherwise: longer than that of a dead one lasts."""
@@ -25,6 +144,24 @@ WAIT_S = 30.0
 _RENEWALS = 4  # while a Lease lasts; three may fail
 _PAUSE_S = 1.0
 _RELEASE_S = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """Somebody who takes locks."""
+
+    # `ada@laptop/4711/9f3c…`: user, machine, process, and what no other process has.
+    name: str = "mlstack"
+    # Tells whether another name is that of a process of this machine that runs no more; false wherever
+    # that is not certain.
+    is_gone: Callable[[str], bool] = lambda name: False
+
+
+def readable_holder(name: str) -> str:
+    """Name a holder as people do: `ada@laptop (pid 4711)`; what has no such form stays as it is."""
+    who, slash, rest = name.partition("/")
+    pid = rest.partition("/")[0]
+    return f"{who} (pid {pid})" if slash and pid.isdigit() else name
 
 
 @contextmanager
@@ -51,8 +188,9 @@ def hold(
     lease = lease_of(cluster, place, app, holder=holder, clock=clock)
     renewer = _Renewer(lease, place, clock)
     try:
-        own = Inventory(app=app, environment=place.name, namespace=place.namespace)
-        with explained(cluster, own, so="nothing was written", what="lock", kind="Lease"):
+        ref = ObjectRef("coordination.k8s.io/v1", "Lease", place.namespace, lease.name)
+        so = "nothing was written"
+        with explained(cluster, ref, app=app, environment=place.name, so=so, what="lock"):
             taking = replace(lease, cluster=patient(cluster, clock=clock, on_event=on_event))
             taken = _taken(taking, place, holder, clock=clock, on_event=on_event, timeout_s=timeout_s)
         renewer.start(taken.term)

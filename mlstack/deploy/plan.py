@@ -11,7 +11,6 @@ import mlstack
 from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.clock import Clock, timestamp
 from mlstack.dataclass import dataclass
-from mlstack.deploy import inventory, inventory_store
 from mlstack.deploy.changes import (
     DESTRUCTIVE,
     EXISTING,
@@ -39,10 +38,19 @@ from mlstack.deploy.history import (
     open_history,
     run_summary,
 )
-from mlstack.deploy.inventory import Inventory, as_members
+from mlstack.deploy.inventory import Inventory, as_members, grown, needs_writing, other_environments, shrunk
 from mlstack.deploy.live import fetch
 from mlstack.deploy.lock import LastingLock
-from mlstack.deploy.prune import KeepOptions, PruneSet, candidates, everything, is_claim, members_to_delete
+from mlstack.deploy.prune import (
+    KeepOptions,
+    PruneSet,
+    candidates,
+    everything,
+    find_by_labels,
+    is_claim,
+    load_or_find,
+    members_to_delete,
+)
 from mlstack.deploy.target import NOWHERE, GitState, ResolvedTarget, Target, resolve
 from mlstack.errors import (
     ClusterError,
@@ -123,9 +131,9 @@ class ApplyPlan:
         """Tell whether anything is sent, if only to set the inventory right, so that a lock is needed."""
         if self.deletes:
             return bool(self.changes.writes or self.pruned.forgotten) or self.inventory.exists
-        grown = inventory.grown(self.inventory, self.changes.changes)
-        shrunk = inventory.shrunk(grown, self.changes.changes, written={}, gone=self.pruned.forgotten)
-        return bool(self.changes.writes) or inventory_store.needs_writing(self.inventory, shrunk)
+        changes = self.changes.changes
+        left = shrunk(grown(self.inventory, changes), changes, written={}, gone=self.pruned.forgotten)
+        return bool(self.changes.writes) or needs_writing(self.inventory, left)
 
     @property
     def namespace(self) -> tuple[Change, ...]:
@@ -142,14 +150,14 @@ def diff_environment(resolved: ResolvedTarget, options: ApplyOptions) -> ApplyPl
     Raises:
         ClusterError: the cluster cannot be asked or refuses an object.
     """
-    members = inventory.as_members(resolved.state, resolved.place.namespace)
+    members = as_members(resolved.state, resolved.place.namespace)
     desired = replace(resolved, state=members)
     live = fetch(desired, options, writing=not options.dry_run)
     changes = diff(live, check_new=options.dry_run)
     known = live.inventory
     was_deployed = live.was_deployed or any(change.live_uid for change in changes.changes)
     if not known.exists and options.prune and was_deployed:
-        known = inventory_store.find_by_labels(resolved.cluster, known)
+        known = find_by_labels(resolved.cluster, known)
     pruned = candidates(desired, known, changes.changes) if options.prune else PruneSet()
     notes = [*changes.notes, *known.notes, *pruned.notes]
     if pruned.warning and not options.allow_large_prune:
@@ -180,7 +188,7 @@ def diff_environment(resolved: ResolvedTarget, options: ApplyOptions) -> ApplyPl
 def _former_environments(resolved: ResolvedTarget, known: Inventory) -> Iterator[str]:
     """Say what is left of environments that the app does not have, whose objects are adopted."""
     place, names = resolved.place, set(map(kube_object.label_of, resolved.target.app.environment_names))
-    for former in inventory_store.other_environments(resolved.cluster, known):
+    for former in other_environments(resolved.cluster, known):
         if former not in names:
             yield (
                 f"environment `{former}`, which the app does not have, keeps its inventory and history in"
@@ -201,7 +209,7 @@ def plan_deletion(
         place, app, fault = target.place(), target.app.app.name, error
         state = DesiredState(app=app, environment=place.name, namespace=place.namespace, objects=())
     resolved = resolve(target, opener, state=state)
-    known = inventory_store.load_or_find(
+    known = load_or_find(
         resolved.cluster, app=state.app, environment=state.environment, namespace=resolved.place.namespace
     )
     members = members_to_delete(resolved, known)

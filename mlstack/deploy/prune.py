@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from mlstack.dataclass import dataclass
-from mlstack.deploy import inventory_store
 from mlstack.deploy.changes import Change
-from mlstack.deploy.inventory import Inventory, Member, is_applied_by_us, other_owner_of
-from mlstack.deploy.inventory_store import Live, lookup, ref_of
+from mlstack.deploy.inventory import (
+    Inventory,
+    Live,
+    Member,
+    is_applied_by_us,
+    load_inventory,
+    other_owner_of,
+    ref_of,
+)
 from mlstack.deploy.live import placed
 from mlstack.deploy.target import ResolvedTarget
 from mlstack.deploy.wait import obstacles
-from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError, UsageError
+from mlstack.errors import (
+    ForbiddenError,
+    InvalidError,
+    MlstackError,
+    ObjectNotFoundError,
+    UsageError,
+)
 from mlstack.events import listed
 from mlstack.kube import parallel
-from mlstack.kube.client import Cluster
+from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects import kube_object
-from mlstack.objects.kube_object import Identity, KubeObject, kinds_of_crd
+from mlstack.objects.kube_object import Identity, Kind, KubeObject, kinds_of_crd
 from mlstack.objects.order import last_first
 
 # Annotations that keep an object when what brought it goes, ours and those of kindred tools.
@@ -228,7 +240,7 @@ def members_to_delete(resolved: ResolvedTarget, inventory: Inventory) -> tuple[M
         )
     if not inventory.exists:  # rebuilt by the marks just now
         return inventory.ordered()
-    labelled, _ = inventory_store.members_by_labels(resolved.cluster, inventory)
+    labelled, _ = members_by_labels(resolved.cluster, inventory)
     new = [member for member in labelled if member.identity not in inventory.members]
     return inventory.with_members(new).ordered()
 
@@ -384,7 +396,7 @@ def refuse_along(
     """Raise if a namespace that goes would take along what is not to go; else give what is to be said."""
     notes: list[str] = []
     for namespace in sorted(namespaces):
-        items, unseen = inventory_store.namespace_contents(cluster, namespace)
+        items, unseen = namespace_contents(cluster, namespace)
         if unseen:
             notes.append(f"{unseen} in namespace `{namespace}`: what others have there goes with it unseen")
         lost = dict(_lost(items, inventory, verdicts))
@@ -426,3 +438,173 @@ def _lost(items: Sequence[Live], inventory: Inventory, verdicts: Verdicts) -> It
         stays = f"is of component `{member.component}`, which stays" if member else ""
         reason = verdict.reason if verdict else stays
         yield key, reason or foreign or "is not known to the inventory"
+
+
+# --- lookup: which members are there now, by as few requests as will do, or by their labels ---
+
+Lookup = tuple[tuple[Member, ...], Mapping[Identity, Live], frozenset[Identity]]
+
+
+def lookup(cluster: Cluster, members: Iterable[Member]) -> Lookup:
+    """Look for members; a kind that the server has no more, or in another scope, has no such objects.
+
+    Gives the members, each in an API version that the server has; those objects that are there, of which
+    metadata alone is sure to be known; and those whose kind the server cannot answer for now.
+
+    Raises:
+        ClusterError: a member could not be asked for.
+    """
+    kinds, asked = cluster.kinds(), list[Member]()
+    for member in members:
+        key = member.identity
+        same = kinds.lookup(member.api_version, key.kind)
+        others = (kind for kind in kinds.of_group(key.group) if kind.kind == key.kind)
+        in_scope = (kind for kind in ([same] if same else others) if kind.namespaced == bool(key.namespace))
+        asked.append(replace(member, api_version=next((kind.api_version for kind in in_scope), "")))
+    live = _fetch_live(cluster, [member for member in asked if member.api_version])
+    unserved = [member for member in asked if not member.api_version]
+    return tuple(asked), live, _hidden(cluster, unserved)
+
+
+def _fetch_live(cluster: Cluster, members: Sequence[Member]) -> dict[Identity, Live]:
+    groups: dict[tuple[str, str, str], list[Member]] = {}
+    for member in members:
+        identity = member.identity
+        groups.setdefault((member.api_version, identity.kind, identity.namespace), []).append(member)
+    tasks = [
+        task
+        for group in groups.values()
+        for task in ([group] if len(group) >= parallel.LIST_FROM else [[member] for member in group])
+    ]
+
+    def fetch(task: list[Member]) -> Sequence[Live]:
+        version, key = task[0].api_version, task[0].identity
+        if len(task) > 1:
+            try:
+                namespace = key.namespace or None
+                return cluster.list(version, key.kind, namespace=namespace, metadata_only=True).items
+            except ObjectNotFoundError:
+                return ()
+            except ForbiddenError:  # who may not list may still ask for each
+                pass
+        return [live for member in task if (live := cluster.get(ref_of(member))) is not None]
+
+    identities = {ref_of(member): member.identity for member in members}
+    lives = [live for result in parallel.whole(parallel.run(fetch, tasks)) for live in result]
+    return {identities[ref]: live for live in lives if (ref := ObjectRef.of(live)) in identities}
+
+
+def _hidden(cluster: Cluster, unserved: Sequence[Member]) -> frozenset[Identity]:
+    """Give those of a group that another server answers for: it may only be down."""
+    if not unserved:
+        return frozenset()
+    try:
+        services = cluster.list("apiregistration.k8s.io/v1", "APIService").items
+    except (ObjectNotFoundError, ForbiddenError):
+        return frozenset()
+    specs = (item.get("spec") or {} for item in services)
+    groups = {spec.get("group") for spec in specs if spec.get("service")}
+    return frozenset(member.identity for member in unserved if member.identity.group in groups)
+
+
+# Kinds that no app brings, or whose objects only controllers write; some of them there are very many of.
+_LEFT_OUT = frozenset(
+    {("", "Event"), ("events.k8s.io", "Event"), ("", "Node"), ("discovery.k8s.io", "EndpointSlice")}
+)
+_KINDS_NAMED = 8  # kinds that a note names; who has one namespace may list hardly any
+
+
+def find_by_labels(cluster: Cluster, missing: Inventory, *, why: str = "there is no inventory") -> Inventory:
+    """Give an inventory that is lost as the marks on the objects tell it; its notes say `why` it was lost.
+
+    Raises:
+        ClusterError: the cluster cannot be asked.
+    """
+    members, notes = members_by_labels(cluster, missing)
+    if members or missing.exists:
+        count = f"{len(members)} object{'s' * (len(members) != 1)}"
+        notes = (f"{why}: {count} found by their labels", *notes)
+    return replace(missing.with_members(members), notes=notes)
+
+
+def load_or_find(cluster: Cluster, *, app: str, environment: str, namespace: str) -> Inventory:
+    """Read the inventory of an environment; where there is none, find its objects by their marks."""
+    inventory = load_inventory(cluster, app=app, environment=environment, namespace=namespace)
+    return inventory if inventory.exists else find_by_labels(cluster, inventory)
+
+
+def members_by_labels(cluster: Cluster, inventory: Inventory) -> tuple[tuple[Member, ...], tuple[str, ...]]:
+    """Give the members that carry our marks and are ours by their field manager, and what could not be seen.
+
+    Marks alone do not make a member: controllers copy labels to what they make (a Service's to its
+    Endpoints). Objects of a set with another ID belong to the same environment in another namespace.
+    """
+    items, notes = labelled_objects(cluster, inventory)
+    members = [member_of(item) for item in items if is_ours(item, inventory)]
+    return tuple({member.identity: member for member in members}.values()), notes
+
+
+def labelled_objects(cluster: Cluster, inventory: Inventory) -> tuple[tuple[Live, ...], tuple[str, ...]]:
+    """Give the metadata of every object with our marks, whoever set them, and what could not be seen."""
+    query = kube_object.selector(app=inventory.app, environment=inventory.environment)
+    labels = f"{query},{kube_object.COMPONENT_LABEL}"
+
+    def fetch(kind: Kind) -> Sequence[Live]:
+        address = kind.api_version, kind.kind
+        try:
+            return cluster.list(*address, labels=labels, metadata_only=True).items
+        except ForbiddenError:
+            if not kind.namespaced:
+                raise
+        # Who may not look everywhere may still look here.
+        return cluster.list(*address, namespace=inventory.namespace, labels=labels, metadata_only=True).items
+
+    items, unseen = _fetch_kinds(cluster.kinds(), fetch)
+    return items, (f"{unseen}: such objects may be missed",) if unseen else ()
+
+
+def namespace_contents(cluster: Cluster, namespace: str) -> tuple[tuple[Live, ...], str]:
+    """Give the metadata of all that a namespace holds but Events and Leases, and what may not be listed."""
+
+    def fetch(kind: Kind) -> Sequence[Live]:
+        return cluster.list(kind.api_version, kind.kind, namespace=namespace, metadata_only=True).items
+
+    kinds = (kind for kind in cluster.kinds() if kind.namespaced and kind.kind != "Lease")
+    return _fetch_kinds(kinds, fetch)
+
+
+def _fetch_kinds(
+    kinds: Iterable[Kind], fetch: Callable[[Kind], Sequence[Live]]
+) -> tuple[tuple[Live, ...], str]:
+    """Give the objects of many kinds, each in one version, and which kinds may not be listed."""
+    named: dict[tuple[str, str], Kind] = {}
+    for kind in kinds:
+        if (kind.group, kind.kind) not in _LEFT_OUT:
+            named.setdefault((kind.group, kind.kind), kind)
+    asked, objects, unseen = list(named.values()), dict[str, Live](), list[str]()
+    for kind, items in zip(asked, parallel.run(fetch, asked), strict=True):
+        if isinstance(items, ForbiddenError):
+            unseen.append(kind.kind)
+        elif isinstance(items, MlstackError):
+            if not isinstance(items, ObjectNotFoundError | InvalidError):
+                raise items
+        else:
+            for item in items:  # an object may be served by two groups; what is only computed has no UID
+                if item["metadata"].get("uid"):
+                    objects.setdefault(item["metadata"]["uid"], item)
+    more = f" and {len(unseen) - _KINDS_NAMED} more kinds" if len(unseen) > _KINDS_NAMED else ""
+    names = ", ".join(sorted(unseen)[:_KINDS_NAMED])
+    return tuple(objects.values()), f"no right to list {names}{more}" if unseen else ""
+
+
+def is_ours(live: Live, inventory: Inventory) -> bool:
+    """Tell whether an object was applied by us, for this environment."""
+    owners = live["metadata"].get("ownerReferences")
+    return not owners and is_applied_by_us(live) and not other_owner_of(live, inventory)
+
+
+def member_of(live: Live) -> Member:
+    """Give a live object as a member."""
+    obj, uid = KubeObject(data=live), str(live["metadata"]["uid"])
+    component = str(obj.labels.get(kube_object.COMPONENT_LABEL, ""))
+    return Member(identity=obj.identity, api_version=obj.api_version, component=component, uid=uid)

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from mlstack.deploy.changes import Refusal
-from mlstack.deploy.inventory import MEMBER_LABEL, name_of
+from mlstack.deploy.inventory import MEMBER_LABEL
+from mlstack.deploy.lock import name_of
 from mlstack.errors import Cause, ClusterError, ConfigError, ForbiddenError, InvalidError, MlstackError
 from mlstack.events import listed
 from mlstack.kube.client import Cluster

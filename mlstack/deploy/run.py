@@ -18,8 +18,9 @@ from mlstack.clock import Clock
 from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import Change, what_moved, with_uid
 from mlstack.deploy.diff import diff_object
-from mlstack.deploy.inventory_store import WEBHOOK_S, patient, ref_of
+from mlstack.deploy.inventory import ref_of
 from mlstack.deploy.live import DiffContext
+from mlstack.deploy.lock import WEBHOOK_S, patient
 from mlstack.deploy.wait import (
     ESTABLISHED_S,
     GONE_S,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
 from pathlib import Path
@@ -15,7 +15,8 @@ from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.app.params import Overrides
 from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import Action, Change
-from mlstack.deploy.inventory import Inventory, name_of
+from mlstack.deploy.inventory import Inventory
+from mlstack.deploy.lock import Holder, name_of
 from mlstack.errors import ConfigError, ForbiddenError, UsageError, WrongClusterError
 from mlstack.events import listed
 from mlstack.kube import parallel
@@ -118,24 +119,6 @@ def refuse_empty(state: DesiredState) -> None:
 
 
 # --- lock holder ---
-
-
-@dataclass(frozen=True, kw_only=True)
-class Holder:
-    """Somebody who takes locks."""
-
-    # `ada@laptop/4711/9f3c…`: user, machine, process, and what no other process has.
-    name: str = "mlstack"
-    # Tells whether another name is that of a process of this machine that runs no more; false wherever
-    # that is not certain.
-    is_gone: Callable[[str], bool] = lambda name: False
-
-
-def readable_holder(name: str) -> str:
-    """Name a holder as people do: `ada@laptop (pid 4711)`; what has no such form stays as it is."""
-    who, slash, rest = name.partition("/")
-    pid = rest.partition("/")[0]
-    return f"{who} (pid {pid})" if slash and pid.isdigit() else name
 
 
 # --- target: what a deploy command was asked about, and the cluster that answers for it ---

@@ -25,8 +25,7 @@ from mlstack.app.prototype import Prototype
 from mlstack.app.reader import read_preset
 from mlstack.app.schema import PassedStore, check_file
 from mlstack.dataclass import dataclass
-from mlstack.deploy import inventory_store
-from mlstack.deploy.inventory import Inventory
+from mlstack.deploy.inventory import Inventory, load_inventory
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.kube.client import Opener
 from mlstack.kube.parallel import prefetch
@@ -182,11 +181,11 @@ def _deployed(
     if opener is None or not places:
         return (), ()
 
-    def inventory(place: Environment) -> Inventory:
+    def load(place: Environment) -> Inventory:
         where = {"environment": place.name, "namespace": place.namespace}
-        return inventory_store.load(opener(place.context), app=app.app.name, **where)
+        return load_inventory(opener(place.context), app=app.app.name, **where)
 
-    pending = [(place, prefetch(partial(inventory, place))) for place in places]
+    pending = [(place, prefetch(partial(load, place))) for place in places]
     rows, notes = [], []
     for place, answer in pending:
         try:

@@ -18,7 +18,6 @@ from mlstack.app.app_dir import AppDir
 from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.clock import Clock
 from mlstack.dataclass import dataclass
-from mlstack.deploy import inventory_store
 from mlstack.deploy import lock as locking
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import (
@@ -32,7 +31,7 @@ from mlstack.deploy.changes import (
     run_result,
 )
 from mlstack.deploy.history import History, before_leaving, run_summary
-from mlstack.deploy.inventory import Inventory
+from mlstack.deploy.inventory import Inventory, grow, has_moved, remove, shrink
 from mlstack.deploy.live import context_of, has_namespace
 from mlstack.deploy.plan import (
     ApplyPlan,
@@ -193,7 +192,7 @@ def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
         now = _still_valid(plan, run)
         inventory = now.inventory
         if not now.deletes:
-            inventory = inventory_store.grow(run.records, inventory, now.changes.changes, on_event=run.tell)
+            inventory = grow(run.records, inventory, now.changes.changes, on_event=run.tell)
         writes = [change for change in now.changes.changes if change.desired is not None]
         run.apply(writes, depends=now.changes.depends)
         if now.options.wait and not now.deletes:
@@ -296,7 +295,7 @@ def _locked(plan: ApplyPlan, run: Run, clock: Clock, on_event: OnEvent) -> Itera
 
 def _still_valid(plan: ApplyPlan, run: Run) -> ApplyPlan:
     """Give the plan made again if another run was faster, as long as it holds nothing new."""
-    if not plan.writes or not inventory_store.has_moved(run.cluster, plan.inventory):
+    if not plan.writes or not has_moved(run.cluster, plan.inventory):
         return plan
     if plan.deletes:
         raise OutdatedError(
@@ -315,7 +314,7 @@ def _still_valid(plan: ApplyPlan, run: Run) -> ApplyPlan:
 
 def _shrink_inventory(plan: ApplyPlan, run: Run, inventory: Inventory, cluster: Cluster) -> Inventory:
     gone = {key for key, event in run.outcomes.items() if event.kind in ("deleted", "gone")}
-    return inventory_store.shrink(
+    return shrink(
         cluster,
         inventory,
         plan.changes.changes,
@@ -354,7 +353,7 @@ def _forget(plan: ApplyPlan, run: Run, past: History) -> None:
     if plan.resolved.selective:
         record(plan, past, None, outcomes=run.outcomes, on_event=run.tell)
         return
-    inventory_store.remove(run.cluster, left)
+    remove(run.cluster, left)
     try:
         replace(past, cluster=run.cluster).forget()
     except ClusterError as error:  # what was asked for is done

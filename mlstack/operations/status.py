@@ -8,11 +8,10 @@ from mlstack.app.app import API_VERSION, Component
 from mlstack.app.app_dir import AppDir
 from mlstack.clock import Clock
 from mlstack.dataclass import dataclass
-from mlstack.deploy import inventory_store
 from mlstack.deploy.changes import Change
-from mlstack.deploy.inventory_store import ref_of
+from mlstack.deploy.inventory import load_inventory, ref_of
 from mlstack.deploy.live import namespaces_of, placed
-from mlstack.deploy.prune import candidates
+from mlstack.deploy.prune import candidates, find_by_labels
 from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.deploy.wait import Gone, holders, obstacles
 from mlstack.errors import ClusterError, ForbiddenError
@@ -191,11 +190,11 @@ def _surplus(
     going = before.going
     try:
         going = tuple(_namespaces_going(resolved, objects))
-        inventory = inventory_store.load(
+        inventory = load_inventory(
             cluster, app=state.app, environment=state.environment, namespace=state.namespace
         )
         if not inventory.exists and any(status.live for status in statuses):
-            inventory = inventory_store.find_by_labels(cluster, inventory)
+            inventory = find_by_labels(cluster, inventory)
         changes = candidates(resolved, inventory, brought).changes
         terminating = [
             change for change in changes if change.live and change.live.metadata.get("deletionTimestamp")

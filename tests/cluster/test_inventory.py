@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy import inventory, inventory_store
+from mlstack.deploy import inventory
 from mlstack.deploy.inventory import Inventory, Member
 from mlstack.deploy.prune import KeepOptions
 from mlstack.objects.kube_object import Identity
@@ -34,7 +34,7 @@ def path(namespace: str, name: str = "", kind: str = "configmaps") -> str:
 
 def recorded(stack: Stack, namespace: str) -> Mapping[Identity, Member]:
     cluster = stack.opener("minikube")
-    return inventory_store.load(cluster, app="demo", environment="minikube", namespace=namespace).members
+    return inventory.load_inventory(cluster, app="demo", environment="minikube", namespace=namespace).members
 
 
 def names_of(found: Mapping[Identity, Member]) -> set[str]:
@@ -256,11 +256,11 @@ def test_six_thousand_members_are_kept_in_parts(stack: Stack, minikube: TestClus
         )
         for number in range(6_000)
     ]
-    kept = inventory_store.write(cluster, empty, empty.with_members(many))
+    kept = inventory.write(cluster, empty, empty.with_members(many))
     assert len(kept.parts) == 2
-    found = inventory_store.load(cluster, app="demo", environment="minikube", namespace=namespace)
+    found = inventory.load_inventory(cluster, app="demo", environment="minikube", namespace=namespace)
     assert found.members == kept.members
-    fewer = inventory_store.write(cluster, found, found.without(list(found.members)[:3_000]))
+    fewer = inventory.write(cluster, found, found.without(list(found.members)[:3_000]))
     assert fewer.parts == ()
     assert set(versions(minikube, namespace)) == {NAME, "kube-root-ca.crt"}
 

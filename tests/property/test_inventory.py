@@ -10,8 +10,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.deploy import inventory, inventory_store, prune
-from mlstack.deploy.inventory import Inventory, Member, name_of
+from mlstack.deploy import inventory, prune
+from mlstack.deploy.inventory import Inventory, Member
+from mlstack.deploy.lock import name_of
 from mlstack.errors import MlstackError
 from mlstack.objects.kube_object import Identity, Kinds
 from mlstack.testing.cluster import MemoryCluster
@@ -75,7 +76,7 @@ def contents(cluster: MemoryCluster) -> dict[Identity, Any]:
 
 
 def recorded(cluster: MemoryCluster) -> Mapping[Identity, Member]:
-    return inventory_store.load(cluster, app="demo", environment="minikube", namespace="ml").members
+    return inventory.load_inventory(cluster, app="demo", environment="minikube", namespace="ml").members
 
 
 @given(before=wanted, after=wanted, writes=st.integers(0, 14), answered=st.booleans())

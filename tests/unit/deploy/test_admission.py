@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.inventory_store import WEBHOOK_S
+from mlstack.deploy.lock import WEBHOOK_S
 from mlstack.errors import ClusterError, ForbiddenError, InvalidError, TransientError
 from mlstack.kube.client import Applied, ClientWrapper, Cluster
 from mlstack.testing.cluster import MemoryCluster

@@ -8,15 +8,8 @@ import pytest
 
 from mlstack.deploy import inventory
 from mlstack.deploy.changes import Action, Change
-from mlstack.deploy.inventory import (
-    ID_LABEL,
-    MEMBER_LABEL,
-    Inventory,
-    Member,
-    name_of,
-    owned_hash,
-    payload_hash,
-)
+from mlstack.deploy.inventory import ID_LABEL, MEMBER_LABEL, Inventory, Member, owned_hash, payload_hash
+from mlstack.deploy.lock import belongs_to, name_of
 from mlstack.errors import ClusterError, ConfigError
 from mlstack.objects.kube_object import DesiredState, Identity, Kinds, KubeObject
 
@@ -272,8 +265,8 @@ def test_one_config_map_says_whose_it_is_and_holds_members_in_few_bytes(count: i
     assert len(parent["data"]["members"]) <= 190 * count
     assert parent["metadata"]["labels"][ID_LABEL] == EMPTY.id
     assert "mlstack.dev/component" not in parent["metadata"]["labels"]
-    assert inventory.belongs_to(parent, app="demo", environment="us/dev")
-    assert not inventory.belongs_to(parent, app="demo", environment="us/prod")
+    assert belongs_to(parent, app="demo", environment="us/dev")
+    assert not belongs_to(parent, app="demo", environment="us/prod")
 
 
 def test_six_thousand_objects_are_split_and_read_again() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy import inventory, inventory_store
+from mlstack.deploy import inventory
 from mlstack.deploy.inventory import Inventory, Member
 from mlstack.errors import ConflictError
 from mlstack.kube.client import ObjectRef
@@ -32,7 +32,7 @@ def members(count: int) -> Iterable[Member]:
 
 
 def read(cluster: MemoryCluster) -> Inventory:
-    return inventory_store.load(cluster, app="demo", environment="dev", namespace="default")
+    return inventory.load_inventory(cluster, app="demo", environment="dev", namespace="default")
 
 
 def names(cluster: MemoryCluster) -> list[str]:
@@ -41,30 +41,30 @@ def names(cluster: MemoryCluster) -> list[str]:
 
 def test_what_is_written_is_read(cluster: MemoryCluster) -> None:
     assert not read(cluster).exists
-    written = inventory_store.write(cluster, EMPTY, EMPTY.with_members(members(3)))
+    written = inventory.write(cluster, EMPTY, EMPTY.with_members(members(3)))
     assert read(cluster) == written
-    inventory_store.remove(cluster, inventory_store.write(cluster, written, EMPTY))
+    inventory.remove(cluster, inventory.write(cluster, written, EMPTY))
     assert not read(cluster).exists
 
 
 def test_nothing_is_written_twice(cluster: MemoryCluster) -> None:
-    written = inventory_store.write(cluster, EMPTY, EMPTY.with_members(members(3)))
-    again = inventory_store.write(cluster, written, EMPTY.with_members(members(3)))
+    written = inventory.write(cluster, EMPTY, EMPTY.with_members(members(3)))
+    again = inventory.write(cluster, written, EMPTY.with_members(members(3)))
     assert (again.version, again.uid) == (written.version, written.uid)
 
 
 def test_an_inventory_that_moved_is_not_overwritten(cluster: MemoryCluster) -> None:
-    first = inventory_store.write(cluster, EMPTY, EMPTY.with_members(members(1)))
-    inventory_store.write(cluster, first, EMPTY.with_members(members(2)))
+    first = inventory.write(cluster, EMPTY, EMPTY.with_members(members(1)))
+    inventory.write(cluster, first, EMPTY.with_members(members(2)))
     with pytest.raises(ConflictError):
-        inventory_store.write(cluster, first, EMPTY.with_members(members(3)))
+        inventory.write(cluster, first, EMPTY.with_members(members(3)))
     assert len(read(cluster).members) == 2
 
 
 def test_a_touch_that_changes_no_member_is_no_matter(cluster: MemoryCluster) -> None:
-    first = inventory_store.write(cluster, EMPTY, EMPTY.with_members(members(1)))
+    first = inventory.write(cluster, EMPTY, EMPTY.with_members(members(1)))
     cluster.patch(PARENT, {"metadata": {"annotations": {"example.com/note": "seen"}}}, manager="kubectl")
-    inventory_store.write(cluster, first, EMPTY.with_members(members(2)))
+    inventory.write(cluster, first, EMPTY.with_members(members(2)))
     assert len(read(cluster).members) == 2
 
 
@@ -72,7 +72,7 @@ def test_a_write_whose_answer_was_lost_has_happened(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The request is sent again, and refused because of itself."""
-    first = inventory_store.write(cluster, EMPTY, EMPTY.with_members(members(1)))
+    first = inventory.write(cluster, EMPTY, EMPTY.with_members(members(1)))
     apply = cluster.apply
 
     def twice(document: dict[str, Any], **how: Any) -> Any:
@@ -80,7 +80,7 @@ def test_a_write_whose_answer_was_lost_has_happened(
         return apply(document, **how)
 
     monkeypatch.setattr(cluster, "apply", twice)
-    written = inventory_store.write(cluster, first, EMPTY.with_members(members(2)))
+    written = inventory.write(cluster, first, EMPTY.with_members(members(2)))
     assert written == read(cluster)
     assert len(written.members) == 2
 
@@ -88,7 +88,7 @@ def test_a_write_whose_answer_was_lost_has_happened(
 def test_refusals_that_mean_nothing_are_seen_through(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = inventory_store.write(cluster, EMPTY, EMPTY.with_members(members(1)))
+    first = inventory.write(cluster, EMPTY, EMPTY.with_members(members(1)))
     apply, refused = cluster.apply, list(range(5))
 
     def stormy(document: dict[str, Any], **how: Any) -> Any:
@@ -98,19 +98,19 @@ def test_refusals_that_mean_nothing_are_seen_through(
         return apply(document, **how)
 
     monkeypatch.setattr(cluster, "apply", stormy)
-    inventory_store.write(cluster, first, EMPTY.with_members(members(2)))
+    inventory.write(cluster, first, EMPTY.with_members(members(2)))
     assert len(read(cluster).members) == 2
 
 
 def test_parts_come_and_go(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inventory.encode, "__kwdefaults__", {"limit_bytes": 2_000})
-    many = inventory_store.write(cluster, EMPTY, EMPTY.with_members(members(200)))
+    many = inventory.write(cluster, EMPTY, EMPTY.with_members(members(200)))
     assert len(many.parts) > 3
     assert read(cluster) == many
-    fewer = inventory_store.write(cluster, many, EMPTY.with_members(members(100)))
+    fewer = inventory.write(cluster, many, EMPTY.with_members(members(100)))
     assert read(cluster) == fewer
     assert sorted(names(cluster)) == sorted([EMPTY.name, *fewer.parts])
-    few = inventory_store.write(cluster, fewer, EMPTY.with_members(members(2)))
+    few = inventory.write(cluster, fewer, EMPTY.with_members(members(2)))
     assert (few.parts, names(cluster)) == ((), [EMPTY.name])
 
 
@@ -118,7 +118,7 @@ def test_parts_of_a_killed_run_go_with_the_next(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inventory.encode, "__kwdefaults__", {"limit_bytes": 2_000})
-    written = inventory_store.write(cluster, EMPTY, EMPTY.with_members(members(100)))
+    written = inventory.write(cluster, EMPTY, EMPTY.with_members(members(100)))
     apply = cluster.apply
 
     def cut(document: dict[str, Any], **how: Any) -> Any:
@@ -128,16 +128,16 @@ def test_parts_of_a_killed_run_go_with_the_next(
 
     monkeypatch.setattr(cluster, "apply", cut)
     with pytest.raises(ConflictError):
-        inventory_store.write(cluster, written, EMPTY.with_members(members(150)))
+        inventory.write(cluster, written, EMPTY.with_members(members(150)))
     assert read(cluster) == written
     monkeypatch.setattr(cluster, "apply", apply)
-    after = inventory_store.write(cluster, written, EMPTY.with_members(members(101)))
+    after = inventory.write(cluster, written, EMPTY.with_members(members(101)))
     assert sorted(names(cluster)) == sorted([EMPTY.name, *after.parts])
 
 
 def test_a_missing_part_is_damage(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inventory.encode, "__kwdefaults__", {"limit_bytes": 2_000})
-    written = inventory_store.write(cluster, EMPTY, EMPTY.with_members(members(100)))
+    written = inventory.write(cluster, EMPTY, EMPTY.with_members(members(100)))
     cluster.delete(ObjectRef("v1", "ConfigMap", "default", written.parts[0]))
     (note,) = read(cluster).notes
     assert "is damaged (a part of it is missing)" in note

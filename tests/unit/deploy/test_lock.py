@@ -9,7 +9,7 @@ import pytest
 
 from mlstack.app.environment import Environment
 from mlstack.deploy import lock
-from mlstack.deploy.target import Holder, readable_holder
+from mlstack.deploy.lock import Holder, readable_holder
 from mlstack.errors import LockedError
 from mlstack.events import RunEvent
 from mlstack.kube.client import Applied, ObjectRef

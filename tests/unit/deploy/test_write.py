@@ -12,7 +12,7 @@ import pytest
 
 from mlstack.deploy import run, wait
 from mlstack.deploy.changes import Change
-from mlstack.deploy.inventory_store import WEBHOOK_S
+from mlstack.deploy.lock import WEBHOOK_S
 from mlstack.deploy.run import CONFLICT_S, ObjectWriter
 from mlstack.deploy.wait import DeletionWatcher, Gone
 from mlstack.errors import (
