@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Protocol
 
 from mlstack.errors import UsageError
@@ -30,6 +31,15 @@ def timestamp(seconds: float) -> str:
 def micro_time(seconds: float) -> str:
     """Write a time since 1970 as leases and events have it (MicroTime): with exactly six decimals."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+@lru_cache(maxsize=65536)
+def time_ms(text: str) -> int:
+    """Read a time as Kubernetes writes it, in milliseconds since 1970; 0 for none."""
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000) if text else 0
+    except ValueError:
+        return 0
 
 
 # --- Times as people write them: `90s`, `5m`, `1h30m` ---

@@ -7,10 +7,11 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal
 
+from mlstack.clock import time_ms
 from mlstack.dataclass import dataclass
 from mlstack.elastic import pods
-from mlstack.elastic.cache import ClusterCache, JobFacts
-from mlstack.elastic.facts import PodFacts, time_ms
+from mlstack.elastic.cache import ClusterCache
+from mlstack.elastic.facts import JobFacts, PodFacts
 from mlstack.elastic.snapshot import ScalePlan
 from mlstack.errors import (
     ClusterError,

@@ -4,31 +4,36 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import replace
-from fractions import Fraction
-from math import gcd, lcm
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from math import gcd
 from typing import Any, Literal, TypeVar
 
 from mlstack.dataclass import dataclass
-from mlstack.elastic import facts, pods, training_job
-from mlstack.elastic.facts import (
-    JOB_LABEL,
-    ROLE_LABEL,
-    Eligible,
-    NodeFacts,
-    PodFacts,
-    controller_of,
-    key_of,
-    shape,
-    time_ms,
-    version,
+from mlstack.elastic import facts, pods
+from mlstack.elastic.facts import Form, JobFacts, NodeFacts, PodFacts, SetFacts, key_of
+from mlstack.elastic.snapshot import (
+    BASIC,
+    NO_LIMIT,
+    Arriving,
+    Demand,
+    Held,
+    Job,
+    JobStage,
+    Node,
+    Priority,
+    PriorityGrants,
+    Role,
+    Snapshot,
+    Trainer,
+    Vector,
+    vector,
 )
-from mlstack.elastic.snapshot import NO_LIMIT, Curve, JobStage, Priority, PriorityGrants
-from mlstack.elastic.training_job import API_VERSION, KIND, RoleName, Server, TrainingJob
+from mlstack.elastic.training_job import API_VERSION, KIND
 from mlstack.errors import ClusterError
 from mlstack.kube.client import ObjectRef, WatchEvent
-from mlstack.objects.resources import Amounts, QuotaFacts, parse_quota, requests
+from mlstack.objects import resources
+from mlstack.objects.resources import QuotaFacts, parse_quota
 
 SERVICE = ("v1", "Service")
 BUDGET = ("policy/v1", "PodDisruptionBudget")
@@ -39,14 +44,12 @@ ODD = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, Recu
 _REMEMBERED = 20_000
 _FINE = 100  # shares of weights are told apart by hundredths
 
-Form = tuple[str | int | None, str | int | None]
-"""Of a Service job and role of the pods that it selects; of a budget how many pods may be away, and how many
-have to be there, None where it does not say so."""
 T = TypeVar("T")
+NodeNames = frozenset[str] | None
 
 
 class ResourceStore(dict[str, T]):
-    """Objects of one kind by `namespace/name`, each parsed once a version, with its `uid` and `version`.
+    """Objects of one kind by `namespace/name`, each parsed once a version.
 
     Events may come twice and late: from a watch, and before it from the answers to our own writes. The newest
     version wins, and what has gone stays gone, unless the selector of a watch lost sight of it for a while.
@@ -54,261 +57,61 @@ class ResourceStore(dict[str, T]):
 
     def __init__(self, parse: Callable[[Mapping[str, Any]], T]) -> None:
         self._parse = parse
+        self._ids: dict[str, tuple[str, int]] = {}  # UID and resource version of each
         self._gone: OrderedDict[str, int] = OrderedDict()  # by UID: up to which version events are late
 
     def put(self, obj: Mapping[str, Any]) -> bool:
         """Take in an object as it is now; says whether that changed anything: heartbeats do not."""
-        metadata = obj["metadata"]
-        key, number = key_of(metadata), version(metadata)
-        known: Any = self.get(key)
-        is_old = known is not None and 0 < number <= known.version
-        if is_old or number <= self._gone.get(str(metadata.get("uid")), -1):
+        key, uid, number = _identity(obj)
+        if 0 < number <= self._ids.get(key, ("", 0))[1] or number <= self._gone.get(uid, -1):
             return False
         try:
-            item: Any = self._parse(obj)
+            item = self._parse(obj)
         except ODD as error:
             name = f"{obj.get('kind', 'object')} {key}".strip()
             raise ClusterError(
                 f"`{name}` cannot be judged: a field has another type than its API gives it"
             ) from error
-        self[key] = item
-        return known is None or replace(known, version=item.version) != item
+        before, self[key], self._ids[key] = self.get(key), item, (uid, number)
+        return item != before
 
     def drop(self, obj: Mapping[str, Any]) -> bool:
         """Take in that an object has gone; says whether that changed anything."""
-        metadata = obj["metadata"]
-        self._bury(str(metadata.get("uid") or ""), version(metadata) or sys.maxsize)
-        known: Any = self.get(key_of(metadata))
-        if known is None or (metadata.get("uid") and known.uid != metadata["uid"]):
-            return False
-        del self[key_of(metadata)]
-        return True
+        key, uid, number = _identity(obj)
+        is_this = key in self and uid in ("", self._ids[key][0])
+        self._forget(key if is_this else "", uid, number or sys.maxsize)
+        return is_this
 
     def retain(self, keys: Container[str], listed: int, namespace: str | None) -> bool:
         """Drop what a list in resource version `listed` lacks, unless it is newer; says whether any was."""
-        items: dict[str, Any] = {key: item for key, item in self.items() if key not in keys}
         gone = [
-            key
-            for key, item in items.items()
-            if item.version <= listed and (namespace is None or key.startswith(f"{namespace}/"))
+            (key, uid)
+            for key, (uid, number) in self._ids.items()
+            if key not in keys and number <= listed and (namespace is None or key.startswith(f"{namespace}/"))
         ]
-        for key in gone:
-            del self[key]
-            self._bury(items[key].uid, listed)
+        for key, uid in gone:
+            self._forget(key, uid, listed)
         return bool(gone)
 
-    def _bury(self, uid: str, gone: int) -> None:
+    def _forget(self, key: str, uid: str, until: int) -> None:
+        self.pop(key, None)
+        self._ids.pop(key, None)
         if uid:
-            self._gone[uid] = max(gone, self._gone.get(uid, 0))
+            self._gone[uid] = max(until, self._gone.get(uid, 0))
         while len(self._gone) > _REMEMBERED:
             self._gone.popitem(last=False)
 
 
-# --- training jobs ---
+def _identity(obj: Mapping[str, Any]) -> tuple[str, str, int]:
+    """Give key, UID and resource version, 0 where that is no number; they grow with every write."""
+    metadata = obj["metadata"]
+    text = str(metadata.get("resourceVersion") or "")
+    return key_of(metadata), str(metadata.get("uid") or ""), int(text) if text.isdigit() else 0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RoleFacts:
-    """Pods of one role of a job, all alike."""
-
-    role: RoleName
-    set_name: str  # of their Service, and of the StatefulSet of servers
-    count: int  # how many there have to be; of trainers the fewest
-    requests: Amounts
-    shape: str  # what decides which nodes one may go to
-    priority_class: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JobFacts:
-    """A training job."""
-
-    key: str  # `namespace/name`
-    ref: ObjectRef
-    namespace: str
-    name: str
-    uid: str
-    version: int
-    generation: int
-    spec: TrainingJob | None  # None where it cannot be used
-    faults: tuple[str, ...]  # why it cannot be used
-    is_deleted: bool
-    status: Mapping[str, Any]
-    phase: str  # as it was last written
-    has_ended: bool  # whether it has succeeded or failed, for good
-    wants_pods: bool  # whether it takes part in the plan
-    trainer: RoleFacts | None
-    servers: tuple[RoleFacts, ...]  # master and parameter servers
-    changed_ms: int | None  # when the number of its trainers was last changed, None if never
-    curve: Curve | None  # its reported speed
-    meeting: str  # name of the trainer at which the others meet, empty where they meet at the master
-
-    @property
-    def target(self) -> int:
-        """Give how many trainers it was told to have, 0 where it is not admitted."""
-        return int((self.status.get("trainer") or {}).get("desired") or 0)
-
-    def stage(self, pods: list[PodFacts]) -> JobStage:
-        """Tell how far it has come: finishing from the first success of a trainer on."""
-        has_success = any(pod.role == "trainer" and pod.ending == "succeeded" for pod in pods)
-        if self.phase == "Completing" or has_success:
-            return "finishing"
-        return "admitted" if self.target > 0 else "waiting"
-
-    def is_paused(self, pods: list[PodFacts], now_ms: int) -> bool:
-        """Tell whether a master or parameter server is lost for now, so that trainers can only wait.
-
-        A StatefulSet makes a pod anew when the old one is gone for sure. On a node that no longer answers
-        nobody knows: a person has to say so.
-        """
-        is_admitted = self.wants_pods and self.target > 0
-        return is_admitted and any(pod.role != "trainer" and pod.is_overdue(now_ms) for pod in pods)
-
-
-def parse_job(obj: Mapping[str, Any]) -> JobFacts:
-    """Read a TrainingJob; one that cannot be used is known with its faults."""
-    metadata, status = obj["metadata"], obj.get("status") or {}
-    namespace, name = str(metadata.get("namespace") or ""), str(metadata["name"])
-    spec: TrainingJob | None = None
-    faults: tuple[str, ...] = ()
-    servers: list[RoleFacts] = []
-    try:
-        spec = training_job.parse(obj)
-        servers = [role for role in (_role_facts(spec, "master"), _role_facts(spec, "pserver")) if role.count]
-    except training_job.SpecError as error:
-        faults = error.faults
-    changes = [time_ms(str(record.get("time") or "")) for record in status.get("scaleRecords") or ()]
-    phase, is_deleted = str(status.get("phase") or ""), bool(metadata.get("deletionTimestamp"))
-    has_ended = phase in ("Succeeded", "Failed")
-    return JobFacts(
-        key=f"{metadata.get('namespace')}/{name}",
-        ref=ObjectRef(API_VERSION, KIND, namespace, name),
-        namespace=namespace,
-        name=name,
-        uid=str(metadata.get("uid") or ""),
-        version=version(metadata),
-        generation=int(metadata.get("generation") or 0),
-        spec=spec,
-        faults=faults,
-        is_deleted=is_deleted,
-        status=status,
-        phase=phase,
-        has_ended=has_ended,
-        wants_pods=spec is not None and not (spec.is_suspended or is_deleted or has_ended),
-        trainer=_role_facts(spec, "trainer") if spec else None,
-        servers=tuple(servers),
-        changed_ms=max(changes, default=0) or None,
-        curve=_curve(status),
-        meeting=training_job.meeting_trainer(spec) if spec else "",
-    )
-
-
-def _role_facts(spec: TrainingJob, role: RoleName) -> RoleFacts:
-    part = spec.roles[role]
-    template = pods.pod_spec(spec, role, 0 if role == "trainer" else None)
-    return RoleFacts(
-        role=role,
-        set_name=training_job.role_name(spec.name, role),
-        count=part.count if isinstance(part, Server) else spec.minimum,
-        requests=requests(template),
-        shape=shape(template),
-        priority_class=part.priority_class,
-    )
-
-
-def _curve(status: Mapping[str, Any]) -> Curve | None:
-    """Read the speed that a job reported: `status.throughput.curve`, pairs of trainers and items a second.
-
-    One factor makes all speeds of the job whole numbers, so that their ratios stay exact; a point of anything
-    but numbers is passed over.
-    """
-    points = []
-    for point in (status.get("throughput") or {}).get("curve") or ():
-        count, speed = map(_number, point) if len(point) == 2 else (None, None)
-        if count is not None and speed is not None and count.denominator == 1:
-            points.append((int(count), speed))
-    factor = lcm(*(speed.denominator for _, speed in points))
-    return Curve(points=tuple((count, int(speed * factor)) for count, speed in points)) if points else None
-
-
-def _number(value: Any) -> Fraction | None:
-    """Read a number that is finite and not negative, as it was written."""
-    try:
-        number = Fraction(str(value)) if isinstance(value, int | float) else None
-    except ValueError:  # infinite, no number, true or false
-        return None
-    return number if number is not None and number >= 0 else None
-
-
-# --- what stands around the trainers of a job ---
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SetFacts:
-    """A StatefulSet of a training job."""
-
-    uid: str
-    version: int
-    owner: str  # UID of its controller
-    role: str
-    replicas: int
-    shape: str  # of its pods, with the nodes that they are held to
-    is_held: bool  # whether its pods are held to nodes
-    hosts: tuple[str, ...]  # host names of the nodes that its pods are held to, or had better go to
-    created_ms: int
-
-
-def _parse_set(obj: Mapping[str, Any]) -> SetFacts:
-    metadata, spec = obj["metadata"], obj.get("spec") or {}
-    template = (spec.get("template") or {}).get("spec") or {}
-    affinity = (template.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-    terms = list(required.get("nodeSelectorTerms") or ())
-    terms += [preference.get("preference") or {} for preference in preferred]
-    expressions = [expression for term in terms for expression in term.get("matchExpressions") or ()]
-    hosts = [
-        expression.get("values") or ()
-        for expression in expressions
-        if expression.get("key") == pods.HOSTNAME and expression.get("operator") == "In"
-    ]
-    return SetFacts(
-        uid=str(metadata.get("uid") or ""),
-        version=version(metadata),
-        owner=str(controller_of(metadata).get("uid") or ""),
-        role=str((metadata.get("labels") or {}).get(ROLE_LABEL) or ""),
-        replicas=int(spec.get("replicas", 1)),
-        shape=shape(template),
-        is_held=bool(required),
-        hosts=tuple(host for values in hosts for host in values),
-        created_ms=time_ms(str(metadata.get("creationTimestamp") or "")),
-    )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CompanionFacts:
-    """A Service or PodDisruptionBudget of a training job."""
-
-    uid: str
-    version: int
-    owner: str  # UID of its controller
-    is_going: bool  # whether somebody deleted it
-    form: Form
-
-
-def _parse_companion(obj: Mapping[str, Any]) -> CompanionFacts:
-    metadata, spec = obj["metadata"], obj.get("spec") or {}
-    form: Form = (spec.get("maxUnavailable"), spec.get("minAvailable"))
-    if obj.get("kind") == "Service":
-        selector = spec.get("selector") or {}
-        form = (str(selector.get(JOB_LABEL) or ""), str(selector.get(ROLE_LABEL) or ""))
-    return CompanionFacts(
-        uid=str(metadata.get("uid") or ""),
-        version=version(metadata),
-        owner=str(controller_of(metadata).get("uid") or ""),
-        is_going=bool(metadata.get("deletionTimestamp")),
-        form=form,
-    )
+def job_ref(job: JobFacts) -> ObjectRef:
+    """Give the address of a training job."""
+    return ObjectRef(API_VERSION, KIND, job.namespace, job.name)
 
 
 def _companions(job: JobFacts) -> Iterator[tuple[ObjectRef, Form]]:
@@ -318,26 +121,6 @@ def _companions(job: JobFacts) -> Iterator[tuple[ObjectRef, Form]]:
         if role.role != "trainer" or role.count:
             form = (None, role.count) if role.role == "trainer" else (0, None)
             yield ObjectRef(*BUDGET, job.namespace, role.set_name), form
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ClassFacts:
-    """A PriorityClass."""
-
-    value: int
-    is_default: bool  # whether pods without a class get it
-    uid: str
-    version: int
-
-
-def _parse_class(obj: Mapping[str, Any]) -> ClassFacts:
-    metadata = obj["metadata"]
-    return ClassFacts(
-        value=int(obj.get("value") or 0),
-        is_default=bool(obj.get("globalDefault")),
-        uid=str(metadata.get("uid") or ""),
-        version=version(metadata),
-    )
 
 
 # --- the cache ---
@@ -351,14 +134,13 @@ class ClusterCache:
 
     def __init__(self, grants: PriorityGrants = NO_LIMIT) -> None:
         self._grants = grants
-        self._nodes: ResourceStore[NodeFacts] = ResourceStore(facts.parse_node)
-        self.pods: ResourceStore[PodFacts] = ResourceStore(facts.parse_pod)
-        self.jobs: ResourceStore[JobFacts] = ResourceStore(parse_job)
-        self.sets: ResourceStore[SetFacts] = ResourceStore(_parse_set)
-        self._classes: ResourceStore[ClassFacts] = ResourceStore(_parse_class)
-        self._services: ResourceStore[CompanionFacts] = ResourceStore(_parse_companion)
-        self._budgets: ResourceStore[CompanionFacts] = ResourceStore(_parse_companion)
-        self._quotas: ResourceStore[QuotaFacts] = ResourceStore(parse_quota)
+        self._nodes = ResourceStore(facts.parse_node)
+        self.pods = ResourceStore(facts.parse_pod)
+        self.jobs = ResourceStore(facts.parse_job)
+        self.sets = ResourceStore(facts.parse_set)
+        self._classes = ResourceStore(facts.parse_class)
+        self._budgets = ResourceStore(facts.parse_companion)
+        self._quotas = ResourceStore(parse_quota)
         self._stores: Mapping[str, ResourceStore[Any]] = {
             "Node": self._nodes,
             "Pod": self.pods,
@@ -366,10 +148,10 @@ class ClusterCache:
             "StatefulSet": self.sets,
             "PriorityClass": self._classes,
             "ResourceQuota": self._quotas,
-            "Service": self._services,
+            "Service": ResourceStore(facts.parse_companion),
             "PodDisruptionBudget": self._budgets,
         }
-        self._eligible: Eligible | None = None
+        self._eligible: Callable[[str], NodeNames] | None = None
 
     # --- what happens in the cluster ---
 
@@ -387,12 +169,11 @@ class ClusterCache:
             self._eligible = None
         return has_changed and kind != "ResourceQuota"
 
-    def replace(self, kind: str, items: Iterable[Mapping[str, Any]], version: str) -> bool:
+    def replace(self, kind: str, items: Sequence[Mapping[str, Any]], version: str) -> None:
         """Take in a list of all objects of a kind, in its resource version; what it lacks is gone."""
-        objects = {key_of(obj["metadata"]): obj for obj in items}
-        has_gone = self.retain(kind, objects, version)
-        events = [WatchEvent(type="MODIFIED", object=obj) for obj in objects.values()]
-        return any([self.handle(event) for event in events]) or has_gone
+        self.retain(kind, {key_of(obj["metadata"]) for obj in items}, version)
+        for obj in items:
+            self.handle(WatchEvent(type="MODIFIED", object=obj))
 
     def retain(self, kind: str, keys: Container[str], version: str, *, namespace: str | None = None) -> bool:
         """Drop what a list of a kind (of one namespace, or of all) lacks, unless newer than the list."""
@@ -414,7 +195,7 @@ class ClusterCache:
         labels alone say nothing.
         """
         owners = {job.uid: job.key for job in self.jobs.values()}
-        owners |= {known.uid: owners[known.owner] for known in self.sets.values() if known.owner in owners}
+        owners |= {its.uid: owners[its.owner] for its in self.sets.values() if its.owner in owners}
         own: dict[str, list[PodFacts]] = {job.key: [] for job in self.jobs.values()}
         foreign: list[PodFacts] = []
         for pod in self.pods.values():
@@ -431,8 +212,8 @@ class ClusterCache:
     def eligible_nodes(self, shape: str) -> frozenset[str] | None:
         """Give the nodes that pods of a shape may go to, None for all that take pods."""
         if self._eligible is None:
-            self._eligible = Eligible(node.place for node in self.nodes())
-        return self._eligible.nodes(shape)
+            self._eligible = facts.eligible(node.place for node in self.nodes())
+        return self._eligible(shape)
 
     def host_name(self, node: str) -> str:
         """Give the host name of a node as its label has it: what affinity goes by."""
@@ -531,3 +312,249 @@ class ClusterCache:
         }
         common = gcd(*shares.values())
         return {key: share // common for key, share in shares.items()}
+
+
+# --- from what is known of nodes, pods and jobs to the snapshot that a policy reads ---
+
+MOVES_KEPT_MS = 60_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobLimits:
+    """What the controller has a plan wait for, of one job: what went wrong with it before."""
+
+    barred: Mapping[str, int] = field(default_factory=dict)  # nodes passed over, with the time until when
+    failed: int = 0  # trainers that failed and are not to be replaced yet
+    not_before_ms: int = 0  # when it may be admitted again at the earliest
+    refused: str = ""  # why the API server does not take its gang, or more trainers of it
+    ceiling: int = 0  # trainers beyond which it is refused more, 0 for no such number
+
+
+def build_snapshot(
+    cache: ClusterCache,
+    now_ms: int,
+    limits: Mapping[str, JobLimits] | None = None,
+    moves_ms: Sequence[int] = (),
+) -> Snapshot:
+    """Give the moment as a policy reads it.
+
+    `limits` are by key of the job, `moves_ms` the times at which trainers were moved for fairness alone.
+    """
+    recent = tuple(moved for moved in moves_ms if now_ms - moved <= MOVES_KEPT_MS)
+    return _SnapshotBuilder(cache, now_ms, limits or {}).build(recent)
+
+
+def free_room(snapshot: Snapshot) -> dict[str, Vector]:
+    """Give what is free on each node: neither held nor about to come free."""
+    free = {node.name: minus(node.allocatable, node.used) for node in snapshot.nodes}
+    held = [(room.node, room.request) for room in snapshot.arriving]
+    held += [(trainer.node, job.trainer) for job in snapshot.jobs for trainer in job.trainers]
+    for node, request in held:
+        if node in free:
+            free[node] = minus(free[node], request)
+    return free
+
+
+def minus(room: Vector, request: Vector) -> Vector:
+    """Subtract one vector from another."""
+    return tuple(amount - less for amount, less in zip(room, request, strict=True))
+
+
+class _SnapshotBuilder:
+    def __init__(self, cache: ClusterCache, now_ms: int, limits: Mapping[str, JobLimits]) -> None:
+        self._cache, self._now_ms, self._limits = cache, now_ms, limits
+        self._nodes, self._jobs = cache.nodes(), cache.sorted_jobs()
+        self._own, self._foreign = cache.assign_pods()
+        self._classes, self._weights = cache.class_values(), cache.weights()
+        present = [pod for pods in (self._foreign, *self._own.values()) for pod in pods if not pod.ending]
+        self._names = _resources(present, self._jobs, self._nodes)
+        self._used: dict[str, list[int]] = {node.place.name: [0] * len(self._names) for node in self._nodes}
+        self._arriving: list[Arriving] = []
+        self._demands: list[Demand] = []
+
+    def build(self, moves_ms: tuple[int, ...]) -> Snapshot:
+        """Give the snapshot."""
+        for pod in self._foreign:
+            if pod.holds_room:
+                self._hold([pod])
+            elif pod.is_live and pod.wants_room:
+                self._demands.append(self._demand(pod, ""))
+        jobs = [self._job(job) for job in self._jobs]
+        ports = {name: 1 for name in self._names if resources.is_host_port(name)}
+        nodes = [
+            Node(
+                name=node.place.name,
+                allocatable=vector({**node.allocatable, **ports}, self._names),
+                used=tuple(self._used[node.place.name]),
+                devices=vector(node.devices, self._names),
+            )
+            for node in sorted(self._nodes, key=lambda node: node.place.name)
+        ]
+        return Snapshot(
+            now_ms=self._now_ms,
+            resources=self._names,
+            nodes=tuple(nodes),
+            demands=tuple(sorted(self._demands, key=lambda demand: demand.key)),
+            arriving=tuple(sorted(self._arriving, key=lambda room: (room.node, room.at_ms, room.request))),
+            jobs=tuple(job for job in jobs if job is not None),
+            moves_ms=moves_ms,
+        )
+
+    def _hold(self, pods: Iterable[PodFacts], *, is_leaving: bool = False) -> None:
+        """Count the room of bound pods: as held, or as about to be free where they go or are made to."""
+        for pod in pods:
+            used = self._used.get(pod.node)
+            if used is not None and (is_leaving or pod.gone_ms is not None):
+                at_ms = pod.gone_ms if pod.gone_ms is not None else self._now_ms + pod.grace_ms
+                room = Arriving(node=pod.node, request=vector(pod.requests, self._names), at_ms=at_ms)
+                self._arriving.append(room)
+            elif used is not None:
+                for index, name in enumerate(self._names):
+                    used[index] += pod.requests.get(name, 0)
+
+    def _demand(self, pod: PodFacts, job: str) -> Demand:
+        nodes = self._cache.eligible_nodes(pod.shape)
+        if pod.nominated in self._used and (nodes is None or pod.nominated in nodes):
+            # The scheduler makes room for it there already: more victims elsewhere would be too many.
+            nodes = frozenset((pod.nominated,))
+        by_class = self._classes.get(pod.priority_class, 0)
+        return Demand(
+            key=pod.key,
+            request=vector(pod.requests, self._names),
+            priority=by_class if pod.priority is None else pod.priority,
+            created_ms=pod.created_ms,
+            job=job,
+            nodes=nodes,
+        )
+
+    def _job(self, job: JobFacts) -> Job | None:
+        """Give a job as the policy sees it, None where it takes no part; its pods are counted either way."""
+        pods = self._own[job.key]
+        bound = [pod for pod in pods if pod.holds_room]
+        servers = [pod for pod in bound if pod.role != "trainer"]
+        trainers = [pod for pod in bound if pod.role == "trainer"]
+        stage = job.stage(pods)
+        if job.spec is None:  # nobody can read it: nothing is done about its pods
+            self._hold(bound)
+            return None
+        if not job.wants_pods or stage == "waiting":
+            self._hold(bound, is_leaving=True)
+            return self._as_job(job, pods, stage) if job.wants_pods else None
+        self._hold(servers)
+        if stage == "admitted" and job.is_paused(pods, self._now_ms):
+            self._hold(trainers, is_leaving=True)
+            return None
+        self._demand_servers(job, {pod.name: pod for pod in pods if pod.role != "trainer" and pod.is_live})
+        self._hold([pod for pod in trainers if pod.gone_ms is not None])
+        return self._as_job(job, pods, stage)
+
+    def _demand_servers(self, job: JobFacts, live: Mapping[str, PodFacts]) -> None:
+        """Demand room for masters and parameter servers that wait, or that their StatefulSet will create."""
+        for role in job.servers:
+            known = self._cache.sets.get(f"{job.namespace}/{role.set_name}")
+            for name in (f"{role.set_name}-{index}" for index in range(role.count)):
+                if name not in live:
+                    demand = Demand(
+                        key=f"{job.namespace}/{name}",
+                        request=vector(role.requests, self._names),
+                        priority=self._classes.get(role.priority_class, 0),
+                        created_ms=known.created_ms if known else job.spec.created_ms if job.spec else 0,
+                        job=job.key,
+                        nodes=self._cache.eligible_nodes(known.shape if known else role.shape),
+                    )
+                    self._demands.append(demand)
+                elif not live[name].node:
+                    self._demands.append(self._demand(live[name], job.key))
+
+    def _as_job(self, job: JobFacts, pods: Sequence[PodFacts], stage: JobStage) -> Job:
+        spec, limits = job.spec, self._limits.get(job.key, JobLimits())
+        assert spec is not None and job.trainer is not None
+        trainers = [pod for pod in pods if pod.role == "trainer"]
+        has_pods = stage != "waiting"  # those that are left of a job that waits are on their way out
+        live = [pod for pod in trainers if pod.is_live and has_pods]
+        # Fewest and most trainers are without those that the API server does not take.
+        ceiling = max(limits.ceiling or spec.maximum, spec.trainer.minimum, 1)
+        return Job(
+            key=job.key,
+            minimum=min(spec.minimum, ceiling),
+            maximum=min(spec.maximum, ceiling),
+            floor=spec.trainer.minimum if spec.is_manual else None,
+            trainer=vector(job.trainer.requests, self._names),
+            gang=tuple(
+                Role(name=role.role, count=role.count, request=vector(role.requests, self._names))
+                for role in job.servers
+            ),
+            priority=self._cache.priority(job).value,
+            pod_priority=self._classes.get(job.trainer.priority_class, 0),
+            weight=self._weights[job.key],
+            created_ms=spec.created_ms,
+            state=stage,
+            target=job.target,
+            trainers=tuple(_trainer(job, pod) for pod in sorted(live, key=lambda pod: pod.name)),
+            lacks_meeting=has_pods and not limits.failed and self._lacks_meeting(job, pods),
+            not_before_ms=limits.not_before_ms,
+            refused=limits.refused,
+            nodes=self._cache.eligible_nodes(job.trainer.shape),
+            barred={node: until for node, until in limits.barred.items() if until > self._now_ms},
+            cooldown_ms=spec.cooldown_s * 1000,
+            changed_ms=job.changed_ms,
+            curve=job.curve,
+            speed=spec.speed,
+            leaving=sum(not pod.ending and pod.gone_ms is not None for pod in trainers),
+            failed=limits.failed,
+            held=self._held(pods) if has_pods else (),
+        )
+
+    def _lacks_meeting(self, job: JobFacts, pods: Iterable[PodFacts]) -> bool:
+        """Tell whether the trainer is gone at which the others meet, and a new one would take its place.
+
+        While its name is taken, as by a pod on a node that does not answer, a new one would get another.
+        """
+        if not job.meeting or any(pod.name == job.meeting and not pod.ending for pod in pods):
+            return False
+        return not any(pod.key == f"{job.namespace}/{job.meeting}" for pod in self._foreign)
+
+    def _held(self, pods: Iterable[PodFacts]) -> tuple[Held, ...]:
+        """Give what bound masters and parameter servers hold; their nodes count it as used."""
+        held = [
+            Held(node=pod.node, request=vector(pod.requests, self._names))
+            for pod in pods
+            if pod.role != "trainer" and pod.is_live and pod.node in self._used
+        ]
+        return tuple(sorted(held, key=lambda room: (room.node, room.request)))
+
+
+def _trainer(job: JobFacts, pod: PodFacts) -> Trainer:
+    return Trainer(
+        name=pod.name,
+        node=pod.node,
+        planned=pod.planned,
+        created_ms=pod.created_ms,
+        is_ready=pod.is_ready,
+        is_tried=pod.is_tried,
+        is_meeting=pod.name == job.meeting,
+    )
+
+
+def _resources(
+    present: Sequence[PodFacts], jobs: Iterable[JobFacts], nodes: Iterable[NodeFacts]
+) -> tuple[str, ...]:
+    """Give the resources that matter: those that every pod takes, that some ask for, and all devices.
+
+    A node with GPUs is one also while nobody asks for them: who asks next finds it free of others.
+    Ports of nodes matter only where jobs or pods that wait for room ask for them: else room would be made
+    for a pod on nodes whose port others keep. Of ports that are always asked for together one is enough: a
+    job may ask for hundreds.
+    """
+    held = [pod.requests for pod in present]
+    asked = [role.requests for job in jobs for role in (*job.servers, job.trainer) if role]
+    asked += [pod.requests for pod in present if not pod.node and pod.wants_room]
+    names = {name for name in set[str]().union(*held, *asked) if not resources.is_host_port(name)}
+    names.update(*(node.devices for node in nodes))
+    ports = sorted({name for amounts in asked for name in amounts if resources.is_host_port(name)})
+    askers: dict[str, list[int]] = {port: [] for port in ports}
+    for number, amounts in enumerate([*asked, *held] if ports else ()):
+        for port in askers.keys() & amounts.keys():
+            askers[port].append(number)
+    names.update({tuple(numbers): port for port, numbers in askers.items()}.values())
+    return (*BASIC, *sorted(names.difference(BASIC)))

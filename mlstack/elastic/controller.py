@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Literal
 
 from mlstack.dataclass import dataclass
 from mlstack.elastic.cache import BUDGET, SERVICE, ClusterCache
-from mlstack.elastic.facts import JOB_LABEL
 from mlstack.elastic.reconciler import Pass, Reconciler
 from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants
 from mlstack.elastic.state import Backoff
-from mlstack.elastic.training_job import API_VERSION, KIND
+from mlstack.elastic.training_job import API_VERSION, JOB_LABEL, KIND
 from mlstack.errors import (
     ClusterError,
     ConflictError,

@@ -1,15 +1,21 @@
-"""Nodes and pods, parsed: how much of what, where they are or may go, how they fare, and whose they are."""
+"""Nodes, pods, training jobs and what is around them, parsed: as far as the controller looks at them."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
-from datetime import datetime
-from functools import lru_cache
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field
+from fractions import Fraction
+from functools import cache
+from math import lcm
+from typing import Any, Literal, get_args
 
+from mlstack.clock import time_ms
 from mlstack.dataclass import dataclass
+from mlstack.elastic import pods, training_job
+from mlstack.elastic.snapshot import Curve, JobStage
+from mlstack.elastic.training_job import JOB_LABEL, ROLE_LABEL, RoleName, Server, TrainingJob
 from mlstack.objects.resources import (
     Amounts,
     NodePlace,
@@ -20,28 +26,9 @@ from mlstack.objects.resources import (
     required_affinity,
 )
 
-JOB_LABEL = "mlstack.dev/training-job"
-ROLE_LABEL = "mlstack.dev/role"
-PLANNED = "mlstack.dev/planned-node"
-
-
-@lru_cache(maxsize=65536)
-def time_ms(text: str) -> int:
-    """Read a time as the API server writes it, in milliseconds since 1970; 0 for none."""
-    try:
-        return round(datetime.fromisoformat(text).timestamp() * 1000) if text else 0
-    except ValueError:
-        return 0
-
-
-def version(metadata: Mapping[str, Any]) -> int:
-    """Read a resource version as a number, 0 where it is none; they grow with every write."""
-    text = str(metadata.get("resourceVersion") or "")
-    return int(text) if text.isdigit() else 0
-
 
 def key_of(metadata: Mapping[str, Any]) -> str:
-    """Give `namespace/name`, or the name alone of what has no namespace."""
+    """Give `namespace/name`, or the name alone."""
     namespace = metadata.get("namespace")
     return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
 
@@ -55,20 +42,17 @@ def controller_of(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 # --- nodes ---
 
 
-class Eligible:
-    """Answers which nodes a pod may go to, once for each shape of pods."""
+def eligible(places: Iterable[NodePlace]) -> Callable[[str], frozenset[str] | None]:
+    """Give what tells by the shape of pods the names of the nodes that they may go to, None for all."""
+    places = tuple(places)
 
-    def __init__(self, places: Iterable[NodePlace]) -> None:
-        self._places = tuple(places)
-        self._known: dict[str, frozenset[str] | None] = {}
+    @cache
+    def names(shape: str) -> frozenset[str] | None:
+        spec = json.loads(shape)
+        chosen = frozenset(place.name for place in places if is_eligible(spec, place))
+        return None if len(chosen) == len(places) else chosen
 
-    def nodes(self, shape: str) -> frozenset[str] | None:
-        """Give the names of the nodes for pods of this shape, None for all."""
-        if shape not in self._known:
-            spec = json.loads(shape)
-            names = frozenset(place.name for place in self._places if is_eligible(spec, place))
-            self._known[shape] = None if len(names) == len(self._places) else names
-        return self._known[shape]
+    return names
 
 
 def shape(spec: Mapping[str, Any]) -> str:
@@ -89,8 +73,6 @@ class NodeFacts:
     allocatable: Amounts  # what pods may request of it
     devices: Amounts  # what device plug-ins brought to it, by its capacity: also while a plug-in is not there
     takes_pods: bool  # whether it is Ready, not cordoned and not being deleted
-    version: int
-    uid: str  # UID of the object
 
 
 def parse_node(obj: Mapping[str, Any]) -> NodeFacts:
@@ -99,18 +81,15 @@ def parse_node(obj: Mapping[str, Any]) -> NodeFacts:
     spec = obj.get("spec") or {}
     ready = {"type": "Ready", "status": "True"}.items()
     is_ready = any(ready <= condition.items() for condition in status.get("conditions") or ())
-    taints = [
-        taint for taint in spec.get("taints") or () if taint.get("effect") in ("NoSchedule", "NoExecute")
-    ]
+    effects = ("NoSchedule", "NoExecute")
+    taints = tuple(taint for taint in spec.get("taints") or () if taint.get("effect") in effects)
     allocatable = amounts(status.get("allocatable") or status.get("capacity"))
     capacity = amounts(status.get("capacity"))
     return NodeFacts(
-        place=NodePlace(metadata["name"], metadata.get("labels") or {}, tuple(taints)),
+        place=NodePlace(metadata["name"], metadata.get("labels") or {}, taints),
         allocatable=allocatable,
         devices={name: n for name, n in {**allocatable, **capacity}.items() if n and is_device(name)},
         takes_pods=is_ready and not spec.get("unschedulable") and not metadata.get("deletionTimestamp"),
-        version=version(metadata),
-        uid=str(metadata.get("uid") or ""),
     )
 
 
@@ -122,33 +101,17 @@ Ending = Literal["", "succeeded", "failed", "lost"]
 # itself (kubernetes/pkg/kubelet: eviction, preemption, nodeshutdown, lifecycle, cm). What a kubelet refuses
 # for the settings of the pod, as `SysctlForbidden`, is not among them: another try at once fares no better.
 _ENDED_BY_OTHERS = frozenset(
-    {
-        "Evicted",
-        "InvalidNodeInfo",
-        "NodeAffinity",
-        "NodeLost",
-        "NodeName",
-        "NodePorts",
-        "NodeShutdown",
-        "NodeUnschedulable",
-        "Preempted",
-        "Preempting",
-        "SMTAlignmentError",
-        "Shutdown",
-        "TaintToleration",
-        "Terminated",
-        "TopologyAffinityError",
-        "UnexpectedAdmissionError",
-        "UnexpectedPredicateFailureType",
-        "UnknownReason",
-        "VolumeAttachmentLimitExceeded",
-    }
+    (
+        *("Evicted", "InvalidNodeInfo", "NodeAffinity", "NodeLost", "NodeName", "NodePorts", "NodeShutdown"),
+        *("NodeUnschedulable", "Preempted", "Preempting", "SMTAlignmentError", "Shutdown", "TaintToleration"),
+        *("Terminated", "TopologyAffinityError", "UnexpectedAdmissionError", "UnknownReason"),
+        *("UnexpectedPredicateFailureType", "VolumeAttachmentLimitExceeded"),
+    )
 )
 # What only more room can mend, in the words of the scheduler; a port of a node is room too.
 _WANTS_ROOM = ("Insufficient", "Too many pods", "free ports")
 
-OVERDUE_MS = 30_000
-"""So long after the end of its grace a pod should be gone."""
+_OVERDUE_MS = 30_000  # so long after the end of its grace a pod should be gone
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,7 +122,6 @@ class PodFacts:
     namespace: str
     name: str
     uid: str
-    version: int
     job: str  # name of the training job it belongs to, by its label
     role: str  # `trainer`, `master` or `pserver`, by its label
     owner: str  # UID of its controller
@@ -174,9 +136,9 @@ class PodFacts:
     created_ms: int
     gone_ms: int | None  # when it is gone at the latest; None while nobody has deleted it
     grace_ms: int  # how long it gets to end
-    phase: str  # as in the object
+    phase: str
     ending: Ending  # how it ended, empty while it has not; `lost` when others ended it
-    is_ready: bool  # whether it is ready
+    is_ready: bool
     wants_room: bool  # whether more room could help: neither gated nor waiting for something else
     is_tried: bool  # whether the scheduler has looked for a node in vain; until it has, nobody knows
     is_held_to_node: bool  # whether required affinity is part of it
@@ -197,7 +159,7 @@ class PodFacts:
 
     def is_overdue(self, now_ms: int) -> bool:
         """Tell whether it should have ended long ago, as on a node that no longer answers."""
-        return self.gone_ms is not None and now_ms - self.gone_ms > OVERDUE_MS
+        return self.gone_ms is not None and now_ms - self.gone_ms > _OVERDUE_MS
 
     @property
     def of_training(self) -> bool:
@@ -219,14 +181,13 @@ def parse_pod(obj: Mapping[str, Any]) -> PodFacts:
         namespace=str(metadata.get("namespace") or ""),
         name=str(metadata["name"]),
         uid=str(metadata.get("uid") or ""),
-        version=version(metadata),
         job=str(labels.get(JOB_LABEL) or ""),
         role=str(labels.get(ROLE_LABEL) or ""),
         owner=str(owner.get("uid") or ""),
         owner_kind=str(owner.get("kind") or ""),
         node=str(spec.get("nodeName") or ""),
         nominated=str(status.get("nominatedNodeName") or ""),
-        planned=str((metadata.get("annotations") or {}).get(PLANNED) or ""),
+        planned=str((metadata.get("annotations") or {}).get(pods.PLANNED) or ""),
         requests=requests(spec),
         priority=None if spec.get("priority") is None else int(spec["priority"]),
         priority_class=str(spec.get("priorityClassName") or ""),
@@ -260,14 +221,12 @@ def _ending(status: Mapping[str, Any], conditions: Mapping[str, Any], *, is_dele
 
 
 def _ran_ms(container: Mapping[str, Any]) -> int:
-    """Give how long a container ran that has ended, 0 where nobody says."""
     ended = (container.get("state") or {}).get("terminated") or {}
     begun_ms, ended_ms = (time_ms(str(ended.get(name) or "")) for name in ("startedAt", "finishedAt"))
     return max(0, ended_ms - begun_ms) if begun_ms else 0
 
 
 def _wants_room(scheduled: Mapping[str, Any]) -> bool:
-    """Tell whether the scheduler waits for room, as far as it has said."""
     if scheduled.get("status") == "True" or scheduled.get("reason") != "Unschedulable":
         return True
     message = str(scheduled.get("message") or "")
@@ -311,3 +270,220 @@ def _held_up(container: Mapping[str, Any]) -> str:
         return ""
     message = " ".join(str(waiting.get("message") or "").split())
     return f"{reason}: {message}" if message and reason not in _VARYING else reason
+
+
+# --- training jobs ---
+
+Form = tuple[str | int | None, str | int | None]
+"""Of a Service job and role of the pods that it selects; of a budget how many pods may be away, and how many
+have to be there, None where it does not say so."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RoleFacts:
+    """Pods of one role of a job, all alike."""
+
+    role: RoleName
+    set_name: str  # of their Service, and of the StatefulSet of servers
+    count: int  # how many there have to be; of trainers the fewest
+    requests: Amounts
+    shape: str  # what decides which nodes one may go to
+    priority_class: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobFacts:
+    """A training job."""
+
+    key: str  # `namespace/name`
+    namespace: str
+    name: str
+    uid: str
+    version: int = field(compare=False)  # that it has another one alone is no change
+    generation: int
+    spec: TrainingJob | None  # None where it cannot be used
+    faults: tuple[str, ...]  # why it cannot be used
+    is_deleted: bool
+    status: Mapping[str, Any]
+    phase: str  # as it was last written
+    has_ended: bool  # whether it has succeeded or failed, for good
+    wants_pods: bool  # whether it takes part in the plan
+    trainer: RoleFacts | None
+    servers: tuple[RoleFacts, ...]  # master and parameter servers
+    changed_ms: int | None  # when the number of its trainers was last changed, None if never
+    curve: Curve | None  # its reported speed
+    meeting: str  # name of the trainer at which the others meet, empty where they meet at the master
+
+    @property
+    def target(self) -> int:
+        """Give how many trainers it was told to have, 0 where it is not admitted."""
+        return int((self.status.get("trainer") or {}).get("desired") or 0)
+
+    def stage(self, pods: list[PodFacts]) -> JobStage:
+        """Tell how far it has come: finishing from the first success of a trainer on."""
+        has_success = any(pod.role == "trainer" and pod.ending == "succeeded" for pod in pods)
+        if self.phase == "Completing" or has_success:
+            return "finishing"
+        return "admitted" if self.target > 0 else "waiting"
+
+    def is_paused(self, pods: list[PodFacts], now_ms: int) -> bool:
+        """Tell whether a master or parameter server is lost for now, so that trainers can only wait.
+
+        A StatefulSet makes a pod anew when the old one is gone for sure. On a node that no longer answers
+        nobody knows: a person has to say so.
+        """
+        is_admitted = self.wants_pods and self.target > 0
+        return is_admitted and any(pod.role != "trainer" and pod.is_overdue(now_ms) for pod in pods)
+
+
+def parse_job(obj: Mapping[str, Any]) -> JobFacts:
+    """Read a TrainingJob; one that cannot be used is known with its faults."""
+    metadata, status = obj["metadata"], obj.get("status") or {}
+    spec: TrainingJob | None = None
+    faults: tuple[str, ...] = ()
+    try:
+        spec = training_job.parse(obj)
+    except training_job.SpecError as error:
+        faults = error.faults
+    roles = [_role_facts(spec, role) for role in get_args(RoleName)] if spec else []
+    changes = [time_ms(str(record.get("time") or "")) for record in status.get("scaleRecords") or ()]
+    phase, is_deleted = str(status.get("phase") or ""), bool(metadata.get("deletionTimestamp"))
+    has_ended = phase in ("Succeeded", "Failed")
+    return JobFacts(
+        key=f"{metadata.get('namespace')}/{metadata['name']}",
+        namespace=str(metadata.get("namespace") or ""),
+        name=str(metadata["name"]),
+        uid=str(metadata.get("uid") or ""),
+        version=int(version) if (version := str(metadata.get("resourceVersion") or "")).isdigit() else 0,
+        generation=int(metadata.get("generation") or 0),
+        spec=spec,
+        faults=faults,
+        is_deleted=is_deleted,
+        status=status,
+        phase=phase,
+        has_ended=has_ended,
+        wants_pods=spec is not None and not (spec.is_suspended or is_deleted or has_ended),
+        trainer=roles[0] if roles else None,
+        servers=tuple(role for role in reversed(roles[1:]) if role.count),
+        changed_ms=max(changes, default=0) or None,
+        curve=_curve(status),
+        meeting=training_job.meeting_trainer(spec) if spec else "",
+    )
+
+
+def _role_facts(spec: TrainingJob, role: RoleName) -> RoleFacts:
+    part = spec.roles[role]
+    template = pods.pod_spec(spec, role, 0 if role == "trainer" else None)
+    return RoleFacts(
+        role=role,
+        set_name=training_job.role_name(spec.name, role),
+        count=part.count if isinstance(part, Server) else spec.minimum,
+        requests=requests(template),
+        shape=shape(template),
+        priority_class=part.priority_class,
+    )
+
+
+def _curve(status: Mapping[str, Any]) -> Curve | None:
+    """Read the speed that a job reported: `status.throughput.curve`, pairs of trainers and items a second.
+
+    One factor makes all speeds of the job whole numbers, so that their ratios stay exact; a point of anything
+    but numbers is passed over.
+    """
+    points = []
+    for point in (status.get("throughput") or {}).get("curve") or ():
+        count, speed = map(_number, point) if len(point) == 2 else (None, None)
+        if count is not None and speed is not None and count.denominator == 1:
+            points.append((int(count), speed))
+    factor = lcm(*(speed.denominator for _, speed in points))
+    return Curve(points=tuple((count, int(speed * factor)) for count, speed in points)) if points else None
+
+
+def _number(value: Any) -> Fraction | None:
+    """Read a number that is finite and not negative, as it was written."""
+    try:
+        number = Fraction(str(value)) if isinstance(value, int | float) else None
+    except ValueError:  # infinite, no number, true or false
+        return None
+    return number if number is not None and number >= 0 else None
+
+
+# --- what stands around the trainers of a job ---
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetFacts:
+    """A StatefulSet of a training job."""
+
+    uid: str
+    owner: str  # UID of its controller
+    role: str
+    replicas: int
+    shape: str  # of its pods, with the nodes that they are held to
+    is_held: bool  # whether its pods are held to nodes
+    hosts: tuple[str, ...]  # host names of the nodes that its pods are held to, or had better go to
+    created_ms: int
+
+
+def parse_set(obj: Mapping[str, Any]) -> SetFacts:
+    """Read a StatefulSet."""
+    metadata, spec = obj["metadata"], obj.get("spec") or {}
+    template = (spec.get("template") or {}).get("spec") or {}
+    affinity = (template.get("affinity") or {}).get("nodeAffinity") or {}
+    required = required_affinity(template) or {}
+    preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    terms = [*(required.get("nodeSelectorTerms") or ()), *(row.get("preference") or {} for row in preferred)]
+    expressions = [expression for term in terms for expression in term.get("matchExpressions") or ()]
+    hosts = [
+        expression.get("values") or ()
+        for expression in expressions
+        if expression.get("key") == pods.HOSTNAME and expression.get("operator") == "In"
+    ]
+    return SetFacts(
+        uid=str(metadata.get("uid") or ""),
+        owner=str(controller_of(metadata).get("uid") or ""),
+        role=str((metadata.get("labels") or {}).get(ROLE_LABEL) or ""),
+        replicas=int(spec.get("replicas", 1)),
+        shape=shape(template),
+        is_held=bool(required),
+        hosts=tuple(host for values in hosts for host in values),
+        created_ms=time_ms(str(metadata.get("creationTimestamp") or "")),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompanionFacts:
+    """A Service or PodDisruptionBudget of a training job."""
+
+    uid: str
+    owner: str  # UID of its controller
+    is_going: bool  # whether somebody deleted it
+    form: Form
+
+
+def parse_companion(obj: Mapping[str, Any]) -> CompanionFacts:
+    """Read a Service or PodDisruptionBudget."""
+    metadata, spec = obj["metadata"], obj.get("spec") or {}
+    form: Form = (spec.get("maxUnavailable"), spec.get("minAvailable"))
+    if obj.get("kind") == "Service":
+        selector = spec.get("selector") or {}
+        form = (str(selector.get(JOB_LABEL) or ""), str(selector.get(ROLE_LABEL) or ""))
+    return CompanionFacts(
+        uid=str(metadata.get("uid") or ""),
+        owner=str(controller_of(metadata).get("uid") or ""),
+        is_going=bool(metadata.get("deletionTimestamp")),
+        form=form,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassFacts:
+    """A PriorityClass."""
+
+    value: int
+    is_default: bool  # whether pods without a class get it
+
+
+def parse_class(obj: Mapping[str, Any]) -> ClassFacts:
+    """Read a PriorityClass."""
+    return ClassFacts(value=int(obj.get("value") or 0), is_default=bool(obj.get("globalDefault")))

@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import replace
 
 from mlstack.dataclass import dataclass
-from mlstack.elastic.cache import ODD, ClusterCache, JobFacts
+from mlstack.elastic.cache import ODD, ClusterCache, build_snapshot
 from mlstack.elastic.controller import no_training_jobs, sources
+from mlstack.elastic.facts import JobFacts
 from mlstack.elastic.policy.plan import BASELINES, POLICIES, plan
 from mlstack.elastic.snapshot import NO_LIMIT, Decision, Job, PolicyConfig, PriorityGrants, Snapshot
-from mlstack.elastic.snapshot_builder import build_snapshot
 from mlstack.elastic.state import restore_limits, restore_moves
 from mlstack.elastic.training_job import KIND
 from mlstack.errors import ClusterError, ForbiddenError, NotFoundError, ObjectNotFoundError, UsageError

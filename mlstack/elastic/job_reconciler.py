@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import field, replace
 from itertools import count
 
+from mlstack.clock import time_ms
 from mlstack.dataclass import dataclass
-from mlstack.elastic import pods, status, training_job
+from mlstack.elastic import pods, training_job
 from mlstack.elastic.actions import Action, delete_pods
-from mlstack.elastic.cache import ClusterCache, JobFacts, SetFacts
-from mlstack.elastic.facts import PLANNED, PodFacts
-from mlstack.elastic.lifecycle import JobContext, Lifecycle, missing_pods
+from mlstack.elastic.cache import ClusterCache, free_room, job_ref, minus
+from mlstack.elastic.facts import JobFacts, PodFacts, SetFacts
+from mlstack.elastic.pods import PLANNED
 from mlstack.elastic.snapshot import Decision, Reason, ScalePlan, Snapshot, Vector
-from mlstack.elastic.snapshot_builder import free_room, minus
+from mlstack.elastic.state import JobContext, Lifecycle, missing_pods
 from mlstack.kube.client import ObjectRef
 
 MOST_CREATIONS = 400
@@ -119,13 +120,15 @@ class JobReconciler:
         why = why or ("the job has ended" if job.has_ended else "spec.suspend is true")
         if job.is_deleted or job.spec is None:
             return []
-        ended_ms = status.ended_ms(job.status) if job.has_ended else None
-        if ended_ms is not None and job.spec.ttl_s is not None:
+        ended_ms = time_ms(str(job.status.get("completionTime") or "")) if job.has_ended else 0
+        if ended_ms and job.spec.ttl_s is not None:
             due_ms = ended_ms + job.spec.ttl_s * 1000
             if self.now_ms >= due_ms:
                 text = f"{job.spec.ttl_s} s after its end"
                 return [
-                    Action(stage="delete", verb="delete", ref=job.ref, job=job.key, why=text, uid=job.uid)
+                    Action(
+                        stage="delete", verb="delete", ref=job_ref(job), job=job.key, why=text, uid=job.uid
+                    )
                 ]
             self.due.append(due_ms)
         actions = delete_pods(job, context.trainers, why)

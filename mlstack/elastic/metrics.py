@@ -9,10 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
+from mlstack.elastic.cache import free_room, minus
 from mlstack.elastic.policy.fair import jain
 from mlstack.elastic.reconciler import Pass
 from mlstack.elastic.snapshot import Decision, Job, Snapshot
-from mlstack.elastic.snapshot_builder import free_room, minus
 
 NO_ANSWER = "<error>"
 """The code of a request without an answer, as Kubernetes' own clients have it."""

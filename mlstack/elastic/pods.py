@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlstack.elastic import training_job
-from mlstack.elastic.facts import PLANNED
 from mlstack.elastic.training_job import RENDEZVOUS_PORT, RoleName, Server, TrainingJob
 
 Object = dict[str, Any]
+PLANNED = "mlstack.dev/planned-node"
 
 # --- environment variables: EDL's names, ours, and those that torchrun reads ---
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 from mlstack.clock import micro_time
@@ -21,23 +21,26 @@ from mlstack.elastic.actions import (
     one_by_one,
     set_refusal,
 )
-from mlstack.elastic.cache import ClusterCache, JobFacts
+from mlstack.elastic.cache import MOVES_KEPT_MS, ClusterCache, build_snapshot, job_ref
+from mlstack.elastic.facts import JobFacts
 from mlstack.elastic.job_reconciler import ASKED_MS, MOST_CREATIONS, JobReconciler, free_capacity
-from mlstack.elastic.lifecycle import JobContext, Lifecycle, claims, judge, lacks, missing_pods
 from mlstack.elastic.policy.plan import plan as decide
 from mlstack.elastic.snapshot import Decision, PolicyConfig, ScalePlan, Snapshot
-from mlstack.elastic.snapshot_builder import MOVES_KEPT_MS, JobLimits, build_snapshot
 from mlstack.elastic.state import (
     EVENT_API_VERSION,
+    LONGEST,
+    JobContext,
     JobEvent,
     JobRecord,
+    Lifecycle,
     decision_events,
-    job_limits,
+    judge,
+    lacks,
+    missing_pods,
     restore,
     restore_moves,
     status_events,
 )
-from mlstack.elastic.status import LONGEST
 from mlstack.errors import ClusterError, ConflictError, ObjectNotFoundError, TransientError, UnreachableError
 from mlstack.kube.client import Cluster, ObjectRef
 
@@ -231,7 +234,15 @@ class Reconciler:
         """
         now_ms, untried = done.now_ms, set[str]()
         for turn in range(_MOST_TURNS + 1):
-            limits = {context.job.key: self._limits(context, untried, now_ms) for context in contexts}
+            limits = {
+                context.job.key: context.record.limits(
+                    context.job,
+                    context.life.held,
+                    now_ms,
+                    not_before_ms=(context.job.key in untried) * (now_ms + 1),
+                )
+                for context in contexts
+            }
             done.snapshot = build_snapshot(self._cache, now_ms, limits, self._moves_ms or ())
             begun_s = self._monotonic_s()
             done.plan = decide(done.snapshot, self._config)
@@ -251,13 +262,6 @@ class Reconciler:
                 break
             for context, trial in refused:
                 self._keep_out(context, trial, untried, done)
-
-    def _limits(self, context: JobContext, untried: Set[str], now_ms: int) -> JobLimits:
-        job, record = context.job, context.record
-        known = job_limits(job, record.counters(0), context.life.held, now_ms)
-        passing_ms = max(record.passing.until_ms, now_ms + 1 if job.key in untried else 0)
-        refused = record.refused(job.generation, now_ms) if job.target == 0 else known.refused
-        return replace(known, not_before_ms=max(known.not_before_ms, passing_ms), refused=refused)
 
     def _keep_out(self, context: JobContext, trial: Trial, untried: set[str], done: Pass) -> None:
         """Keep a job from being admitted whose pods are not taken, or which is not tried yet."""
@@ -328,8 +332,7 @@ class Reconciler:
         job, record, now_ms = context.job, context.record, done.now_ms
         if job.is_deleted or job.has_ended:
             return []
-        now = claims(context, decision, self._cache.priority(job), now_ms)
-        after = status.build_status(now, job.status, now_ms=now_ms)
+        after = status.build_status(context, decision, self._cache.priority(job), now_ms)
         patch = _merge_patch(job.status, after)
         if not patch or (record.sent == patch and now_ms - record.sent_ms < RESENT_MS):
             return []
@@ -341,7 +344,7 @@ class Reconciler:
             done.waits += [("gang", seconds)] if after.get("startTime") else []
         why, version = str(after.get("phase")), job.version
         action = Action(
-            stage="status", verb="status", ref=job.ref, job=job.key, why=why, body=patch, version=version
+            stage="status", verb="status", ref=job_ref(job), job=job.key, why=why, body=patch, version=version
         )
         return [action]
 

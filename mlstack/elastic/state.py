@@ -1,7 +1,7 @@
-"""What the controller keeps between passes, and what of it a new leader restores from the cluster.
+"""What the controller keeps of each job between passes, and what the job's pods say about it.
 
-All of it can be lost without harm. What is not written anywhere is begun anew: what was told (but that a job
-waits: its status says so), which writes were refused. It is learnt again by and by.
+All that is kept can be lost without harm. What is not written anywhere is begun anew: what was told (but that
+a job waits: its status says so), which writes were refused. It is learnt again by and by.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from datetime import UTC, datetime
 from typing import Any, Literal
 
-from mlstack.clock import micro_time
+from mlstack.clock import micro_time, time_ms
 from mlstack.dataclass import dataclass
-from mlstack.elastic import status
-from mlstack.elastic.cache import ClusterCache, JobFacts
-from mlstack.elastic.facts import PodFacts, time_ms
+from mlstack.elastic.cache import ClusterCache, JobLimits
+from mlstack.elastic.facts import JobFacts, PodFacts
 from mlstack.elastic.snapshot import Cause, Decision
-from mlstack.elastic.snapshot_builder import JobLimits
-from mlstack.elastic.status import LONGEST, Bar, FailureCounters
+from mlstack.elastic.training_job import API_VERSION, KIND
 from mlstack.kube.client import ObjectRef
 
 # --- events ---
@@ -90,8 +89,8 @@ class JobEvent:
             "type": self.type,
             "note": self.text[:_LONGEST],
             "regarding": {
-                "apiVersion": job.ref.api_version,
-                "kind": job.ref.kind,
+                "apiVersion": API_VERSION,
+                "kind": KIND,
                 "namespace": job.namespace,
                 "name": job.name,
                 "uid": job.uid,
@@ -189,11 +188,12 @@ class EventRecorder:
         self.known = {key: series for key, series in self.known.items() if series.event != event}
 
 
-CALM_MS = 600_000
-"""After so long without a failure the next one counts as the first."""
+# --- how long to wait after something went wrong ---
 
-STEADY_MS = 600_000
-"""After trainers have run for so long their failure is the first: as kubelets forget a crash loop."""
+# After so long without a failure the next one counts as the first.
+CALM_MS = 600_000
+# After trainers have run for so long their failure is the first: as kubelets forget a crash loop.
+_STEADY_MS = 600_000
 
 # Each the first time to wait, and the longest: until failed trainers are replaced, until a gang that found
 # no place (or more trainers that were refused) is tried again, until a refused write is, and while a node
@@ -202,6 +202,11 @@ RETRY_MS = (10_000, 60_000)
 GANG_MS = (60_000, 3_600_000)
 WRITE_MS = (2_000, 60_000)
 BAR_MS = (60_000, 3_600_000)
+
+LONGEST = 300
+"""So much is kept of what a server said: an admission webhook may say much."""
+MOST_NODES = 50
+"""So many nodes are kept in a status, those that are passed over longest."""
 
 
 @dataclass
@@ -295,7 +300,7 @@ class JobRecord:
     def fail_round(self, uids: set[str], ran_ms: int) -> None:
         """Note, once, that all trainers failed, the longest of which had run so long."""
         if not uids <= self.fallen:
-            self.rounds = self.rounds + 1 if ran_ms < STEADY_MS else 1
+            self.rounds = self.rounds + 1 if ran_ms < _STEADY_MS else 1
             self.fallen = uids
 
     def give_up(self, generation: int, now_ms: int, *, refusal: str = "") -> None:
@@ -320,56 +325,90 @@ class JobRecord:
 
     def refused(self, generation: int, now_ms: int) -> str:
         """Say why the cluster does not take the gang of the job, or more trainers; empty while it does."""
-        passing = f"{self.passing_refusal}; tried again soon" if self.passing.is_waiting(now_ms) else ""
-        return self.counters(0).refused(generation, now_ms) or passing
+        is_same = self.given_up == generation and bool(self.gang.streak)
+        if self.gang_refusal and is_same and self.gang.is_waiting(now_ms):
+            return _until(self.gang_refusal, self.gang)
+        if self.most(generation, now_ms):
+            return _until(self.growth_refusal, self.growth)
+        return f"{self.passing_refusal}; tried again soon" if self.passing.is_waiting(now_ms) else ""
 
-    def counters(self, failed: int) -> FailureCounters:
-        """Give what the next leader has to know; `failed` trainers were counted and still stand."""
-        tries = self.gang.streak
-        return FailureCounters(
+    def most(self, generation: int, now_ms: int) -> int:
+        """Give the most trainers that the job as it is may have now, 0 for no such limit."""
+        return self.ceiling if self.capped == generation and self.growth.is_waiting(now_ms) else 0
+
+    def growth_refused(self, generation: int, now_ms: int) -> str:
+        """Say why the job gets no more trainers than the cluster took, empty where it does."""
+        most = self.most(generation, now_ms)
+        return f"no more than {most} trainers: {_until(self.growth_refusal, self.growth)}" if most else ""
+
+    def limits(self, job: JobFacts, failed: int, now_ms: int, *, not_before_ms: int = 0) -> JobLimits:
+        """Give what a plan waits for, `failed` trainers that are not replaced yet among it."""
+        is_given_up = self.gang.streak and self.given_up == job.generation
+        again_ms = max(not_before_ms, self.passing.until_ms, self.gang.until_ms if is_given_up else 0)
+        return JobLimits(
+            barred={node: backoff.until_ms for node, backoff in self.bars.items()},
             failed=failed,
-            failures=self.retry.streak if failed else 0,
-            replaced_ms=self.retry.until_ms if failed else 0,
-            rounds=self.rounds,
-            fallen=min(self.fallen, default=""),
-            tries=tries,
-            retry_ms=self.gang.until_ms if tries else 0,
-            retry_generation=self.given_up if tries else 0,
-            refusal=self.gang_refusal if tries else "",
-            ceiling=self.ceiling,
-            refusals=self.growth.streak if self.ceiling else 0,
-            growth_ms=self.growth.until_ms if self.ceiling else 0,
-            growth_generation=self.capped if self.ceiling else 0,
-            growth_refusal=self.growth_refusal if self.ceiling else "",
-            bars=tuple(
-                Bar(node=node, times=backoff.streak, until_ms=backoff.until_ms)
-                for node, backoff in sorted(self.bars.items())
-            ),
+            not_before_ms=again_ms,
+            refused=self.refused(job.generation, now_ms),
+            ceiling=self.most(job.generation, now_ms),
         )
 
-    def resume(self, known: FailureCounters) -> None:
-        """Count on from what the leader before knew."""
-        self.retry.resume(known.failures, known.replaced_ms)
-        self.rounds, self.fallen = known.rounds, {known.fallen} - {""}
-        self.gang.resume(known.tries, known.retry_ms)
-        self.given_up, self.gang_refusal = known.retry_generation, known.refusal
-        self.ceiling, self.capped = known.ceiling, known.growth_generation
-        self.growth_refusal = known.growth_refusal
-        self.growth.resume(known.refusals, known.growth_ms)
-        for bar in known.bars:
-            self.bars[bar.node] = Backoff(*BAR_MS)
-            self.bars[bar.node].resume(bar.times, bar.until_ms)
+    # --- what the next leader has to know stands in the status of the job: times are exact ---
+
+    def setbacks(self, failed: int) -> dict[str, Any]:
+        """Write what went wrong several times in a row; `failed` trainers were counted and still stand."""
+        gang = {**_tries("gang", self.gang), "gangRetryGeneration": self.given_up}
+        gang |= {"gangRefusal": self.gang_refusal} if self.gang_refusal else {}
+        growth = {**_tries("growth", self.growth), "growthRetryGeneration": self.capped}
+        rounds = {"failedRounds": self.rounds, "failedTrainer": min(self.fallen, default="")}
+        written: dict[str, Any] = {
+            **({"failedTrainers": failed, **_tries("trainer", self.retry)} if failed else {}),
+            **(rounds if self.rounds else {}),
+            **(gang if self.gang.streak else {}),
+        }
+        if self.ceiling:
+            written |= {"trainerCeiling": self.ceiling, **growth, "growthRefusal": self.growth_refusal}
+        # Nodes that were barred together stand together, those that are passed over longest first.
+        groups: dict[tuple[int, int], list[str]] = {}
+        bars = sorted(self.bars.items(), key=lambda bar: (-bar[1].until_ms, bar[0]))
+        for node, backoff in bars[:MOST_NODES]:
+            groups.setdefault((backoff.until_ms, backoff.streak), []).append(node)
+        rows = [
+            {"nodes": nodes, "times": times, "until": micro_time(until_ms / 1000)}
+            for (until_ms, times), nodes in groups.items()
+        ]
+        return {**written, **({"passedOver": rows} if rows else {})}
+
+    def resume(self, written: Mapping[str, Any]) -> None:
+        """Count on from what the leader before wrote."""
+
+        def number(name: str) -> int:
+            return int(written.get(name) or 0)
+
+        for name, backoff in (("trainer", self.retry), ("gang", self.gang), ("growth", self.growth)):
+            until_ms = time_ms(str(written.get(f"{name}RetryTime") or ""))
+            backoff.resume(number(f"{name}Retries"), until_ms)
+        self.rounds, self.fallen = number("failedRounds"), {str(written.get("failedTrainer") or "")} - {""}
+        self.given_up, self.gang_refusal = (
+            number("gangRetryGeneration"),
+            str(written.get("gangRefusal") or ""),
+        )
+        self.ceiling, self.capped = number("trainerCeiling"), number("growthRetryGeneration")
+        self.growth_refusal = str(written.get("growthRefusal") or "")
+        for row in written.get("passedOver") or ():
+            for node in row.get("nodes") or ():
+                backoff = self.bars[str(node)] = Backoff(*BAR_MS)
+                backoff.resume(int(row.get("times") or 1), time_ms(str(row.get("until") or "")))
 
 
-def job_limits(job: JobFacts, counters: FailureCounters, failed: int, now_ms: int) -> JobLimits:
-    """Give what a plan waits for, `failed` trainers that are not replaced yet among it."""
-    return JobLimits(
-        barred={bar.node: bar.until_ms for bar in counters.bars},
-        failed=failed,
-        not_before_ms=counters.retry_ms if counters.retry_generation == job.generation else 0,
-        refused=counters.refused(job.generation, now_ms),
-        ceiling=counters.cap(job.generation, now_ms),
-    )
+def _tries(name: str, backoff: Backoff) -> dict[str, Any]:
+    return {f"{name}Retries": backoff.streak, f"{name}RetryTime": micro_time(backoff.until_ms / 1000)}
+
+
+def _until(why: str, backoff: Backoff) -> str:
+    """Say what the API server does not take, and until when it is not asked again."""
+    moment = datetime.fromtimestamp(backoff.until_ms // 1000, UTC).strftime("%H:%M:%S UTC")
+    return f"{why[:LONGEST]}; tried again at {moment}"
 
 
 # --- what a new leader restores: it goes on where the one before it stopped ---
@@ -378,9 +417,9 @@ def job_limits(job: JobFacts, counters: FailureCounters, failed: int, now_ms: in
 def restore(job: JobFacts, pods: Sequence[PodFacts], cache: ClusterCache) -> JobRecord:
     """Give what the cluster tells of a job: its status, its pods and its StatefulSets."""
     record = JobRecord(job.uid, failed=int((job.status.get("trainer") or {}).get("failed") or 0))
-    known, failed = status.read(job.status), _failed(pods)
-    record.resume(known)
-    record.counted = {pod.uid for pod in failed[: known.failed]}
+    written, failed = job.status.get("setbacks") or {}, _failed(pods)
+    record.resume(written)
+    record.counted = {pod.uid for pod in failed[: int(written.get("failedTrainers") or 0)]}
     uids = {pod.uid for pod in failed}
     if record.fallen & uids:
         record.fallen |= uids
@@ -394,10 +433,10 @@ def restore_limits(cache: ClusterCache, now_ms: int) -> dict[str, JobLimits]:
     """Give what the leader makes a plan wait for, by job: for whoever looks without being it."""
     pods, limits = cache.assign_pods()[0], {}
     for job in cache.sorted_jobs():
-        known, failed = status.read(job.status), len(_failed(pods[job.key]))
+        record, failed = restore(job, pods[job.key], cache), len(_failed(pods[job.key]))
         # Once one is counted anew, all wait again.
-        is_held = now_ms < known.replaced_ms or failed > known.failed
-        limits[job.key] = job_limits(job, known, failed if is_held else 0, now_ms)
+        is_held = record.retry.is_waiting(now_ms) or failed > len(record.counted)
+        limits[job.key] = record.limits(job, failed if is_held else 0, now_ms)
     return limits
 
 
@@ -416,3 +455,124 @@ def _failed(pods: Iterable[PodFacts]) -> list[PodFacts]:
     """Give the trainers that failed and still stand, in the order in which they did."""
     failed = [pod for pod in pods if pod.role == "trainer" and pod.ending == "failed"]
     return sorted(failed, key=lambda pod: (pod.last_change_ms, pod.name))
+
+
+# --- what became of the pods of a job, and what follows: replace, wait, finish, succeed, fail ---
+
+_MOST_ROUNDS = 6  # so often in a row all trainers may fail: `backoffLimit` of a Kubernetes Job, unless said
+Outcome = Literal["", "Succeeded", "Failed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lifecycle:
+    """What the pods of a job say about it."""
+
+    outcome: Outcome = ""  # how it ended, empty while it goes on
+    reason: str = ""  # one word for it
+    message: str = ""  # one line for people, also about what goes wrong while it goes on
+    removed: tuple[PodFacts, ...] = ()  # ended, in the way of others of their name, or needed no more
+    held: int = 0  # how many failed trainers are not replaced yet
+    due_ms: int | None = None  # when they may be, None if there are none
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobContext:
+    """One job with all that belongs to it."""
+
+    job: JobFacts
+    pods: list[PodFacts]
+    record: JobRecord
+    life: Lifecycle = field(default_factory=Lifecycle)
+
+    @property
+    def trainers(self) -> list[PodFacts]:
+        """Give its trainers that neither ended nor are going."""
+        return [pod for pod in self.pods if pod.role == "trainer" and pod.is_live]
+
+
+def judge(job: JobFacts, pods: list[PodFacts], record: JobRecord, now_ms: int) -> Lifecycle:
+    """Tell what became of the trainers of a job that is under way.
+
+    Losses (preemption, eviction, a lost node, somebody's deletion) are replaced at once and not counted. A
+    trainer that failed by itself fails a job that is not fault tolerant; others are replaced after a time
+    that doubles from 10 s to a minute, unless more failed than the job allows, or all of them several times
+    in a row: one common moment, as when a server was away, does not end a job. The first that succeeds says
+    that there is no work left: nothing is replaced from then on.
+    """
+    assert job.spec is not None
+    trainers = [pod for pod in pods if pod.role == "trainer"]
+    failed = [pod for pod in trainers if pod.ending == "failed"]
+    live = [pod for pod in trainers if pod.is_live]
+    uids = {pod.uid for pod in failed}
+    if fresh := uids - record.counted:
+        record.counted |= fresh
+        record.failed += len(fresh)
+        # Those that fail while others wait to be replaced wait no longer than these: a job that loses one now
+        # and then must not wait for ever.
+        if not record.retry.is_waiting(now_ms):
+            record.retry.fail(now_ms)
+    if failed and not job.spec.is_fault_tolerant:
+        return _failure("TrainerFailed", f"`{failed[0].name}` failed, and the job is not fault tolerant")
+    if job.stage(pods) == "finishing":
+        return _finishing(trainers, live, len(failed))
+    if failed and job.spec.failures is not None and record.failed > job.spec.failures:
+        text = f"{record.failed} trainers failed, {job.spec.failures} are allowed"
+        return _failure("TooManyFailures", text)
+    message = ""
+    if failed and not live and len(failed) >= max(job.target, 1):
+        record.fail_round(uids, max(pod.ran_ms for pod in failed))
+        text = "the only trainer failed" if len(failed) == 1 else f"all {len(failed)} trainers failed"
+        times = f", {record.rounds} times in a row" if record.rounds > 1 else ""
+        if record.rounds >= _MOST_ROUNDS:
+            return _failure("AllTrainersFailed", f"{text}{times}")
+        message = f"{text}{times}; others come after a pause"
+    lost = tuple(pod for pod in trainers if pod.ending == "lost" and pod.gone_ms is None)
+    if failed and record.retry.is_waiting(now_ms):
+        return Lifecycle(removed=lost, held=len(failed), due_ms=record.retry.until_ms, message=message)
+    return Lifecycle(removed=(*lost, *failed), message=message)
+
+
+def _finishing(trainers: Sequence[PodFacts], live: Sequence[PodFacts], failed: int) -> Lifecycle:
+    waiting = tuple(pod for pod in live if not pod.node)
+    if len(waiting) < len(live):
+        return Lifecycle(removed=waiting)  # what has not begun would find no work
+    done = sum(pod.ending == "succeeded" for pod in trainers)
+    who = "1 trainer" if done == 1 else f"{done} trainers"
+    ended = f", {failed} failed" if failed else ""
+    return Lifecycle(outcome="Succeeded", reason="Completed", message=f"{who} found no work left{ended}")
+
+
+def _failure(reason: str, message: str) -> Lifecycle:
+    return Lifecycle(outcome="Failed", reason=reason, message=message)
+
+
+def lacks(job: JobFacts, pods: list[PodFacts]) -> Literal["", "gang", "trainer"]:
+    """Say what a job waits for.
+
+    Returns:
+        `trainer` where none of its trainers runs (EDL calls this job pending), `gang` where one does but its
+        whole gang does not; nothing where that does, or where a trainer has found no work left.
+    """
+    if job.stage(pods) == "finishing":
+        return ""
+    running = [pod.role for pod in pods if pod.is_live and pod.node and pod.phase == "Running"]
+    trainers = running.count("trainer")
+    if not trainers:
+        return "trainer"
+    is_whole = trainers >= (job.trainer.count if job.trainer else 1)
+    return "" if is_whole and all(running.count(role.role) >= role.count for role in job.servers) else "gang"
+
+
+def missing_pods(job: JobFacts, pods: Sequence[PodFacts]) -> tuple[str, ...]:
+    """Give the names of masters and parameter servers of which there is no pod at all, then `trainers`.
+
+    Trainers are missing where there are fewer than the job may go on with; one that failed or is going is
+    still there.
+    """
+    if job.spec is None:
+        return ()
+    names = {pod.name for pod in pods}
+    servers = [f"{role.set_name}-{index}" for role in job.servers for index in range(role.count)]
+    fewest = job.spec.trainer.minimum if job.status.get("startTime") else job.spec.minimum
+    is_short = sum(pod.role == "trainer" for pod in pods) < fewest
+    return (*(name for name in servers if name not in names), *(("trainers",) if is_short else ()))

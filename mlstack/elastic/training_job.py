@@ -12,14 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, fields, replace
 from typing import Any, Literal, get_args
 
+from mlstack.clock import time_ms
 from mlstack.dataclass import dataclass
-from mlstack.elastic.facts import JOB_LABEL, ROLE_LABEL, time_ms
 from mlstack.elastic.snapshot import read_speed
 from mlstack.errors import ConfigError
 from mlstack.objects.resources import amounts, is_device, quantity
 
 API_VERSION = "paddlepaddle.org/v1"
 KIND = "TrainingJob"
+JOB_LABEL = "mlstack.dev/training-job"
+ROLE_LABEL = "mlstack.dev/role"
 MAX_NAME = 52
 """Names of pods are labels of DNS, at most 63 characters: room for `-trainer-` and an index."""
 

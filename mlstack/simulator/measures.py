@@ -14,7 +14,7 @@ from mlstack.dataclass import dataclass
 from mlstack.elastic import facts
 from mlstack.elastic.facts import NodeFacts, PodFacts
 from mlstack.elastic.policy.fair import jain
-from mlstack.elastic.training_job import SpecError, parse
+from mlstack.elastic.training_job import JOB_LABEL, SpecError, parse
 from mlstack.kube.client import WatchEvent
 from mlstack.objects.resources import is_host_port
 
@@ -253,7 +253,7 @@ def _job(obj: Mapping[str, Any]) -> tuple[JobSample, Amounts] | None:
 def _service(obj: Mapping[str, Any]) -> tuple[int, Mapping[str, str]] | None:
     """Read a Deployment, None for one whose pods are part of a training job."""
     selector = (obj["spec"].get("selector") or {}).get("matchLabels") or {}
-    return None if facts.JOB_LABEL in selector else (int(obj["spec"].get("replicas", 1)), selector)
+    return None if JOB_LABEL in selector else (int(obj["spec"].get("replicas", 1)), selector)
 
 
 def _add(total: dict[str, int], part: Amounts) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from mlstack.clock import time_ms
 from mlstack.dataclass import dataclass
-from mlstack.elastic.facts import time_ms
 from mlstack.kube.client import WatchEvent
 from mlstack.objects.resources import NodePlace, is_eligible
 from mlstack.simulator.engine import (

@@ -19,7 +19,7 @@ from mlstack.elastic.controller import (
     NotLeadingError,
     RequeuePolicy,
 )
-from mlstack.elastic.facts import JOB_LABEL, ROLE_LABEL, NodeFacts, PodFacts
+from mlstack.elastic.facts import NodeFacts, PodFacts
 from mlstack.elastic.policy.plan import edl_v010
 from mlstack.elastic.reconciler import Reconciler
 from mlstack.elastic.snapshot import (
@@ -33,7 +33,7 @@ from mlstack.elastic.snapshot import (
     Trainer,
     vector,
 )
-from mlstack.elastic.training_job import parse
+from mlstack.elastic.training_job import JOB_LABEL, ROLE_LABEL, parse
 from mlstack.errors import ClusterError, ConflictError, TransientError, UnreachableError
 from mlstack.kube.client import ClientWrapper, GuardedClient, ObjectRef, WatchEvent
 from mlstack.kube.lease import Lease

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from mlstack.dataclass import dataclass
 from mlstack.elastic import facts
-from mlstack.elastic.facts import Eligible, NodeFacts, PodFacts
+from mlstack.elastic.facts import NodeFacts, PodFacts
 from mlstack.kube.client import WatchEvent
 from mlstack.objects import resources
 from mlstack.objects.resources import NodePlace, is_eligible
@@ -262,7 +262,7 @@ class Scheduler:
         self._nominated: dict[str, tuple[str, PodFacts]] = {}
         self._hopeless: set[tuple[object, ...]] = set()  # shapes of pods for which no node was found
         self._is_busy = False
-        self._eligible: Eligible | None = None
+        self._eligible: Callable[[str], frozenset[str] | None] | None = None
         self._queue = SchedulingQueue(store.kernel, self._wake, settings)
         store.watch(["Pod", "Node"], self._hear, name="scheduler")
 
@@ -341,8 +341,8 @@ class Scheduler:
     def _filter(self, pod: PodFacts) -> Iterator[SchedulerNode]:
         """Give the nodes that a pod may go to, room aside."""
         if self._eligible is None:
-            self._eligible = Eligible(node.place for node in self._nodes.values() if node.takes_pods)
-        names = self._eligible.nodes(pod.shape)
+            self._eligible = facts.eligible(node.place for node in self._nodes.values() if node.takes_pods)
+        names = self._eligible(pod.shape)
         for name, node in self._nodes.items():
             if node.takes_pods and (names is None or name in names):
                 yield node

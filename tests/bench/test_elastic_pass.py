@@ -14,7 +14,7 @@ import pytest
 from mlstack.elastic import reconciler
 from mlstack.elastic.actions import Action
 from mlstack.elastic.cache import ClusterCache
-from mlstack.elastic.facts import PLANNED
+from mlstack.elastic.pods import PLANNED
 from mlstack.elastic.reconciler import Reconciler
 from mlstack.kube.client import WatchEvent
 from mlstack.testing.cluster import MemoryCluster

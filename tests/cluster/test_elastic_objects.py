@@ -18,8 +18,9 @@ from mlstack.deploy.plan import ApplyPlan
 from mlstack.deploy.target import Target
 from mlstack.elastic import pods as children
 from mlstack.elastic import status, training_job
-from mlstack.elastic.snapshot import Reason
-from mlstack.elastic.status import Bar, Counts, FailureCounters, StatusClaims
+from mlstack.elastic.facts import parse_job, parse_pod
+from mlstack.elastic.snapshot import Decision, Priority, Reason
+from mlstack.elastic.state import JobContext, JobRecord
 from mlstack.kube.api_server import connect
 from mlstack.operations import deploy
 from mlstack.yaml import write
@@ -28,6 +29,7 @@ from tests.support.api import ApiRefusedError
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
 from tests.support.deploying import RealClock
+from tests.support.elastic import pod
 from tests.support.trainingjobs import edl_job, in_camel_case, small_job
 from tests.support.waiting import wait_until
 
@@ -396,28 +398,32 @@ def test_scaling_below_the_minimum_is_refused(
 @SPELLED
 def test_a_status_as_we_write_it_is_kept_whole(gke: TestCluster, namespace: str, spelled: Spelled) -> None:
     create(gke, put(spelled(edl_job()), namespace))
-    standing = StatusClaims(
-        name="example",
-        generation=1,
-        created_ms=1,
-        minimum=2,
-        maximum=10,
-        reason=Reason(cause="admitted", text="room"),
-        trainer=Counts(desired=3, live=3, bound=3, ready=3),
-        setbacks=FailureCounters(
-            failed=2,
-            failures=1,
-            replaced_ms=1_800_000_000_123,
-            rounds=2,
-            fallen="8f5b",
-            tries=3,
-            retry_ms=1_800_000_000_123,
-            retry_generation=1,
-            bars=(Bar(node="n1", times=2, until_ms=1_800_000_000_123),),
-        ),
+    setbacks = {
+        **{"failedTrainers": 2, "trainerRetries": 1, "trainerRetryTime": "2027-01-15T08:00:00.123000Z"},
+        **{"failedRounds": 2, "failedTrainer": "8f5b", "gangRetries": 3, "gangRetryGeneration": 1},
+        "gangRetryTime": "2027-01-15T08:00:00.123000Z",
+        "passedOver": [{"nodes": ["n1"], "times": 2, "until": "2027-01-15T08:00:00.123000Z"}],
+    }
+    reported = {"throughput": {"curve": [[2, 10.5], [3, 14]]}, "setbacks": setbacks}
+    job = edl_job() | {"status": reported | {"startTime": "2027-01-15T08:00:00Z"}}
+    whole = parse_job(job | {"metadata": {**job["metadata"], "generation": 1}})
+    labels = {"mlstack.dev/training-job": "example", "mlstack.dev/role": "trainer"}
+    ready = [{"type": "Ready", "status": "True"}]
+    trainers = [
+        pod(f"example-trainer-{index}", labels=labels, node="n1", conditions=ready) for index in range(3)
+    ]
+    trainers += [pod(f"example-trainer-{index}", labels=labels, phase="Failed") for index in (3, 4)]
+    record = JobRecord("uid", counted={""})
+    record.resume(setbacks)
+    decision = Decision(
+        job=whole.key,
+        target=3,
+        is_admitted=True,
+        hints={},
+        reasons=(Reason(cause="admitted", text="room"),),
     )
-    reported = {"throughput": {"curve": [[2, 10.5], [3, 14]]}}
-    found = status.build_status(standing, reported, now_ms=1_800_000_000_000)
+    context = JobContext(job=whole, pods=list(map(parse_pod, trainers)), record=record)
+    found = status.build_status(context, decision, Priority(), 1_800_000_000_000)
     patch(gke, namespace, {"status": found}, part="/status")
     assert read(gke, "example", namespace)["status"] == found
     table = gke.kubectl("get", "tj", "-n", namespace).stdout.splitlines()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mlstack.cli.main import main
 from mlstack.elastic import facts
-from mlstack.elastic.cache import ResourceStore, parse_job
+from mlstack.elastic.cache import ResourceStore
 from mlstack.errors import ClusterError
 from mlstack.readiness.evaluate import assess
 from mlstack.readiness.rule import RULES, Facts
@@ -65,7 +65,7 @@ def test_every_rule_judges_whatever_comes(data: st.DataObject) -> None:
 @settings(max_examples=100)
 def test_what_elastic_training_reads_is_read_or_named(spec: Any, status: Any) -> None:
     job = "paddlepaddle.org/TrainingJob"
-    for key, parse in (("Pod", facts.parse_pod), ("Node", facts.parse_node), (job, parse_job)):
+    for key, parse in (("Pod", facts.parse_pod), ("Node", facts.parse_node), (job, facts.parse_job)):
         store: ResourceStore[Any] = ResourceStore(parse)
         try:
             store.put(odd(key, {"spec": spec, "status": status}))

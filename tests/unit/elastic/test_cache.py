@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic.cache import ClusterCache
-from mlstack.elastic.snapshot_builder import JobLimits, build_snapshot
+from mlstack.elastic.cache import ClusterCache, JobLimits, build_snapshot
 from mlstack.kube.client import WatchEvent
 from tests.support.elastic import node, numbered, pod, training_job
 

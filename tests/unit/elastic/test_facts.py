@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from mlstack.elastic import facts, pods
-from mlstack.elastic.cache import ClusterCache
+from mlstack.elastic.cache import ClusterCache, build_snapshot
 from mlstack.elastic.facts import held_up
 from mlstack.elastic.policy.plan import plan
 from mlstack.elastic.snapshot import PolicyConfig, ScalePlan, Snapshot
-from mlstack.elastic.snapshot_builder import build_snapshot
 from mlstack.elastic.training_job import parse
 from mlstack.kube.client import ObjectRef, WatchEvent
 from mlstack.simulator import scenario

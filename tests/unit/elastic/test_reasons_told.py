@@ -12,13 +12,13 @@ from mlstack.app import files
 
 README = files.folder("prototypes") / "elastic" / "README.md"
 CODE = Path(mlstack.elastic.__file__).parent
-TELLING = ("status.py", "state.py", "lifecycle.py")
+TELLING = ("status.py", "state.py")
 CONDITIONS = {"Admitted", "GangReady", "Progressing", "Degraded", "Scaled", "PriorityGranted"}
 # Words of these modules that are no reasons: what the controller did, fields of an Event, outcomes.
 OTHERS = {
     *("Admit", "Finish", "Observe", "Scale", "Suspend", "Wait"),
     *("Event", "TrainingJob", "Normal", "Warning", "True", "False", "Succeeded", "Pending", "Running"),
-    *("Scaling", "StatefulSet", "Service", "PodDisruptionBudget"),
+    *("Scaling", "StatefulSet", "Service", "PodDisruptionBudget", "Retries", "RetryTime"),
 }
 WORD = re.compile(r"[A-Z][a-z]+([A-Z][a-z]+)*")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic.facts import time_ms
+from mlstack.clock import time_ms
 from mlstack.elastic.inspect import look, planned, standings
 from mlstack.elastic.snapshot import PolicyConfig
 from mlstack.errors import ForbiddenError, TransientError

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic.cache import JobFacts, parse_job
-from mlstack.elastic.facts import time_ms
+from mlstack.clock import time_ms, timestamp
+from mlstack.elastic.facts import JobFacts, parse_job
 from mlstack.elastic.inspect import look, planned
 from mlstack.elastic.job_reconciler import INCOMPLETE_MS
 from mlstack.elastic.snapshot import PolicyConfig
 from mlstack.elastic.state import BAR_MS, GANG_MS, RETRY_MS, restore_moves
-from mlstack.elastic.status import timestamp
 from mlstack.kube.client import ObjectRef
 from tests.support.elastic import training_job
 from tests.support.stage import Stage
@@ -357,4 +356,4 @@ def test_that_a_job_waits_for_something_else_is_told_by_the_next_leader(stage: S
 
 
 def _ready_since(stage: Stage) -> dict[str, str]:
-    return {"type": "Ready", "status": "False", "lastTransitionTime": timestamp(stage.clock.now_ms)}
+    return {"type": "Ready", "status": "False", "lastTransitionTime": timestamp(stage.clock.now_ms / 1000)}

@@ -1,97 +1,134 @@
-"""The status of a TrainingJob, made from how the job stands."""
+"""The status of a TrainingJob, made from its pods and what was decided for it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
-from mlstack.clock import micro_time
-from mlstack.elastic import status
-from mlstack.elastic.snapshot import Reason
-from mlstack.elastic.status import Counts, StatusClaims
+from mlstack.clock import micro_time, timestamp
+from mlstack.elastic.facts import PodFacts, parse_job, parse_pod
+from mlstack.elastic.snapshot import Decision, Priority, Reason
+from mlstack.elastic.state import JobContext, JobRecord, Lifecycle
+from mlstack.elastic.status import build_status
 from mlstack.readiness.evaluate import assess
 from mlstack.readiness.rule import Facts
-from tests.support.trainingjobs import small_job
+from tests.support.elastic import pod, time, training_job
 
 NOW = 1_800_000_000_000
 LATER = NOW + 60_000
 WAITING = Reason(cause="waiting", text="no room for 2 cores")
 GROWTH = Reason(cause="growth", text="free room on n1")
+READY = [{"type": "Ready", "status": "True"}]
 
 
-def counts(number: int, **other: int) -> Counts:
-    return Counts(**{"desired": number, "live": number, "bound": number, "ready": number, **other})
+def member(name: str, role: str, **fields: Any) -> PodFacts:
+    labels = {"mlstack.dev/training-job": "small", "mlstack.dev/role": role}
+    return parse_pod(pod(f"small-{role}-{name}", labels=labels, **fields))
 
 
-def standing(**fields: Any) -> StatusClaims:
-    whole = StatusClaims(
-        name="small",
-        generation=2,
-        created_ms=NOW - 9_000,
-        minimum=2,
-        maximum=6,
-        reason=GROWTH,
-        trainer=counts(4),
-        pserver=counts(1),
-        master=counts(1),
-    )
-    return replace(whole, **fields)
+@dataclass(frozen=True)
+class Standing:
+    """How a job stands; without a number of trainers it has no pods at all."""
+
+    desired: int = 4
+    live: int = 4
+    bound: int = 4
+    ready: int = 4
+    succeeded: int = 0
+    has_pserver: bool = True
+    moves: int = 0
+    failed: int = 0
+    reason: Reason = GROWTH
+    life: Lifecycle = field(default_factory=Lifecycle)
+    spec: dict[str, Any] = field(default_factory=dict)
+
+    def pods(self) -> list[PodFacts]:
+        trainers = [
+            member(
+                str(index),
+                "trainer",
+                node="n1" if index < self.bound else "",
+                conditions=READY if index < self.ready else [],
+            )
+            for index in range(self.live)
+        ]
+        ended = [
+            member(str(9 + index), "trainer", node="n1", phase="Succeeded") for index in range(self.succeeded)
+        ]
+        pserver = member("0", "pserver", node="n1", conditions=READY if self.has_pserver else [])
+        servers = [member("0", "master", node="n1", conditions=READY), pserver]
+        return [*trainers, *ended, *(servers if self.live else [])]
+
+    def status(self, before: dict[str, Any] | None = None, *, now_ms: int = NOW) -> dict[str, Any]:
+        bounds = {"minimum": 2, "maximum": 6, **self.spec}
+        obj = training_job("small", pservers=1, with_master=True, **bounds)
+        obj["metadata"] |= {"generation": 2, "creationTimestamp": time(NOW - 9_000)}
+        job = parse_job(obj | {"status": before or {}})
+        decision = Decision(
+            job=job.key,
+            target=self.desired,
+            is_admitted=self.desired > 0,
+            hints={},
+            reasons=(self.reason,),
+            moves=self.moves,
+        )
+        record = JobRecord("uid", failed=self.failed)
+        context = JobContext(job=job, pods=self.pods(), record=record, life=self.life)
+        is_planned = not self.life.outcome and not self.spec.get("suspend")
+        return build_status(context, decision if is_planned else None, Priority(), now_ms)
 
 
-WHOLE = standing()
-OUTSIDE = standing(reason=WAITING, trainer=Counts(), pserver=Counts(), master=Counts())
-STARTING = standing(trainer=counts(4, ready=1), pserver=counts(1, ready=0))
-SHORT = standing(trainer=counts(4, ready=1))
-ENDING = standing(trainer=counts(1, desired=4, succeeded=3))
-ENDED = standing(
-    outcome="Succeeded", outcome_reason="Completed", outcome_message="4 trainers found no work left"
-)
-BROKEN = standing(
-    outcome="Failed", outcome_reason="AllTrainersFailed", outcome_message="all 4 trainers failed"
-)
+def lasting(outcome: Any, reason: str, message: str) -> Standing:
+    return Standing(life=Lifecycle(outcome=outcome, reason=reason, message=message))
 
 
-def of(value: StatusClaims, before: dict[str, Any] | None = None, *, now_ms: int = NOW) -> dict[str, Any]:
-    return status.build_status(value, before or {}, now_ms=now_ms)
+WHOLE = Standing()
+OUTSIDE = Standing(0, 0, reason=WAITING)
+STARTING = Standing(ready=1, has_pserver=False)
+SHORT = Standing(ready=1)
+ENDING = Standing(4, 1, 1, 1, succeeded=3)
+ENDED = lasting("Succeeded", "Completed", "4 trainers found no work left")
+BROKEN = lasting("Failed", "AllTrainersFailed", "all 4 trainers failed")
+WRONG = replace(OUTSIDE, spec={"minimum": 3, "maximum": 1})
+FAULT = "spec.trainer: `max-instance` must be at least `min-instance`, which is 3, got 1"
 
 
-def condition(found: dict[str, Any], name: str) -> dict[str, Any]:
-    return next(each for each in found["conditions"] if each["type"] == name)
+def condition(status: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(each for each in status["conditions"] if each["type"] == name)
 
 
 @pytest.mark.parametrize(
     ("value", "before", "expected"),
     [
         pytest.param(OUTSIDE, {}, "Pending", id="waits"),
-        pytest.param(standing(faults=("x",)), {}, "Pending", id="wrong"),
+        pytest.param(WRONG, {}, "Pending", id="wrong"),
         pytest.param(STARTING, {}, "Admitted", id="starts"),
         pytest.param(WHOLE, {}, "Running", id="runs"),
-        pytest.param(standing(trainer=counts(4, desired=6)), of(WHOLE), "Scaling", id="grows"),
-        pytest.param(standing(trainer=counts(4, desired=3)), of(WHOLE), "Scaling", id="shrinks"),
-        pytest.param(SHORT, of(WHOLE), "Scaling", id="lost-trainers"),
-        pytest.param(standing(trainer=counts(3, succeeded=1)), {}, "Completing", id="finishes"),
+        pytest.param(Standing(6), WHOLE.status(), "Scaling", id="grows"),
+        pytest.param(Standing(3), WHOLE.status(), "Scaling", id="shrinks"),
+        pytest.param(SHORT, WHOLE.status(), "Scaling", id="lost-trainers"),
+        pytest.param(Standing(3, 3, 3, 3, succeeded=1), {}, "Completing", id="finishes"),
         pytest.param(ENDED, {}, "Succeeded", id="succeeded"),
         pytest.param(BROKEN, {}, "Failed", id="failed"),
-        pytest.param(standing(is_suspended=True), {}, "Suspended", id="suspended"),
+        pytest.param(Standing(spec={"suspend": True}), {}, "Suspended", id="suspended"),
     ],
 )
-def test_phase(value: StatusClaims, before: dict[str, Any], expected: str) -> None:
-    assert of(value, before)["phase"] == expected
+def test_phase(value: Standing, before: dict[str, Any], expected: str) -> None:
+    assert value.status(before)["phase"] == expected
 
 
 def test_nothing_changes_while_nothing_happens() -> None:
-    for value in (WHOLE, OUTSIDE, STARTING, ENDED, standing(warnings=("`x` is ignored",))):
-        first = of(value)
-        assert of(value, first, now_ms=LATER) == first
+    for value in (WHOLE, OUTSIDE, STARTING, ENDED, Standing(spec={"unknown": 1})):
+        first = value.status()
+        assert value.status(first, now_ms=LATER) == first
 
 
 def test_a_condition_keeps_its_time_until_it_changes_sides() -> None:
-    first = of(STARTING)
-    second = of(WHOLE, first, now_ms=LATER)
-    assert condition(second, "Admitted")["lastTransitionTime"] == status.timestamp(NOW)
-    assert condition(second, "GangReady")["lastTransitionTime"] == status.timestamp(LATER)
+    second = WHOLE.status(STARTING.status(), now_ms=LATER)
+    assert condition(second, "Admitted")["lastTransitionTime"] == timestamp(NOW / 1000)
+    assert condition(second, "GangReady")["lastTransitionTime"] == timestamp(LATER / 1000)
 
 
 @pytest.mark.parametrize(
@@ -99,8 +136,8 @@ def test_a_condition_keeps_its_time_until_it_changes_sides() -> None:
     [
         (OUTSIDE, "Admitted", ("False", "WaitingForCapacity", "no room for 2 cores")),
         (WHOLE, "Admitted", ("True", "Admitted", "there is room for the whole gang")),
-        (standing(faults=("spec: bad",)), "Admitted", ("False", "InvalidSpec", "spec: bad")),
-        (standing(faults=("spec: bad",)), "Degraded", ("True", "InvalidSpec", "spec: bad")),
+        (WRONG, "Admitted", ("False", "InvalidSpec", FAULT)),
+        (WRONG, "Degraded", ("True", "InvalidSpec", FAULT)),
         (
             STARTING,
             "GangReady",
@@ -108,7 +145,7 @@ def test_a_condition_keeps_its_time_until_it_changes_sides() -> None:
         ),
         (WHOLE, "GangReady", ("True", "AllReady", "the whole gang is ready")),
         (
-            standing(trainer=counts(4, bound=3, ready=3)),
+            Standing(bound=3, ready=3),
             "Progressing",
             ("True", "Binding", "1 of 4 trainers wait for a node"),
         ),
@@ -119,78 +156,61 @@ def test_a_condition_keeps_its_time_until_it_changes_sides() -> None:
         (OUTSIDE, "Scaled", ("False", "NeverScaled", "it was given no trainers yet")),
     ],
 )
-def test_conditions_say_why(value: StatusClaims, name: str, expected: tuple[str, str, str]) -> None:
-    found = condition(of(value), name)
-    assert (found["status"], found["reason"], found["message"]) == expected
-    assert found["observedGeneration"] == 2
+def test_conditions_say_why(value: Standing, name: str, expected: tuple[str, str, str]) -> None:
+    claim = condition(value.status(), name)
+    assert (claim["status"], claim["reason"], claim["message"]) == expected
+    assert claim["observedGeneration"] == 2
 
 
 def test_a_running_job_that_loses_its_minimum_is_degraded() -> None:
-    assert condition(of(SHORT), "Degraded")["status"] == "False"
-    assert condition(of(SHORT, of(WHOLE)), "Degraded")["reason"] == "MinimumLost"
+    assert condition(SHORT.status(), "Degraded")["status"] == "False"
+    assert condition(SHORT.status(WHOLE.status()), "Degraded")["reason"] == "MinimumLost"
 
 
 def test_counts_stand_for_every_role() -> None:
-    found = of(standing(trainer=counts(4, desired=5, failed=2)))
-    assert found["trainer"] == {
-        "desired": 5,
-        "replicas": 4,
-        "bound": 4,
-        "ready": 4,
-        "failed": 2,
-        "succeeded": 0,
-        "fulfilment": "75%",
-    }
-    assert found["pserver"] == {"desired": 1, "bound": 1, "ready": 1, "failed": 0}
-    assert found["selector"] == "mlstack.dev/training-job=small,mlstack.dev/role=trainer"
+    status = Standing(5, failed=2).status()
+    counts = {"desired": 5, "replicas": 4, "bound": 4, "ready": 4, "failed": 2, "succeeded": 0}
+    assert status["trainer"] == {**counts, "fulfilment": "75%"}
+    assert status["pserver"] == {"desired": 1, "bound": 1, "ready": 1, "failed": 0}
+    assert status["selector"] == "mlstack.dev/training-job=small,mlstack.dev/role=trainer"
 
 
-def test_every_change_of_the_number_of_trainers_is_recorded_with_its_cause() -> None:
-    found = of(standing(trainer=counts(4, desired=6)), of(WHOLE), now_ms=LATER)
-    first, second = micro_time(NOW / 1000), micro_time(LATER / 1000)
-    assert found["scaleRecords"] == [
-        {"time": first, "from": 0, "to": 4, "cause": "growth", "reason": "free room on n1"},
-        {
-            "time": second,
-            "from": 4,
-            "to": 6,
-            "cause": "growth",
-            "reason": "free room on n1",
-        },
+def test_every_change_of_the_number_of_trainers_is_recorded_with_its_cause_and_moves() -> None:
+    why = {"cause": "growth", "reason": "free room on n1"}
+    status = Standing(3, moves=2).status(WHOLE.status(), now_ms=LATER)
+    assert status["scaleRecords"] == [
+        {"time": micro_time(NOW / 1000), "from": 0, "to": 4, **why},
+        {"time": micro_time(LATER / 1000), "from": 4, "to": 3, **why, "moves": 2},
     ]
 
 
-def test_a_record_tells_the_moves_for_fairness() -> None:
-    found = of(standing(trainer=counts(3), moves=2), of(WHOLE), now_ms=LATER)
-    assert [record.get("moves") for record in found["scaleRecords"]] == [None, 2]
-
-
 def test_only_the_last_ten_changes_are_kept() -> None:
-    found: dict[str, Any] = {}
+    status: dict[str, Any] = {}
     for number in range(1, 15):
-        found = of(standing(trainer=counts(number)), found)
-    assert [record["to"] for record in found["scaleRecords"]] == list(range(5, 15))
+        status = Standing(number).status(status)
+    assert [record["to"] for record in status["scaleRecords"]] == list(range(5, 15))
 
 
 def test_the_wait_for_the_whole_gang_is_told_once() -> None:
-    started = of(WHOLE)
-    assert (started["waitingSeconds"], started["startTime"]) == (9, status.timestamp(NOW))
-    queued = of(OUTSIDE, started, now_ms=LATER)
+    started = WHOLE.status()
+    assert (started["waitingSeconds"], started["startTime"]) == (9, timestamp(NOW / 1000))
+    queued = OUTSIDE.status(started, now_ms=LATER)
     assert "startTime" not in queued
-    again = of(WHOLE, queued, now_ms=LATER)
-    assert (again["waitingSeconds"], again["startTime"]) == (9, status.timestamp(LATER))
+    again = WHOLE.status(queued, now_ms=LATER)
+    assert (again["waitingSeconds"], again["startTime"]) == (9, timestamp(LATER / 1000))
 
 
 def test_the_end_has_its_time() -> None:
-    found = of(ENDED, of(WHOLE), now_ms=LATER)
-    assert (found["startTime"], found["completionTime"]) == (status.timestamp(NOW), status.timestamp(LATER))
-    assert status.ended_ms(found) == LATER
-    assert status.ended_ms(of(WHOLE)) is None
+    status = ENDED.status(WHOLE.status(), now_ms=LATER)
+    assert (status["startTime"], status["completionTime"]) == (
+        timestamp(NOW / 1000),
+        timestamp(LATER / 1000),
+    )
 
 
 def test_what_the_job_reports_stays() -> None:
     curve = {"curve": [[2, 10], [4, 18]]}
-    assert of(WHOLE, {"throughput": curve})["throughput"] == curve
+    assert WHOLE.status({"throughput": curve})["throughput"] == curve
 
 
 @pytest.mark.parametrize(
@@ -201,17 +221,17 @@ def test_what_the_job_reports_stays() -> None:
         pytest.param(WHOLE, "ready", "running", id="runs"),
         pytest.param(ENDED, "done", "", id="succeeded"),
         pytest.param(BROKEN, "failed", "all 4 trainers failed", id="failed"),
-        pytest.param(standing(faults=("spec: bad",)), "failed", "spec: bad", id="wrong"),
+        pytest.param(WRONG, "failed", FAULT, id="wrong"),
     ],
 )
-def test_apply_and_status_read_it(value: StatusClaims, state: str, text: str) -> None:
-    job = small_job() | {"status": of(value)}
+def test_apply_and_status_read_it(value: Standing, state: str, text: str) -> None:
+    job = training_job("small") | {"status": value.status()}
     job["metadata"] |= {"generation": 2}
-    found = assess(Facts(data=job, now_s=NOW / 1000))
-    assert found.state == state
-    assert text in found.reason
+    verdict = assess(Facts(data=job, now_s=NOW / 1000))
+    assert verdict.state == state
+    assert text in verdict.reason
 
 
 def test_a_gang_without_a_minimum_still_needs_one_trainer() -> None:
-    alone = standing(minimum=0, trainer=counts(1, ready=0))
-    assert alone.missing == ("0 of 1 trainer",)
+    alone = Standing(1, 1, 1, 0, spec={"minimum": 0})
+    assert "ready: 0 of 1 trainer" in condition(alone.status(), "GangReady")["message"]
