@@ -57,11 +57,6 @@ def init(
     """Create an app directory that renders at once, with a first environment if one is named.
 
     That takes the context that is named, else the current one of `kubeconfig`, else none.
-
-    Raises:
-        UsageError: a name is unfit.
-        NotFoundError: no such context.
-        ConfigError: there is an app already, or the folder cannot be written.
     """
     registries = (DEFAULT_REGISTRY,) if default_registry else ()
     AppDir.check_new(folder, name)
@@ -229,10 +224,6 @@ def add_environment(
 
     Without a context it takes the one of `extends`, else the current one of `kubeconfig`; without a namespace
     that of the preset of its name (unless there is none, or `use_preset` is off), then the context's.
-
-    Raises:
-        UsageError: a name is taken or unfit, or there is no context.
-        NotFoundError: no such context, or no such environment to extend.
     """
     check_environment_name(name)
     namespace = place.namespace
@@ -294,11 +285,7 @@ def expired_environments(app: AppDir, *, clock: Clock) -> ExpiredEnvironments:
 
 
 def describe_environment(app: AppDir, name: str) -> EnvironmentDescription:
-    """Describe one environment, with what it inherits.
-
-    Raises:
-        NotFoundError: no such environment; carries the nearest one.
-    """
+    """Describe one environment, with what it inherits."""
     environment = app.environment(name)
     chain = app.environment_chain(name)
     sections = {name for layer in chain for name in (*layer.components, *layer.encrypted_components)}
@@ -376,11 +363,6 @@ def change_environment(
     `changes` are new values by the key of its file (`labels.team` is in a map); an empty list, and None,
     remove the key. A new context must be known to `kubeconfig`, if there is one. `packages` are those that it
     has in a version of its own, which are installed; of `no_packages` it has the app's version again.
-
-    Raises:
-        NotFoundError: no such environment, context, component, module or package.
-        UsageError: the new name is taken, or a name or the Kubernetes version is unfit.
-        RegistryError: a package cannot be had; nothing is changed then.
     """
     environment = app.environment_files(name).environment
     _checked(app, name, changes)
@@ -413,12 +395,7 @@ def change_environment(
 
 
 def change_app(app: AppDir, changes: Mapping[str, Any]) -> AppChanged:
-    """Change labels and annotations that every object gets; keys and None are as for an environment.
-
-    Raises:
-        UsageError: a label or annotation has no fit name or value.
-        NotFoundError: what is to go is not there.
-    """
+    """Change labels and annotations that every object gets; keys and None are as for an environment."""
     with app.locked():
         _check_added(changes, app.app)
         app.edit_app(changes)
@@ -474,12 +451,7 @@ def _moved_packages(
 def override_environment(
     app: AppDir, name: str, changes: Mapping[str, Any], *, kubeconfig: Kubeconfig | None = None
 ) -> EnvironmentChanged:
-    """Set what whoever works here has otherwise about an environment; the shared files stay as they are.
-
-    Raises:
-        NotFoundError: no such environment or context.
-        UsageError: there is nothing to set, or something that everybody has in common.
-    """
+    """Set what whoever works here has otherwise about an environment; the shared files stay as they are."""
     allowed = ("context", "namespace")
     others = [key for key in changes if key not in allowed]
     if others or not changes:
@@ -505,12 +477,7 @@ def copy_environment(
     kubeconfig: Kubeconfig | None = None,
     expires: str = "",
 ) -> EnvironmentAdded:
-    """Make an environment like another one, with its parameters and patches; it is bound to no cluster yet.
-
-    Raises:
-        NotFoundError: no such environment or context.
-        UsageError: the new name is taken or unfit.
-    """
+    """Make an environment like another one, with its parameters and patches, bound to no cluster yet."""
     if place.namespace is not None:
         check_namespace(place.namespace)
     with app.locked():
@@ -529,11 +496,7 @@ def copy_environment(
 
 
 def environment_targets(app: AppDir, name: str, targets: Sequence[str] | None) -> EnvironmentTargets:
-    """Give what an environment deploys, after choosing it; no names at all mean all components.
-
-    Raises:
-        NotFoundError: no such environment, component or module.
-    """
+    """Give what an environment deploys, after choosing it; no names at all mean all components."""
     if targets is not None:
         change_environment(app, name, {"targets": tuple(targets)})
     return EnvironmentTargets(name=name, targets=app.environment(name).targets)
@@ -566,12 +529,7 @@ def _checked(app: AppDir, name: str, changes: Mapping[str, Any]) -> dict[str, An
 
 
 def remove_environment(app: AppDir, name: str, *, override: bool = False) -> EnvironmentRemoved:
-    """Remove an environment from the app, or only what is personal about it; the cluster is not touched.
-
-    Raises:
-        NotFoundError: no such environment, or nothing personal about it.
-        UsageError: another environment extends it.
-    """
+    """Remove an environment from the app, or only what is personal about it; the cluster is not touched."""
     with app.locked():
         if override:
             app.environment_files(name)
@@ -587,12 +545,7 @@ def remove_environment(app: AppDir, name: str, *, override: bool = False) -> Env
 
 
 def current_environment(app: AppDir, *, chosen: str | None = None, unset: bool = False) -> CurrentEnvironment:
-    """Give the environment that commands take when they name none, after choosing one or none.
-
-    Raises:
-        NotFoundError: no such environment; carries the nearest one.
-        UsageError: choose and unset at once.
-    """
+    """Give the environment that commands take when they name none, after choosing one or none."""
     if chosen is not None and unset:
         raise UsageError("`--set` and `--unset` exclude each other", hint="leave one of them out")
     if chosen is not None or unset:
@@ -646,11 +599,7 @@ def _schema_row(describes: Literal["file", "result"], schema: dict[str, Any]) ->
 
 
 def find_schema(name: str) -> Schema:
-    """Give the schema of a kind; upper and lower case are the same.
-
-    Raises:
-        NotFoundError: there is none; with the nearest known one.
-    """
+    """Give the schema of a kind; upper and lower case are the same."""
     files, results = schema.file_kinds(), schema.result_schemas()
     by_name = {kind.lower(): kind for kind in (*files, *results)}
     kind = by_name.get(name.lower())

@@ -103,12 +103,7 @@ class Linted:
 
 
 def lint_registry(folder: Path) -> Linted:
-    """Look through a registry's folder, or a package's: files, templates, examples, index and digests.
-
-    Raises:
-        NotFoundError: there is no such folder.
-        RegistryError: there is no package in it.
-    """
+    """Look through a registry's folder, or a package's: files, templates, examples, index and digests."""
     faults = _Faults()
     if not folder.is_dir():
         raise NotFoundError(f"no folder `{folder}`", hint="relative paths start at the working directory")
@@ -310,11 +305,6 @@ def test_package(
         update_golden: write the golden output instead of comparing it.
         against: the version that users have: a folder, or `registry/package@version`.
         app: gives the app whose registries are asked for that version.
-
-    Raises:
-        NotFoundError: there is no package in the folder, or no such version, prototype or example.
-        UsageError: mlstack has no schemas of that Kubernetes, or the earlier version is another package.
-        ConfigError: a file of the package is wrong, or the output cannot be written.
     """
     tested = "mlstack validate ENV -c COMPONENT, once a component is made of it"
     refuse_chart(folder, "which is tried as a component", tested)
@@ -365,12 +355,7 @@ def _needed(package: PackageFolder, place: Path | None) -> dict[str, PackageFold
 
 
 def _selected(package: Package, only: Selection) -> list[Prototype]:
-    """Give the prototypes to try.
-
-    Raises:
-        NotFoundError: there is none of that name, or none with such an example.
-        UsageError: parameters are given, and not for one example of one prototype.
-    """
+    """Give the prototypes to try."""
     every = package.prototypes
     if only.prototype and only.prototype not in every:
         near = nearest(only.prototype, every)
@@ -684,11 +669,6 @@ def new_prototype(name: str, *, source: str = "", package: Path | None = None) -
         name: of the prototype, and of its package if that is new.
         source: a manifest, a folder of them, or `-`; without one it begins with a Deployment and a Service.
         package: the package's folder; the working directory if that is one, else a new folder of the name.
-
-    Raises:
-        UsageError: the name is unfit, or there is such a prototype.
-        NotFoundError: there is no such manifest.
-        ConfigError: a manifest is wrong, or the files cannot be written. Nothing is written then.
     """
     check_package_name(name)
     text = _BEGINNING.format(name=name.lower().replace("_", "-").replace(".", "-"))

@@ -106,9 +106,6 @@ def list_components(
     """List the components of an app, or of one module with those in it, by name.
 
     With `kinds` they are rendered, as they are in an environment, or without one by what all share.
-
-    Raises:
-        NotFoundError: no such module or environment.
     """
     place = app.environment(environment) if environment is not None else None
     names = [module] if module is not None else []
@@ -154,12 +151,7 @@ def _kinds(
 
 
 def remove_component(app: AppDir, name: str, *, opener: Opener | None = None) -> ComponentRemoved:
-    """Remove a component and all that the app says of it; clusters are asked what they have of it.
-
-    Raises:
-        NotFoundError: no such component.
-        ConfigError: another component depends on it, or it is the last target of an environment.
-    """
+    """Remove a component and all that the app says of it; clusters are asked what they have of it."""
     with app.locked():
         full_name = app.component(name).full_name
         known = [full_name, *app.formerly([full_name])]
@@ -201,12 +193,7 @@ def _deployed(
 
 
 def rename_component(app: AppDir, old: str, new: str, *, store: CodeStore | None = None) -> ComponentRenamed:
-    """Give a component another name; its objects keep theirs, so that nothing is deleted by the next apply.
-
-    Raises:
-        NotFoundError: no such component.
-        UsageError: the new name is taken or unfit, or objects would get other names by it.
-    """
+    """Give a component another name; its objects keep theirs, so that the next apply deletes nothing."""
     with app.locked():
         component = app.component(old)
         app.check_component(new)
@@ -292,11 +279,7 @@ class ModuleCreated:
 
 
 def create_module(app: AppDir, name: str) -> ModuleCreated:
-    """Make a module; those around it come into being with it.
-
-    Raises:
-        UsageError: the name is taken or unfit.
-    """
+    """Make a module; those around it come into being with it."""
     name = name.replace("/", ".")
     with app.locked():
         return ModuleCreated(name=name, file=edits.create_module(app, name))
@@ -323,13 +306,7 @@ def list_modules(app: AppDir) -> ModuleList:
 def remove_module(
     app: AppDir, name: str, *, with_components: bool = False, opener: Opener | None = None
 ) -> ComponentRemoved:
-    """Remove a module with the modules in it; its components only if that is said.
-
-    Raises:
-        NotFoundError: no such module.
-        UsageError: it has components, and these were not spoken of.
-        ConfigError: another component depends on it, or it is the last target of an environment.
-    """
+    """Remove a module with the modules in it; its components only if that is said."""
     name = name.replace("/", ".")
     with app.locked():
         _check_known(app, name)
@@ -377,11 +354,6 @@ def generate(
     """Make a component; only what was given is written, the rest follows the package.
 
     What an alias sets counts as given, below the options.
-
-    Raises:
-        UsageError: no name, an unknown parameter, a required one missing, or the component exists.
-        NotFoundError: no such prototype; of a retired name what to do instead.
-        ParamError: a value does not fit its parameter.
     """
     with app.locked():
         prototype, package = find_usable(app, request.prototype)
@@ -419,12 +391,6 @@ def preview_prototype(
     """Give the objects that a component would bring; nothing is written.
 
     Without a name it takes the prototype's; without an environment the namespace `default` and no overrides.
-
-    Raises:
-        UsageError: an unknown parameter, or a required one missing.
-        NotFoundError: no such prototype or environment; of a retired name what to do instead.
-        ParamError: a value does not fit its parameter.
-        TemplateError: a template does not render.
     """
     prototype, _ = find_usable(app, request.prototype)
     if request.name is None and "name" not in request.texts:
@@ -451,13 +417,7 @@ class StackBegun:
 
 
 def init_stack(folder: Path, name: str, stack_name: str) -> StackBegun:
-    """Create an app directory with the components and environments of a stack, which renders at once.
-
-    Raises:
-        NotFoundError: there is no such stack.
-        UsageError: a name is unfit.
-        ConfigError: there is an app already, or the folder cannot be written; a new folder goes again.
-    """
+    """Create an app directory with the components and environments of a stack, which renders at once."""
     stack = _read_stack(stack_name)
     AppDir.check_new(folder, name)
     is_new = not folder.exists()

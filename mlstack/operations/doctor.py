@@ -337,11 +337,7 @@ class SnapshotTaken:
 
 
 def take_snapshot(target: Target, *, opener: Opener, clock: Clock, check: bool = False) -> SnapshotTaken:
-    """Ask the cluster of an environment what it can do, and keep that in the app (not with `check`).
-
-    Raises:
-        ClusterError: it cannot be asked or is another one.
-    """
+    """Ask the cluster of an environment what it can do, and keep that in the app (not with `check`)."""
     place = target.place()
     cluster = opener(place.context)
     guard.check_cluster(place, cluster)
@@ -529,12 +525,7 @@ class Upgraded:
 
 
 def upgrade(root: Path, *, dry_run: bool = False, migrations: Sequence[Migration] = MIGRATIONS) -> Upgraded:
-    """Rewrite the files of an app that have an older format, all or none; comments stay.
-
-    Raises:
-        SchemaError: a file is of a newer mlstack, of ksonnet, or of a version that no release wrote.
-        ConfigError: a file cannot be read or written.
-    """
+    """Rewrite the files of an app that have an older format, all or none; comments stay."""
     texts = _migrated(root, migrations)
     if texts and not dry_run:
         with app_lock(root):

@@ -120,11 +120,6 @@ def explain_param(
     The parameter may have an old spelling, and lead to a place inside it (`resources.limits.cpu`, `args[0]`);
     None is all that somebody has set.
     Without an environment its layers are left out.
-
-    Raises:
-        UsageError: the component is a plain manifest.
-        NotFoundError: no such component, parameter or environment.
-        ConfigError: a file is wrong; of values that render nothing a remark tells.
     """
     explained = app.component_with_params(component)
     trials = ComponentTrials(app, explained, environment=environment, overrides=overrides, store=store)
@@ -149,11 +144,7 @@ def explain_param(
 
 
 def _place(trials: ComponentTrials, text: str) -> KeyPath:
-    """Give the parameter that is meant, in its canonical spelling, and the path inside it.
-
-    Raises:
-        NotFoundError: the prototype has no such parameter, or nothing sets or declares the place in it.
-    """
+    """Give the parameter that is meant, in its canonical spelling, and the path inside it."""
     prototype, resolved = trials.prototype, trials.resolved
     first, *inside = split_path(text)
     # An open prototype takes others than it declares.
@@ -228,9 +219,6 @@ def explain_field(
         environment: name of the environment.
         overrides: parameters for this run.
         store: as of `render.load`.
-
-    Raises:
-        NotFoundError: no such object or field; with the nearest one.
     """
     state = render.load(app, environment, overrides=overrides, store=store, locate=True, stand_ins=True)
     obj = _object(app, state, name)
@@ -412,10 +400,6 @@ def lint_params(app: AppDir, *, components: Sequence[str] = (), store: CodeStore
 
     Without environments it is tried as all of them would share it. `components` are the only components and
     modules of which values are looked at.
-
-    Raises:
-        NotFoundError: no such component or module.
-        ConfigError: a file is wrong, or an environment does not render.
     """
     chosen = {component.full_name for component in app.selected(None, components)}
     names: Sequence[str | None] = app.environment_names or (None,)

@@ -123,9 +123,6 @@ def list_images(
     Images of objects are told from other texts by their key, in pods as in custom resources. Those of
     parameters that are images by their schema are found in every text, such as the settings of a controller,
     and listed too where somebody set them and nothing uses them yet.
-
-    Raises:
-        ConfigError: a file, parameter or template is wrong.
     """
     state = render.load(
         app, environment, components=components, overrides=overrides, store=store, locate=True, stand_ins=True
@@ -310,12 +307,6 @@ def copy_images(
         for_all: set them for all environments, where no environment says otherwise.
         dry_run: ask registries, send and write nothing.
         store: as of `render.load`.
-
-    Raises:
-        NotFoundError: there is no such image, or not for one of the platforms. No file has changed.
-        RegistryError: a registry does not answer or refuses. No file has changed; what is there by then is
-            not sent again.
-        ConfigError: a file, parameter or template is wrong.
     """
     from mlstack.registries.images import Images, copy_place, image_name
 
@@ -489,11 +480,7 @@ def footprint_of(
     overrides: Overrides = _NO_OVERRIDES,
     store: CodeStore | None = None,
 ) -> FootprintResult:
-    """Add up what an environment takes; arguments as of `render.load`.
-
-    Raises:
-        ConfigError: a file, parameter or template is wrong.
-    """
+    """Add up what an environment takes; arguments as of `render.load`."""
     prices = app.prices(environment)
     state = render.load(
         app, environment, components=components, overrides=overrides, store=store, stand_ins=True
@@ -540,11 +527,7 @@ def fits_snapshot(
     overrides: Overrides = _NO_OVERRIDES,
     store: CodeStore | None = None,
 ) -> FitsResult:
-    """Judge whether a cluster had room for all that an environment brings; other arguments as above.
-
-    Raises:
-        ConfigError: a file, parameter or template is wrong, or the snapshot.
-    """
+    """Judge whether a cluster had room for all that an environment brings; other arguments as above."""
     state = render.load(
         app, environment, components=components, overrides=overrides, store=store, stand_ins=True
     )

@@ -60,14 +60,7 @@ class ManifestsRequest:
 
 
 def import_manifests(app: AppDir, request: ManifestsRequest) -> Imported:
-    """Make components of manifests; what an environment has otherwise becomes its patches.
-
-    Raises:
-        NotFoundError: there is no such file, or no such environment.
-        ConfigError: a file is no manifest, or cannot be read.
-        RegistryError: the server of a URL does not answer.
-        UsageError: nothing to import, or a component of that name is there (unless `replace`).
-    """
+    """Make components of manifests; what an environment has otherwise becomes its patches."""
     planned, notes = _read_manifests(request, request.places)
     plan = ImportPlan(components=tuple(planned), notes=tuple(notes))
     everywhere = Environment(name="default", namespace="default")
@@ -161,12 +154,6 @@ def import_ksonnet(
 
     Each component becomes a plain manifest, what differs between environments patches. The objects before and
     after are compared: those that ks composes, and those that the new app renders.
-
-    Raises:
-        NotFoundError: there is no app of ksonnet in the folder, or no such environment.
-        RegistryError: there is no evaluator of Jsonnet.
-        UsageError: the new folder holds something, or a component or environment is there already.
-        ConfigError: a file cannot be read or written.
     """
     source = ksonnet.selected(ksonnet.read_app(request.source), request.environments)
     _check_target(target, source)
@@ -432,15 +419,7 @@ class HelmRequest:
 
 
 def import_helm(app: AppDir, request: HelmRequest, *, opener: Opener | None = None) -> Imported:
-    """Import what a chart renders, or what a release has applied, as a plain manifest with patches.
-
-    Raises:
-        NotFoundError: no such chart, release, environment or values file.
-        RegistryError: there is no helm, or it cannot bring the chart.
-        TemplateError: the chart does not render, or something else each time.
-        ClusterError: the release cannot be read.
-        UsageError: a component of that name is there.
-    """
+    """Import what a chart renders, or what a release has applied, as a plain manifest with patches."""
     places = [app.environment(name) for name in request.environments or app.environment_names]
     if request.live:
         return _import_release(app, request, places, opener)
@@ -550,14 +529,7 @@ class Referred:
 
 
 def import_kustomization(app: AppDir, folder: Path, request: HelmRequest) -> Imported:
-    """Import a folder's kustomization: a manifest of its base, and what overlays change as patches.
-
-    Raises:
-        NotFoundError: there is no kustomization.
-        ConfigError: one does not build.
-        RegistryError: there is neither kustomize nor kubectl.
-        UsageError: a component of that name is there.
-    """
+    """Import a folder's kustomization: a manifest of its base, and what overlays change as patches."""
     overlays = manifests.overlays(folder)
     name = request.name or manifests.kustomization_name(folder)
     known = {place: app.environment(place) for place in app.environment_names}
@@ -583,12 +555,7 @@ def import_kustomization(app: AppDir, folder: Path, request: HelmRequest) -> Imp
 def refer_to_kustomization(
     app: AppDir, source: str, *, name: str = "", module: str = "", replace: bool = False, update: bool = False
 ) -> Referred:
-    """Make a component of somebody else's kustomization, whose copy goes into `vendor/`, or of a folder.
-
-    Raises:
-        RegistryError: it cannot be fetched, or is not what mlstack.lock says (unless `update`).
-        UsageError: there is a component of that name (unless `replace`).
-    """
+    """Make a component of somebody else's kustomization, whose copy goes into `vendor/`, or of a folder."""
     own = component_name(
         name or re.split("[/@?]+", source.partition("?")[0].rpartition("@")[0] or source)[-1]
     )

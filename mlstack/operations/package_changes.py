@@ -160,12 +160,6 @@ def update_packages(
         environment: the one whose requirements are meant.
         preview: write nothing, and say what would change: per component and environment which defaults,
             parameters and objects.
-
-    Raises:
-        UsageError: a text is no package, or names an exact version.
-        NotFoundError: it is not installed.
-        ConfigError: requirements contradict each other.
-        RegistryError: a registry does not answer. Nothing is written in any case.
     """
     refs = [full_ref(app, text, offline=True) for text in texts]
     known = sorted({locked.full_name for locked in app.lock.packages})
@@ -412,13 +406,7 @@ class PackageDiff:
 
 
 def diff_packages(app: AppDir, text: str, first: str, second: str) -> PackageDiff:
-    """Compare two versions of a package, installed or not.
-
-    Raises:
-        UsageError: the text is no package.
-        NotFoundError: no such registry, package or version.
-        RegistryError: a registry does not answer.
-    """
+    """Compare two versions of a package, installed or not."""
     ref = full_ref(app, text)
     if ref.version:
         raise UsageError(

@@ -122,12 +122,6 @@ def install_packages(
         texts: packages as typed, each with a version, range, branch, tag, commit or digest if wanted.
         environment: the one whose requirements they are; else they are the app's.
         force: fetch again what is there already.
-
-    Raises:
-        UsageError: a text is no package.
-        NotFoundError: no such registry, package, version or environment.
-        ConfigError: requirements contradict each other.
-        RegistryError: a registry does not answer, or a digest differs. Nothing is written in any case.
     """
     refs = tuple(full_ref(app, text) for text in texts)
     if environment is not None:
@@ -150,12 +144,7 @@ def install_packages(
 
 
 def restore_packages(app: AppDir, *, force: bool = False) -> Installed:
-    """Bring `vendor/` to what `mlstack.lock` says; no other file of the app changes.
-
-    Raises:
-        ConfigError: the lock does not say what the app's files ask for.
-        RegistryError: something cannot be fetched as it is locked. Nothing is written then.
-    """
+    """Bring `vendor/` to what `mlstack.lock` says; no other file of the app changes."""
     installation.refuse_stale(app)
     copies = kustomize.missing_copies(app, frozen=True, force=force)
     return _installed(app, installation.change(app, {}, force=None if force else ()), [], copies)
@@ -247,13 +236,7 @@ def _environments(app: AppDir, package: str, version: str) -> tuple[str, ...]:
 
 
 def describe_package(app: AppDir, text: str) -> PackageDescription:
-    """Describe a package, installed or not; its registry may be left out where only one has such a package.
-
-    Raises:
-        UsageError: the text is no package.
-        NotFoundError: no such registry, package or version.
-        RegistryError: it is not installed, and its registry does not answer.
-    """
+    """Describe a package, installed or not; its registry may be left out where only one has it."""
     package, locked, notes = read_package(app, full_ref(app, text))
     name = f"{package.registry}/{package.name}"
     return _description(app, package, locked, name, notes)
@@ -287,10 +270,6 @@ def remove_package(app: AppDir, text: str, *, environment: str | None = None) ->
     """Remove a package that no component uses, and what only it required.
 
     With an environment only its own requirement goes, so that it has the app's version again.
-
-    Raises:
-        UsageError: the text is no package, or something still needs it.
-        NotFoundError: it is not installed; carries the nearest installed one.
     """
     with app.locked():
         wanted = full_ref(app, text, offline=True)
@@ -449,9 +428,6 @@ def matching_prototypes(app: AppDir, name: str) -> PrototypeMatches:
 
     The one of that name comes first, then those of the package of that name, those whose name ends with
     it, and those that hold it anywhere.
-
-    Raises:
-        NotFoundError: there is none; carries the nearest name, or says that the name is retired.
     """
     name = name.removeprefix(KSONNET_PREFIX)
     prototypes = sorted(_sorted(app), key=lambda prototype: _rank(prototype, name))
@@ -549,11 +525,7 @@ def _retired_rows(registry: str, index: RegistryIndex, words: str) -> Iterator[P
 
 
 def describe_prototype(app: AppDir, name: str) -> PrototypeDescription:
-    """Describe one prototype.
-
-    Raises:
-        NotFoundError: no such prototype, or several; of a retired name what to do instead.
-    """
+    """Describe one prototype."""
     return _prototype_description(find_usable(app, name)[0])
 
 

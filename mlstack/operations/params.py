@@ -116,12 +116,6 @@ def set_param(
     In `key` dots lead to places inside the parameter, `[0]` to an item of a list: where the level has no
     list of its own, it gets the one that counts there, with that item changed. `as_string` keeps the text;
     with `resolve_image` it is an image that gets the digest its registry has for it now.
-
-    Raises:
-        UsageError: a plain manifest has no parameters, or the place does not exist on its own.
-        NotFoundError: no such component, module, environment or parameter.
-        ParamError: the value does not fit the parameter.
-        RegistryError: the registry of an image does not answer.
     """
     if resolve_image:
         from mlstack.registries.images import pinned
@@ -163,11 +157,7 @@ def set_param(
 
 
 def _with_whole_list(app: AppDir, place: ParamScope, path: KeyPath, value: Any) -> tuple[KeyPath, Any]:
-    """Give the list to set where the level has none that holds an item; the path as it is everywhere else.
-
-    Raises:
-        TypedValueError: there is no such item.
-    """
+    """Give the list to set where the level has none that holds an item; the path as it is everywhere else."""
     first = next((number for number, part in enumerate(path) if isinstance(part, int)), None)
     if first is None:
         return path, value
@@ -219,12 +209,7 @@ def _declared(app: AppDir, place: ParamScope, key: str) -> tuple[KeyPath, Param,
 
 
 def unset_param(app: AppDir, place: ParamScope, key: str) -> ParamUnset:
-    """Take a value back, so that the next lower level counts.
-
-    Raises:
-        UsageError: as `change`.
-        NotFoundError: no such component, environment or parameter, or it is not set there.
-    """
+    """Take a value back, so that the next lower level counts."""
     with app.locked():
         path, param, _ = _declared(app, place, key)
         name = join_path(path)
@@ -298,10 +283,6 @@ def list_params(
     """List the values that a render would use; parameters without one are left out.
 
     Without an environment what environments set is left out, with `set_only` the defaults of prototypes.
-
-    Raises:
-        NotFoundError: no such component, module or environment.
-        ParamError: a file sets what cannot be.
     """
     place = app.environment(environment) if environment is not None else None
     names = [name for name in (component, module) if name is not None]
@@ -325,10 +306,6 @@ def list_own_params(
     """List what one level itself sets, as its files have it: with neither name nor option, the whole app.
 
     Of an environment without a component, what it sets for all and for each component.
-
-    Raises:
-        UsageError: a module with a component or an environment, a plain manifest.
-        NotFoundError: no such component, module or environment.
     """
     scope = ParamScope(component=component, environment=environment, module=module)
     if component is not None:
@@ -382,12 +359,7 @@ def _rows(
 
 
 def diff_params(app: AppDir, first: str, second: str, *, components: Sequence[str] = ()) -> ParamDiff:
-    """Compare the values of two environments.
-
-    Raises:
-        NotFoundError: no such environment or component.
-        ParamError: a file sets what cannot be.
-    """
+    """Compare the values of two environments."""
     places = (app.environment(first), app.environment(second))
     chosen = {
         component.full_name: component for place in places for component in app.selected(place, components)
@@ -464,10 +436,6 @@ def plan_promotion(
         target: name of the one whose files change.
         components: only these components and modules.
         only: some of `KINDS`; none means all.
-
-    Raises:
-        UsageError: both are one environment, or `only` holds another word.
-        NotFoundError: no such environment or component.
     """
     if source == target:
         raise UsageError(f"`{source}` cannot be promoted to itself", hint="mlstack promote FROM TO")
@@ -570,11 +538,7 @@ def _merged(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def promote(
     app: AppDir, plan: PromotionPlan, *, components: Sequence[str] = (), only: Collection[str] = ()
 ) -> PromotionPlan:
-    """Carry out a promotion that was shown, if the files are still the same.
-
-    Raises:
-        ConfigError: the files say something else by now.
-    """
+    """Carry out a promotion that was shown, if the files are still the same."""
     with app.locked():
         again = plan_promotion(app, plan.source, plan.target, components=components, only=only)
         if again != plan:

@@ -167,10 +167,6 @@ def add_registry(
         address: where it is; the address decides the protocol.
         protocol: overrules that.
         stands: the folder that a relative address begins in; the app's without.
-
-    Raises:
-        UsageError: the name is unfit, or stands for another registry.
-        RegistryError: the address leads to no registry, or it does not answer.
     """
     check_registry_name(name)
     ref = _ref(app, name, address, protocol, stands)
@@ -238,12 +234,7 @@ def _registry_row(app: AppDir, ref: RegistryRef) -> RegistryRow:
 
 
 def describe_registry(app: AppDir, name: str) -> RegistryDescription:
-    """Describe a registry and its packages.
-
-    Raises:
-        NotFoundError: the app knows no such registry; carries the nearest one.
-        RegistryError: it does not answer.
-    """
+    """Describe a registry and its packages."""
     ref = _named(app, name)
     index = open_registry(ref, root=app.root).index()
     locked = newest(app.lock.packages).values()
@@ -284,10 +275,6 @@ def set_registry(
     """Lead a registry of the app to another address, once that answers; arguments as of `add_registry`.
 
     An `override` is for whoever works here alone: shared files stay as they are.
-
-    Raises:
-        NotFoundError: the app knows no such registry.
-        RegistryError: the address leads to no registry, or it does not answer.
     """
     before = _named(app, name)
     ref = _ref(app, name, address, protocol, stands)
@@ -319,10 +306,6 @@ def update_registries(app: AppDir, names: Sequence[str] = ()) -> RegistriesUpdat
     Args:
         app: the app directory.
         names: the registries; all of the app without any.
-
-    Raises:
-        NotFoundError: the app knows no such registry.
-        RegistryError: the one that was named does not answer.
     """
     refs = [_named(app, name) for name in names] or list(app.app.registries)
     updates, notes = [], []
@@ -380,12 +363,7 @@ def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[tupl
 
 
 def remove_registry(app: AppDir, name: str, *, override: bool = False) -> RegistryRemoved:
-    """Take a registry out of an app that uses no package of it, or only what is personal about it.
-
-    Raises:
-        NotFoundError: the app knows no such registry.
-        UsageError: packages of it are required, installed or used.
-    """
+    """Take a registry out of an app that uses no package of it, or only what is personal about it."""
     with app.locked():
         ref = _named(app, name)
         if override:
@@ -417,10 +395,6 @@ def index_registry(folder: Path, *, check: bool = False, name: str = "", key: st
         check: write nothing, only tell whether the index is stale.
         name: of the registry; else the one that its index has, else its folder's.
         key: a private key of cosign that signs the versions which have no signature.
-
-    Raises:
-        RegistryError: the folder is no registry, or a package is wrong.
-        ConfigError: the index cannot be written.
     """
     file = folder / INDEX_FILE
     index = build_index(folder, name=name, key=key)
@@ -469,12 +443,6 @@ def publish_package(folder: Path, to: str, *, app: AppDir | None, key: str = "")
         to: `oci://HOST/PATH`, a folder, or the app's name for a registry that is one of them.
         app: where that name is looked up.
         key: a private key of cosign that signs it.
-
-    Raises:
-        NotFoundError: there is no such folder or registry.
-        RegistryError: the registry is of another kind or refuses, the version is there with other content,
-            or `cosign` refuses.
-        ConfigError: a file of the package is wrong.
     """
     address = _address(to, app)
     push = f"helm package {folder}, then helm push ARCHIVE oci://HOST/PATH: --type helm reads it there"
@@ -523,10 +491,6 @@ def copy_packages(
         names: of packages as the app has them; all where none is named.
         to: `oci://HOST/PATH`.
         platforms: only what of images is for these, as `linux/arm64`.
-
-    Raises:
-        NotFoundError: the app has no such package, or a registry no such image.
-        RegistryError: a registry does not answer or refuses, or a version is there with other content.
     """
     from mlstack.registries.images import Images, copy_place, image_name
 
@@ -591,11 +555,7 @@ def _published(
 
 
 def _read_whole(package: PackageFolder, beside: Path) -> None:
-    """Read a package with those that it requires, as far as they lie beside it: what is wrong is refused.
-
-    Raises:
-        ConfigError: one of its files is wrong; it is the publisher's own, and no registry's.
-    """
+    """Read a package with those that it requires, as far as they lie beside it: what is wrong is refused."""
     for path, data in package.files.items():
         source = f"{package.source}/{path}"
         text = decode(data, file=source) if path.suffix == ".j2" else ""

@@ -67,10 +67,6 @@ def validate_environment(
     Custom resources are checked against definitions of the same render, else of the installed packages, of a
     snapshot, or against those that are given. `kubernetes_version` is asked in place of the environment's;
     `policy` are sets and ids of policies, with commas between them.
-
-    Raises:
-        UsageError: there is no such set of policies.
-        ConfigError: a file, parameter or template is so wrong that there are no objects to check.
     """
     from mlstack.readiness.rule import need_text
     from mlstack.validate.validate import load_schemas, validate_objects
@@ -196,12 +192,7 @@ def _needs(
 def validate_on_server(
     target: Target, *, opener: Opener, kubernetes_version: str = "", policy: str = ""
 ) -> ValidateResult:
-    """Check every object offline, with the definitions that the cluster has; then by a dry run of the server.
-
-    Raises:
-        ConfigError: as `validate_environment`.
-        ClusterError: the cluster cannot be asked, is another one, or serves no such kind.
-    """
+    """Check every object offline, with the definitions that the cluster has; then by a dry run of the server."""
     from mlstack.deploy.changes import ApplyOptions
     from mlstack.deploy.plan import diff_environment
     from mlstack.deploy.target import explaining_rights, resolve
@@ -236,9 +227,6 @@ def with_applied(result: ValidateResult, target: Target, *, opener: Opener, cloc
     """Add what is deprecated, or not served any more, of the set that was last applied to the cluster.
 
     What is found of the files as well is said once.
-
-    Raises:
-        ClusterError: the cluster cannot be asked, is another one, or its history is damaged.
     """
     from mlstack.deploy.history import open_history
     from mlstack.validate.warnings import deprecations
@@ -338,11 +326,7 @@ class PolicyList:
 
 
 def list_policies(app: AppReader) -> PolicyList:
-    """List them.
-
-    Raises:
-        SchemaError: a file of the app's own is wrong.
-    """
+    """List them."""
     from mlstack.validate.policies import all_policies
 
     return PolicyList(
@@ -409,11 +393,6 @@ def compare_all(
         same: also give what is the same everywhere.
         approve: enter all differences among the approved ones, with this reason.
         store: keeps compiled templates and renders.
-
-    Raises:
-        UsageError: there is only one environment.
-        NotFoundError: no such environment or component.
-        ConfigError: a file, parameter or template is wrong.
     """
     if len(environments) < 2:
         raise UsageError("one environment has nothing to be compared with", hint="mlstack env matrix A B")
