@@ -121,6 +121,14 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return None if form is None else by_form[form]
 
 
+def not_found(
+    message: str, name: str, known: Iterable[str], *, hint: str | None = None, where: str | None = None
+) -> NotFoundError:
+    """Make the error for a name that leads to nothing; its hint is the nearest known one, if any."""
+    near = nearest(name, known)
+    return NotFoundError(message, near=near, where=where, hint=None if near else hint)
+
+
 # --- versions of packages, and ranges of them: `^1.2`, `~1.2`, `>=1.0 <2`, `1.x`, `^1 || ^2` ---
 
 _RANGE = re.compile(r"[\^~<>=*|,\s]|(^|\.)[xX](\.|$)")

@@ -310,6 +310,17 @@ def _generated(result: components.Generated) -> Page:
 
 
 @view
+def _prototype_begun(result: components.PrototypeBegun) -> Page:
+    lines = [TextLine(f"wrote {file}", "add") for file in result.files]
+    lines.append(TextLine(f"parameters: {', '.join(result.parameters)}", hang=2))
+    lines.append(TextLine(f"its example renders {', '.join(result.objects)}", hang=2))
+    steps = [f"next: mlstack pkg test {result.package}"]
+    if result.new_package:
+        steps.insert(0, f"say under which `license` it is: {result.package}/package.yaml")
+    return Page(tuple(lines), (result.name,), (*notes(result), *steps))
+
+
+@view
 def _component_removed(result: components.ComponentRemoved) -> Page:
     lines = tuple(TextLine(f"removed `{result.name}` from {file}") for file in result.files)
     warnings = [

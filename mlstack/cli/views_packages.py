@@ -340,17 +340,6 @@ def _faults_page(faults: Sequence[authors.PackageFault], subject: str) -> Page:
 
 
 @view
-def _prototype_begun(result: authors.PrototypeBegun) -> Page:
-    lines = [TextLine(f"wrote {file}", "add") for file in result.files]
-    lines.append(TextLine(f"parameters: {', '.join(result.parameters)}", hang=2))
-    lines.append(TextLine(f"its example renders {', '.join(result.objects)}", hang=2))
-    steps = [f"next: mlstack pkg test {result.package}"]
-    if result.new_package:
-        steps.insert(0, f"say under which `license` it is: {result.package}/package.yaml")
-    return Page(tuple(lines), (result.name,), (*notes(result), *steps))
-
-
-@view
 def _prototype_matches(result: packages.PrototypeMatches) -> Page:
     """Show what is meant with its parameters, one line each, and what else matches in a line."""
     blocks: list[Block] = []

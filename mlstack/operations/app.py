@@ -23,7 +23,7 @@ from mlstack.clock import Clock, timestamp
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.kube.kubeconfig import IN_CLUSTER
-from mlstack.names import check_environment_name, check_namespace, nearest
+from mlstack.names import check_environment_name, check_namespace, not_found
 from mlstack.objects import masking
 from mlstack.operations import row
 from mlstack.registries.registry import DEFAULT_REGISTRY
@@ -66,8 +66,8 @@ def init(
         check_namespace(namespace or "default")
     with app_lock(folder):
         app = AppDir.create(folder, name, registries=registries)
-        for empty in (layout.COMPONENTS, layout.ENVIRONMENTS):
-            (folder / empty).mkdir(exist_ok=True)
+        (folder / layout.COMPONENTS).mkdir(exist_ok=True)
+        (folder / layout.ENVIRONMENTS).mkdir(exist_ok=True)
     if environment is not None:
         place = Place(context=chosen, namespace=namespace, is_known=bool(chosen))
         add_environment(app, environment, kubeconfig=kubeconfig, place=place)
@@ -145,13 +145,8 @@ class EnvironmentDescription:
         """Give the keys of its file, then the parameters."""
         settings = {key.name: getattr(self.environment, key.field) for key in keys_of(Environment)}
         settings["packages"] = [ref.entry for ref in self.environment.packages]
-        about = {"name": self.environment.name, "file": self.environment.file, **settings}
-        return {
-            **about,
-            "overrides": self.overrides,
-            "globals": self.globals,
-            "components": self.components,
-        }
+        own = {"overrides": self.overrides, "globals": self.globals, "components": self.components}
+        return {"name": self.environment.name, "file": self.environment.file, **settings, **own}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,10 +229,9 @@ def add_environment(
         chosen = _chosen_context(place, parent, kubeconfig)
         folder = files.preset(name) if use_preset else None
         preset = read_preset(folder) if folder is not None else None
+        usual = chosen.namespace if chosen is not None else "default"  # leaves it to what is extended
         if preset is not None and "namespace" in preset.given:
             usual = preset.environment.namespace
-        else:  # `default` leaves it to what is extended
-            usual = chosen.namespace if chosen is not None else "default"
         environment = replace(
             preset.environment if preset is not None else Environment(name=name),
             context=chosen.name if chosen is not None else (place.context or ""),
@@ -248,9 +242,8 @@ def add_environment(
         seed = {str(path): data for path, data in read_folder(folder).items()} if folder is not None else None
         file = app.add_environment(environment, seed=seed)
         whole = app.environment(name)
-    return row(
-        EnvironmentAdded, whole, preset=name if preset is not None else None, extends=extends, file=file
-    )
+    about = {"preset": name if preset is not None else None, "extends": extends, "file": file}
+    return row(EnvironmentAdded, whole, **about)
 
 
 def _chosen_context(
@@ -368,11 +361,8 @@ def change_environment(
     _checked(app, name, changes)
     notes = _moved_packages(app, name, packages, no_packages)
     with app.locked():
-        context = changes.get("context")
-        if context not in (None, IN_CLUSTER) and kubeconfig is not None:
-            kubeconfig.context(str(context))
-        changes = _checked(app, name, changes)
-        forget = forget_cluster or context not in (None, environment.context)
+        changes = _checked(app, name, changes, kubeconfig)
+        forget = forget_cluster or changes.get("context") not in (None, environment.context)
         if changes or forget:
             app.edit_environment(name, {**changes, **({"cluster": None} if forget else {})})
             notes += tuple(_inherited(app, name, changes))
@@ -416,7 +406,7 @@ def _check_added(changes: Mapping[str, Any], *levels: App | Environment) -> None
             known = {label for level in levels for label, value in getattr(level, key.field).items() if value}
             if name not in known:
                 message = f"`{levels[0].name}` has nothing of the name `{name}` in its {key.name}"
-                raise NotFoundError(message, near=nearest(name, known))
+                raise not_found(message, name, known)
 
 
 def _inherited(app: AppDir, name: str, changes: Mapping[str, Any]) -> Iterator[str]:
@@ -458,11 +448,8 @@ def override_environment(
         what = f"`{others[0]}` is the same for everybody" if others else "what is to be otherwise?"
         raise UsageError(what, hint=f"mlstack env set {name} --override --context CONTEXT -n NAMESPACE")
     with app.locked():
-        context = changes.get("context")
-        if context not in (None, IN_CLUSTER) and kubeconfig is not None:
-            kubeconfig.context(str(context))
-        values = _checked(app, name, changes)
-        own = app.personal.environment(name)
+        values = _checked(app, name, changes, kubeconfig)
+        own, context = app.personal.environment(name), changes.get("context")
         forget = context is not None and own is not None and own.context != context
         app.override("environments", name, {**values, **({"cluster": None} if forget else {})})
     return EnvironmentChanged(name=name, changes=values, overridden=True)
@@ -488,11 +475,10 @@ def copy_environment(
         changes = {key: value for key, value in settings.items() if value}
         file = app.copy_environment(name, new, changes)
         copy = app.environment(new)
-    notes: tuple[str, ...] = ()
-    if (copy.context, copy.namespace) == (source.context, source.namespace):
-        hint = f"mlstack env set {new} --namespace NAMESPACE"
-        notes = (f"`{name}` deploys to the same context and namespace; another one: {hint}",)
-    return row(EnvironmentAdded, copy, preset=None, extends=copy.extends, file=file, notes=notes)
+    is_same = (copy.context, copy.namespace) == (source.context, source.namespace)
+    hint = f"mlstack env set {new} --namespace NAMESPACE"
+    notes = (f"`{name}` deploys to the same context and namespace; another one: {hint}",) if is_same else ()
+    return row(EnvironmentAdded, copy, preset=None, file=file, notes=notes)
 
 
 def environment_targets(app: AppDir, name: str, targets: Sequence[str] | None) -> EnvironmentTargets:
@@ -502,14 +488,17 @@ def environment_targets(app: AppDir, name: str, targets: Sequence[str] | None) -
     return EnvironmentTargets(name=name, targets=app.environment(name).targets)
 
 
-def _checked(app: AppDir, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(
+    app: AppDir, name: str, changes: Mapping[str, Any], kubeconfig: Kubeconfig | None = None
+) -> dict[str, Any]:
     """Check new values as far as a schema cannot; give them as the file has them, lists last."""
     from mlstack.validate.validate import check_version
 
+    if changes.get("context") not in (None, IN_CLUSTER) and kubeconfig is not None:
+        kubeconfig.context(str(changes["context"]))
     _check_added(changes, app.environment(name), app.app)
     values = dict(changes)
-    namespaces = (values.get("namespace"), *values.get("allowedNamespaces", ()))
-    for namespace in namespaces:
+    for namespace in (values.get("namespace"), *values.get("allowedNamespaces", ())):
         if namespace is not None:
             check_namespace(namespace)
     if "kubernetesVersion" in values:
@@ -519,11 +508,13 @@ def _checked(app: AppDir, name: str, changes: Mapping[str, Any]) -> dict[str, An
             raise UsageError(error.message, hint=error.hint) from error
     if values.get("targets"):
         app.selected(None, values["targets"])
-    if values.get("extends") and name in [
-        f.environment.name for f in app.environment_chain(values["extends"])
-    ]:
-        hint = f"mlstack env describe {values['extends']}"
-        raise UsageError(f"`{values['extends']}` extends `{name}`: they cannot extend each other", hint=hint)
+    parent = values.get("extends")
+    if parent and name in [files.environment.name for files in app.environment_chain(parent)]:
+        message, hint = (
+            f"`{parent}` extends `{name}`: they cannot extend each other",
+            f"mlstack env describe {parent}",
+        )
+        raise UsageError(message, hint=hint)
     lists = {key: list(value) or None for key, value in values.items() if isinstance(value, tuple)}
     return {key: value for key, value in values.items() if key not in lists} | lists
 
@@ -538,9 +529,8 @@ def remove_environment(app: AppDir, name: str, *, override: bool = False) -> Env
             return EnvironmentRemoved(name=name, override=True)
         was_met = app.environment_files(name).environment.cluster is not None
         app.remove_environment(name)
-    left = (
-        f"what was applied as `{name}` stays in its cluster: to delete it, mlstack delete {name} comes first"
-    )
+    hint = f"to delete it, mlstack delete {name} comes first"
+    left = f"what was applied as `{name}` stays in its cluster: {hint}"
     return EnvironmentRemoved(name=name, notes=(left,) if was_met else ())
 
 
@@ -604,7 +594,6 @@ def find_schema(name: str) -> Schema:
     by_name = {kind.lower(): kind for kind in (*files, *results)}
     kind = by_name.get(name.lower())
     if kind is None:
-        near = nearest(name, by_name.values())
-        raise NotFoundError(f"no schema `{name}`", near=near, hint=None if near else "mlstack schema")
+        raise not_found(f"no schema `{name}`", name, by_name.values(), hint="mlstack schema")
     content = schema.file_schema(kind) if kind in files else results[kind]
     return Schema(name=kind, content=content)

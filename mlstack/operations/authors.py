@@ -11,18 +11,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mlstack.app import document, edit, files, schema
-from mlstack.app.app import API_VERSION
 from mlstack.app.app_dir import AppDir
 from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
-from mlstack.app.files import read_folder
 from mlstack.app.package import PackageFolder
 from mlstack.app.params import as_typed, join_path, typed
 from mlstack.app.prototype import Example, Package, Prototype
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
-from mlstack.importers.manifests import SourceFile, read_sources
-from mlstack.importers.templates import Offer, offered
-from mlstack.names import check_package_name, nearest
+from mlstack.names import not_found
 from mlstack.objects.kube_object import KubeObject
 from mlstack.registries.directory import build_index, is_package_folder, package_folders, refuse_chart
 from mlstack.registries.installation import full_ref, read_package
@@ -114,31 +110,25 @@ def lint_registry(folder: Path) -> Linted:
     for place in places:
         with faults.collecting("package"):
             packages.append(_read(place))
-    names: dict[tuple[str, str], str] = {}
+    names: dict[str, str] = {}
     for package in packages:
         with faults.collecting("package"):
-            key = (package.head.name, package.head.version)
-            if key in names:
-                faults.add(
-                    "package",
-                    f"`{names[key]}` is `{'@'.join(key)}` as well",
-                    f"{package.source}/package.yaml",
-                )
-            names[key] = package.source
+            file, name = f"{package.source}/package.yaml", f"{package.head.name}@{package.head.version}"
+            if name in names:
+                faults.add("package", f"`{names[name]}` is `{name}` as well", file)
+            names[name] = package.source
             if not package.head.license and not package.is_chart:
-                faults.add("licence", "the package names no `license`", f"{package.source}/package.yaml")
+                faults.add("licence", "the package names no `license`", file)
             if not package.head.summary and not package.is_chart:
-                faults.add("package", "the package has no `summary`", f"{package.source}/package.yaml")
-    prototypes = 0
+                faults.add("package", "the package has no `summary`", file)
     for package in packages:
         libraries = _libraries(package, folder if is_package else Path(package.source), faults)
-        prototypes += len(package.prototype_names)
         _lint_package(package, libraries, faults)
     if not is_package:
         _lint_index(folder, faults)
-    return Linted(
-        ok=faults.ok, folder=str(folder), packages=len(places), prototypes=prototypes, faults=tuple(faults)
-    )
+    prototypes = sum(len(package.prototype_names) for package in packages)
+    counts = {"packages": len(places), "prototypes": prototypes}
+    return Linted(ok=faults.ok, folder=str(folder), faults=tuple(faults), **counts)
 
 
 def _read(place: Path) -> PackageFolder:
@@ -146,25 +136,23 @@ def _read(place: Path) -> PackageFolder:
     return PackageFolder.read(place, source=source if source != "." else place.resolve().name)
 
 
-def _libraries(package: PackageFolder, place: Path | None, faults: _Faults) -> dict[str, PackageFolder]:
+def _libraries(package: PackageFolder, place: Path, faults: _Faults) -> dict[str, PackageFolder]:
     """Give what a package requires, directly or through others: folders beside it, or shipped ones."""
     libraries: dict[str, PackageFolder] = {}
+    roots = (place.resolve().parent, files.folder("prototypes"))
     with faults.collecting("requires"):
         waiting = [*package.head.requires]
-        while waiting:
-            name = str(getattr(waiting[0], "name", waiting[0])).rpartition("/")[2]
-            del waiting[0]
+        for name in (full_name.rpartition("/")[2] for full_name in waiting):  # which grows
             if name in libraries:
                 continue
-            beside = [place.resolve().parent] if place is not None else []
-            roots = [*beside, files.folder("prototypes")]
             folder = next((root / name for root in roots if (root / name / "package.yaml").is_file()), None)
             if folder is None:
-                where = f"{package.source}/package.yaml"
-                hint = f"put the folder of `{name}` beside this one"
-                raise NotFoundError(
-                    f"the package requires `{name}`, which is not beside it", where=where, hint=hint
+                message, hint = (
+                    f"the package requires `{name}`",
+                    f"put the folder of `{name}` beside this one",
                 )
+                where = f"{package.source}/package.yaml"
+                raise NotFoundError(f"{message}, which is not beside it", where=where, hint=hint)
             libraries[name] = PackageFolder.read(folder, source=name)
             waiting += libraries[name].head.requires
     return libraries
@@ -211,9 +199,8 @@ def _lint_prototype(package: PackageFolder, prototype: Prototype, faults: _Fault
             if alias in prototype.params:
                 faults.add("schema", f"`{alias}` is a parameter, and another name of `{name}`", file)
     if not prototype.examples:
-        faults.add(
-            "example", f"prototype `{prototype.name}` has no example", f"{package.source}/{prototype.name}"
-        )
+        message = f"prototype `{prototype.name}` has no example"
+        faults.add("example", message, f"{package.source}/{prototype.name}")
     trial = PrototypeTrial(prototype)
     for example in prototype.examples.values() if renders else ():
         where = f"{package.source}/{prototype.name}/examples/{example.name}.yaml"
@@ -309,9 +296,8 @@ def test_package(
     tested = "mlstack validate ENV -c COMPONENT, once a component is made of it"
     refuse_chart(folder, "which is tried as a component", tested)
     if not (folder / "package.yaml").is_file():
-        raise NotFoundError(
-            f"no package in `{folder}`: it has no package.yaml", hint="mlstack prototype new NAME"
-        )
+        message = f"no package in `{folder}`: it has no package.yaml"
+        raise NotFoundError(message, hint="mlstack prototype new NAME")
     try:
         schemas, faults = load_schemas(kubernetes), _Faults()
     except ConfigError as error:
@@ -346,7 +332,7 @@ def test_package(
     )
 
 
-def _needed(package: PackageFolder, place: Path | None) -> dict[str, PackageFolder]:
+def _needed(package: PackageFolder, place: Path) -> dict[str, PackageFolder]:
     faults = _Faults()
     libraries = _libraries(package, place, faults)
     if faults:
@@ -358,19 +344,16 @@ def _selected(package: Package, only: Selection) -> list[Prototype]:
     """Give the prototypes to try."""
     every = package.prototypes
     if only.prototype and only.prototype not in every:
-        near = nearest(only.prototype, every)
-        hint = None if near else f"it has {', '.join(every) or 'none'}"
         message = f"package `{package.name}` has no prototype `{only.prototype}`"
-        raise NotFoundError(message, near=near, hint=hint)
+        raise not_found(message, only.prototype, every, hint=f"it has {', '.join(every) or 'none'}")
     chosen = [every[only.prototype]] if only.prototype else [*every.values()]
     if only.texts and not (only.example and len(chosen) == 1):
         hint = "add --prototype NAME --example NAME"
         raise UsageError("`--set` is for one example of one prototype", hint=hint)
     if only.example and not any(only.example in prototype.examples for prototype in chosen):
         names = dict.fromkeys(name for prototype in chosen for name in prototype.examples)
-        near = nearest(only.example, names)
-        hint = None if near else f"known examples: {', '.join(names) or 'none'}"
-        raise NotFoundError(f"no example `{only.example}`", near=near, hint=hint)
+        hint = f"known examples: {', '.join(names) or 'none'}"
+        raise not_found(f"no example `{only.example}`", only.example, names, hint=hint)
     return [known for known in chosen if not only.example or only.example in known.examples]
 
 
@@ -398,29 +381,13 @@ class _Checker:
             message, where = f"prototype `{name}` has no example", f"{self._source}/{name}"
             self._faults.add("example", message, where, prototype=name)
         if only.texts:
-            return self._one_set(trial, examples[0], typed(prototype, only.texts))
-        sound = [example for example in examples if self._example(trial, example)]
-        count, left_out = 0, 0
-        varied: list[str] = []
-        rendered: set[str] = set()
-        told: set[str] = set()
-        for example in sound:
-            objects = trial.objects(example.params, example=example)
-            paths = _paths(objects)
-            if varied and paths <= rendered:
-                continue
-            varied.append(example.name)
-            told |= self._errors(objects).keys()
-            rows = matrix(trial, example)
-            tries = rows[: max(0, MOST_COMBINATIONS - count)]
-            left_out += len(rows) - len(tries)
-            for attempt in (attempt for row in tries for attempt in tried(trial, example, row)):
-                count += 1
-                rendered |= _paths(attempt.objects)
-                self._attempt(trial, example, attempt, told)
-            rendered |= paths
-        hostility = try_hostile(trial, sound)
-        self._note(name, hostility)
+            hostility = self._one_set(trial, examples[0], typed(prototype, only.texts))
+            varied, count, left_out = [examples[0].name], 1, 0
+        else:
+            sound = [example for example in examples if self._example(trial, example)]
+            varied, count, left_out = self._combinations(trial, sound)
+            hostility = try_hostile(trial, sound)
+            self._note(name, hostility)
         return PrototypeTested(
             name=name,
             examples=len(examples),
@@ -430,24 +397,37 @@ class _Checker:
             hostile_texts=hostility.texts,
         )
 
-    def _one_set(self, trial: PrototypeTrial, example: Example, values: Mapping[str, Any]) -> PrototypeTested:
+    def _combinations(self, trial: PrototypeTrial, sound: Sequence[Example]) -> tuple[list[str], int, int]:
+        """Try examples under other parameters; give those that were varied, how many tries, how many not."""
+        count, left_out, varied = 0, 0, list[str]()
+        rendered, reported = set[str](), set[str]()
+        for example in sound:
+            objects = trial.objects(example.params, example=example)
+            paths = _paths(objects)
+            if varied and paths <= rendered:
+                continue
+            varied.append(example.name)
+            reported |= self._errors(objects).keys()
+            rows = matrix(trial, example)
+            tries = rows[: max(0, MOST_COMBINATIONS - count)]
+            left_out += len(rows) - len(tries)
+            for attempt in (attempt for row in tries for attempt in tried(trial, example, row)):
+                count += 1
+                rendered |= _paths(attempt.objects)
+                self._attempt(trial, example, attempt, reported)
+            rendered |= paths
+        return varied, count, left_out
+
+    def _one_set(self, trial: PrototypeTrial, example: Example, values: Mapping[str, Any]) -> Hostility:
         """Try one set of parameters."""
-        name, reported = trial.prototype.name, set[str]()
         try:
             attempt = TrialRow(values, trial.objects(example.params, values, example=example))
         except ConfigError as error:
             attempt = TrialRow(values, [], error)
         hostility = try_texts(trial, example, values)
-        self._note(name, hostility)
-        self._attempt(trial, example, attempt, reported)
-        return PrototypeTested(
-            name=name,
-            examples=1,
-            combinations=1,
-            varied=(example.name,),
-            left_out=0,
-            hostile_texts=hostility.texts,
-        )
+        self._note(trial.prototype.name, hostility)
+        self._attempt(trial, example, attempt, set())
+        return hostility
 
     def repeat(self, prototype: str, example: str, values: Mapping[str, Any], *, against: str = "") -> str:
         """Give the command that tries this again, and nothing else."""
@@ -469,9 +449,7 @@ class _Checker:
             objects = trial.objects(example.params, example=example)
             texts = write.to_yaml_documents(obj.data for obj in objects)
             self.golden[f"{name}/{example.name}.yaml"] = texts
-            for fault in validate_objects(
-                objects, self._schemas, crds=self._crds, needed=self._needed
-            ).faults:
+            for fault in self._schema_faults(objects):
                 message = f"{title}{_said(fault)}"
                 self._faults.add("schema", message, fault.where, severity=fault.severity, **about)
             is_sound = True
@@ -516,12 +494,11 @@ class _Checker:
         """Give the faults of objects by what stays the same whatever the objects are called."""
         others = [obj for obj in objects if obj.kind != CRD]  # the examples have shown them
         crds = [obj.data for obj in objects if obj.kind == CRD]
-        faults = validate_objects(
-            others, self._schemas, crds=[*self._crds, *crds], needed=self._needed
-        ).faults
-        return {
-            f"{fault.path} {fault.message}": _said(fault) for fault in faults if fault.severity == "error"
-        }
+        faults = [fault for fault in self._schema_faults(others, crds) if fault.severity == "error"]
+        return {f"{fault.path} {fault.message}": _said(fault) for fault in faults}
+
+    def _schema_faults(self, objects: Sequence[KubeObject], crds: Sequence[Any] = ()) -> Sequence[Fault]:
+        return validate_objects(objects, self._schemas, crds=[*self._crds, *crds], needed=self._needed).faults
 
 
 def _title(prototype: str, example: str, values: Mapping[str, Any]) -> str:
@@ -570,20 +547,18 @@ def _golden(folder: Path, texts: Mapping[str, str], faults: _Faults, only: Selec
         return "none"
     for name, text in texts.items():
         if name not in known:
-            faults.add(
-                "golden", "there is no approved output of it: --update-golden writes it", str(folder / name)
-            )
+            message = "there is no approved output of it: --update-golden writes it"
+            faults.add("golden", message, str(folder / name))
         elif known[name].read_text(encoding="utf-8") != text:
             old, new = known[name].read_text(encoding="utf-8").splitlines(), text.splitlines()
-            lines = [n for n, (one, other) in enumerate(zip(old, new, strict=False), 1) if one != other]
-            line = lines[0] if lines else min(len(old), len(new)) + 1
+            pairs = enumerate(zip(old, new, strict=False), 1)
+            line = next((n for n, (before, now) in pairs if before != now), min(len(old), len(new)) + 1)
             shown = new[line - 1].strip() if line <= len(new) else "nothing"
             message = f"it renders otherwise than approved: `{shown}`; --update-golden approves it"
             faults.add("golden", message, f"{folder / name}:{line}")
     for name in sorted(known.keys() - texts.keys()) if not only else ():
-        faults.add(
-            "golden", "there is no example for it any more: --update-golden removes it", str(folder / name)
-        )
+        message = "there is no example for it any more: --update-golden removes it"
+        faults.add("golden", message, str(folder / name))
     return "compared"
 
 
@@ -596,149 +571,8 @@ def _earlier(text: str, name: str, app: Callable[[], AppDir] | None) -> Package:
     elif app is None or place.is_dir() or text.startswith((".", "/")):
         raise NotFoundError(f"no package in `{text}`", hint="give a folder with package.yaml, or R/P@VERSION")
     else:
-        found = app()
-        package = read_package(found, full_ref(found, text))[0]
+        directory = app()
+        package = read_package(directory, full_ref(directory, text))[0]
     if package.name != name:
         raise UsageError(f"`{text}` is the package `{package.name}`, not an earlier `{name}`")
     return package
-
-
-# --- a prototype begun: from nothing, or from manifests that work ---
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrototypeBegun:
-    """A prototype that was written."""
-
-    name: str
-    package: str  # the folder of its package
-    new_package: bool  # the package was made with it
-    files: tuple[str, ...]  # those that were written, by path
-    parameters: tuple[str, ...]
-    objects: tuple[str, ...]  # what its example renders to, equal to the manifests it was made from
-    notes: tuple[str, ...] = ()  # what was left out of the manifests
-
-
-_BEGINNING = """\
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: {name}
-spec:
-  replicas: 1
-  selector:
-    matchLabels: {{app: {name}}}
-  template:
-    metadata:
-      labels: {{app: {name}}}
-    spec:
-      securityContext:
-        seccompProfile: {{type: RuntimeDefault}}
-      containers:
-        - name: main
-          image: nginx:1.29
-          ports:
-            - {{name: http, containerPort: 80}}
-          resources:
-            requests: {{cpu: 100m, memory: 128Mi}}
-          securityContext:
-            allowPrivilegeEscalation: false
----
-apiVersion: v1
-kind: Service
-metadata:
-  name: {name}
-spec:
-  selector: {{app: {name}}}
-  ports:
-    - {{name: http, port: 80, targetPort: http}}
-"""
-_NAME = {
-    "type": "string",
-    "pattern": r"^[a-z]([-a-z0-9]*[a-z0-9])?$(?!\n)",
-    "maxLength": 50,
-    "description": "Name of the objects; the component's name unless set.",
-}
-_ANY_NAME = {**_NAME, "pattern": r"^[a-z0-9]([-a-z0-9.:]*[a-z0-9])?$(?!\n)", "maxLength": 253}
-
-
-def new_prototype(name: str, *, source: str = "", package: Path | None = None) -> PrototypeBegun:
-    """Write a prototype with parameters, templates and an example, into a package or a new one.
-
-    Args:
-        name: of the prototype, and of its package if that is new.
-        source: a manifest, a folder of them, or `-`; without one it begins with a Deployment and a Service.
-        package: the package's folder; the working directory if that is one, else a new folder of the name.
-    """
-    check_package_name(name)
-    text = _BEGINNING.format(name=name.lower().replace("_", "-").replace(".", "-"))
-    beginning = SourceFile(name="the beginning", path=PurePosixPath(f"{name}.yaml"), text=text)
-    sources = read_sources(source) if source else [beginning]
-    offer = offered(sources, name=name)
-    folder = package or (Path() if Path("package.yaml").is_file() else Path(name))
-    is_new = not (folder / "package.yaml").is_file()
-    if is_new and folder.is_dir() and any(folder.iterdir()):
-        hint = "name another folder with --package"
-        raise UsageError(f"`{folder}` is no package, and not empty", hint=hint)
-    if (folder / name).exists():
-        raise UsageError(
-            f"there is `{folder / name}` already", hint="choose another name, or remove it first"
-        )
-    files = {f"{name}/{path}": text for path, text in _prototype_files(name, offer).items()}
-    if is_new:
-        files["package.yaml"] = _package_file(folder.resolve().name, name)
-    objects = _proven(folder, name, files, offer)
-    edit.write_files({folder / path: text for path, text in files.items()})
-    return PrototypeBegun(
-        name=name,
-        package=str(folder),
-        new_package=is_new,
-        files=tuple(str(folder / path) for path in files),
-        parameters=("name", *offer.params),
-        objects=objects,
-        notes=tuple(note for read in sources for note in read.notes),
-    )
-
-
-def _prototype_files(name: str, offer: Offer) -> Mapping[str, str]:
-    required = [param for param, schema in offer.params.items() if "default" in schema]
-    parameters: dict[str, Any] = {"type": "object", **({"required": required} if required else {})}
-    named = _NAME if re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", offer.name) else _ANY_NAME
-    parameters["properties"] = {"name": named, **offer.params}
-    kinds = ", ".join(dict.fromkeys(str(data["kind"]) for data in offer.objects))
-    content = {"name": name, "summary": f"{kinds} of {offer.name}", "parameters": parameters}
-    namespace = {"namespace": offer.namespace} if offer.namespace else {}
-    example = {"summary": "As it began", "params": {"name": offer.name}, **namespace}
-    usage = f"# {name}\n\n```\nmlstack generate {name} NAME\n```\n\nRenders: {kinds}.\n"
-    return {
-        "prototype.yaml": _file("Prototype", content),
-        "examples/default.yaml": _file("Example", example),
-        "README.md": usage,
-        **{f"templates/{file}": text for file, text in offer.templates.items()},
-    }
-
-
-def _package_file(package: str, prototype: str) -> str:
-    check_package_name(package)
-    return _file("Package", {"name": package, "version": "0.1.0", "summary": f"The prototype {prototype}"})
-
-
-def _file(kind: str, content: Mapping[str, Any]) -> str:
-    return write.to_yaml({"apiVersion": API_VERSION, "kind": kind, **content})
-
-
-def _proven(folder: Path, name: str, files: Mapping[str, str], offer: Offer) -> tuple[str, ...]:
-    """Render the example as it will be, and hold it to the manifests; gives what it renders."""
-    known = read_folder(folder) if folder.is_dir() else {}
-    content = {**known, **{PurePosixPath(path): text.encode() for path, text in files.items()}}
-    prototype = PackageFolder(content, source=str(folder)).prototype(name, {})
-    example = prototype.examples["default"]
-    objects = PrototypeTrial(prototype).objects(example.params, example=example)
-    for data in offer.objects:
-        if data not in [obj.data for obj in objects]:
-            what = f"{data['kind']} `{data['metadata']['name']}`"
-            message = f"the template would render another {what} than the manifest has"
-            raise ConfigError(
-                message, hint="take out of the manifest what is not plain YAML, such as anchors"
-            )
-    return tuple(f"{obj.kind} {obj.name}" for obj in objects)

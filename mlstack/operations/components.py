@@ -1,25 +1,27 @@
-"""Components and modules of an app: made, listed, renamed, removed; and apps that begin with a stack."""
+"""Components and modules of an app: made, listed, renamed, removed; apps of a stack, and prototypes begun."""
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 from mlstack.app import components as edits
 from mlstack.app import document, files, layout
-from mlstack.app.app import Component, Kustomization, Manifest, PackageRef
+from mlstack.app.app import API_VERSION, Component, Kustomization, Manifest, PackageRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.components import ComponentRequest, draft
 from mlstack.app.document import fields_of
-from mlstack.app.edit import app_lock
+from mlstack.app.edit import app_lock, write_files
 from mlstack.app.environment import Environment
 from mlstack.app.files import read_folder
 from mlstack.app.index import Stack
+from mlstack.app.package import PackageFolder
 from mlstack.app.params import ParamScope, Resolved, as_typed
 from mlstack.app.prototype import Prototype
 from mlstack.app.reader import read_preset
@@ -29,7 +31,7 @@ from mlstack.deploy.inventory import Inventory, load_inventory
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.kube.client import Opener
 from mlstack.kube.parallel import prefetch
-from mlstack.names import nearest
+from mlstack.names import check_package_name, not_found
 from mlstack.objects.kube_object import DesiredState
 from mlstack.operations import row
 from mlstack.registries import installation
@@ -39,6 +41,10 @@ from mlstack.registries.resolver import APP
 from mlstack.render import render
 from mlstack.render.render import Loader
 from mlstack.render.template import CodeStore
+from mlstack.yaml import write
+
+if TYPE_CHECKING:
+    from mlstack.importers.templates import Offer
 
 # --- components ---
 
@@ -124,17 +130,13 @@ def list_components(
 
 
 def _component_row(app: AppDir, component: Component | Manifest, kinds: tuple[str, ...]) -> ComponentRow:
-    about: dict[str, Any] = {"type": "manifest", "prototype": None, "package": None, "depends_on": ()}
+    about: dict[str, Any] = {"type": "manifest", "prototype": None, "package": None}
     if isinstance(component, Component):
         prototype = app.prototype(component.prototype)
-        about = {
-            "type": "prototype",
-            "prototype": prototype.name,
-            "package": f"{prototype.registry}/{prototype.package}@{prototype.version}",
-            "depends_on": component.depends_on,
-        }
+        package = f"{prototype.registry}/{prototype.package}@{prototype.version}"
+        about = {"type": "prototype", "prototype": prototype.name, "package": package}
     elif isinstance(component, Kustomization):
-        about |= {"type": "kustomize", "depends_on": component.depends_on}
+        about["type"] = "kustomize"
     return row(ComponentRow, component, name=component.full_name, kinds=kinds, **about)
 
 
@@ -224,9 +226,8 @@ def _name_to_keep(app: AppDir, component: Component, new: str, store: CodeStore 
         before = loader.from_values(component, prototype, resolved).objects
         again = Resolved(values, resolved.chains, resolved.notes)
         after = loader.from_values(_renamed(component, new), prototype, again).objects
-        if name is not None and [obj.data for obj in before] == [
-            obj.data for obj in loader.from_values(_renamed(component, new), prototype, resolved).objects
-        ]:
+        bare = loader.from_values(_renamed(component, new), prototype, resolved).objects
+        if name is not None and [obj.data for obj in before] == [obj.data for obj in bare]:
             return None  # no object is called by it
         changed = [a for a, b in zip(before, after, strict=False) if a.data != b.data]
         if changed or len(before) != len(after):
@@ -310,12 +311,11 @@ def remove_module(
     name = name.replace("/", ".")
     with app.locked():
         _check_known(app, name)
-        names = _members(app, name)
+        names = [component for component in app.component_files if component.startswith(f"{name}.")]
         if names and not with_components:
             listed = ", ".join(f"`{component}`" for component in names)
-            raise UsageError(
-                f"module `{name}` has components: {listed}", hint="--components removes them too"
-            )
+            hint = "--components removes them too"
+            raise UsageError(f"module `{name}` has components: {listed}", hint=hint)
         modules = [name, *(other for other in app.modules if other.startswith(f"{name}."))]
         known = [*names, *app.formerly(names)]
         environments = app.environments() if names else ()
@@ -324,14 +324,9 @@ def remove_module(
     return ComponentRemoved(name=name, files=files, deployed=deployed, notes=notes)
 
 
-def _members(app: AppDir, module: str) -> Sequence[str]:
-    return [component for component in app.component_files if component.startswith(f"{module}.")]
-
-
 def _check_known(app: AppDir, module: str) -> None:
     if module not in app.modules:
-        near = nearest(module, app.modules)
-        raise NotFoundError(f"no module `{module}`", near=near, hint=None if near else "mlstack module list")
+        raise not_found(f"no module `{module}`", module, app.modules, hint="mlstack module list")
 
 
 # --- making components ---
@@ -437,9 +432,8 @@ def init_stack(folder: Path, name: str, stack_name: str) -> StackBegun:
 
 def _read_stack(name: str) -> Stack:
     if name not in files.stacks():
-        near = nearest(name, files.stacks())
-        hint = None if near else f"there are {', '.join(f'`{known}`' for known in files.stacks())}"
-        raise NotFoundError(f"no stack `{name}`", near=near, hint=hint)
+        hint = f"there are {', '.join(f'`{known}`' for known in files.stacks())}"
+        raise not_found(f"no stack `{name}`", name, files.stacks(), hint=hint)
     file = files.folder("registry") / "stacks" / f"{name}.yaml"
     read = document.read(file.read_bytes(), file=file.name)
     check_file("Stack", read.value, source=file.name, document=read)
@@ -467,3 +461,143 @@ def _fill(app: AppDir, stack: Stack) -> None:
         for component in stack.components:
             for param, value in component.environments.get(name, {}).items():
                 app.set_param(ParamScope(component=component.name, environment=name), (param,), value)
+
+
+# --- a prototype begun: from nothing, or from manifests that work ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrototypeBegun:
+    """A prototype that was written."""
+
+    name: str
+    package: str  # the folder of its package
+    new_package: bool  # the package was made with it
+    files: tuple[str, ...]  # those that were written, by path
+    parameters: tuple[str, ...]
+    objects: tuple[str, ...]  # what its example renders to, equal to the manifests it was made from
+    notes: tuple[str, ...] = ()  # what was left out of the manifests
+
+
+_BEGINNING = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {name}
+spec:
+  replicas: 1
+  selector:
+    matchLabels: {{app: {name}}}
+  template:
+    metadata:
+      labels: {{app: {name}}}
+    spec:
+      securityContext:
+        seccompProfile: {{type: RuntimeDefault}}
+      containers:
+        - name: main
+          image: nginx:1.29
+          ports:
+            - {{name: http, containerPort: 80}}
+          resources:
+            requests: {{cpu: 100m, memory: 128Mi}}
+          securityContext:
+            allowPrivilegeEscalation: false
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: {name}
+spec:
+  selector: {{app: {name}}}
+  ports:
+    - {{name: http, port: 80, targetPort: http}}
+"""
+_NAME = {
+    "type": "string",
+    "pattern": r"^[a-z]([-a-z0-9]*[a-z0-9])?$(?!\n)",
+    "maxLength": 50,
+    "description": "Name of the objects; the component's name unless set.",
+}
+_ANY_NAME = {**_NAME, "pattern": r"^[a-z0-9]([-a-z0-9.:]*[a-z0-9])?$(?!\n)", "maxLength": 253}
+
+
+def new_prototype(name: str, *, source: str = "", package: Path | None = None) -> PrototypeBegun:
+    """Write a prototype with parameters, templates and an example, into a package or a new one.
+
+    Args:
+        name: of the prototype, and of its package if that is new.
+        source: a manifest, a folder of them, or `-`; without one it begins with a Deployment and a Service.
+        package: the package's folder; the working directory if that is one, else a new folder of the name.
+    """
+    from mlstack.importers.manifests import SourceFile, read_sources
+    from mlstack.importers.templates import offered
+
+    check_package_name(name)
+    text = _BEGINNING.format(name=name.lower().replace("_", "-").replace(".", "-"))
+    beginning = SourceFile(name="the beginning", path=PurePosixPath(f"{name}.yaml"), text=text)
+    sources = read_sources(source) if source else [beginning]
+    offer = offered(sources, name=name)
+    folder = package or (Path() if Path("package.yaml").is_file() else Path(name))
+    is_new = not (folder / "package.yaml").is_file()
+    if is_new and folder.is_dir() and any(folder.iterdir()):
+        hint = "name another folder with --package"
+        raise UsageError(f"`{folder}` is no package, and not empty", hint=hint)
+    if (folder / name).exists():
+        hint = "choose another name, or remove it first"
+        raise UsageError(f"there is `{folder / name}` already", hint=hint)
+    files = {f"{name}/{path}": text for path, text in _prototype_files(name, offer).items()}
+    if is_new:
+        package_name = check_package_name(folder.resolve().name)
+        head = {"name": package_name, "version": "0.1.0", "summary": f"The prototype {name}"}
+        files["package.yaml"] = _file("Package", head)
+    objects = _proven(folder, name, files, offer)
+    write_files({folder / path: text for path, text in files.items()})
+    return PrototypeBegun(
+        name=name,
+        package=str(folder),
+        new_package=is_new,
+        files=tuple(str(folder / path) for path in files),
+        parameters=("name", *offer.params),
+        objects=objects,
+        notes=tuple(note for read in sources for note in read.notes),
+    )
+
+
+def _prototype_files(name: str, offer: Offer) -> Mapping[str, str]:
+    required = [param for param, schema in offer.params.items() if "default" in schema]
+    parameters: dict[str, Any] = {"type": "object", **({"required": required} if required else {})}
+    named = _NAME if re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", offer.name) else _ANY_NAME
+    parameters["properties"] = {"name": named, **offer.params}
+    kinds = ", ".join(dict.fromkeys(str(data["kind"]) for data in offer.objects))
+    content = {"name": name, "summary": f"{kinds} of {offer.name}", "parameters": parameters}
+    namespace = {"namespace": offer.namespace} if offer.namespace else {}
+    example = {"summary": "As it began", "params": {"name": offer.name}, **namespace}
+    usage = f"# {name}\n\n```\nmlstack generate {name} NAME\n```\n\nRenders: {kinds}.\n"
+    return {
+        "prototype.yaml": _file("Prototype", content),
+        "examples/default.yaml": _file("Example", example),
+        "README.md": usage,
+        **{f"templates/{file}": text for file, text in offer.templates.items()},
+    }
+
+
+def _file(kind: str, content: Mapping[str, Any]) -> str:
+    return write.to_yaml({"apiVersion": API_VERSION, "kind": kind, **content})
+
+
+def _proven(folder: Path, name: str, files: Mapping[str, str], offer: Offer) -> tuple[str, ...]:
+    """Render the example as it will be, and hold it to the manifests; gives what it renders."""
+    from mlstack.render.trial import PrototypeTrial
+
+    known = read_folder(folder) if folder.is_dir() else {}
+    content = {**known, **{PurePosixPath(path): text.encode() for path, text in files.items()}}
+    prototype = PackageFolder(content, source=str(folder)).prototype(name, {})
+    example = prototype.examples["default"]
+    objects = PrototypeTrial(prototype).objects(example.params, example=example)
+    for data in offer.objects:
+        if data not in [obj.data for obj in objects]:
+            what = f"{data['kind']} `{data['metadata']['name']}`"
+            hint = "take out of the manifest what is not plain YAML, such as anchors"
+            raise ConfigError(f"the template would render another {what} than the manifest has", hint=hint)
+    return tuple(f"{obj.kind} {obj.name}" for obj in objects)

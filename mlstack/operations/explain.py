@@ -30,10 +30,10 @@ from mlstack.app.prototype import Param, mask_value
 from mlstack.app.reader import read_preset
 from mlstack.dataclass import dataclass
 from mlstack.errors import NotFoundError
-from mlstack.names import nearest
+from mlstack.names import nearest, not_found
 from mlstack.objects.kube_object import DesiredState, KubeObject, plural_of
 from mlstack.objects.masking import mask_object, mask_values
-from mlstack.operations import row
+from mlstack.operations import row, written_by
 from mlstack.render import metadata, render
 from mlstack.render.patches import patched, read_patch
 from mlstack.render.reach import NO_FIELD, ComponentTrials, Path, Reach, path_text
@@ -264,15 +264,13 @@ def _object(app: AppDir, state: DesiredState, name: str) -> KubeObject:
             is_meant = _is_kind(kind, patch.target["kind"]) and patch.target.get("name") in (None, own)
             if patch.deletes and is_meant:
                 raise NotFoundError(f"{message}: a patch deletes it", where=patch.where)
-    near = nearest(name.lower(), [f"{obj.kind.lower()}/{obj.name}" for obj in state.objects])
-    raise NotFoundError(message, near=near, hint=None if near else _OBJECTS)
+    names = [f"{obj.kind.lower()}/{obj.name}" for obj in state.objects]
+    hint = "write KIND/NAME; mlstack render ENV -o name lists them"
+    raise not_found(message, name.lower(), names, hint=hint)
 
 
 def _is_kind(word: str, kind: str) -> bool:
     return word.lower() in (kind.lower(), plural_of(kind))
-
-
-_OBJECTS = "write KIND/NAME; mlstack render ENV -o name lists them"
 
 
 def _path(data: Any, field: str) -> Path:
@@ -333,9 +331,7 @@ def _origin(app: AppDir, environment: str, obj: KubeObject, path: Path) -> tuple
     if path == ("metadata", "namespace") and path not in places:
         return "mlstack", ""
     where = obj.source.at(path) if obj.source is not None else ""
-    if "/patches/" in where and where.startswith(f"{layout.ENVIRONMENTS}/"):
-        return "patch", where
-    return "manifest" if where.startswith(f"{layout.COMPONENTS}/") else "template", where
+    return written_by(where), where
 
 
 def _deciding(

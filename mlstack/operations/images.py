@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Literal, NamedTuple
 
-from mlstack.app import layout
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.edit import EditedFile
@@ -33,6 +32,7 @@ from mlstack.dataclass import dataclass
 from mlstack.errors import RegistryError, SchemaError
 from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.objects.resources import Amounts, NodePlace, amounts, is_gpu, parse_quota, required_affinity
+from mlstack.operations import written_by
 from mlstack.readiness.capacity import Fit, NodePool, footprint
 from mlstack.readiness.placement import HOST, NodeRoom, PodSet, repelling, repels, spread
 from mlstack.readiness.rule import ODD
@@ -136,9 +136,12 @@ def list_images(
         if isinstance(component, Component):
             prototype = app.prototype(component.prototype, environment=environment)
             resolved = app.resolve(component, environment, overrides)
-            open_values = {name: v for name, v in resolved.values.items() if not prototype.param(name).secret}
-            schemas = {name: prototype.param(name).schema for name in open_values}
-            params = tuple(_image_params(open_values, schemas))
+            params = tuple(
+                param
+                for name, value in resolved.values.items()
+                if not prototype.param(name).secret
+                for param in _image_params(value, (name,), prototype.param(name).schema)
+            )
         _add_component(uses, component.full_name, by_component[component.full_name], resolved, params)
     rows = (
         ImageRow(image=image, pinned="@sha" in image, used_by=tuple(use.objects), origins=tuple(use.origins))
@@ -174,13 +177,11 @@ def _add_component(
                 continue
             uses[text].objects[user] = None
             where = obj.source.at(path) if obj.source is not None else ""
-            deciding = () if _wrote_by_hand(where) else _setters(params, text)
-            uses[text].origins |= dict.fromkeys(map(origin, deciding))
+            layer = written_by(where)
+            deciding = _setters(params, text) if layer == "template" else ()
             shown |= set(deciding)
-            if not deciding:
-                layer = _wrote_by_hand(where) or "template"
-                at = ImageOrigin(component=component, parameter="", layer=layer, where=where)
-                uses[text].origins[at] = None
+            bare = ImageOrigin(component=component, parameter="", layer=layer, where=where)
+            uses[text].origins |= dict.fromkeys(map(origin, deciding) if deciding else [bare])
         for param in params:
             if param.is_marked:
                 for image in _inside(param.text, texts):
@@ -190,13 +191,6 @@ def _add_component(
     for param in params:
         if param.is_marked and param not in shown and origin(param).layer != "default":
             uses[param.text].origins[origin(param)] = None
-
-
-def _wrote_by_hand(where: str) -> str:
-    """Tell whether a patch or a manifest wrote a field, by its place."""
-    if "/patches/" in where and where.startswith(f"{layout.ENVIRONMENTS}/"):
-        return "patch"
-    return "manifest" if where.startswith(f"{layout.COMPONENTS}/") else ""
 
 
 # --- images in objects ---
@@ -238,23 +232,17 @@ def _inside(text: str, texts: Sequence[str]) -> dict[str, None]:
 # --- images in parameters ---
 
 
-def _image_params(values: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[ImageParam]:
-    """Give all texts of parameters that may be images, those that are by their schema with a mark."""
-    for name, value in values.items():
-        yield from _params_in(value, (name,), schemas.get(name, {}))
-
-
-def _params_in(value: Any, path: KeyPath, schema: Mapping[str, Any]) -> Iterator[ImageParam]:
+def _image_params(value: Any, path: KeyPath, schema: Mapping[str, Any]) -> Iterator[ImageParam]:
+    """Give all texts of a parameter that may be images, those that are by their schema with a mark."""
     if isinstance(value, str) and value:
         yield ImageParam(path, value, bool(schema.get(IMAGE_MARK)))
-    elif isinstance(value, Mapping):
-        if isinstance(value.get("repository"), str) and value["repository"]:
-            yield ImageParam(path, _of_chart(value), False, value)
-        for key, inner in value.items():
-            yield from _params_in(inner, (*path, key), inner_schema(schema, (key,)) or {})
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield from _params_in(inner, (*path, number), inner_schema(schema, (number,)) or {})
+    elif isinstance(value, Mapping) and isinstance(value.get("repository"), str) and value["repository"]:
+        yield ImageParam(path, _of_chart(value), False, value)
+    inside = (
+        value.items() if isinstance(value, Mapping) else enumerate(value if isinstance(value, list) else ())
+    )
+    for key, inner in inside:
+        yield from _image_params(inner, (*path, key), inner_schema(schema, (key,)) or {})
 
 
 def _of_chart(value: Mapping[str, Any]) -> str:
@@ -266,16 +254,12 @@ def _of_chart(value: Mapping[str, Any]) -> str:
 
 def _setters(params: Sequence[ImageParam], image: str) -> tuple[ImageParam, ...]:
     """Give the parameters that say an image; those that are images by their schema before all others."""
-    fitting = [
-        param
-        for param in params
-        if param.text == image
-        or (
-            param.map is not None
-            and not (param.map.get("tag") or param.map.get("digest"))
-            and image.startswith(f"{param.text}:")
-        )
-    ]
+
+    def says(param: ImageParam) -> bool:
+        is_open = param.map is not None and not (param.map.get("tag") or param.map.get("digest"))
+        return param.text == image or (is_open and image.startswith(f"{param.text}:"))
+
+    fitting = [param for param in params if says(param)]
     return tuple([param for param in fitting if param.is_marked] or fitting)
 
 
@@ -295,18 +279,10 @@ def copy_images(
 ) -> CopyResult:
     """Copy the images of environments to a registry, then set them by digest where parameters say them.
 
-    An image lies below its own registry's name there: `HOST/PATH/docker.io/library/nginx`. Where that does
-    not answer, what was copied before is taken. What is there already is neither sent nor set again.
-
-    Args:
-        app: the app directory.
-        environments: their names.
-        to: `HOST[:PORT][/PATH]`.
-        platforms: only what is for these, as `linux/arm64`; all of an image where none is named.
-        components: only those of these components and modules.
-        for_all: set them for all environments, where no environment says otherwise.
-        dry_run: ask registries, send and write nothing.
-        store: as of `render.load`.
+    An image lies below its own registry's name in `to`: `HOST[:PORT]/PATH/docker.io/library/nginx`. Where
+    that does not answer, what was copied before is taken. What is there already is neither sent nor set
+    again. `platforms` are those that are copied, as `linux/arm64`; without any all of an image. `for_all`
+    sets them for all environments, where none says otherwise; a `dry_run` only asks registries.
     """
     from mlstack.registries.images import Images, copy_place, image_name
 
@@ -399,7 +375,8 @@ class _Edits:
         is_own = self._for_all and origin.layer not in ("environment globals", "environment")
         scope = ParamScope(component=component.full_name, environment=None if is_own else environment)
         for full, text in settings.items():
-            faults = check_value(param, nested(full[1:], text)) if _is_plain(full) else []
+            is_plain = not any(isinstance(part, int) for part in full)
+            faults = check_value(param, nested(full[1:], text)) if is_plain else []
             if faults:
                 return f"it does not take {target}: {faults[0]}"
             place, value = self._with_list(scope, full, text, values)
@@ -414,16 +391,12 @@ class _Edits:
         self, scope: ParamScope, path: KeyPath, value: Any, values: Mapping[str, Any]
     ) -> tuple[KeyPath, Any]:
         """Give the whole list where the path leads to an item of one: lists replace those below them."""
-        if _is_plain(path):
+        depth = next((number for number, part in enumerate(path) if isinstance(part, int)), None)
+        if depth is None:
             return path, value
-        depth = next(number for number, part in enumerate(path) if isinstance(part, int))
         key = scope, path[:depth]
         self._lists[key] = placed(self._lists.get(key, at(values, path[:depth])), path[depth:], value)
         return path[:depth], self._lists[key]
-
-
-def _is_plain(path: KeyPath) -> bool:
-    return not any(isinstance(part, int) for part in path)
 
 
 def _for_chart(current: Mapping[str, Any], target: str) -> dict[str, str]:
@@ -551,16 +524,11 @@ def _judged(state: DesiredState, snapshot: ClusterSnapshot) -> FitsResult:
     made = capacity.limited(made, state.objects, ranges)
     wanted = [_doubted(spread(pods, nodes), snapshot) for pods in made]
     used = (snapshot.room or {}).get("used") or {}
-    quotas = [
-        parse_quota(
-            {
-                "metadata": {"namespace": state.namespace, "name": quota["name"]},
-                "spec": {"hard": quota["hard"]},
-            }
-        )
-        for quota in snapshot.quotas
-    ]
-    quotas = [replace(quota, used=used.get(quota.key.rpartition("/")[2], {})) for quota in quotas]
+    quotas = []
+    for row in snapshot.quotas:
+        about = {"namespace": state.namespace, "name": row["name"]}
+        quota = parse_quota({"metadata": about, "spec": {"hard": row["hard"]}})
+        quotas.append(replace(quota, used=used.get(row["name"], {})))
     wanted = capacity.within_quotas(wanted, {state.namespace: quotas}, state.objects)
     rows = (*fits(wanted, nodes, pools=pools), *unclear)
     return FitsResult(
@@ -633,10 +601,10 @@ def _doubted(pods: PodSet, snapshot: ClusterSnapshot) -> PodSet:
 
 
 def _row(component: str, takes: Amounts, prices: Prices | None) -> ComponentFootprint:
-    cost = sum((_price(name, prices) or 0) * value for name, value in takes.items()) if prices else None
-    return ComponentFootprint(
-        component=component, takes=takes, monthly_cost=None if cost is None else round(cost, 2)
-    )
+    cost = None
+    if prices is not None:
+        cost = round(sum((_price(name, prices) or 0) * value for name, value in takes.items()), 2)
+    return ComponentFootprint(component=component, takes=takes, monthly_cost=cost)
 
 
 def _price(name: str, prices: Prices) -> float | None:

@@ -16,8 +16,8 @@ from mlstack.app.prototype import Package, Param, Prototype, mask_value
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import dataclass
 from mlstack.deploy import history
-from mlstack.errors import MlstackError, NotFoundError, RegistryError, UsageError
-from mlstack.names import best_first, nearest
+from mlstack.errors import MlstackError, RegistryError, UsageError
+from mlstack.names import best_first, not_found
 from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.operations import row
 from mlstack.readiness.evaluate import needs_new_run
@@ -165,9 +165,8 @@ def update_packages(
     known = sorted({locked.full_name for locked in app.lock.packages})
     for ref in refs:
         if ref.full_name not in known:
-            near = nearest(ref.full_name, known)
-            hint = None if near else f"mlstack pkg install {ref}"
-            raise NotFoundError(f"package `{ref.full_name}` is not installed", near=near, hint=hint)
+            message, hint = f"package `{ref.full_name}` is not installed", f"mlstack pkg install {ref}"
+            raise not_found(message, ref.full_name, known, hint=hint)
         if ref.is_exact:
             message = f"an update goes to the newest version, and `{ref}` names one"
             raise UsageError(message, hint=f"mlstack pkg install {ref}")

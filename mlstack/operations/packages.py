@@ -13,7 +13,7 @@ from mlstack.app.lock import LockedPackage
 from mlstack.app.prototype import Package, Prototype
 from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError, NotFoundError, UsageError
-from mlstack.names import nearest
+from mlstack.names import nearest, not_found
 from mlstack.operations import row
 from mlstack.readiness.rule import need_text
 from mlstack.registries import installation
@@ -280,9 +280,8 @@ def remove_package(app: AppDir, text: str, *, environment: str | None = None) ->
         versions = [locked for locked in packages if locked.full_name == wanted.full_name]
         meant = [locked for locked in versions if covers(wanted, locked.ref)]
         if not meant:
-            near = nearest(wanted.full_name, sorted({locked.full_name for locked in packages}))
-            hint = None if near else "mlstack pkg list --installed"
-            raise NotFoundError(f"package `{wanted}` is not installed", near=near, hint=hint)
+            message, hint = f"package `{wanted}` is not installed", "mlstack pkg list --installed"
+            raise not_found(message, wanted.full_name, [locked.full_name for locked in packages], hint=hint)
         _refuse_needed(app, wanted, meant, is_last=len(meant) == len(versions))
         required = app.app.packages
         removed = [ref for ref in required if covers(wanted, ref)]

@@ -34,7 +34,7 @@ from mlstack.app.schema import check_value
 from mlstack.app.secret_values import literals, referenced, references
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, NotFoundError, ParamError, TypedValueError, UsageError
-from mlstack.names import nearest
+from mlstack.names import not_found
 from mlstack.objects import masking
 
 _NONE = Overrides()
@@ -179,9 +179,8 @@ def _declared(app: AppDir, place: ParamScope, key: str) -> tuple[KeyPath, Param,
     if place.environment is not None:
         app.environment(place.environment)
     if place.module is not None and place.module not in app.modules:
-        near = nearest(place.module, app.modules)
-        hint = None if near else "mlstack component list"
-        raise NotFoundError(f"no module `{place.module}`", near=near, hint=hint)
+        message, hint = f"no module `{place.module}`", "mlstack component list"
+        raise not_found(message, place.module, app.modules, hint=hint)
     path = split_path(key)
     if not is_key(path):
         raise UsageError(f"`{key}` is not a parameter's name", hint="write num_gpus, or resources.limits.cpu")
@@ -203,9 +202,8 @@ def _declared(app: AppDir, place: ParamScope, key: str) -> tuple[KeyPath, Param,
     if name in app.component_files:
         hint = f"mlstack param list {name}"
         raise UsageError(f"`{name}` is a component: which of its parameters?", hint=hint)
-    near = nearest(name, params)
-    hint = None if near else "mlstack prototype list, then mlstack prototype describe PROTOTYPE"
-    raise NotFoundError(f"no installed prototype has a parameter `{name}`", near=near, hint=hint)
+    hint = "mlstack prototype list, then mlstack prototype describe PROTOTYPE"
+    raise not_found(f"no installed prototype has a parameter `{name}`", name, params, hint=hint)
 
 
 def unset_param(app: AppDir, place: ParamScope, key: str) -> ParamUnset:
@@ -311,7 +309,7 @@ def list_own_params(
     if component is not None:
         app.component_with_params(component)
     if module is not None and module not in app.modules:
-        raise NotFoundError(f"no module `{module}`", near=nearest(module, app.modules))
+        raise not_found(f"no module `{module}`", module, app.modules)
     if environment is None:
         layers = [(component or "", app.own_layer(scope))]
     else:

@@ -18,7 +18,7 @@ from mlstack.app.params import marked_images
 from mlstack.app.reader import as_overridden
 from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError, NotFoundError, RegistryError, TemplateError, UsageError
-from mlstack.names import check_registry_name, nearest, version_key
+from mlstack.names import check_registry_name, nearest, not_found, version_key
 from mlstack.operations import row
 from mlstack.registries.directory import build_index, refuse_chart
 from mlstack.registries.distribution import SCHEME
@@ -257,9 +257,8 @@ def describe_registry(app: AppDir, name: str) -> RegistryDescription:
 def _named(app: AppDir, name: str) -> RegistryRef:
     ref = app.app.registry(name)
     if ref is None:
-        near = nearest(name, [ref.name for ref in app.app.registries])
-        hint = None if near else f"mlstack registry add {name} ADDRESS"
-        raise NotFoundError(f"no registry `{name}`", near=near, hint=hint)
+        names, hint = [ref.name for ref in app.app.registries], f"mlstack registry add {name} ADDRESS"
+        raise not_found(f"no registry `{name}`", name, names, hint=hint)
     return ref
 
 
@@ -532,10 +531,7 @@ def _installed(name: str, locked: Mapping[str, object]) -> str:
     for full_name in locked:
         if name in (full_name, full_name.rpartition("/")[2]):
             return full_name
-    near = nearest(name, locked)
-    raise NotFoundError(
-        f"the app has no package `{name}`", near=near, hint=None if near else "mlstack pkg list"
-    )
+    raise not_found(f"the app has no package `{name}`", name, locked, hint="mlstack pkg list")
 
 
 def _published(
@@ -609,9 +605,9 @@ def _address(to: str, app: AppDir | None) -> str:
     if ref is None and Path(to).is_dir():
         return to
     if ref is None:
-        near = nearest(to, [ref.name for ref in app.app.registries]) if app else None
-        hint = None if near else "name a registry of the app, a folder, or write oci://HOST/PATH"
-        raise NotFoundError(f"no registry `{to}`", near=near, hint=hint)
+        names = [ref.name for ref in app.app.registries] if app else []
+        hint = "name a registry of the app, a folder, or write oci://HOST/PATH"
+        raise not_found(f"no registry `{to}`", to, names, hint=hint)
     protocol = ref.protocol or protocol_of(ref.address)
     if protocol == "directory" and app and not is_bundled(ref.address):
         return str((app.root / Path(ref.address.removeprefix("file://")).expanduser()).resolve())

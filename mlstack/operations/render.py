@@ -192,7 +192,7 @@ def _needs(
 def validate_on_server(
     target: Target, *, opener: Opener, kubernetes_version: str = "", policy: str = ""
 ) -> ValidateResult:
-    """Check every object offline, with the definitions that the cluster has; then by a dry run of the server."""
+    """Check every object offline, with the definitions that the cluster has; then by a dry run there."""
     from mlstack.deploy.changes import ApplyOptions
     from mlstack.deploy.plan import diff_environment
     from mlstack.deploy.target import explaining_rights, resolve

@@ -413,7 +413,7 @@ def new(
     package: Path | None = PACKAGE_OF_NEW,
 ) -> object:
     """Begin a prototype of your own: parameters, templates and an example, in a package or a new one."""
-    return operations.authors.new_prototype(name, source=source, package=package)
+    return operations.components.new_prototype(name, source=source, package=package)
 
 
 @prototype.command(

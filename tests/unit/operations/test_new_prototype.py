@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mlstack.operations import authors
-from mlstack.operations.authors import new_prototype
+from mlstack.operations.components import new_prototype
 from tests.support.builders import read_tree
 from tests.support.cli import Runner
 
