@@ -28,6 +28,7 @@ from pathlib import Path, PurePosixPath
 from secrets import token_hex
 from shutil import rmtree
 from tempfile import mkdtemp
+from typing import NamedTuple
 from weakref import finalize
 
 from mlstack import disk_cache, programs
@@ -48,13 +49,7 @@ _TREE = re.compile(
 _HOSTED = re.compile(r"(?:www\.)?(github|gitlab|bitbucket)\.(com|org)/[^/]+/[^/]+/?")
 _SCP = re.compile(r"[\w.-]+@[\w.-]+:.+")
 _URL = re.compile(r"(https?|ssh|git|git\+ssh|file)://.+")
-_COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _TIMEOUT_S = 300.0
-_SAID_EVER = (
-    "fatal: Could not read from remote repository.",
-    "Please make sure you have the correct access rights",
-    "and the repository exists.",
-)
 # No questions on a terminal, English messages, and no transport that runs a program of the address's choice.
 _SETTINGS = {
     "GIT_TERMINAL_PROMPT": "0",
@@ -83,30 +78,22 @@ def parse_address(address: str) -> GitAddress:
     Raises:
         RegistryError: it is none.
     """
-    shown = _TREE.fullmatch(address)
-    if shown:
-        url = _https(shown["repo"])
+    if shown := _TREE.fullmatch(address):
         parts = [part for part in (shown["rest"] or shown["index"]).split("/") if part]
         readings = [("/".join(parts[:n]), "/".join(parts[n:])) for n in range(1, len(parts) + 1)]
-        return GitAddress(url=url, revisions=tuple(readings))
+        return GitAddress(url=_https(shown["repo"]), revisions=tuple(readings))
     url, _, behind = address.partition("#")
     revision, _, folder = behind.partition(":")
     if _HOSTED.fullmatch(url):
         url = _https(url)
     if not (_URL.fullmatch(url) or _SCP.fullmatch(url)) or revision.startswith("-"):
-        raise RegistryError(
-            f"`{address}` is no git address", hint="give URL, URL#BRANCH or URL#BRANCH:FOLDER"
-        )
-    _note_login(url)
+        message = f"`{address}` is no git address"
+        raise RegistryError(message, hint="give URL, URL#BRANCH or URL#BRANCH:FOLDER")
+    if login := re.match(r"[a-z+]+://([^/\s]*)@", url):  # its password or token, also as git decodes it
+        user, colon, password = login[1].partition(":")
+        secret = password if colon else user.removeprefix("git")
+        masking.note(secret, re.sub("%([0-9A-Fa-f]{2})", lambda code: chr(int(code[1], 16)), secret))
     return GitAddress(url=url, revisions=((revision or "HEAD", folder.strip("/")),))
-
-
-def _note_login(url: str) -> None:
-    """Take note of the password or token of an address, also as git decodes it."""
-    login = re.match(r"[a-z+]+://([^/\s]*)@", url)
-    user, colon, password = login[1].partition(":") if login else ("", "", "")
-    secret = password if colon else user.removeprefix("git")
-    masking.note(secret, re.sub("%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), secret))
 
 
 def _https(repository: str) -> str:
@@ -119,9 +106,7 @@ class GitRegistry:
     """A folder of a git repository at one commit."""
 
     def __init__(self, ref: RegistryRef, *, root: Path, fresh: bool = False) -> None:
-        self._ref = ref
-        self._root = root
-        self._fresh = fresh
+        self._ref, self._fresh = ref, fresh
         self._address = parse_address(ref.address)
 
     @staticmethod
@@ -132,15 +117,14 @@ class GitRegistry:
         return not plain.endswith("/index.yaml") and any(shape.fullmatch(plain) for shape in shapes)
 
     @cached_property
-    def _snapshot(self) -> GitCheckout:
+    def _checkout(self) -> GitCheckout:
         return fetch_snapshot(self._address, shown=self._ref.address, fresh=self._fresh)
 
     @cached_property
     def _index(self) -> RegistryIndex:
-        snapshot = self._snapshot
-        source, name = self._ref.address, self._ref.name
-        index = read_index(snapshot, source=source, name=name, revision=snapshot.commit)
-        return replace(index, note=snapshot.note)
+        source, name, commit = self._ref.address, self._ref.name, self._checkout.commit
+        index = read_index(self._checkout, source=source, name=name, revision=commit)
+        return replace(index, note=self._checkout.note)
 
     def index(self) -> RegistryIndex:
         """Give the index."""
@@ -148,60 +132,45 @@ class GitRegistry:
 
     def fetch(self, package: str, version: str = "") -> Files:
         """Give the files of a package version, its digest checked."""
-        return fetch_package(self._snapshot, self._index, package, version)
+        return fetch_package(self._checkout, self._index, package, version)
 
     def at(self, revision: str) -> GitRegistry:
-        """Give the same folder at another branch, tag or commit.
-
-        Raises:
-            RegistryError: it cannot be the name of one.
-        """
+        """Give the same folder at another branch, tag or commit."""
         if revision.startswith("-"):
             raise RegistryError(f"`{revision}` is no branch, tag or commit")
-        moved = GitRegistry(self._ref, root=self._root)
+        moved = GitRegistry(self._ref, root=Path())
         moved._address = self._address.at(revision)
         return moved
 
 
-@dataclass(frozen=True)
-class _Entry:
+class _Entry(NamedTuple):
     mode: str
     object_id: str
     size: int
 
 
 class GitCheckout:
-    """The files of one commit, read from git's own store."""
+    """The files of one commit below a folder, read from git's own store; `note` says why it is not of now."""
 
     def __init__(self, store: _Store, *, commit: str, base: str, note: str = "") -> None:
-        self._store = store
-        self.commit = commit
-        self.note = note
-        self.base = base
+        self._store, self.commit, self.base, self.note = store, commit, base, note
         self._base = PurePosixPath(base)
-
-    def below(self, folder: str) -> GitCheckout:
-        """Give another folder of the same commit."""
-        return GitCheckout(self._store, commit=self.commit, base=folder, note=self.note)
 
     @cached_property
     def _entries(self) -> dict[PurePosixPath, _Entry]:
-        """Give all files of the commit by path from the repository's root."""
-        listed = self._store.git("ls-tree", "-r", "-z", "--long", self.commit).decode(
-            "utf-8", "surrogateescape"
-        )
+        listed = self._store.git("ls-tree", "-r", "-z", "--long", self.commit)
         entries = {}
-        for line in filter(None, listed.split("\0")):
+        for line in filter(None, listed.decode("utf-8", "surrogateescape").split("\0")):
             facts, _, path = line.partition("\t")
             mode, kind, object_id, size = facts.split()
             if kind == "blob":
                 entries[PurePosixPath(path)] = _Entry(mode, object_id, int(size))
         return entries
 
-    @property
-    def is_there(self) -> bool:
-        """Tell whether the commit has the registry's folder."""
-        return self._base == PurePosixPath(".") or any(p.is_relative_to(self._base) for p in self._entries)
+    def has_folder(self, folder: str) -> bool:
+        """Tell whether the commit has a folder."""
+        path = PurePosixPath(folder)
+        return path == PurePosixPath(".") or any(file.is_relative_to(path) for file in self._entries)
 
     def read(self, path: PurePosixPath) -> bytes | None:
         """Give a file, or nothing when it is not there."""
@@ -219,22 +188,23 @@ class GitCheckout:
             RegistryError: it holds a link, or more than a package may.
         """
         place = self._place(path)
-        inside = [
-            p for p in self._entries if p.is_relative_to(place) and not _is_hidden(p.relative_to(place))
-        ]
-        if any(self._entries[p].mode == "120000" for p in inside):
+        below = {file: file.relative_to(place) for file in self._entries if file.is_relative_to(place)}
+        inside = {file: inner for file, inner in below.items() if not _is_hidden(inner)}
+        if any(self._entries[file].mode == "120000" for file in inside):
             raise RegistryError(f"the folder `{path}` holds a link", hint="put the file itself there")
-        if len(inside) > MAX_FILES or sum(self._entries[p].size for p in inside) > MAX_BYTES:
+        if len(inside) > MAX_FILES or sum(self._entries[file].size for file in inside) > MAX_BYTES:
             raise RegistryError(f"the folder `{path}` holds more than {LIMITS}")
-        for file in inside:
-            check_name(file.relative_to(place).as_posix(), str(path))
-        contents = self._contents(inside)
-        return {p.relative_to(place): contents[p] for p in sorted(inside, key=lambda p: p.parts)}
+        for inner in inside.values():
+            check_name(inner.as_posix(), str(path))
+        contents = self._contents([*inside])
+        return {inside[file]: contents[file] for file in sorted(inside, key=lambda file: file.parts)}
 
     def names(self) -> Iterable[str]:
         """Give the names of the folders in the registry's folder."""
-        inside = [p.relative_to(self._base) for p in self._entries if p.is_relative_to(self._base)]
-        return sorted({p.parts[0] for p in inside if len(p.parts) > 1 and not p.parts[0].startswith(".")})
+        inside = [
+            file.relative_to(self._base).parts for file in self._entries if file.is_relative_to(self._base)
+        ]
+        return sorted({parts[0] for parts in inside if len(parts) > 1 and not parts[0].startswith(".")})
 
     def _place(self, path: PurePosixPath) -> PurePosixPath:
         """Give a path from the repository's root; an index may point anywhere inside it."""
@@ -250,8 +220,8 @@ class GitCheckout:
 
     def _contents(self, paths: Sequence[PurePosixPath]) -> dict[PurePosixPath, bytes]:
         """Read files in one run of git; each answer is `<id> blob <size>`, the bytes, a newline."""
-        wanted = "".join(f"{self._entries[path].object_id}\n" for path in paths)
-        answer = self._store.git("cat-file", "--batch", stdin=wanted.encode())
+        ids = "".join(f"{self._entries[path].object_id}\n" for path in paths)
+        answer = self._store.git("cat-file", "--batch", stdin=ids.encode())
         contents, position = {}, 0
         for path in paths:
             start = answer.index(b"\n", position) + 1
@@ -268,20 +238,6 @@ def _is_hidden(path: PurePosixPath) -> bool:
 
 _LOCK_LIFE_S = 600.0
 _UNUSED_S = 90 * 86400.0
-_FULL_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
-
-
-class _NoAnswerError(RegistryError):
-    """Raised when a repository could not be asked."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Head:
-    """What an address led to when it was last asked."""
-
-    commit: str
-    folder: str
-    asked_s: float = inf
 
 
 class _Store:
@@ -290,22 +246,28 @@ class _Store:
     def __init__(self, url: str, cache: Cache | None) -> None:
         folder = cache.subfolder("git") if cache else None
         if folder is None:
-            self.path = mkdtemp(prefix="mlstack-git-")
+            self.path = Path(mkdtemp(prefix="mlstack-git-"))
             finalize(self, rmtree, self.path, ignore_errors=True)
         else:
-            self.path = str(folder / hashlib.sha256(url.encode()).hexdigest()[:32])
+            self.path = folder / hashlib.sha256(url.encode()).hexdigest()[:32]
         self._is_ready = False
 
     def git(self, *arguments: str, stdin: bytes = b"") -> bytes:
         if not self._is_ready:
             self._make()
-        command = ["git", "-c", "gc.auto=0", "-c", "maintenance.auto=false", f"--git-dir={self.path}"]
-        return programs.run(
-            [*command, *arguments], settings=_SETTINGS, stdin=stdin, timeout_s=_TIMEOUT_S
-        ).stdout
+        command = [
+            "git",
+            "-c",
+            "gc.auto=0",
+            "-c",
+            "maintenance.auto=false",
+            f"--git-dir={self.path}",
+            *arguments,
+        ]
+        return programs.run(command, settings=_SETTINGS, stdin=stdin, timeout_s=_TIMEOUT_S).stdout
 
     def _make(self) -> None:
-        path = Path(self.path)
+        path = self.path
         if not (path / "HEAD").is_file():
             for other in path.parent.glob("?" * 32):
                 if time.time() - other.stat().st_mtime > _UNUSED_S:
@@ -325,23 +287,21 @@ class _Store:
         self._is_ready = True
 
     def has(self, commit: str) -> bool:
-        if not (Path(self.path) / "HEAD").is_file():
-            return False
-        try:
-            self.git("cat-file", "-e", f"{commit}^{{tree}}")
-        except ProgramError:
-            return False
-        return True
+        with suppress(ProgramError):
+            return (self.path / "HEAD").is_file() and bool(self.git("cat-file", "-t", f"{commit}^{{tree}}"))
+        return False
 
     def fetch(self, url: str, revision: str) -> str:
         """Fetch a revision and give its commit; servers that hand out no single commits send all branches."""
         name = f"refs/mlstack/{os.getpid()}-{token_hex(4)}"
+        fetch = ("fetch", "--quiet", "--no-tags")
         try:
-            self._fetch(url, f"+{revision}:{name}", "--depth=1")
+            self.git(*fetch, "--depth=1", "--end-of-options", url, f"+{revision}:{name}")
         except ProgramError as error:
-            if not (_COMMIT.fullmatch(revision) and _is_about_revision(error)):
+            if not (re.fullmatch("[0-9a-f]{7,64}", revision) and _is_about_revision(error)):
                 raise
-            self._fetch(url, "+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*")
+            refs = ("+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*")
+            self.git(*fetch, "--end-of-options", url, *refs)
             name = revision
         try:
             commit = self.git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").decode().strip()
@@ -352,10 +312,9 @@ class _Store:
             self.git("update-ref", "-d", name)
         return commit
 
-    def _fetch(self, url: str, *what: str) -> None:
-        options = [word for word in what if word.startswith("-")]
-        refs = [word for word in what if not word.startswith("-")]
-        self.git("fetch", "--quiet", "--no-tags", *options, "--end-of-options", url, *refs)
+
+class _NoAnswerError(RegistryError):
+    """Raised when a repository could not be asked."""
 
 
 def fetch_snapshot(address: GitAddress, *, shown: str, fresh: bool = False) -> GitCheckout:
@@ -374,35 +333,33 @@ def fetch_snapshot(address: GitAddress, *, shown: str, fresh: bool = False) -> G
     cache = disk_cache.of_user(os.environ)
     store = _Store(address.url, cache)
     key = f"git head {address.url} {address.revisions}"
-    head = _known_head(address, cache, key)
-    is_kept = head is not None and store.has(head.commit)
-    if head and is_kept and (head.asked_s == inf or (not fresh and time.time() - head.asked_s < TRUSTED_S)):
-        return _checked(GitCheckout(store, commit=head.commit, base=head.folder), address, shown)
+    # What the address led to when it was last asked: a commit and a folder of it.
+    revision, folder = address.revisions[0]
+    is_commit = re.fullmatch("[0-9a-f]{40}([0-9a-f]{24})?", revision) is not None
+    last = disk_cache.from_json(cache.get(key), dict)
+    last = {"commit": revision, "folder": folder, "asked_s": inf} if is_commit else last
+    kept = None
+    if last and store.has(last["commit"]):
+        kept = GitCheckout(store, commit=last["commit"], base=last["folder"])
+        if is_commit or (not fresh and time.time() - last["asked_s"] < TRUSTED_S):
+            return _checked(kept, address, shown)
     try:
         try:
-            snapshot = _fetched(store, address, shown)
+            checkout = _fetched(store, address, shown)
         except _NoAnswerError as error:
-            if store.path not in str(error):
+            if str(store.path) not in str(error):
                 raise
             if ".lock'" not in str(error):  # else another fetch writes to it
                 rmtree(store.path, ignore_errors=True)  # it is broken, and made anew next time
-            snapshot = _fetched(_Store(address.url, None), address, shown)
+            checkout = _fetched(_Store(address.url, None), address, shown)
     except _NoAnswerError as error:
-        if head is None or not is_kept or fresh:
+        if last is None or kept is None or fresh:
             raise
-        note = away_note(error, head.asked_s)
-        return GitCheckout(store, commit=head.commit, base=head.folder, note=note)
-    entry = {"commit": snapshot.commit, "folder": snapshot.base, "asked_s": time.time()}
+        kept.note = away_note(error, last["asked_s"])
+        return kept
+    entry = {"commit": checkout.commit, "folder": checkout.base, "asked_s": time.time()}
     cache.put(key, json.dumps(entry).encode())
-    return snapshot
-
-
-def _known_head(address: GitAddress, cache: Cache, key: str) -> _Head | None:
-    revision, folder = address.revisions[0]
-    if _FULL_COMMIT.fullmatch(revision):
-        return _Head(commit=revision, folder=folder)
-    entry = disk_cache.from_json(cache.get(key), dict)
-    return None if entry is None else _Head(**entry)
+    return checkout
 
 
 def _fetched(store: _Store, address: GitAddress, shown: str) -> GitCheckout:
@@ -419,24 +376,28 @@ def _fetched(store: _Store, address: GitAddress, shown: str) -> GitCheckout:
     raise _failed(failures, address, shown) from failures[0]
 
 
-def _checked(snapshot: GitCheckout, address: GitAddress, shown: str) -> GitCheckout:
-    revision = next(revision for revision, folder in address.revisions if folder == snapshot.base)
+def _checked(checkout: GitCheckout, address: GitAddress, shown: str) -> GitCheckout:
+    """Give the checkout at the first of the address's folders that its commit has."""
+    revision = next(revision for revision, folder in address.revisions if folder == checkout.base)
     for folder in [folder for other, folder in address.revisions if other == revision]:
-        read = snapshot if folder == snapshot.base else snapshot.below(folder)
-        if read.is_there:
-            return read
-    raise RegistryError(
-        f"`{shown}` has no folder `{snapshot.base}` at `{revision}`", hint="check the address"
-    )
+        if checkout.has_folder(folder):
+            same = folder == checkout.base
+            return checkout if same else GitCheckout(checkout._store, commit=checkout.commit, base=folder)
+    message = f"`{shown}` has no folder `{checkout.base}` at `{revision}`"
+    raise RegistryError(message, hint="check the address")
 
 
 def _failed(failures: Sequence[ProgramError], address: GitAddress, shown: str) -> RegistryError:
-    if all(_is_about_revision(error) for error in failures):
+    if all(map(_is_about_revision, failures)):
         revision = address.revisions[0][0]
         return RegistryError(f"`{shown}` has no branch, tag or commit `{revision}`", hint="check the address")
     error = failures[-1]
     text = str(error)
-    for said in _SAID_EVER:  # behind the reason
+    for said in (  # behind the reason, ever
+        "fatal: Could not read from remote repository.",
+        "Please make sure you have the correct access rights",
+        "and the repository exists.",
+    ):
         text = text.replace(f"; {said}", "")
     usual = "check the address, the network, and that `git ls-remote` of it works"
     trust = "GIT_SSL_CAINFO, or `git config http.sslCAInfo`, names the authorities that git is to trust"
@@ -445,5 +406,5 @@ def _failed(failures: Sequence[ProgramError], address: GitAddress, shown: str) -
 
 
 def _is_about_revision(error: ProgramError) -> bool:
-    said = str(error)
-    return any(words in said for words in ("couldn't find remote ref", "not our ref", "unadvertised object"))
+    reasons = ("couldn't find remote ref", "not our ref", "unadvertised object")
+    return any(reason in str(error) for reason in reasons)

@@ -1,12 +1,12 @@
-"""What the registries of an app offer, asked only for what is not locked, and packages fetched from them."""
+"""Which versions of packages an app gets: what registries offer, and one of each that suits all who ask."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, NamedTuple
 
 from mlstack.app.app import PackageRef, RegistryRef
 from mlstack.app.index import IndexVersion
@@ -17,15 +17,11 @@ from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryErr
 from mlstack.names import best_first, check_mlstack, fits, is_range, nearest
 from mlstack.registries.registry import Registry, is_local, open_registry, same_address
 
-if TYPE_CHECKING:
-    from resolvelib.structs import RequirementInformation
-
-
 _Key = tuple[str, str]  # full name and version
 
 
 class AppCatalog:
-    """The packages that an app can have.
+    """The packages that an app can have; its registries are asked only for what is not locked.
 
     Args:
         refs: the app's registries.
@@ -65,25 +61,24 @@ class AppCatalog:
             RegistryError: the registry does not answer.
         """
         at_hand = [version for name, version in (*self._locked, *self._moved) if name == package]
-        if self._offline:
-            return best_first(at_hand, wanted)
-        if wanted and not is_range(wanted) and wanted in at_hand:
-            return [wanted]
+        locked = best_first(at_hand, wanted)
+        if self._offline or (wanted and not is_range(wanted) and wanted in at_hand):
+            return locked
         try:
             index = self._index_versions(package)
         except RegistryError:
-            if not best_first(at_hand, wanted):
+            if not locked:
                 raise
             name = package.partition("/")[0]
             why = f"mlstack registry describe {name} says why"
             self.notes[f"registry `{name}` cannot be read, and what is locked is kept: {why}"] = None
-            return best_first(at_hand, wanted)
+            return locked
         entries = [entry for entry in index if not entry.yanked or entry.version == wanted]
         usable = [entry.version for entry in entries if _runs_here(entry) or entry.version == wanted]
         offered = best_first(usable or [entry.version for entry in entries], wanted)
-        if not offered and (offered := best_first(at_hand, wanted)):
+        if locked and not offered:
             self.notes[f"`{package}` {wanted} is not offered any more, and what is locked is kept"] = None
-        return offered
+        return offered or locked
 
     def requires(self, package: str, version: str) -> Mapping[str, str]:
         """Give what a version requires: full names, as the app names registries, with fitting versions."""
@@ -103,20 +98,18 @@ class AppCatalog:
         for name, need in requires.items():
             registry, _, short = name.rpartition("/")
             if address := need.get("registry"):
-                registry = self._called(address, package, short, registry)
+                refs = self._refs.values()
+                usual = registry or "NAME"
+                registry = next((ref.name for ref in refs if same_address(ref.address, address)), "")
+                if not registry:
+                    lacks = f"requires `{short}` of the registry {address}, which the app lacks"
+                    hint = f"mlstack registry add {usual} {address}"
+                    raise NotFoundError(f"package `{package}` {lacks}", hint=hint)
             elif registry and registry not in self._refs:
-                hint = f"mlstack registry add {registry} ADDRESS"
                 message = f"package `{package}` requires `{name}`, and app.yaml has no registry `{registry}`"
-                raise NotFoundError(message, hint=hint)
+                raise NotFoundError(message, hint=f"mlstack registry add {registry} ADDRESS")
             named[f"{registry or own}/{short}"] = need.get("version", "")
         return named
-
-    def _called(self, address: str, package: str, short: str, usual: str) -> str:
-        for ref in self._refs.values():
-            if same_address(ref.address, address):
-                return ref.name
-        message = f"package `{package}` requires `{short}` of the registry {address}, which the app lacks"
-        raise NotFoundError(message, hint=f"mlstack registry add {usual or 'NAME'} {address}")
 
     # --- registries ---
 
@@ -165,25 +158,20 @@ class AppCatalog:
                 moved = registry.at(ref.version)
                 version = moved.index().version(ref.name).version
             except (NotFoundError, RegistryError) as error:
-                raise NotFoundError(
-                    no_version.message, near=no_version.near, hint=no_version.hint or error.message
-                ) from error
-            self._move(ref, moved)
+                hint = no_version.hint or error.message
+                raise NotFoundError(no_version.message, near=no_version.near, hint=hint) from error
+            # It, and what it requires of its registry, is taken from there.
+            index, names = moved.index(), [ref.name]
+            while names:
+                entry = index.version(name := names.pop())
+                if (key := (f"{ref.registry}/{name}", entry.version)) not in self._moved:
+                    self._moved[key] = moved
+                    names += [needed for needed in entry.requires if needed in index.packages]
         return PackageRef(registry=ref.registry, name=ref.name, version=version)
-
-    def _move(self, ref: PackageRef, moved: Registry) -> None:
-        """Take a package, and what it requires of its registry, from another revision of it."""
-        index, rest = moved.index(), [ref.name]
-        while rest:
-            name = rest.pop()
-            key = (f"{ref.registry}/{name}", index.version(name).version)
-            if key not in self._moved:
-                self._moved[key] = moved
-                rest += [needed for needed in index.version(name).requires if needed in index.packages]
 
     def locked_registries(self, before: Iterable[LockedRegistry], used: set[str]) -> list[LockedRegistry]:
         """Give what to lock of the registries in use: what was asked now, else as it was."""
-        known = {registry.name: registry for registry in before}
+        old = {registry.name: registry for registry in before}
         locked = []
         for name in sorted(used):
             if name in self._registries and name in self._refs:
@@ -192,10 +180,10 @@ class AppCatalog:
                 try:
                     retired = () if is_local(ref) else self._registries[name].index().retired
                 except RegistryError:  # it does not answer, and what is locked is kept
-                    retired = known[name].retired if name in known else ()
+                    retired = old[name].retired if name in old else ()
                 locked.append(LockedRegistry(name=name, address=ref.address, retired=retired))
-            elif name in known:
-                locked.append(known[name])
+            elif name in old:
+                locked.append(old[name])
         return locked
 
     # --- fetching ---
@@ -229,18 +217,16 @@ class AppCatalog:
         exact = registry.index().version(name, version).version
         files = registry.fetch(name, exact)
         entry = registry.index().version(name, exact)  # of a chart the revision is known once it is fetched
-        return FetchedPackage(
-            locked=LockedPackage(
-                full_name=package,
-                version=entry.version,
-                digest=digest(files),
-                source=self._refs[registry_name].address,
-                revision=entry.revision or registry.index().revision,
-                signature=entry.signature,
-                files=file_digests(files),
-            ),
-            files=files,
+        locked = LockedPackage(
+            full_name=package,
+            version=entry.version,
+            digest=digest(files),
+            source=self._refs[registry_name].address,
+            revision=entry.revision or registry.index().revision,
+            signature=entry.signature,
+            files=file_digests(files),
         )
+        return FetchedPackage(locked=locked, files=files)
 
     def _restored(self, locked: LockedPackage) -> FetchedPackage:
         """Fetch what is locked: at its revision, whatever the registry offers now."""
@@ -256,36 +242,36 @@ class AppCatalog:
             message = f"`{locked.ref}` is locked, and {ref.address} has it no more: {error.message}"
             hint = f"mlstack pkg update {locked.full_name}, or take vendor/ from another checkout"
             raise RegistryError(message, hint=hint) from error
-        _refuse_changed(locked, digest(files))
+        if (offered := digest(files)) != locked.digest:
+            raise _changed(locked, offered)
         return FetchedPackage(locked=locked, files=files)
 
     def check_unchanged(self, package: str, version: str) -> None:
         """Refuse a version whose content the registry has changed since it was locked."""
         if offered := self._changed_to(package, version):
-            _refuse_changed(self._locked[package, version], offered)
+            raise _changed(self._locked[package, version], offered)
 
     def _changed_to(self, package: str, version: str) -> str:
         """Give the digest that a registry has now for a locked version; empty where it is the locked one."""
-        locked, entry = self._locked.get((package, version)), None
+        locked = self._locked.get((package, version))
         with suppress(MlstackError):  # it was locked: that it cannot be asked is no fault
             entry = self.entry(package, version)
-        # An index of charts has digests of archives, not of what they hold.
-        is_changed = locked and entry and entry.digest not in ("", locked.digest)
-        return entry.digest if entry and is_changed else ""
+            # An index of charts has digests of archives, not of what they hold.
+            if locked and entry and entry.digest != locked.digest:
+                return entry.digest
+        return ""
 
     def let_in_changed(self, packages: Collection[str]) -> None:
         """Offer these packages as their registries have them now, whatever is locked of the same version."""
-        changed = [key for key in self._locked if key[0] in packages and self._changed_to(*key)]
-        for key in changed:
+        for key in [key for key in self._locked if key[0] in packages and self._changed_to(*key)]:
             del self._locked[key]
 
     def warnings(self, package: str, version: str) -> list[str]:
         """Tell what a registry says against a version, as far as it was asked."""
-        if package.partition("/")[0] not in self._registries:
-            return []
         entry = None
-        with suppress(MlstackError):
-            entry = self.entry(package, version)
+        if package.partition("/")[0] in self._registries:
+            with suppress(MlstackError):
+                entry = self.entry(package, version)
         if entry is None:
             return []
         changed = "other content under the same version" if self._changed_to(package, version) else ""
@@ -293,13 +279,11 @@ class AppCatalog:
         return [f"`{package}@{version}` {what}{why}" for what, why in said if why]
 
 
-def _refuse_changed(locked: LockedPackage, offered: str) -> None:
-    """Refuse the content of this digest if another one is locked."""
-    if offered != locked.digest:
-        message = f"the registry's `{locked.ref}` is not the one that mlstack.lock holds"
-        step = f"mlstack pkg install --force {locked.ref} lets this one in"
-        hint = f"a changed package needs a new version; {step}"
-        raise RegistryError(f"{message}: {offered}, locked {locked.digest}", hint=hint)
+def _changed(locked: LockedPackage, offered: str) -> RegistryError:
+    message = f"the registry's `{locked.ref}` is not the one that mlstack.lock holds"
+    step = f"mlstack pkg install --force {locked.ref} lets this one in"
+    hint = f"a changed package needs a new version; {step}"
+    return RegistryError(f"{message}: {offered}, locked {locked.digest}", hint=hint)
 
 
 def _runs_here(entry: IndexVersion) -> bool:
@@ -310,28 +294,12 @@ def _runs_here(entry: IndexVersion) -> bool:
     return True
 
 
-def newest_version(catalog: AppCatalog, package: str, wanted: str = "") -> str | None:
-    """Give the best version of a package in its registry that fits; nothing when there is none."""
-    return next((version for version in catalog.versions(package, wanted) if fits(version, wanted)), None)
-
-
-# --- Which versions of packages an app gets: one of each in every scope, as requirements and packages ask ---
-
+# --- choosing: one version of each package in every scope ---
 
 _MOST_ROUNDS = 100_000
 _SHOWN_VERSIONS = 8
 APP = "*"
 """The scope of all environments that have no requirements of their own."""
-
-
-class Offers(Protocol):
-    """What packages there are."""
-
-    def versions(self, package: str, wanted: str) -> Iterable[str]:
-        """Give the versions of a package that fit, the best first; a NotFoundError for an unknown one."""
-
-    def requires(self, package: str, version: str) -> Mapping[str, str]:
-        """Give what a version requires: full names with the versions that fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -363,7 +331,7 @@ class Choice:
 
 
 def select(
-    requirements: Requirements, catalog: Offers, *, preferred: Mapping[tuple[str, str], str]
+    requirements: Requirements, catalog: AppCatalog, *, preferred: Mapping[tuple[str, str], str]
 ) -> tuple[Choice, ...]:
     """Choose a version of every package that an app needs.
 
@@ -381,58 +349,53 @@ def select(
         file = "app.yaml" if scope == APP else f"environment `{scope}`"
         own = {package: version for (name, package), version in preferred.items() if name == scope}
         wishes = {**scopes.get(APP, {}), **own}
-        scopes[scope] = resolve(requirements.scope(scope), catalog, wishes, file=file)
+        scopes[scope] = _resolve(requirements.scope(scope), catalog, wishes, file=file)
     usual = scopes[APP]
-    places: dict[tuple[str, str], list[str]] = {(package, usual[package]): [APP] for package in usual}
+    places: dict[_Key, list[str]] = {(package, usual[package]): [APP] for package in usual}
     for scope, versions in scopes.items():
         asked = {ref.full_name for ref in requirements.environments.get(scope, ())}
         for package, version in versions.items():
             if scope != APP and (package in asked or usual.get(package) != version):
                 places.setdefault((package, version), []).append(scope)
     choices = {
-        key: Choice(
-            package=key[0], version=key[1], requires=catalog.requires(*key), environments=tuple(names)
+        (package, version): Choice(
+            package=package,
+            version=version,
+            requires=catalog.requires(package, version),
+            environments=tuple(names),
         )
-        for key, names in places.items()
+        for (package, version), names in places.items()
     }
     for ref in requirements.app:
+        version = ref.version
         if ref.is_exact:
-            _add_beside(ref, catalog, usual, choices)
+            version = next(iter(catalog.versions(ref.full_name, ref.version)), ref.version)
+        if ref.is_exact and (ref.full_name, version) not in choices:  # it stands beside others
+            wishes = {package: usual[package] for package in usual if package != ref.full_name}
+            beside = _resolve({ref.full_name: ref}, catalog, wishes, file="app.yaml")
+            for package, chosen in beside.items():
+                exact = {needed: beside[needed] for needed in catalog.requires(package, chosen)}
+                choice = Choice(package=package, version=chosen, requires=exact)
+                choices.setdefault((package, chosen), choice)
     return tuple(choices[key] for key in sorted(choices))
-
-
-def _add_beside(
-    ref: PackageRef, catalog: Offers, usual: Mapping[str, str], choices: dict[tuple[str, str], Choice]
-) -> None:
-    version = next(iter(catalog.versions(ref.full_name, ref.version)), ref.version)
-    if (ref.full_name, version) in choices:
-        return
-    wishes = {package: usual[package] for package in usual if package != ref.full_name}
-    beside = resolve({ref.full_name: ref}, catalog, wishes, file="app.yaml")
-    for package, chosen in beside.items():
-        needs = catalog.requires(package, chosen)
-        exact = {needed: beside[needed] for needed in needs}
-        choices.setdefault((package, chosen), Choice(package=package, version=chosen, requires=exact))
 
 
 # --- one scope ---
 
 
-@dataclass(frozen=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     package: str
     version: str
 
 
-@dataclass(frozen=True)
-class _Wish:
+class _Wish(NamedTuple):
     package: str
     versions: str
     by: _Candidate | None = None  # None for a file of the app
 
 
-def resolve(
-    roots: Mapping[str, PackageRef], catalog: Offers, preferred: Mapping[str, str], *, file: str
+def _resolve(
+    roots: Mapping[str, PackageRef], catalog: AppCatalog, preferred: Mapping[str, str], *, file: str
 ) -> dict[str, str]:
     """Give one version by full name for what is asked for and all it requires; see `select`."""
     if (chosen := _as_preferred(roots, catalog, preferred)) is not None:
@@ -441,17 +404,17 @@ def resolve(
 
     provider = _provider(catalog, preferred)
     resolver: Any = Resolver(provider, BaseReporter())
+    wishes = [_Wish(ref.full_name, ref.version) for ref in roots.values()]
     try:
-        result = resolver.resolve(
-            [_Wish(ref.full_name, ref.version) for ref in roots.values()], max_rounds=_MOST_ROUNDS
-        )
+        result = resolver.resolve(wishes, max_rounds=_MOST_ROUNDS)
     except ResolutionImpossible as error:
-        raise _contradiction(error.causes, catalog, provider.reasons, file) from error
+        asked = [cause.requirement for cause in error.causes]
+        raise _contradiction(asked, catalog, provider.reasons, file) from error
     return {package: candidate.version for package, candidate in sorted(result.mapping.items())}
 
 
 def _as_preferred(
-    roots: Mapping[str, PackageRef], catalog: Offers, preferred: Mapping[str, str]
+    roots: Mapping[str, PackageRef], catalog: AppCatalog, preferred: Mapping[str, str]
 ) -> dict[str, str] | None:
     """Give what is preferred where it suits all that ask for it; None where there is something to choose."""
     chosen: dict[str, str] = {}
@@ -467,7 +430,7 @@ def _as_preferred(
     return dict(sorted(chosen.items()))
 
 
-def _provider(catalog: Offers, preferred: Mapping[str, str]) -> Any:
+def _provider(catalog: AppCatalog, preferred: Mapping[str, str]) -> Any:
     """Give what resolvelib asks about packages; the library is imported with it."""
     from resolvelib import AbstractProvider
 
@@ -481,25 +444,13 @@ def _provider(catalog: Offers, preferred: Mapping[str, str]) -> Any:
             return requirement_or_candidate.package
 
         def narrow_requirement_selection(
-            self,
-            identifiers: Iterable[str],
-            resolutions: Mapping[str, Any],
-            candidates: Mapping[str, Any],
-            information: Mapping[str, Any],
-            backtrack_causes: Sequence[Any],
-        ) -> Iterable[str]:
-            known = list(identifiers)
+            self, identifiers: Any, resolutions: Any, candidates: Any, information: Any, backtrack_causes: Any
+        ) -> list[str]:
+            names = list(identifiers)
             failing = {cause.requirement.package for cause in backtrack_causes}
-            return [name for name in known if name in failing][:1] or known[:1]
+            return [name for name in names if name in failing][:1] or names[:1]
 
-        def get_preference(
-            self,
-            identifier: str,
-            resolutions: Mapping[str, Any],
-            candidates: Mapping[str, Any],
-            information: Mapping[str, Any],
-            backtrack_causes: Sequence[Any],
-        ) -> int:
+        def get_preference(self, *_: Any, **__: Any) -> int:
             return 0
 
         def find_matches(
@@ -507,14 +458,19 @@ def _provider(catalog: Offers, preferred: Mapping[str, str]) -> Any:
             identifier: str,
             requirements: Mapping[str, Iterator[_Wish]],
             incompatibilities: Mapping[str, Iterator[_Candidate]],
-        ) -> Callable[[], Iterator[_Candidate]]:
+        ) -> Any:
             wishes = list(requirements[identifier])
             refused = {candidate.version for candidate in incompatibilities[identifier]}
 
+            def versions() -> Iterator[str]:
+                """Give what is at hand first; registries are asked only when that does not do."""
+                if stay := preferred.get(identifier):
+                    yield stay
+                offered = catalog.versions(identifier, wishes[0].versions)
+                yield from (version for version in offered if version != stay)
+
             def candidates() -> Iterator[_Candidate]:
-                stay = preferred.get(identifier)
-                versions = [stay] if stay else []
-                for version in _chained(versions, lambda: catalog.versions(identifier, wishes[0].versions)):
+                for version in versions():
                     if version not in refused and all(fits(version, wish.versions) for wish in wishes):
                         candidate = _Candidate(identifier, version)
                         self.reasons.setdefault(candidate, wishes[0])
@@ -526,49 +482,37 @@ def _provider(catalog: Offers, preferred: Mapping[str, str]) -> Any:
             return fits(candidate.version, requirement.versions)
 
         def get_dependencies(self, candidate: _Candidate) -> Iterable[_Wish]:
-            needed = catalog.requires(candidate.package, candidate.version)
+            needed = catalog.requires(*candidate)
             return [_Wish(package, versions, candidate) for package, versions in needed.items()]
 
     return Provider()
 
 
-def _chained(first: Sequence[str], rest: Callable[[], Iterable[str]]) -> Iterator[str]:
-    """Give what is at hand first; registries are asked only when that does not do."""
-    yield from first
-    yield from (version for version in rest() if version not in first)
-
-
 def _contradiction(
-    causes: Collection[RequirementInformation[Any, Any]],
-    catalog: Offers,
-    reasons: Mapping[_Candidate, _Wish],
-    file: str,
+    asked: Sequence[_Wish], catalog: AppCatalog, reasons: Mapping[_Candidate, _Wish], file: str
 ) -> ConfigError | NotFoundError:
     """Say who asks for what, with the way from a file of the app to each of them."""
-    package = list(causes)[-1].requirement.package
-    wishes = list(
-        dict.fromkeys(cause.requirement for cause in causes if cause.requirement.package == package)
-    )
-    there = list(catalog.versions(package, ""))
-    lines = [f"{_asker(wish, reasons, file)} wants {wish.versions or 'any version'}" for wish in wishes]
-    shown = ", ".join(there[:_SHOWN_VERSIONS]) + (", …" if len(there) > _SHOWN_VERSIONS else "")
+
+    def asker(wish: _Wish) -> str:
+        way: list[str] = []
+        by = wish.by
+        while by is not None and len(way) < _SHOWN_VERSIONS:
+            way.append(f"`{by.package}@{by.version}`")
+            reason = reasons.get(by)
+            by = reason.by if reason else None
+        return f"{way[0]} (required by {', '.join([*way[1:], file])})" if way else file
+
+    package = asked[-1].package
+    wishes = list(dict.fromkeys(wish for wish in asked if wish.package == package))
+    offered = list(catalog.versions(package, ""))
+    shown = ", ".join([*offered[:_SHOWN_VERSIONS], *(["…"] if len(offered) > _SHOWN_VERSIONS else [])])
     if len(wishes) == 1:
-        message = f"`{package}` has no version `{wishes[0].versions}`"
-        asked = f", which {_asker(wishes[0], reasons, file)} wants" if wishes[0].by else ""
-        return NotFoundError(message + asked, hint=f"known versions: {shown or 'none'}")
+        by = f", which {asker(wishes[0])} wants" if wishes[0].by else ""
+        message = f"`{package}` has no version `{wishes[0].versions}`{by}"
+        return NotFoundError(message, hint=f"known versions: {shown or 'none'}")
+    lines = [f"{asker(wish)} wants {wish.versions or 'any version'}" for wish in wishes]
     message = "\n  ".join([f"no version of `{package}` suits all that ask for it:", *lines])
     return ConfigError(
         f"{message}\n  its versions are {shown or 'none'}",
         hint="change one of these requirements; `mlstack pkg outdated` shows what there is",
     )
-
-
-def _asker(wish: _Wish, reasons: Mapping[_Candidate, _Wish], file: str) -> str:
-    """Name who asks: a file, or a package with those that lead to it."""
-    way: list[str] = []
-    by = wish.by
-    while by is not None and len(way) < _SHOWN_VERSIONS:
-        way.append(f"`{by.package}@{by.version}`")
-        reason = reasons.get(by)
-        by = reason.by if reason else None
-    return f"{way[0]} (required by {', '.join([*way[1:], file])})" if way else file
