@@ -553,8 +553,8 @@ class Options:
 
 # Type and declaration of each, in whose place the class has the default.
 SHARED = {name: (kind, vars(Options)[name]) for name, kind in get_type_hints(Options).items()}
-for _name, (_kind, _declared) in SHARED.items():
-    setattr(Options, _name, () if is_list(_kind) else parameter(_name, _kind, _declared).default.default)
+for _name, (_kind, _option) in SHARED.items():
+    setattr(Options, _name, () if is_list(_kind) else parameter(_name, _kind, _option).default.default)
 
 ENV = word("ENV", "The environment.", environments)
 ENV_OPTION = option("--env ENV", "As it is in this environment. Default: what all share.", environments)

@@ -247,36 +247,63 @@ def page_of(result: object) -> Page:
         if name in VIEWS:
             return VIEWS[name](result)
         if name in TABLE_VIEWS:
-            return table_page(result, TABLE_VIEWS[name])
+            return TABLE_VIEWS[name].page(result)
     from mlstack.cli.output import yaml_text
 
     return Page(tuple(TextLine(line) for line in yaml_text(result).splitlines()))
 
 
-def sentence(text: str, name: str, *notes: str) -> Page:
-    """Show one sentence about one thing; `notes` say what is next."""
-    return Page((TextLine(text),), (name,), notes)
+def shown(result: Any, blocks: Iterable[str | Block], names: str | Iterable[str] = (), *then: str) -> Page:
+    """Show lines and tables; on stderr the notes of the result, and what is next.
+
+    `names` are what `-o name` prints.
+    """
+    lines = tuple(TextLine(block) if isinstance(block, str) else block for block in blocks)
+    return Page(
+        lines, (names,) if isinstance(names, str) else tuple(names), (*notes(result), *filter(None, then))
+    )
 
 
+# Heading -> the field of a row, or a function of it. A field that ends with `!` is a value of a parameter. A
+# heading that ends with `?WORD` is left out when its cells say only this; with `?` when they are
+# empty, with `?*` when they are all the same.
 Columns = Mapping[str, str | Callable[[Any], Any]]
 
 
-def table(rows: Iterable[Any], columns: Columns | str, *, cut: str | None = None) -> TextTable:
-    """Make a table of rows: each column has its heading, and a field of the row or a function of it.
-
-    Rows that are their cells already need headings alone, of one word each.
-    """
-    if isinstance(columns, str):
-        return TextTable(tuple(columns.split()), tuple(rows), cut=cut)
-    values = [
-        [getattr(row, value) if isinstance(value, str) else value(row) for value in columns.values()]
-        for row in rows
-    ]
-    return TextTable(tuple(columns), tuple(tuple(map(_cell, row)) for row in values), cut=cut)
+def columns(text: str, **functions: Callable[[Any], Any]) -> Columns:
+    """Read `HEADING=field HEADING` (of the field `heading`); `_` in a heading is a blank."""
+    fields: dict[str, str | Callable[[Any], Any]] = {}
+    for word in text.split():
+        heading, _, field = word.partition("=")
+        name = heading.partition("?")[0]
+        fields[heading.replace("_", " ")] = functions.get(name, field or name.lower())
+    return fields
 
 
-def _cell(value: Any) -> str:
+def table(rows: Iterable[Any], heads: Columns | str, *, cut: str | None = None) -> TextTable:
+    """Make a table of rows, which may be their cells already; `cut` is the column that is shortened."""
+    rows, heads = list(rows), columns(heads) if isinstance(heads, str) else heads
+    cells = (
+        rows
+        if rows and isinstance(rows[0], tuple)
+        else [[_cell(row, it) for it in heads.values()] for row in rows]
+    )
+    shown = []
+    for index, heading in enumerate(heads):
+        name, optional, word = heading.partition("?")
+        said = {row[index] for row in cells}
+        if not optional or not (len(said) == 1 if word == "*" else said <= {word}):
+            shown.append((index, name))
+    names = tuple(name for _, name in shown)
+    kept = tuple(tuple(row[index] for index, _ in shown) for row in cells)
+    return TextTable(names, kept, cut=cut if cut in names else None)
+
+
+def _cell(row: Any, field: str | Callable[[Any], Any]) -> str:
     """Write a value in a table: a claim as `yes` or nothing, names with commas between."""
+    if isinstance(field, str) and field.endswith("!"):
+        return one_line_value(getattr(row, field[:-1]))
+    value = getattr(row, field) if isinstance(field, str) else field(row)
     if isinstance(value, bool):
         return "yes" if value else ""
     return ", ".join(value) if isinstance(value, tuple) else "" if value is None else str(value)
@@ -286,25 +313,18 @@ class TableView(NamedTuple):
     """A view that is only a table: of the rows in a field of the result."""
 
     rows: str
-    columns: Columns
+    heads: Columns | str
     names: str | Callable[[Any], str] = "name"  # what `-o name` prints of a row
     cut: str | None = None  # the column that is shortened
     empty: str = ""  # what is next when there are no rows
-    # a column that is left out when this is all its cells say
-    spare: Mapping[str, Callable[[set[str]], bool]] = {}
 
-
-def table_page(result: Any, view: TableView) -> Page:
-    """Show a result that is a table."""
-    rows = getattr(result, view.rows)
-    columns = dict(view.columns)
-    for heading, is_spare in view.spare.items():
-        if is_spare({row[0] for row in table(rows, {heading: columns[heading]}).rows}):
-            del columns[heading]
-    names = tuple(row[0] for row in table(rows, {"": view.names}).rows)
-    hints = notes(result) or ((view.empty,) if view.empty and not rows else ())
-    cut = view.cut if view.cut in columns else None
-    return Page((table(rows, columns, cut=cut),), names, hints)
+    def page(self, result: Any) -> Page:
+        """Show a result."""
+        rows = getattr(result, self.rows)
+        hint = "" if rows or notes(result) else self.empty
+        return shown(
+            result, [table(rows, self.heads, cut=self.cut)], [_cell(row, self.names) for row in rows], hint
+        )
 
 
 def notes(result: Any) -> tuple[str, ...]:
@@ -343,11 +363,6 @@ def one_line_value(value: Any) -> str:
         return value or ""
     text = value if isinstance(value, str) else write.to_flow(value)
     return size_and_digest(text) if len(text) > LONGEST_LINE else write.to_flow(value)
-
-
-def values_of(name: str) -> Callable[[Any], str]:
-    """Give what writes the field of a row that holds a parameter's value."""
-    return lambda row: one_line_value(getattr(row, name))
 
 
 def size_and_digest(text: str) -> str:

@@ -14,86 +14,66 @@ from mlstack.cli.page import (
     Style,
     TableView,
     TextLine,
-    TextTable,
+    columns,
     count,
     facts,
-    notes,
     one_line_value,
-    sentence,
+    shown,
     table,
-    table_page,
-    values_of,
     view,
 )
 
 if TYPE_CHECKING:
     from mlstack.cli.commands.program import Versions
+    from mlstack.elastic.inspect import ElasticPlan, ElasticStatus, ExplainedJob
     from mlstack.operations import app, components, doctor, explain, images, params, render
+    from mlstack.simulator.experiments import GoalTable
+    from mlstack.simulator.report import SimulationReport, WaitSummary
+
+
+def _of(row: Any) -> str:
+    return row.component or "all"
+
 
 TABLE_VIEWS |= {
-    "PolicyList": TableView(
-        "policies",
-        {
-            "ID": "id",
-            "SEVERITY": "severity",
-            "SETS": lambda row: ", ".join(row.sets),
-            "WANTED BECAUSE": "reason",
-        },
-        names="id",
-    ),
-    "SchemaList": TableView("schemas", {"NAME": "name", "DESCRIBES": "describes", "SUMMARY": "summary"}),
+    "PolicyList": TableView("policies", "ID SEVERITY SETS WANTED_BECAUSE=reason", names="id"),
+    "SchemaList": TableView("schemas", "NAME DESCRIBES SUMMARY"),
     "EnvironmentList": TableView(
         "environments",
-        {
-            "NAME": lambda row: f"{row.name} *" if row.current else row.name,
-            "CONTEXT": "context",
-            "NAMESPACE": "namespace",
-            "KUBERNETES": "kubernetes_version",
-            "EXTENDS": "extends",
-            "PROTECTED": "protected",
-            "OVERRIDDEN": "overridden",
-            "EXPIRES": "expires",
-        },
+        columns(
+            "NAME CONTEXT NAMESPACE KUBERNETES=kubernetes_version EXTENDS PROTECTED OVERRIDDEN? EXPIRES?",
+            NAME=lambda row: f"{row.name} *" if row.current else row.name,
+        ),
         cut="CONTEXT",
         empty="next: mlstack env add NAME",
-        spare={"OVERRIDDEN": lambda cells: cells <= {""}, "EXPIRES": lambda cells: cells <= {""}},
     ),
     "ExpiredEnvironments": TableView(
         "environments",
-        {"NAME": "name", "EXPIRED": "expires", "CONTEXT": "context", "NAMESPACE": "namespace"},
+        "NAME EXPIRED=expires CONTEXT NAMESPACE",
         cut="CONTEXT",
         empty="no environment is over",
     ),
     "ComponentList": TableView(  # those of prototypes with their package, manifests with their file
         "components",
-        {
-            "COMPONENT": "name",
-            "TYPE": "type",
-            "PROTOTYPE": "prototype",
-            "FROM": lambda row: row.package or row.file,
-            "DEPENDS ON": "depends_on",
-            "KINDS": "kinds",
-        },
+        columns(
+            "COMPONENT=name TYPE PROTOTYPE FROM DEPENDS_ON? KINDS?", FROM=lambda row: row.package or row.file
+        ),
         empty="next: mlstack generate PROTOTYPE NAME",
-        spare={"DEPENDS ON": lambda cells: cells <= {""}, "KINDS": lambda cells: cells <= {""}},
     ),
     "ModuleList": TableView(
         "modules",
-        {"MODULE": "name", "COMPONENTS": "components", "PARAMS": "params", "TARGET OF": "environments"},
+        "MODULE=name COMPONENTS PARAMS TARGET_OF?=environments",
         empty="next: mlstack module create NAME",
-        spare={"TARGET OF": lambda cells: cells <= {""}},
     ),
     "ParamList": TableView(
         "rows",
-        {
-            "COMPONENT": lambda row: row.component or "all",
-            "PARAM": "name",
-            "VALUE": values_of("value"),
-            "FROM": lambda row: "default" if row.level == "default" else row.origin,
-        },
+        columns(
+            "COMPONENT?* PARAM=name VALUE=value! FROM",
+            COMPONENT=_of,
+            FROM=lambda row: "default" if row.level == "default" else row.origin,
+        ),
         names=lambda row: f"{row.component}.{row.name}".removeprefix("."),
         cut="VALUE",
-        spare={"COMPONENT": lambda cells: len(cells) == 1},
     ),
 }
 
@@ -103,14 +83,14 @@ TABLE_VIEWS |= {
 @view
 def _versions(result: Versions) -> Page:
     rows = (("mlstack", result.mlstack), ("python", result.python), *result.libraries.items())
-    return Page((table(rows, "PROGRAM VERSION"),), (f"mlstack {result.mlstack}",))
+    return shown(result, [table(rows, "PROGRAM VERSION")], f"mlstack {result.mlstack}")
 
 
 @view
 def _schema(result: app.Schema) -> Page:
     from mlstack.cli.output import json_text
 
-    return Page(tuple(TextLine(line) for line in json_text(result).splitlines()), (result.name,))
+    return shown(result, json_text(result).splitlines(), result.name)
 
 
 @view
@@ -120,7 +100,7 @@ def _initialised(result: app.Initialised) -> Page:
     context = f"context {result.context}" if result.context else "no context yet"
     text += f" and environment `{result.environment}` ({context})" if result.environment else ""
     usual = "mlstack pkg install kubeflow/core" if registries else "mlstack registry add NAME ADDRESS"
-    return sentence(text, result.app, f"next: cd {result.folder} && {usual}")
+    return shown(result, [text], result.app, f"next: cd {result.folder} && {usual}")
 
 
 @view
@@ -128,20 +108,17 @@ def _stack_begun(result: components.StackBegun) -> Page:
     text = f"created app `{result.app}` in {result.folder} with the stack `{result.stack}`: components "
     text += f"{', '.join(result.components)}; environments {', '.join(result.environments)}"
     first = result.environments[0]
-    steps = (
-        f"next: cd {result.folder} && mlstack validate {first}",
-        f"mlstack env set {first} --context CONTEXT",
-    )
-    return sentence(text, result.app, *steps)
+    step = f"next: cd {result.folder} && mlstack validate {first}"
+    return shown(result, [text], result.app, step, f"mlstack env set {first} --context CONTEXT")
 
 
 @view
 def _upgraded(result: doctor.Upgraded) -> Page:
     if not result.files:
-        return Page((TextLine("nothing to do: every file of the app is up to date"),))
+        return shown(result, ["nothing to do: every file of the app is up to date"])
     verb = "would upgrade" if result.dry_run else "upgraded"
     lines = [TextLine(f"{verb} {row.file} from {row.before} to {row.after}", "add") for row in result.files]
-    return Page(tuple(lines), tuple(row.file for row in result.files))
+    return shown(result, lines, [row.file for row in result.files])
 
 
 # --- environments ---
@@ -153,7 +130,7 @@ def _environment_added(result: app.EnvironmentAdded) -> Page:
     settings += [f"preset {result.preset}"] if result.preset else []
     settings += [f"extends {result.extends}"] if result.extends else []
     text = f"added environment `{result.name}`: {', '.join(settings)}"
-    return sentence(text, result.name, *notes(result), f"next: mlstack render {result.name}")
+    return shown(result, [text], result.name, f"next: mlstack render {result.name}")
 
 
 _MARKS: Mapping[str, tuple[str, Style]] = {
@@ -170,9 +147,8 @@ def _diagnosis(result: doctor.Diagnosis) -> Page:
         mark, style = _MARKS[check.state]
         lines.append(TextLine(f"{mark:<5}{check.name}: {check.message}", style, hang=7))
         lines += [TextLine(f"       {check.hint}", hang=9)] if check.hint else []
-    failed = sum(check.state == "failed" for check in result.checks)
-    lines.append(TextLine(f"{count(failed, 'fault')}" if failed else "nothing is wrong"))
-    return Page(tuple(lines), tuple(check.name for check in result.checks if check.state == "failed"))
+    failed = [check.name for check in result.checks if check.state == "failed"]
+    return shown(result, [*lines, count(len(failed), "fault") if failed else "nothing is wrong"], failed)
 
 
 @view
@@ -180,22 +156,21 @@ def _matrix(result: render.MatrixResult) -> Page:
     if not result.rows:
         return Page((TextLine("no difference"),))
     longest = max(8, min(20, 44 // len(result.environments)))  # what is compared stays readable beside them
-    columns: Columns = {
-        "": lambda row: "" if row.approved or not row.differs else "!",
+    heads: Columns = {
+        "?": lambda row: "" if row.approved or not row.differs else "!",
         "WHAT": "section",
         "SUBJECT": "subject",
-        **{name.upper(): _cell(name, longest) for name in result.environments},
-        "APPROVED": lambda row: row.reason or ("yes" if row.approved else ""),
+        **{name.upper(): _in_environment(name, longest) for name in result.environments},
+        "APPROVED?": lambda row: row.reason or ("yes" if row.approved else ""),
     }
-    spare = {"APPROVED": lambda cells: cells <= {""}, "": lambda cells: cells <= {""}}
-    page = table_page(result, TableView("rows", columns, names="subject", cut="SUBJECT", spare=spare))
     left = sum(row.differs and not row.approved for row in result.rows)
-    hints = [f"{count(left, 'difference')} not approved: --approve REASON enters them"] if left else []
-    hints += [f"wrote {result.written}"] if result.written else []
-    return Page(page.blocks, page.names, (*page.notes, *hints))
+    hint = f"{count(left, 'difference')} not approved: --approve REASON enters them" if left else ""
+    wrote = f"wrote {result.written}" if result.written else ""
+    page = TableView("rows", heads, names="subject", cut="SUBJECT").page(result)
+    return Page(page.blocks, page.names, (*page.notes, *filter(None, (hint, wrote))))
 
 
-def _cell(name: str, longest: int) -> Any:
+def _in_environment(name: str, longest: int) -> Any:
     def text(row: render.MatrixRow) -> str:
         value = one_line_value(row.values[name]) if row.values[name] is not None else "-"
         # Of images the end tells more than the beginning.
@@ -206,23 +181,18 @@ def _cell(name: str, longest: int) -> Any:
 
 @view
 def _snapshot_taken(result: doctor.SnapshotTaken) -> Page:
-    counts = (
-        (result.kinds, "kind"),
-        (result.definitions, "definition"),
-        (result.nodes, "node"),
-        (result.gpus, "GPU"),
-        (result.quotas, "quota"),
-    )
-    what = f"{result.version}, {', '.join(count(number, noun) for number, noun in counts)}"
-    state = "wrote {}" if result.changed else "{} is as the cluster is now"
-    state = state if result.ok else "{} is not as the cluster is now"
-    return sentence(f"{state.format(result.file)}: {what}", result.file, *notes(result))
+    counts = [
+        count(getattr(result, f"{noun}s".lower()), noun)
+        for noun in ("kind", "definition", "node", "GPU", "quota")
+    ]
+    state = f"wrote {result.file}" if result.changed else f"{result.file} is as the cluster is now"
+    state = state if result.ok else f"{result.file} is not as the cluster is now"
+    return shown(result, [f"{state}: {result.version}, {', '.join(counts)}"], result.file)
 
 
 @view
 def _environment_targets(result: app.EnvironmentTargets) -> Page:
-    targets = result.targets or ("all components",)
-    return Page(tuple(TextLine(name) for name in targets), result.targets)
+    return shown(result, result.targets or ["all components"], result.targets)
 
 
 @view
@@ -262,9 +232,8 @@ def _environment_description(result: app.EnvironmentDescription) -> Page:
         for component, values in (("all", result.globals), *result.components.items())
         for name, value in values.items()
     ]
-    blocks = facts(*rows)
-    blocks += [TextLine(""), table(values, "COMPONENT PARAM VALUE")] if values else []
-    return Page(tuple(blocks), (environment.name,))
+    below: list[Block] = [TextLine(""), table(values, "COMPONENT PARAM VALUE")] if values else []
+    return shown(result, [*facts(*rows), *below], environment.name)
 
 
 @view
@@ -273,7 +242,7 @@ def _environment_changed(result: app.EnvironmentChanged) -> Page:
     changes += ["the cluster met next is the one it is bound to"] if result.cluster_forgotten else []
     mine = " (yours alone)" if result.overridden else ""
     text = f"environment `{result.name}`{mine}: {', '.join(changes) or 'nothing to change'}"
-    return sentence(text, result.name, *notes(result))
+    return shown(result, [text], result.name)
 
 
 @view
@@ -281,7 +250,7 @@ def _app_changed(result: app.AppChanged) -> Page:
     changes = [
         f"{key} = {value}" if value is not None else f"{key} unset" for key, value in result.changes.items()
     ]
-    return sentence(f"app `{result.name}`: {', '.join(changes)}", result.name)
+    return shown(result, [f"app `{result.name}`: {', '.join(changes)}"], result.name)
 
 
 @view
@@ -289,14 +258,14 @@ def _environment_removed(result: app.EnvironmentRemoved) -> Page:
     text = f"removed environment `{result.name}` from the app; its cluster was not touched"
     if result.override:
         text = f"environment `{result.name}` is what its shared files say again"
-    return sentence(text, result.name, *notes(result))
+    return shown(result, [text], result.name)
 
 
 @view
 def _current_environment(result: app.CurrentEnvironment) -> Page:
     if result.name is None:
         return Page((), (), ("no environment is chosen: mlstack env current --set ENV",))
-    return sentence(result.name, result.name)
+    return shown(result, [result.name], result.name)
 
 
 # --- components ---
@@ -306,7 +275,7 @@ def _current_environment(result: app.CurrentEnvironment) -> Page:
 def _generated(result: components.Generated) -> Page:
     verb = "replaced" if result.replaced else "generated"
     text = f"{verb} component `{result.name}` from {result.prototype}: {result.file}"
-    return sentence(text, result.name, *notes(result), f"next: mlstack param list {result.name}")
+    return shown(result, [text], result.name, f"next: mlstack param list {result.name}")
 
 
 @view
@@ -322,27 +291,27 @@ def _prototype_begun(result: components.PrototypeBegun) -> Page:
 
 @view
 def _component_removed(result: components.ComponentRemoved) -> Page:
-    lines = tuple(TextLine(f"removed `{result.name}` from {file}") for file in result.files)
+    page = shown(result, [f"removed `{result.name}` from {file}" for file in result.files], result.name)
     warnings = [
         f"warning: `{row.component}` is still deployed in `{row.environment}`"
         f" ({count(row.objects, 'object')}); gone with: mlstack apply {row.environment}"
         for row in result.deployed
     ]
-    usual = "what was applied goes from a cluster with the next `mlstack apply ENV`"
-    return Page(lines, (result.name,), (*warnings, *notes(result), *([] if warnings else [usual])))
+    usual = () if warnings else ("what was applied goes from a cluster with the next `mlstack apply ENV`",)
+    return Page(page.blocks, page.names, (*warnings, *page.notes, *usual))
 
 
 @view
 def _component_renamed(result: components.ComponentRenamed) -> Page:
     text = f"renamed `{result.before}` to `{result.name}`: {result.file}"
     next_step = "the next `mlstack apply ENV` gives its objects the new label; none is deleted"
-    return sentence(text, result.name, *notes(result), next_step)
+    return shown(result, [text], result.name, next_step)
 
 
 @view
 def _module_created(result: components.ModuleCreated) -> Page:
     next_step = f"next: mlstack generate PROTOTYPE {result.name}.NAME"
-    return sentence(f"created module `{result.name}`: {result.file}", result.name, next_step)
+    return shown(result, [f"created module `{result.name}`: {result.file}"], result.name, next_step)
 
 
 # --- images ---
@@ -354,44 +323,41 @@ def _image_list(result: images.ImageList) -> Page:
     for row in result.images:
         used = row.used_by[0] if row.used_by else "nothing as it is now"
         others = f" and {len(row.used_by) - 1} more" if len(row.used_by) > 1 else ""
-        blocks.append(TextLine(row.image, "head"))
-        blocks += [TextLine(f"  {_origin(origin)}", hang=4) for origin in row.origins]
-        blocks.append(TextLine(f"  used by {used}{others}", hang=4))
-    hints = notes(result) if result.images else (*notes(result), "no object names an image")
-    return Page(tuple(blocks), tuple(row.image for row in result.images), hints)
+        details = [*map(_origin, row.origins), f"used by {used}{others}"]
+        blocks += [TextLine(row.image, "head"), *(TextLine(f"  {detail}", hang=4) for detail in details)]
+    hint = "" if result.images else "no object names an image"
+    return shown(result, blocks, [row.image for row in result.images], hint)
 
 
 def _origin(origin: images.ImageOrigin) -> str:
     if not origin.parameter:
         return f"{origin.layer} {origin.where}".rstrip()
-    if origin.layer == "default":
-        return f"{origin.component} {origin.parameter}: default of {origin.where}"
-    return f"{origin.component} {origin.parameter}: {origin.where}"
+    default = "default of " if origin.layer == "default" else ""
+    return f"{origin.component} {origin.parameter}: {default}{origin.where}"
+
+
+_COPIED = {
+    "copied": "copied to",
+    "there": "is there as",
+    "missing": "would be copied to",
+    "left": "left as it is",
+}
 
 
 @view
 def _copy_result(result: images.CopyResult) -> Page:
-    words = {
-        "copied": "copied to",
-        "there": "is there as",
-        "missing": "would be copied to",
-        "left": "left as it is",
-    }
     blocks: list[Block] = []
     for row in result.images:
-        blocks += [
-            TextLine(row.image, "head"),
-            TextLine(f"  {words[row.state]} {row.target}".rstrip(), hang=4),
-        ]
+        blocks.append(TextLine(row.image, "head"))
+        blocks.append(TextLine(f"  {_COPIED[row.state]} {row.target}".rstrip(), hang=4))
         blocks += [TextLine(f"  set in {text}", "change", hang=4) for text in row.sets]
         blocks += [TextLine(f"  still to do in {text}", "remove", hang=4) for text in row.remaining]
     states = [row.state for row in result.images]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)) or "no images"
-    wrote = (
-        f"; {'would write' if result.dry_run else 'wrote'} {', '.join(result.files)}" if result.files else ""
-    )
-    blocks.append(TextLine(f"{result.to}: {counts}{wrote}", "head" if result.ok else "remove", hang=2))
-    return Page(tuple(blocks), tuple(row.target for row in result.images if row.target), notes(result))
+    verb = "would write" if result.dry_run else "wrote"
+    files = f"; {verb} {', '.join(result.files)}" if result.files else ""
+    blocks.append(TextLine(f"{result.to}: {counts}{files}", "head" if result.ok else "remove", hang=2))
+    return shown(result, blocks, [row.target for row in result.images if row.target])
 
 
 # --- parameters ---
@@ -402,26 +368,22 @@ def _param_changed(result: params.ParamChanged) -> Page:
     state = f"set {result.name} = {one_line_value(result.value) or 'null'}"
     if not result.changed:
         state = f"{result.name} is {one_line_value(result.value)} already"
-    return sentence(f"{state} ({result.place}, {result.file})", result.name, *notes(result))
+    return shown(result, [f"{state} ({result.place}, {result.file})"], result.name)
 
 
 @view
 def _param_unset(result: params.ParamUnset) -> Page:
-    return sentence(f"unset {result.name} ({result.place}, {result.file})", result.name, *notes(result))
+    return shown(result, [f"unset {result.name} ({result.place}, {result.file})"], result.name)
 
 
 @view
 def _param_diff(result: params.ParamDiff) -> Page:
-    names = tuple(f"{row.component}.{row.name}" for row in result.rows)
-    if not names:
+    if not result.rows:
         return Page((), (), (f"no parameter differs between `{result.first}` and `{result.second}`",))
-    columns: Columns = {
-        "COMPONENT": "component",
-        "PARAM": "name",
-        result.first.upper(): values_of("first"),
-        result.second.upper(): values_of("second"),
-    }
-    return Page((table(result.rows, columns, cut=result.first.upper()),), names)
+    first, second = result.first.upper(), result.second.upper()
+    heads: Columns = {"COMPONENT": "component", "PARAM": "name", first: "first!", second: "second!"}
+    names = tuple(f"{row.component}.{row.name}" for row in result.rows)
+    return Page((table(result.rows, heads, cut=first),), names)
 
 
 @view
@@ -441,19 +403,18 @@ def _explained_parameter(param: explain.ExplainedParameter) -> Iterator[Block]:
     if param.description:
         yield TextLine(f"  {param.description}", hang=2)
     if param.chain:
-        columns: Columns = {
+        heads: Columns = {
             "": lambda step: "=>" if step.wins else "",
             "LEVEL": "layer",
             "VALUE": lambda step: one_line_value(step.value) or "(removed)",
             "FROM": "where",
         }
-        yield table(reversed(param.chain), columns, cut="VALUE")
+        yield table(reversed(param.chain), heads, cut="VALUE")
     for name, reaches in groupby(param.reaches, lambda reach: reach.object):
         yield TextLine(f"  reaches {name}:")
-        fields = [(reach.path, one_line_value(reach.value) or "not set") for reach in reaches]
-        yield from (
-            TextLine(f"    {path} = {value}" if path else "    the whole object") for path, value in fields
-        )
+        for reach in reaches:
+            value = one_line_value(reach.value) or "not set"
+            yield TextLine(f"    {reach.path} = {value}" if reach.path else "    the whole object")
     if not param.reaches and param.value is not None:
         yield TextLine("  reaches no field of the objects as they are now", "dim")
     yield from (TextLine(f"  note: {note}", hang=4) for note in param.notes)
@@ -464,34 +425,25 @@ def _explained_field(result: explain.ExplainedField) -> Page:
     """Show who wrote a field, and the parameters behind it."""
     value = "not set" if result.value is None else one_line_value(result.value)
     blocks: list[Block] = [TextLine(f"{result.object}: {result.path} = {value}", "head")]
-    rows = [("component", f"{result.component} {result.prototype and f'({result.prototype})'}".rstrip())]
-    blocks += facts(*rows, (result.origin, result.where or "added to every object"))
-    columns: Columns = {
-        "PARAM": "name",
-        "VALUE": lambda param: one_line_value(param.value),
-        "LEVEL": "layer",
-        "FROM": "where",
-    }
+    component = f"{result.component} {result.prototype and f'({result.prototype})'}".rstrip()
+    blocks += facts(("component", component), (result.origin, result.where or "added to every object"))
     if result.parameters:
-        blocks += [TextLine(""), table(result.parameters, columns, cut="VALUE")]
+        heads = "PARAM=name VALUE=value! LEVEL=layer FROM=where"
+        blocks += [TextLine(""), table(result.parameters, heads, cut="VALUE")]
     return Page(tuple(blocks), (result.where,), result.notes)
 
 
 @view
 def _promotion(result: params.PromotionPlan) -> Page:
     """Show each change, and in which files it is or would be."""
-    names = tuple(f"{row.component}.{row.name}".removeprefix(".") for row in result.changes)
-    if not names:
+    if not result.changes:
         text = f"nothing to promote: `{result.target}` has what `{result.source}` sets"
         return Page((TextLine(text),), (), result.notes)
-    columns: Columns = {
-        "COMPONENT": lambda row: row.component or "all",
-        "WHAT": "name",
-        result.target.upper(): values_of("before"),
-        result.source.upper(): values_of("after"),
-    }
+    target, source = result.target.upper(), result.source.upper()
+    heads: Columns = {"COMPONENT": _of, "WHAT": "name", target: "before!", source: "after!"}
     verb = "changed" if result.done else "would change"
-    blocks = (table(result.changes, columns, cut="WHAT"), TextLine(f"{verb} {', '.join(result.files)}"))
+    blocks = (table(result.changes, heads, cut="WHAT"), TextLine(f"{verb} {', '.join(result.files)}"))
+    names = tuple(f"{row.component}.{row.name}".removeprefix(".") for row in result.changes)
     following = (f"next: mlstack diff {result.target}",) if result.done else ()
     return Page(blocks, names, (*result.notes, *following))
 
@@ -500,32 +452,16 @@ def _promotion(result: params.PromotionPlan) -> Page:
 def _linted_params(result: explain.LintResult) -> Page:
     """Show what could go."""
     if result.ok:
-        tried = (
-            f"in {count(len(result.environments), 'environment')}"
-            if result.environments
-            else "as all share it"
-        )
-        return Page((TextLine(f"every value and patch has an effect {tried}"),), ())
-    columns: Columns = {
-        "WHERE": "where",
-        "COMPONENT": lambda row: row.component or "all",
-        "WHAT": "name",
-        "FINDING": "message",
-    }
-    names = tuple(row.where for row in result.findings)
-    return Page((table(result.findings, columns, cut="FINDING"),), names)
+        environments = count(len(result.environments), "environment")
+        tried = f"in {environments}" if result.environments else "as all share it"
+        return Page((TextLine(f"every value and patch has an effect {tried}"),))
+    heads = columns("WHERE COMPONENT WHAT=name FINDING=message", COMPONENT=_of)
+    return Page((table(result.findings, heads, cut="FINDING"),), tuple(row.where for row in result.findings))
 
 
 # --- elastic training ---
 
 _BREACHES = 10
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from mlstack.elastic.inspect import ElasticPlan, ElasticStatus, ExplainedJob
-    from mlstack.simulator.experiments import GoalTable
-    from mlstack.simulator.report import SimulationReport, WaitSummary
 
 
 @view
@@ -533,36 +469,25 @@ def _elastic_plan(result: ElasticPlan) -> Page:
     """Show a line a job, then what found no place."""
     if not result.jobs:
         return Page((TextLine("no training job is under way"),))
-    rows = tuple(
-        (
-            row.job,
-            row.state,
-            str(row.now),
-            str(row.target),
-            _range(row.minimum, row.maximum),
-            row.reasons[0].partition(": ")[2],
-        )
-        for row in result.jobs
+    heads = columns(
+        "JOB STATE NOW PLAN=target RANGE WHY", RANGE=_range, WHY=lambda row: row.reasons[0].partition(": ")[2]
     )
-    blocks: list[Block] = [TextTable(("JOB", "STATE", "NOW", "PLAN", "RANGE", "WHY"), rows)]
-    said = {row.job for row in result.jobs}
-    pods = [row for row in result.unplaced if row.key not in said]
+    blocks: list[Block] = [table(result.jobs, heads)]
+    names = [row.job for row in result.jobs]
+    pods = [row for row in result.unplaced if row.key not in names]
     if pods:
         blocks += [TextLine(""), TextLine("pods without a place:", "head")]
         blocks += [TextLine(f"  {row.key}: {row.missing or 'no node takes it'}", hang=4) for row in pods]
     moves = f", {count(result.moves, 'move')} for fairness alone" if result.moves else ""
-    blocks += [
-        TextLine(""),
-        TextLine(f"policy `{result.policy}` on {count(result.nodes, 'node')}{moves}", "dim"),
-    ]
+    on = f"policy `{result.policy}` on {count(result.nodes, 'node')}{moves}"
     changed = [row.job for row in result.jobs if row.victims or row.places or row.now != row.target]
-    notes = (f"next: mlstack elastic plan --explain {changed[0]}",) if changed else ()
-    return Page(tuple(blocks), tuple(row.job for row in result.jobs), notes)
+    next_step = f"next: mlstack elastic plan --explain {changed[0]}" if changed else ""
+    return shown(result, [*blocks, "", TextLine(on, "dim")], names, next_step)
 
 
-def _range(minimum: int, maximum: int) -> str:
+def _range(row: Any) -> str:
     """Write the range of a job; one that cannot be read has none."""
-    return f"{minimum}-{maximum}" if maximum else "-"
+    return f"{row.minimum}-{row.maximum}" if row.maximum else "-"
 
 
 @view
@@ -581,12 +506,10 @@ def _elastic_explained(result: ExplainedJob) -> Page:
         *(TextLine(f"  {reason}", hang=4) for reason in job.reasons),
         *(TextLine(f"  - {name}", "remove") for name in job.victims),
     ]
-    for place in job.places:
-        text = f"  + {count(place.trainers, 'trainer')} on {place.node or 'any node'}"
-        blocks.append(TextLine(text, "add"))
+    coming = [f"{count(place.trainers, 'trainer')} on {place.node or 'any node'}" for place in job.places]
     for role, nodes in (("master", job.master), ("pserver", job.pserver)):
-        blocks += [TextLine(f"  + {role} {index} on {node}", "add") for index, node in enumerate(nodes)]
-    return Page(tuple(blocks), (job.job,))
+        coming += [f"{role} {index} on {node}" for index, node in enumerate(nodes)]
+    return shown(result, [*blocks, *(TextLine(f"  + {text}", "add") for text in coming)], job.job)
 
 
 @view
@@ -595,34 +518,34 @@ def _elastic_status(result: ElasticStatus) -> Page:
     from mlstack.elastic.inspect import UNSEEN
 
     if not result.jobs:
-        return Page(
-            (TextLine("there is no training job"),), notes=("next: mlstack generate elastic-job NAME",)
-        )
-    rows = tuple(
-        (row.job, row.phase, f"{row.ready}/{row.desired}", _range(row.minimum, row.maximum), row.reason)
-        for row in result.jobs
+        return shown(result, ["there is no training job"], (), "next: mlstack generate elastic-job NAME")
+    heads = columns(
+        "JOB PHASE READY RANGE REASON", READY=lambda row: f"{row.ready}/{row.desired}", RANGE=_range
     )
-    table = TextTable(("JOB", "PHASE", "READY", "RANGE", "REASON"), rows)
     is_unseen = any(row.reason == UNSEEN for row in result.jobs)
-    notes = ("next: kubectl get lease -A names the controller that leads; mlstack elastic run is one",)
-    return Page((table,), tuple(row.job for row in result.jobs), notes if is_unseen else ())
+    note = "next: kubectl get lease -A names the controller that leads; mlstack elastic run is one"
+    return shown(
+        result, [table(result.jobs, heads)], [row.job for row in result.jobs], note if is_unseen else ""
+    )
 
 
 @view
 def _goals(result: GoalTable) -> Page:
     """Show a line a goal, then what must never happen and did."""
-    rows = tuple(
-        (row.name, f"{row.value:.4g}", row.goal, "yes" if row.is_met else "NO") for row in result.rows
+    heads = columns(
+        "MEASURE=name VALUE GOAL MET",
+        VALUE=lambda row: f"{row.value:.4g}",
+        MET=lambda row: "yes" if row.is_met else "NO",
     )
     missed = sum(not row.is_met for row in result.rows)
     verdict = f"{missed} of {count(len(result.rows), 'goal')} missed" if missed else "every goal is met"
-    blocks: list[Block] = [
-        TextTable(("MEASURE", "VALUE", "GOAL", "MET"), rows),
+    blocks: list[str | Block] = [
+        table(result.rows, heads),
         *(TextLine(f"  {text}", hang=4) for text in result.violations[:_BREACHES]),
-        TextLine(""),
-        TextLine(f"{result.case}, policy `{result.policy}`, {count(len(result.seeds), 'seed')}: {verdict}"),
+        "",
+        f"{result.case}, policy `{result.policy}`, {count(len(result.seeds), 'seed')}: {verdict}",
     ]
-    return Page(tuple(blocks), tuple(row.name for row in result.rows))
+    return shown(result, blocks, [row.name for row in result.rows])
 
 
 @view
@@ -631,7 +554,17 @@ def _simulation(result: SimulationReport) -> Page:
     title = f"{result.scenario}, policy `{result.policy}`, seed {result.seed}, {result.seconds:g} s"
     blocks: list[Block] = [TextLine(title, "head")]
     if result.jobs:
-        blocks += [_simulated_jobs(result), TextLine("")]
+        has_ends = bool(result.completion.finished)  # when jobs were done is a column only where one was
+        heads = columns(
+            f"JOB=name FIRST WHOLE TRAINERS MEAN {'DONE' if has_ends else ''} PHASE",
+            FIRST=lambda job: f"{'' if job.has_begun else '>'}{job.wait_s:g} s",
+            WHOLE=lambda job: f"{'' if job.was_whole else '>'}{job.gang_s:g} s",
+            TRAINERS=lambda job: f"{job.fewest}-{job.most}",
+            MEAN=lambda job: f"{job.mean:g}",
+            DONE=lambda job: _seconds(job.jct_s),
+            PHASE=lambda job: job.phase or "-",
+        )
+        blocks += [table(result.jobs, heads), TextLine("")]
     rows = [*_use(result), *(_fortunes(result) if result.jobs else ()), *_served(result)]
     if result.passes:
         calls = ", ".join(f"{number} {verb}" for verb, number in result.calls.items())
@@ -640,26 +573,7 @@ def _simulation(result: SimulationReport) -> Page:
     width = max(len(name) for name, _ in rows) + 1
     blocks += [TextLine(f"{name + ':':<{width}} {text}", hang=width + 1) for name, text in rows]
     blocks += [TextLine(f"  {text}", "remove", hang=4) for text in result.violations[:_BREACHES]]
-    return Page(tuple(blocks), tuple(job.name for job in result.jobs))
-
-
-def _simulated_jobs(result: SimulationReport) -> TextTable:
-    """Write a line a job; when jobs were done is a column only where one was."""
-    has_ends = bool(result.completion.finished)
-    rows = tuple(
-        (
-            job.name,
-            f"{'' if job.has_begun else '>'}{job.wait_s:g} s",
-            f"{'' if job.was_whole else '>'}{job.gang_s:g} s",
-            f"{job.fewest}-{job.most}",
-            f"{job.mean:g}",
-            *([_seconds(job.jct_s)] if has_ends else []),
-            job.phase or "-",
-        )
-        for job in result.jobs
-    )
-    done = ("DONE",) if has_ends else ()
-    return TextTable(("JOB", "FIRST", "WHOLE", "TRAINERS", "MEAN", *done, "PHASE"), rows)
+    return shown(result, blocks, [job.name for job in result.jobs])
 
 
 def _seconds(value: float | None) -> str:

@@ -17,14 +17,14 @@ from mlstack.cli.page import (
     Style,
     TableView,
     TextLine,
-    TextTable,
+    columns,
     count,
     facts,
-    notes,
     one_line_value,
     shorten,
+    shown,
     size_and_digest,
-    table_page,
+    table,
     text_width,
     view,
 )
@@ -60,6 +60,7 @@ _WORDS: Mapping[Style, str] = {
     "dim": "unchanged kept gone missing",
 }
 STYLES: Mapping[str, Style] = {word: style for style, words in _WORDS.items() for word in words.split()}
+_STILL = ("unchanged", "kept", "missing")
 SIGNS: Mapping[Style, str] = {"add": "+", "change": "~", "remove": "-", "dim": " "}
 
 
@@ -71,28 +72,17 @@ def _change_report(result: ChangeReport) -> Page:
 @view
 def _plan_result(result: PlanResult) -> Page:
     page = _changes(result, manifests=True)
-    waits = [
-        TextLine(
-            f"goes on by itself: {wait.object}"
-            if wait.goes_on
-            else f"then waits for {wait.object}, {wait.timeout_s:g} s at most",
-            "dim",
-            hang=2,
+    *blocks, last = page.blocks
+    for wait in result.waits:
+        waited = f"then waits for {wait.object}, {wait.timeout_s:g} s at most"
+        blocks.append(
+            TextLine(f"goes on by itself: {wait.object}" if wait.goes_on else waited, "dim", hang=2)
         )
-        for wait in result.waits
-    ]
-    images = [
-        TextLine(
-            f"image {fault.image} of {fault.object}: {fault.message}",
-            "change" if fault.problem == "unchecked" else "remove",
-            hang=2,
-        )
-        for fault in result.images
-    ]
-    page = replace(page, blocks=(*page.blocks[:-1], *waits, *images, *page.blocks[-1:]))
-    if result.file is None:
-        return page
-    return replace(page, notes=(f"plan written to {result.file}", f"next: mlstack apply {result.file}"))
+    for fault in result.images:
+        text = f"image {fault.image} of {fault.object}: {fault.message}"
+        blocks.append(TextLine(text, "change" if fault.problem == "unchecked" else "remove", hang=2))
+    hints = (f"plan written to {result.file}", f"next: mlstack apply {result.file}") if result.file else ()
+    return Page((*blocks, last), page.names, hints)
 
 
 def change_summary(result: ChangeReport) -> Page:
@@ -109,7 +99,7 @@ def names_alone(page: Page) -> Page:
 
 
 def _changes(result: ChangeReport | PlanResult, *, manifests: bool) -> Page:
-    changed = [row for row in result.objects if row.action not in ("unchanged", "kept", "missing")]
+    changed = [row for row in result.objects if row.action not in _STILL]
     blocks = changed_objects(changed, result.environment if manifests else None)
     blocks += [TextLine(f"note: {note}", hang=2) for note in result.notes]
     blocks += _capacity(getattr(result, "capacity", ()))
@@ -140,8 +130,7 @@ _TO_DO = {action: f"to {action}" for action in ("create", "update", "recreate", 
 
 def _change(row: ObjectChange) -> Iterator[Block]:
     style = STYLES[row.action]
-    component_name = f" ({row.component})" if row.component else ""
-    yield TextLine(f"{SIGNS[style]} {row.action} {row.object}{component_name}", style)
+    yield TextLine(f"{SIGNS[style]} {row.action} {row.object}{_of(row.component)}", style)
     if row.reason:
         yield TextLine(f"    because {row.reason}", hang=6)
     for field in row.fields:
@@ -255,6 +244,10 @@ def _place(result: RunResult | StatusResult | UnlockResult | HistoryResult) -> s
     return f"`{result.environment}` (context {result.context}, namespace {result.namespace})"
 
 
+def _of(name: str | None) -> str:
+    return f" ({name})" if name else ""
+
+
 def counted(counts: Mapping[str, int], place: str) -> str:
     """Write numbers of objects in one line: `gke: 2 created, 1 failed`."""
     numbers = ", ".join(f"{count} {what}" for what, count in counts.items()) or "no objects"
@@ -271,20 +264,17 @@ def _footprint(result: FootprintResult) -> Page:
             {name: value for name, value in row.takes.items() if name.startswith(kinds)}, bare=True
         )
 
-    columns: dict[str, Callable[[ComponentFootprint], str]] = {
+    heads: Columns = {
         "COMPONENT": lambda row: row.component or "all together",
-        "PODS": cell("pods"),
-        "CPU": cell("requests.cpu"),
-        "MEMORY": cell("requests.memory"),
-        "GPUS": cell("gpus."),
-        "STORAGE": cell("storage."),
-        "LBS": cell("loadbalancers"),
-        f"{result.currency}/MONTH": lambda row: f"{row.monthly_cost:,.2f}" if row.monthly_cost else "",
+        "PODS?": cell("pods"),
+        "CPU?": cell("requests.cpu"),
+        "MEMORY?": cell("requests.memory"),
+        "GPUS?": cell("gpus."),
+        "STORAGE?": cell("storage."),
+        "LBS?": cell("loadbalancers"),
+        f"{result.currency}/MONTH?": lambda row: f"{row.monthly_cost:,.2f}" if row.monthly_cost else "",
     }
-    rows = (*result.components, result.total)
-    shown = {head: text for head, text in columns.items() if any(map(text, rows))}
-    cells = tuple(tuple(text(row) for text in shown.values()) for row in rows)
-    blocks: list[Block] = [TextTable(tuple(shown), cells)]
+    blocks: list[Block] = [table((*result.components, result.total), heads)]
     if limits := amounts_text(result.total.takes, limits=True):
         blocks.append(TextLine(f"limits: {limits}", hang=2))
     if not result.least.takes == result.total.takes == result.most.takes:
@@ -293,29 +283,25 @@ def _footprint(result: FootprintResult) -> Page:
     if result.per_node:
         blocks.append(TextLine(f"on each node besides: {amounts_text(result.per_node)}", hang=2))
     blocks += [TextLine(f"not counted: {name} (it decides by itself)", hang=2) for name in result.uncounted]
-    return Page(tuple(blocks), tuple(row.component for row in result.components), notes(result))
+    return shown(result, blocks, [row.component for row in result.components])
 
 
 @view
 def _fits(result: FitsResult) -> Page:
     place = f"`{result.environment}` on {count(result.nodes, 'node')} as of {result.taken}"
     numbers = Counter[str](row.verdict for row in result.workloads)
-    blocks = [
-        *_capacity(result.workloads),
-        TextLine(counted(numbers, place).replace("no objects", "no pods"), hang=2),
-    ]
-    return Page(tuple(blocks), tuple(row.object for row in result.workloads), notes(result))
+    verdicts = TextLine(counted(numbers, place).replace("no objects", "no pods"), hang=2)
+    return shown(result, [*_capacity(result.workloads), verdicts], [row.object for row in result.workloads])
 
 
 def _capacity(rows: Sequence[Fit]) -> list[Block]:
     """Show whether there is room for each workload, and what limits it on the line below."""
     blocks: list[Block] = []
-    styles: Mapping[str, Style] = {"fits now": "add", "never": "remove", "does not fit now": "remove"}
+    styles: dict[str, Style] = {"fits now": "add"}
+    styles |= dict.fromkeys(("never", "does not fit now", "blocked by quota"), "remove")
     for row in rows:
-        style = styles.get(row.verdict, "change")
-        style = "remove" if row.verdict == "blocked by quota" else style
-        of = f" ({row.component})" if row.component else ""
-        blocks.append(TextLine(f"{row.verdict}: {row.object}{of}, {count(row.pods, 'pod')}", style, hang=4))
+        text = f"{row.verdict}: {row.object}{_of(row.component)}, {count(row.pods, 'pod')}"
+        blocks.append(TextLine(text, styles.get(row.verdict, "change"), hang=4))
         if row.reason:
             blocks.append(TextLine(f"    {row.reason}", hang=6))
     return blocks
@@ -343,24 +329,20 @@ def amounts_text(takes: Amounts, *, signed: bool = False, bare: bool = False, li
 
 @view
 def _validated(result: ValidateResult) -> Page:
-    blocks: list[Block] = [
-        TextLine(
-            ": ".join(filter(None, (f"{fault.object} ({fault.component})", fault.path, fault.message)))
-            + (f" [{fault.policy}]" if fault.policy else "")
-            + (f" ({fault.where})" if fault.where else ""),
-            hang=4,
-        )
-        for fault in result.faults
-    ]
-    for policy in result.policies:
-        if policy.findings:
-            blocks.append(TextLine(f"{policy.id} ({policy.severity}): {policy.reason}", "dim", hang=4))
-            blocks.append(TextLine(f"    fix: {policy.fix}", "dim", hang=9))
+    blocks: list[Block] = []
+    for fault in result.faults:
+        parts = (f"{fault.object} ({fault.component})", fault.path, fault.message)
+        policy = f" [{fault.policy}]" if fault.policy else ""
+        blocks.append(TextLine(": ".join(filter(None, parts)) + policy + _of(fault.where), hang=4))
+    for rule in result.policies:
+        if rule.findings:
+            blocks.append(TextLine(f"{rule.id} ({rule.severity}): {rule.reason}", "dim", hang=4))
+            blocks.append(TextLine(f"    fix: {rule.fix}", "dim", hang=9))
     checked = f"{count(result.count, 'object')} of `{result.environment}`"
     verdict = count(len(result.faults), "fault") if result.faults else "no faults"
     asked = f" and {len(result.policies)} policies" if result.policies else ""
-    blocks.append(TextLine(f"{checked} against Kubernetes {result.kubernetes_version}{asked}: {verdict}"))
-    return Page(tuple(blocks), tuple(fault.object for fault in result.faults), notes(result))
+    text = f"{checked} against Kubernetes {result.kubernetes_version}{asked}: {verdict}"
+    return shown(result, [*blocks, text], [fault.object for fault in result.faults])
 
 
 @view
@@ -469,8 +451,7 @@ def _drift(result: DriftResult) -> Page:
 
 def _row(row: DriftRow) -> Iterator[Block]:
     sign, style = _HEADS[row.state]
-    component = f" ({row.component})" if row.component else ""
-    yield TextLine(f"{sign} {row.state} {row.object}{component}", style)
+    yield TextLine(f"{sign} {row.state} {row.object}{_of(row.component)}", style)
     if row.reason:
         who = f", `{row.manager}` {_when(row.time)}" if row.manager else ""
         yield TextLine(f"    {row.reason}{who}", hang=6)
@@ -499,17 +480,11 @@ def _when(time: str) -> str:
 
 @view
 def _comparison(result: CompareResult) -> Page:
-    changed = [row for row in result.objects if row.action not in ("unchanged", "kept", "missing")]
-    blocks = changed_objects(changed)
-    blocks += [TextLine(f"note: {note}", hang=2) for note in result.notes]
-    names = {"create": f"only in {result.right}", "delete": f"only in {result.left}"}
-    words = {names.get(action, _DIFFERS.get(action, action)): n for action, n in result.counts.items()}
-    place = f"`{result.left}` -> `{result.right}`"
-    blocks.append(TextLine(counted(words, place) if words else f"{place}: no difference", hang=2))
-    return Page(tuple(blocks), tuple(row.object for row in changed))
-
-
-_DIFFERS = {"update": "differ", "recreate": "differ", "unchanged": "equal"}
+    changed = [row for row in result.objects if row.action not in _STILL]
+    words = {"create": f"only in {result.right}", "delete": f"only in {result.left}", "unchanged": "equal"}
+    words |= {"update": "differ", "recreate": "differ"}
+    counts = {words.get(action, action): number for action, number in result.counts.items()}
+    return _compared(result, changed, counts, f"`{result.left}` -> `{result.right}`")
 
 
 # --- history ---
@@ -520,61 +495,60 @@ _LONGEST_WHAT = 32
 @view
 def _history(result: HistoryResult) -> Page:
     if not result.revisions:
-        return Page(
-            (TextLine(f"{_place(result)}: no history yet", hang=2),),
-            notes=(*notes(result), f"next: mlstack apply {result.environment}"),
-        )
-    columns: Columns = {
-        "REV": "number",
-        "WHEN": lambda revision: f"{revision.time[:16].replace('T', ' ')} UTC",
-        "WHO": "who",
-        "WHAT": lambda revision: shorten(revision.what, _LONGEST_WHAT),
-        "RESULT": _end,
-        "COMMIT": lambda revision: revision.commit[:8] + "*" * revision.dirty,
-        "OBJECTS": _counts,
-    }
-    spare = {"COMMIT": lambda cells: cells <= {""}}
-    return table_page(result, TableView("revisions", columns, names="number", cut="OBJECTS", spare=spare))
+        line = TextLine(f"{_place(result)}: no history yet", hang=2)
+        return shown(result, [line], (), f"next: mlstack apply {result.environment}")
+    heads = columns(
+        "REV=number WHEN WHO WHAT RESULT COMMIT? OBJECTS",
+        WHEN=lambda revision: f"{revision.time[:16].replace('T', ' ')} UTC",
+        WHAT=lambda revision: shorten(revision.what, _LONGEST_WHAT),
+        RESULT=_end,
+        COMMIT=lambda revision: revision.commit[:8] + "*" * revision.dirty,
+        OBJECTS=_counts,
+    )
+    return TableView("revisions", heads, names="number", cut="OBJECTS").page(result)
 
 
 @view
 def _revision(result: RevisionResult) -> Page:
     revision = result.revision
-    blocks: list[Block] = [
-        TextLine(f"revision {revision.number} of `{result.environment}` (context {result.context})", "head"),
-        *facts(
-            ("when", revision.time),
-            ("who", revision.who),
-            ("what", revision.what),
-            ("result", _end(revision)),
-            ("components", ", ".join(revision.components)),
-            ("not settled", ", ".join(revision.unsettled)),
-            ("run", _counts(revision)),
-            ("version", revision.version),
-            ("commit", revision.commit + " (with changes that are in none)" * revision.dirty),
-            ("digest", revision.digest),
-        ),
-        TextLine(""),
-        TextLine(f"{count(revision.objects, 'object')}:"),
-        *(
-            TextLine(f"  {row.object}" + (f" ({row.component})" if row.component else ""))
-            for row in result.objects
-        ),
-    ]
-    note = f"next: mlstack rollback {result.environment} {revision.number} --dry-run"
-    return Page(tuple(blocks), tuple(row.object for row in result.objects), (note,))
+    title = f"revision {revision.number} of `{result.environment}` (context {result.context})"
+    rows = facts(
+        ("when", revision.time),
+        ("who", revision.who),
+        ("what", revision.what),
+        ("result", _end(revision)),
+        ("components", ", ".join(revision.components)),
+        ("not settled", ", ".join(revision.unsettled)),
+        ("run", _counts(revision)),
+        ("version", revision.version),
+        ("commit", revision.commit + " (with changes that are in none)" * revision.dirty),
+        ("digest", revision.digest),
+    )
+    objects = [f"  {row.object}{_of(row.component)}" for row in result.objects]
+    return shown(
+        result,
+        [TextLine(title, "head"), *rows, "", f"{count(revision.objects, 'object')}:", *objects],
+        [row.object for row in result.objects],
+        f"next: mlstack rollback {result.environment} {revision.number} --dry-run",
+    )
 
 
 @view
 def _revision_diff(result: RevisionDiff) -> Page:
-    blocks = changed_objects(result.objects)
     place = f"`{result.environment}`, revision {result.older} -> {result.newer}"
-    words = {_WENT.get(action, action): number for action, number in result.counts.items()}
-    blocks.append(TextLine(counted(words, place) if words else f"{place}: no difference", hang=2))
-    return Page(tuple(blocks), tuple(row.object for row in result.objects))
+    words = {"create": "created", "update": "updated", "delete": "deleted"}
+    return _compared(
+        result, result.objects, {words.get(action, action): n for action, n in result.counts.items()}, place
+    )
 
 
-_WENT = {"create": "created", "update": "updated", "delete": "deleted"}
+def _compared(
+    result: CompareResult | RevisionDiff, rows: Sequence[ObjectChange], counts: Mapping[str, int], place: str
+) -> Page:
+    """Show what differs field by field, and how many objects do."""
+    notes = [TextLine(f"note: {note}", hang=2) for note in getattr(result, "notes", ())]
+    total = counted(counts, place) if counts else f"{place}: no difference"
+    return Page((*changed_objects(rows), *notes, TextLine(total, hang=2)), tuple(row.object for row in rows))
 
 
 def _end(revision: Revision) -> str:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mlstack.cli.page import (
     TABLE_VIEWS,
     Block,
-    Columns,
     Page,
     Style,
     TableView,
     TextLine,
+    columns,
     count,
     facts,
-    notes,
     one_line_value,
     prose,
-    sentence,
+    shown,
     table,
-    values_of,
     view,
 )
 
@@ -28,42 +26,24 @@ if TYPE_CHECKING:
     from mlstack.importers import write
     from mlstack.operations import authors, imports, package_changes, packages, registries
 
-PACKAGES = {"PACKAGE": "package", "VERSION": "version", "INSTALLED": "installed", "SUMMARY": "summary"}
-
 TABLE_VIEWS |= {
     "RegistryList": TableView(
-        "registries",
-        {"NAME": "name", "PROTOCOL": "protocol", "ADDRESS": "address", "OVERRIDDEN": "overridden"},
-        spare={"OVERRIDDEN": lambda cells: cells <= {""}},
-        empty="next: mlstack registry add NAME ADDRESS",
+        "registries", "NAME PROTOCOL ADDRESS OVERRIDDEN?", empty="next: mlstack registry add NAME ADDRESS"
     ),
     "PackageList": TableView(
-        "packages",
-        {**PACKAGES, "ENVIRONMENTS": "environments"},
-        names=lambda row: row.package,
-        cut="SUMMARY",
-        spare={"ENVIRONMENTS": lambda cells: cells <= {""}},
+        "packages", "PACKAGE VERSION INSTALLED SUMMARY ENVIRONMENTS?", names="package", cut="SUMMARY"
     ),
     "OutdatedList": TableView(
         "packages",
-        {
-            "PACKAGE": "package",
-            "INSTALLED": "installed",
-            "WANTED": "wanted",
-            "NEWEST": "newest",
-            "ENVIRONMENTS": "environments",
-            "NOTE": "note",
-        },
+        "PACKAGE INSTALLED WANTED NEWEST ENVIRONMENTS? NOTE?",
         names="package",
         cut="NOTE",
         empty="every package is the newest",
-        spare={"ENVIRONMENTS": lambda cells: cells <= {""}, "NOTE": lambda cells: cells <= {""}},
     ),
     "PrototypeList": TableView(
         "prototypes",
-        {"PROTOTYPE": "name", "PACKAGE": "package", "INSTALLED": "installed", "SUMMARY": "summary"},
+        "PROTOTYPE=name PACKAGE INSTALLED?yes SUMMARY",
         empty="no prototypes here yet: mlstack pkg list, then mlstack pkg install REGISTRY/PACKAGE",
-        spare={"INSTALLED": lambda cells: cells <= {"yes"}},
     ),
 }
 
@@ -75,11 +55,9 @@ def _registry_added(result: registries.RegistryAdded) -> Page:
     text = f"added registry `{result.name}` with {count(result.packages, 'package')}: {result.address}"
     if result.known:
         text = f"registry `{result.name}` is in the app already: {result.address}"
-    blocks = [TextLine(text)]
-    if result.bundled:
-        blocks.append(TextLine("it is the registry that mlstack brings along: nothing is downloaded"))
+    more = ["it is the registry that mlstack brings along: nothing is downloaded"] if result.bundled else []
     step = f"registry describe {result.name}" if result.packages else f"pkg install {result.name}/PACKAGE"
-    return Page(tuple(blocks), (result.name,), (*notes(result), f"next: mlstack {step}"))
+    return shown(result, [text, *more], result.name, f"next: mlstack {step}")
 
 
 @view
@@ -87,7 +65,7 @@ def _registry_set(result: registries.RegistrySet) -> Page:
     text = f"registry `{result.name}` leads to {result.address} now, with {count(result.packages, 'package')}"
     text = text if result.changed else f"registry `{result.name}` leads to {result.address} already"
     lines = [TextLine(f"it does not offer {name}, which is installed", "change") for name in result.missing]
-    return Page((TextLine(text), *lines), (result.name,), (f"next: mlstack registry update {result.name}",))
+    return shown(result, [text, *lines], result.name, f"next: mlstack registry update {result.name}")
 
 
 @view
@@ -104,8 +82,8 @@ def _registries_updated(result: registries.RegistriesUpdated) -> Page:
             more = ": other content under the same version" if change.change == "changed" else ""
             line = f"  {change.change} {change.package}@{change.version}{has}{more}"
             blocks.append(TextLine(line, _STYLES[change.change]))
-    names = tuple(change.package for registry in result.registries for change in registry.changes)
-    return Page(tuple(blocks), names, notes(result))
+    names = [change.package for registry in result.registries for change in registry.changes]
+    return shown(result, blocks, names)
 
 
 _STYLES: dict[str, Style] = {"added": "add", "removed": "remove", "changed": "change"}
@@ -113,10 +91,10 @@ _STYLES: dict[str, Style] = {"added": "add", "removed": "remove", "changed": "ch
 
 @view
 def _registry_removed(result: registries.RegistryRemoved) -> Page:
+    text = f"removed registry `{result.name}`: {result.address}"
     if result.override:
         text = f"registry `{result.name}` is not read from {result.address} any more"
-        return sentence(text, result.name)
-    return sentence(f"removed registry `{result.name}`: {result.address}", result.name)
+    return shown(result, [text], result.name)
 
 
 @view
@@ -127,16 +105,15 @@ def _registry_description(result: registries.RegistryDescription) -> Page:
         ("address", result.address),
         ("revision", result.revision),
     )
-    blocks += [TextLine(""), table(result.packages, {**PACKAGES, "PACKAGE": "name"})]
-    return Page(tuple(blocks), tuple(row.name for row in result.packages), notes(result))
+    packages = table(result.packages, "PACKAGE=name VERSION INSTALLED SUMMARY")
+    return shown(result, [*blocks, "", packages], [row.name for row in result.packages])
 
 
 @view
 def _indexed(result: registries.Indexed) -> Page:
     state = "is up to date" if not result.stale else "was rewritten" if result.written else "is stale"
-    next_step = () if result.ok else (f"next: mlstack registry index {result.folder}",)
-    line = TextLine(f"index of {count(result.packages, 'package')} {state}")
-    return Page((line,), (), (*notes(result), *next_step))
+    next_step = "" if result.ok else f"next: mlstack registry index {result.folder}"
+    return shown(result, [f"index of {count(result.packages, 'package')} {state}"], (), next_step)
 
 
 @view
@@ -152,9 +129,9 @@ def _installed(result: packages.Installed) -> Page:
     lines += [TextLine(f"copied {source}", "add") for source in result.copies]
     lines += [TextLine(f"removed {name}", "remove") for name in result.removed]
     last = result.packages[-1].package if result.packages else None
-    usual = () if result.copies else ("next: mlstack pkg install REGISTRY/PACKAGE",)
-    hints = (f"next: mlstack pkg describe {last}",) if last else usual
-    return Page(tuple(lines), (*names, *result.copies), (*notes(result), *hints))
+    usual = "" if result.copies else "next: mlstack pkg install REGISTRY/PACKAGE"
+    hint = f"next: mlstack pkg describe {last}" if last else usual
+    return shown(result, lines, (*names, *result.copies), hint)
 
 
 def _only_in(environments: tuple[str, ...]) -> str:
@@ -184,11 +161,10 @@ def _package_description(result: packages.PackageDescription) -> Page:
     )
     blocks += prose(result.description)
     if result.prototypes:
-        columns = {"PROTOTYPE": "name", "SUMMARY": "summary"}
-        blocks += [TextLine(""), table(result.prototypes, columns)]
+        blocks += [TextLine(""), table(result.prototypes, "PROTOTYPE=name SUMMARY")]
     if result.quick_start:
         blocks += [TextLine(""), TextLine("to begin with:"), *prose(result.quick_start)]
-    return Page(tuple(blocks), tuple(row.name for row in result.prototypes), notes(result))
+    return shown(result, blocks, [row.name for row in result.prototypes])
 
 
 @view
@@ -200,32 +176,19 @@ def _updated(result: package_changes.Updated) -> Page:
         for line, row in zip(moved, result.packages, strict=True)
     ]
     if result.parameters:
-        columns: Columns = {
-            "COMPONENT": "component",
-            "ENVIRONMENT": "environment",
-            "PARAM": "parameter",
-            "CHANGE": lambda row: _EFFECTS[row.kind],
-            "BEFORE": values_of("before"),
-            "AFTER": values_of("after"),
-            "SET IN": "origin",
-        }
-        blocks += [TextLine(""), table(result.parameters, columns)]
+        heads = columns(
+            "COMPONENT ENVIRONMENT PARAM=parameter CHANGE BEFORE=before! AFTER=after! SET_IN=origin",
+            CHANGE=lambda row: _EFFECTS[row.kind],
+        )
+        blocks += [TextLine(""), table(result.parameters, heads)]
     if result.objects:
-        columns = {
-            "ENVIRONMENT": "environment",
-            "COMPONENT": "component",
-            "OBJECT": "object",
-            "ACTION": "action",
-            "WHY": "reason",
-        }
-        blocks += [TextLine(""), table(result.objects, columns, cut="WHY")]
+        objects = table(result.objects, "ENVIRONMENT COMPONENT OBJECT ACTION WHY=reason", cut="WHY")
+        blocks += [TextLine(""), objects]
     if not result.packages:
         blocks.append(TextLine("every package is the newest that its requirements let in"))
-    hints = [*notes(result)]
-    if result.packages:
-        usual = "mlstack pkg update carries it out" if result.preview else "mlstack diff ENV"
-        hints.append(f"next: {usual}")
-    return Page(tuple(blocks), tuple(row.package for row in result.packages), tuple(hints))
+    usual = "mlstack pkg update carries it out" if result.preview else "mlstack diff ENV"
+    hint = f"next: {usual}" if result.packages else ""
+    return shown(result, blocks, [row.package for row in result.packages], hint)
 
 
 _EFFECTS = {
@@ -243,17 +206,14 @@ _EFFECTS = {
 def _package_diff(result: package_changes.PackageDiff) -> Page:
     blocks: list[Block] = [TextLine(f"{result.package} {result.first} → {result.second}")]
     if result.changes:
-        columns: Columns = {
-            "PROTOTYPE": "prototype",
-            "PARAM": "parameter",
-            "CHANGE": lambda row: _EFFECTS.get(row.change or row.kind, f"other {row.kind}"),
-            "BEFORE": values_of("before"),
-            "AFTER": values_of("after"),
-        }
-        blocks += [TextLine(""), table(result.changes, columns)]
+        heads = columns(
+            "PROTOTYPE PARAM=parameter CHANGE BEFORE=before! AFTER=after!",
+            CHANGE=lambda row: _EFFECTS.get(row.change or row.kind, f"other {row.kind}"),
+        )
+        blocks += [TextLine(""), table(result.changes, heads)]
     blocks += [TextLine(f"requires {line}") for line in result.requires]
     blocks += [TextLine(""), *map(TextLine, result.files)] if result.files else []
-    return Page(tuple(blocks), tuple(dict.fromkeys(row.prototype for row in result.changes)))
+    return shown(result, blocks, dict.fromkeys(row.prototype for row in result.changes))
 
 
 @view
@@ -262,8 +222,8 @@ def _verified(result: package_changes.Verified) -> Page:
     signed = f", {result.signed} signed" if result.signed else ""
     if result.ok:
         lines.append(TextLine(f"{count(result.packages, 'package')} as locked{signed}"))
-    names = tuple(dict.fromkeys(row.package for row in result.faults))
-    return Page(tuple(lines), names, () if result.ok else ("next: mlstack pkg install --force",))
+    names = dict.fromkeys(row.package for row in result.faults)
+    return shown(result, lines, names, "" if result.ok else "next: mlstack pkg install --force")
 
 
 @view
@@ -271,16 +231,17 @@ def _package_published(result: registries.PackagePublished) -> Page:
     state = "published" if result.is_new else "is there already:"
     tag, revision = f":{result.tag}" if result.tag else "", result.revision or result.digest
     signed = ", signed" if result.signed else ""
-    text = f"{state} {result.address}{tag} ({revision[:19]}{signed})"
-    return sentence(text, f"{result.address}@{result.revision}" if result.revision else result.address)
+    name = f"{result.address}@{result.revision}" if result.revision else result.address
+    return shown(result, [f"{state} {result.address}{tag} ({revision[:19]}{signed})"], name)
 
 
 @view
 def _packages_copied(result: registries.PackagesCopied) -> Page:
     pages = [_package_published(row) for row in result.packages]
-    lines = [TextLine(f"image {image}") for image in result.images]
-    names = tuple(name for page in pages for name in page.names) + result.images
-    return Page((*(block for page in pages for block in page.blocks), *lines), names, notes(result))
+    blocks = [block for page in pages for block in page.blocks]
+    names = [name for page in pages for name in page.names]
+    lines = [f"image {image}" for image in result.images]
+    return shown(result, [*blocks, *lines], [*names, *result.images])
 
 
 @view
@@ -288,7 +249,7 @@ def _package_removed(result: packages.PackageRemoved) -> Page:
     lines = [TextLine(f"removed {name}", "remove") for name in result.packages]
     if result.environment:
         lines.insert(0, TextLine(f"environment `{result.environment}` has the app's version again"))
-    return Page(tuple(lines), result.packages)
+    return shown(result, lines, result.packages)
 
 
 @view
@@ -299,13 +260,10 @@ def _linted(result: authors.Linted) -> Page:
 
 @view
 def _package_tested(result: authors.PackageTested) -> Page:
-    columns: Columns = {
-        "PROTOTYPE": "name",
-        "EXAMPLES": "examples",
-        "VARIED": lambda row: len(row.varied),
-        "COMBINATIONS": "combinations",
-        "HOSTILE TEXTS": "hostile_texts",
-    }
+    heads = columns(
+        "PROTOTYPE=name EXAMPLES VARIED COMBINATIONS HOSTILE_TEXTS=hostile_texts",
+        VARIED=lambda row: len(row.varied),
+    )
     golden = {"none": "no golden output (--update-golden)", "written": "golden output written"}
     words = [f"{result.package} on Kubernetes {result.kubernetes}"]
     words += [golden.get(result.golden, "golden output compared")]
@@ -316,7 +274,7 @@ def _package_tested(result: authors.PackageTested) -> Page:
         for row in result.prototypes
         if row.left_out
     ]
-    rows = (table(result.prototypes, columns), TextLine("")) if result.prototypes else ()
+    rows = (table(result.prototypes, heads), TextLine("")) if result.prototypes else ()
     return Page((*rows, *bounded, *page.blocks), page.names)
 
 
@@ -344,14 +302,13 @@ def _prototype_matches(result: packages.PrototypeMatches) -> Page:
     """Show what is meant with its parameters, one line each, and what else matches in a line."""
     blocks: list[Block] = []
     for prototype in result.prototypes:
-        columns: Columns = {"PARAM": "name", "TYPE": "type", "DEFAULT": _default}
-        parameters = table(prototype.parameters, columns, cut="DEFAULT")
+        heads = columns("PARAM=name TYPE DEFAULT", DEFAULT=_default)
+        parameters = table(prototype.parameters, heads, cut="DEFAULT")
         blocks += [*([TextLine("")] if blocks else []), *_prototype_head(prototype), TextLine(""), parameters]
     if result.others:
-        others = {"ALSO": "name", "SUMMARY": "summary"}
-        blocks += [TextLine(""), table(result.others, others, cut="SUMMARY")]
-    names = (*(row.name for row in result.prototypes), *(row.name for row in result.others))
-    return Page(tuple(blocks), names, (f"what each one does: mlstack prototype describe {names[0]}",))
+        blocks += [TextLine(""), table(result.others, "ALSO=name SUMMARY", cut="SUMMARY")]
+    names = [*(row.name for row in result.prototypes), *(row.name for row in result.others)]
+    return shown(result, blocks, names, f"what each one does: mlstack prototype describe {names[0]}")
 
 
 def _default(param: packages.ParameterRow) -> str:
@@ -363,31 +320,24 @@ def _default(param: packages.ParameterRow) -> str:
 @view
 def _prototype_description(result: packages.PrototypeDescription) -> Page:
     required = "".join(f" --{row.name}=VALUE" for row in result.parameters if row.required)
-    blocks = [
+    versions = ", ".join(f"{operator} {version}" for operator, version in result.checked_with.items())
+    use, examples = f"mlstack generate {result.name} NAME", result.examples
+    blocks: list[Block] = [
         *_prototype_head(result),
         *prose(result.description),
-        *(TextLine(f"{text}", hang=2) for text in result.needs),
-        *_tried(result.checked_with),
+        *(TextLine(text, hang=2) for text in result.needs),
+        *([TextLine(f"checked with {versions}", hang=2)] if versions else []),
         TextLine(""),
         TextLine("parameters:" if result.parameters else "it takes no parameters"),
         *(line for row in result.parameters for line in _parameter(row)),
         TextLine(""),
-        *([TextLine("examples:")] if result.examples else []),
-        *(TextLine(f"  {name}: {summary}", hang=6) for name, summary in result.examples.items()),
-        *([TextLine("")] if result.examples else []),
-        TextLine(f"use: mlstack generate {result.name} NAME{required}"),
-        *(
-            TextLine(f"     mlstack generate {result.name} NAME --example {name}")
-            for name in [*result.examples][:1]
-        ),
     ]
-    return Page(tuple(blocks), (result.name,))
-
-
-def _tried(versions: Mapping[str, str]) -> Iterator[Block]:
-    if versions:
-        operators = ", ".join(f"{operator} {version}" for operator, version in versions.items())
-        yield TextLine(f"checked with {operators}", hang=2)
+    if examples:
+        lines = [TextLine(f"  {name}: {summary}", hang=6) for name, summary in examples.items()]
+        blocks += [TextLine("examples:"), *lines, TextLine("")]
+    blocks.append(TextLine(f"use: {use}{required}"))
+    blocks += [TextLine(f"     {use} --example {name}") for name in [*examples][:1]]
+    return shown(result, blocks, result.name)
 
 
 def _prototype_head(prototype: packages.PrototypeDescription) -> Iterator[Block]:
@@ -429,24 +379,20 @@ _NEXT = "next: mlstack render ENV"
 @view
 def _referred(result: imports.Referred) -> Page:
     text = f"component `{result.name}` is built by kustomize from {result.source}: {result.file}"
-    blocks: list[Block] = [TextLine(text, "add")]
-    if result.folder:
-        blocks.append(TextLine(f"its copy is {result.folder} ({result.digest[:19]})"))
-    return Page(tuple(blocks), (result.name,), (_NEXT,))
+    copied = [f"its copy is {result.folder} ({result.digest[:19]})"] if result.folder else []
+    return shown(result, [TextLine(text, "add"), *copied], result.name, _NEXT)
 
 
 @view
 def _imported(result: write.Imported) -> Page:
     into = f" into {result.folder}" if result.folder else ""
-    columns: Columns = {"COMPONENT": "name", "OBJECTS": "objects", "KINDS": "kinds", "FILE": "file"}
-    proofs: Columns = {"ENVIRONMENT": "environment", "OBJECTS": "objects", "EQUAL": "equal"}
     blocks: list[Block] = [
         TextLine(f"imported {count(len(result.components), 'component')}{into}", "head"),
         TextLine(""),
-        table(result.components, columns, cut="KINDS"),
+        table(result.components, "COMPONENT=name OBJECTS KINDS FILE", cut="KINDS"),
     ]
     if result.environments:
-        blocks += [TextLine(""), table(result.environments, proofs), TextLine("")]
+        blocks += [TextLine(""), table(result.environments, "ENVIRONMENT OBJECTS EQUAL"), TextLine("")]
     for proof in result.environments:
         for difference in proof.differences:
             place = " ".join(filter(None, (difference.object, difference.path)))
@@ -463,6 +409,5 @@ def _imported(result: write.Imported) -> Page:
         blocks.append(TextLine(text, "remove", hang=2))
     if result.summary:
         blocks.append(TextLine(result.summary, "add" if result.ok else "change"))
-    names = tuple(row.name for row in result.components)
     following = f"next: cd {result.folder} && mlstack env list" if result.folder else _NEXT
-    return Page(tuple(blocks), names, (*notes(result), following))
+    return shown(result, blocks, [row.name for row in result.components], following)
