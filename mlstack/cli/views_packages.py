@@ -1,4 +1,4 @@
-"""How the results on what comes from elsewhere look: registries, packages, prototypes, imports."""
+"""How the results on components look, and on what they come from: registries, packages, prototypes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mlstack.cli.page import (
 
 if TYPE_CHECKING:
     from mlstack.importers import write
-    from mlstack.operations import authors, imports, package_changes, packages, registries
+    from mlstack.operations import authors, components, imports, package_changes, packages, registries
 
 TABLE_VIEWS |= {
     "RegistryList": TableView(
@@ -39,6 +39,18 @@ TABLE_VIEWS |= {
         names="package",
         cut="NOTE",
         empty="every package is the newest",
+    ),
+    "ComponentList": TableView(  # those of prototypes with their package, manifests with their file
+        "components",
+        columns(
+            "COMPONENT=name TYPE PROTOTYPE FROM DEPENDS_ON? KINDS?", FROM=lambda row: row.package or row.file
+        ),
+        empty="next: mlstack generate PROTOTYPE NAME",
+    ),
+    "ModuleList": TableView(
+        "modules",
+        "MODULE=name COMPONENTS PARAMS TARGET_OF?=environments",
+        empty="next: mlstack module create NAME",
     ),
     "PrototypeList": TableView(
         "prototypes",
@@ -369,6 +381,61 @@ def _parameter(param: packages.ParameterRow) -> Iterator[Block]:
     text = " ".join(filter(None, (param.description, deprecation)))
     if text.strip():
         yield TextLine(f"      {text}", hang=6)
+
+
+# --- components ---
+
+
+@view
+def _generated(result: components.Generated) -> Page:
+    verb = "replaced" if result.replaced else "generated"
+    text = f"{verb} component `{result.name}` from {result.prototype}: {result.file}"
+    return shown(result, [text], result.name, f"next: mlstack param list {result.name}")
+
+
+@view
+def _prototype_begun(result: components.PrototypeBegun) -> Page:
+    lines = [TextLine(f"wrote {file}", "add") for file in result.files]
+    lines.append(TextLine(f"parameters: {', '.join(result.parameters)}", hang=2))
+    lines.append(TextLine(f"its example renders {', '.join(result.objects)}", hang=2))
+    steps = [f"next: mlstack pkg test {result.package}"]
+    if result.new_package:
+        steps.insert(0, f"say under which `license` it is: {result.package}/package.yaml")
+    return shown(result, lines, result.name, *steps)
+
+
+@view
+def _component_removed(result: components.ComponentRemoved) -> Page:
+    page = shown(result, [f"removed `{result.name}` from {file}" for file in result.files], result.name)
+    warnings = [
+        f"warning: `{row.component}` is still deployed in `{row.environment}`"
+        f" ({count(row.objects, 'object')}); gone with: mlstack apply {row.environment}"
+        for row in result.deployed
+    ]
+    usual = () if warnings else ("what was applied goes from a cluster with the next `mlstack apply ENV`",)
+    return Page(page.blocks, page.names, (*warnings, *page.notes, *usual))
+
+
+@view
+def _component_renamed(result: components.ComponentRenamed) -> Page:
+    text = f"renamed `{result.before}` to `{result.name}`: {result.file}"
+    next_step = "the next `mlstack apply ENV` gives its objects the new label; none is deleted"
+    return shown(result, [text], result.name, next_step)
+
+
+@view
+def _module_created(result: components.ModuleCreated) -> Page:
+    next_step = f"next: mlstack generate PROTOTYPE {result.name}.NAME"
+    return shown(result, [f"created module `{result.name}`: {result.file}"], result.name, next_step)
+
+
+@view
+def _stack_begun(result: components.StackBegun) -> Page:
+    text = f"created app `{result.app}` in {result.folder} with the stack `{result.stack}`: components "
+    text += f"{', '.join(result.components)}; environments {', '.join(result.environments)}"
+    first = result.environments[0]
+    step = f"next: cd {result.folder} && mlstack validate {first}"
+    return shown(result, [text], result.app, step, f"mlstack env set {first} --context CONTEXT")
 
 
 # --- imports ---
