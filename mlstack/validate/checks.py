@@ -1,14 +1,19 @@
-"""Rules on fields: what they are made of, and those that several kinds share.
+"""Rules on fields, and the tables that lay them on kinds: `api_server.rules`, `operators.rules`.
 
-A rule takes a field and gives its problems; `at` lays rules on the fields below it.
+A rule takes a field and gives its problems. In a table stand, below the kinds, lines of a path and what is
+checked of every field on it; how, the top of `api_server.rules` says.
 """
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from mlstack.objects.resources import quantity
+from mlstack.validate import formats
 from mlstack.validate.formats import (
     Field,
     Problems,
@@ -21,25 +26,26 @@ from mlstack.validate.formats import (
 )
 
 Rule = Callable[[Field], Problems]
-Table = tuple[tuple[tuple[str, ...], tuple[Rule, ...]], ...]
-"""Rules by the kinds that they are for."""
 
-
-class OperatorRules(NamedTuple):
-    """What an operator refuses of kinds of its own, in a webhook or before it starts to work."""
-
-    operator: str  # with its version, as messages name it
-    source: str  # where the rules were read: repository, version, file
-    kinds: tuple[str, ...]
-    rules: tuple[Rule, ...]
-
-
-MAX_PORT = 65535
 MAX_INT32 = 2**31 - 1
 COMPUTE = ("cpu", "memory", "ephemeral-storage")
 _VALUELESS = ("Exists", "DoesNotExist")
 _VALUED = ("In", "NotIn")
-_OPERATORS = (*_VALUED, *_VALUELESS)
+
+RULES: dict[str, Rule] = {}
+"""Functions and parts of tables, by the name that tables have for them."""
+
+
+def check(rule: Rule) -> Rule:
+    """Let tables use a function, by its name."""
+    RULES[rule.__name__.lstrip("_")] = rule
+    return rule
+
+
+def syntax(syntax: Syntax) -> Syntax:
+    """Let tables use the syntax of a text, by its name."""
+    RULES[syntax.__name__.lstrip("_")] = fits(syntax)
+    return syntax
 
 
 # --- rules that make rules ---
@@ -52,16 +58,6 @@ def at(path: str, *rules: Rule) -> Rule:
         for inner in field.all(path):
             for rule in rules:
                 yield from rule(inner)
-
-    return check
-
-
-def says(message: str, severity: Severity = "error") -> Rule:
-    """Say this of a field that is there."""
-
-    def check(field: Field) -> Problems:
-        if field:
-            yield field.says(message, severity)
 
     return check
 
@@ -120,7 +116,7 @@ def one_of(what: str, *allowed: str) -> Rule:
     return check
 
 
-def unique(what: str, path: str = "") -> Rule:
+def unique(what: str, path: str) -> Rule:
     """Demand that the strings or numbers on a path differ; empty ones do not count."""
 
     def check(field: Field) -> Problems:
@@ -135,6 +131,49 @@ def unique(what: str, path: str = "") -> Rule:
     return check
 
 
+def either(one: str, other: str) -> Rule:
+    """Demand something on one of two paths, and on one alone."""
+    names = [path.rstrip("[]+") for path in (one, other)]
+
+    def check(field: Field) -> Problems:
+        if any(field.all(one)) == any(field.all(other)):
+            yield field.says(f"needs either {joined(names, ' or ')}")
+
+    return check
+
+
+def bounded(paths: str, bound: str, other: str) -> Rule:
+    """Demand of numbers that they are `at least` or `at most` another one, where there are both."""
+
+    def check(field: Field) -> Problems:
+        limit = field.at(*other.split(".")).number
+        for inner in field.all(paths):
+            number = inner.number
+            if number is None or limit is None:
+                continue
+            if number < limit if bound == "least" else number > limit:
+                yield inner.says(f"must be at {bound} `{other}` ({limit}), got {number}")
+
+    return check
+
+
+def sized(limit: int, what: str) -> Rule:
+    """Demand so many characters of a text or items of a list at the most."""
+
+    def check(field: Field) -> Problems:
+        size = len(field.items if what == "items" else field.text)
+        if size > limit:
+            yield field.says(f"must have at most {limit} {what}, got {size}")
+
+    return check
+
+
+def says(field: Field, message: str) -> Problems:
+    """Say this of a field that is there."""
+    if field:
+        yield field.says(message)
+
+
 def joined(names: Iterable[str], separator: str = ", ") -> str:
     """List names for a message."""
     return separator.join(f"`{name}`" for name in names)
@@ -143,19 +182,22 @@ def joined(names: Iterable[str], separator: str = ", ") -> str:
 # --- rules that several kinds share ---
 
 
+@check
 def needed(field: Field) -> Problems:
     """Demand that there is a value, and not the empty one."""
     if field.value is None or field.value in ("", [], {}):
         yield field.says("is required")
 
 
+@check
 def port(field: Field) -> Problems:
     """Check a port: its number, or its name."""
-    yield from between(1, MAX_PORT)(field)
+    yield from between(1, 65535)(field)
     if isinstance(field.value, str) and (wrong := port_name(field.value)):
         yield field.says(wrong)
 
 
+@check
 def labels(field: Field) -> Problems:
     """Check labels: keys and values."""
     for key, value in field.entries:
@@ -164,7 +206,7 @@ def labels(field: Field) -> Problems:
         yield from fits(label_value)(value)
 
 
-def requirement(*operators: str) -> Rule:
+def _requirement(*operators: str) -> Rule:
     """Check one requirement of a selector: key, operator and whether there are values."""
 
     def check(field: Field) -> Problems:
@@ -176,13 +218,16 @@ def requirement(*operators: str) -> Rule:
             yield values.says(f"is required with operator `{operator.text}`")
         elif operator.text in _VALUELESS and values.items:
             yield values.says(f"must not be set with operator `{operator.text}`")
+        elif operator.text in ("Gt", "Lt") and len(values.items) != 1:
+            yield values.says(f"must have one value with `{operator.text}`")
         for value in values.items:
             yield from fits(label_value)(value)
 
     return check
 
 
-selector = at("", at("matchLabels", labels), at("matchExpressions[]", requirement(*_OPERATORS)))
+RULES["label requirement"] = _requirement(*_VALUED, *_VALUELESS)
+RULES["node requirement"] = _requirement(*_VALUED, *_VALUELESS, "Gt", "Lt")
 
 
 def selects(chosen: Field, offered: Mapping[str, object]) -> bool:
@@ -217,27 +262,152 @@ def amount_of(field: Field) -> int | None:
     return _percent(field) if field.text else field.number
 
 
-def pod_count(most: int | None = 100) -> Rule:
-    """Check a number of pods or a share of them: 0 and up, or `0%` to `100%`."""
-
-    def check(field: Field) -> Problems:
-        yield from between(0)(field)
-        if isinstance(field.value, str):
-            percent = _percent(field)
-            if percent is None:
-                yield field.not_as("a number or a share such as `25%`")
-            elif most is not None and percent > most:
-                yield field.not_as("at most `100%`")
-
-    return check
+@check
+def pods_or_share(field: Field) -> Problems:
+    """Check a number of pods or a share of them: 0 and up, or `0%` and up."""
+    yield from between(0)(field)
+    if isinstance(field.value, str) and _percent(field) is None:
+        yield field.not_as("a number or a share such as `25%`")
 
 
+@check
+def pod_count(field: Field) -> Problems:
+    """Check a number of pods or a share of them, `100%` at the most."""
+    yield from pods_or_share(field)
+    if isinstance(field.value, str) and (_percent(field) or 0) > 100:
+        yield field.not_as("at most `100%`")
+
+
+@check
 def not_negative(field: Field) -> Problems:
     """Demand that a quantity is zero or more."""
     if (quantity(field.value) or 0) < 0:
         yield field.says(f"must not be negative, got {shown(field.value)}")
 
 
-def absolute_path(text: str) -> str | None:
-    """Check a path that starts at the root."""
-    return None if text.startswith("/") else f"must be an absolute path, got {shown(text)}"
+# --- tables ---
+
+
+class KindRules(NamedTuple):
+    """What is checked of some kinds: by the API server, or by the operator that they are of."""
+
+    operator: str  # with its version, as messages name it; empty for the API server
+    source: str  # where the rules were read: repository, version, file
+    kinds: tuple[str, ...]
+    rules: tuple[Rule, ...]
+
+
+def load(file: str) -> list[KindRules]:
+    """Read a table of this folder; its parts (`let`) and the functions it names are in `RULES` then."""
+    text = Path(__file__).with_name(file).read_text("utf-8")
+    lines = deque(
+        (len(line) - len(line.lstrip()), line.strip())
+        for line in text.splitlines()
+        if line.strip() and not line.lstrip().startswith("#")
+    )
+    table, operator, source = [], "", ""
+    while lines:
+        _, line = lines.popleft()
+        if line.startswith("@ "):
+            operator, _, source = line[2:].partition(" | ")
+            continue
+        rules = _block(lines, 0)
+        if line.startswith("let "):
+            RULES[line[4:]] = at("", *rules)
+        else:
+            table.append(KindRules(operator, source, tuple(line.split()), rules))
+    return table
+
+
+def _block(lines: deque[tuple[int, str]], indent: int) -> tuple[Rule, ...]:
+    rules: list[Rule] = []
+    while lines and lines[0][0] > indent:
+        depth, line = lines.popleft()
+        path, colon, checks = line.partition(": ")
+        if colon:
+            checks, _, condition = checks.partition("  when ")
+            rules.append(_line(path, checks, condition))
+        elif line.startswith("when "):
+            rules.append(_guarded(line[5:], _block(lines, depth)))
+        else:
+            rules.append(at(line, *_block(lines, depth)))
+    return tuple(rules)
+
+
+def _line(path: str, checks: str, condition: str) -> Rule:
+    if checks[0] not in _SEVERITIES:
+        rule = at(path, *map(_check, checks.split("; ")))
+        return _guarded(condition, [rule]) if condition else rule
+    message, severity = checks[2:], _SEVERITIES[checks[0]]
+
+    def say(base: Field) -> Problems:
+        for field in base.all(path):
+            yield field.says(_filled(message, field, base), severity)
+
+    return _guarded(condition, [say]) if condition else say
+
+
+_SEVERITIES: Mapping[str, Severity] = {"!": "error", "~": "warning"}
+
+
+def _filled(message: str, field: Field, base: Field) -> str:
+    def value(match: re.Match[str]) -> str:
+        return base.at(*match[1].split(".")).text if match[1] else shown(field.value)
+
+    return re.sub(r"\{([\w.]*)\}", value, message)
+
+
+_FORMS: tuple[tuple[str, Callable[..., Rule]], ...] = (
+    (r"(\d+)\.\.(\d*)", lambda low, high: between(int(low), int(high or MAX_INT32))),
+    (r"one of (.+)", lambda words: choice(*words.split())),
+    (r"unset or (.+)", lambda words: choice(*words.split(), unset=True)),
+    (r"unique (.+) in (\S+)", unique),
+    (r"one (\w+) of (.+)", lambda what, words: one_of(what, *words.split())),
+    (r"either (\S+) or (\S+)", either),
+    (r"at most (\d+) (\w+)", lambda limit, what: sized(int(limit), what)),
+    (r"(\S+) at (least|most) (\S+)", bounded),
+)
+
+
+def _check(text: str) -> Rule:
+    for pattern, make in _FORMS:
+        if match := re.fullmatch(pattern, text):
+            return make(*match.groups())
+    return RULES.get(text) or fits(getattr(formats, text))
+
+
+def _guarded(condition: str, rules: Iterable[Rule]) -> Rule:
+    terms = [_term(text) for text in condition.split(" and ")]
+
+    def check(field: Field) -> Problems:
+        if all(term(field) for term in terms):
+            for rule in rules:
+                yield from rule(field)
+
+    return check
+
+
+_TERM = re.compile(r"(not )?(has )?(\S+)(?: (!?)([=~>]) (.+))?")
+
+
+def _term(text: str) -> Callable[[Field], bool]:
+    if match := re.fullmatch(r"(from|before) (\d+)", text):
+        minor, is_later = int(match[2]), match[1] == "from"
+        return lambda field: (field.subject.minor >= minor) is is_later
+    match = _TERM.fullmatch(text)
+    assert match is not None, text
+    no, has, path, differs, operator, words = match.groups()
+    expected = bool(no) is bool(differs)
+    if operator == ">":
+        return lambda field: sum(map(bool, field.all(path))) > int(words)
+    if operator == "~":
+        return lambda field: any(re.search(words, inner.text) for inner in field.all(path)) is expected
+    if operator == "=":
+        values = words.split()
+        return lambda field: any(_word(inner) in values for inner in field.all(path)) is expected
+    return lambda field: any(inner if has else inner.value for inner in field.all(path)) is expected
+
+
+def _word(field: Field) -> str:
+    """Write a text, number or truth value as conditions name it."""
+    return str(field.value).lower() if isinstance(field.value, int) else field.text or "unset"

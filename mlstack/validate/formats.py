@@ -85,10 +85,11 @@ class Field:
         return Field(value, self.keys + keys, self.subject)
 
     def all(self, path: str) -> list[Field]:
-        """Give every field on a path: `a|b[].c?.d`.
+        """Give every field on a path: `a|b[].c?.d`, `a."b.c/d"+`.
 
         `|` stands between names of the same place, `[]` goes into the items of a list, `*` into the values
-        of a map, and `?` goes on only where there is a value. The empty path is the field itself.
+        of a map; `?` goes on only where there is a value, `+` where it is not an empty one. The empty path is
+        the field itself.
         """
         fields = [self]
         for names, suffix in _segments(path):
@@ -98,8 +99,8 @@ class Field:
                 fields = [field.at(name) for field in fields for name in names]
             if suffix == "[]":
                 fields = [item for field in fields for item in field.items]
-            elif suffix == "?":
-                fields = [field for field in fields if field]
+            elif suffix:
+                fields = [field for field in fields if (field.value if suffix == "+" else field)]
         return fields
 
     @property
@@ -144,8 +145,8 @@ class Field:
 
 @cache
 def _segments(path: str) -> tuple[tuple[tuple[str, ...], str], ...]:
-    matches = re.finditer(r"([^.?\[]+)(\[\]|\?)?", path)
-    return tuple((tuple(match[1].split("|")), match[2] or "") for match in matches)
+    matches = re.finditer(r'("[^"]+"|[^.?+\[]+)(\[\]|[?+])?', path)
+    return tuple((tuple(match[1].strip('"').split("|")), match[2] or "") for match in matches)
 
 
 def path_of(keys: Keys) -> str:
@@ -320,6 +321,11 @@ def relative_path(text: str) -> str | None:
     if text.startswith("/"):
         return f"must be a relative path, got {shown(text)}"
     return no_parent(text)
+
+
+def absolute_path(text: str) -> str | None:
+    """Check a path that starts at the root."""
+    return None if text.startswith("/") else f"must be an absolute path, got {shown(text)}"
 
 
 def no_parent(text: str) -> str | None:

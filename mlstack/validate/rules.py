@@ -1,4 +1,7 @@
-"""What the API server demands of objects beyond their schema: a table of rules by kind."""
+"""What the API server demands of objects beyond their schema, where `api_server.rules` needs a function.
+
+Each has a line there, which says for what.
+"""
 
 from __future__ import annotations
 
@@ -8,80 +11,82 @@ import ipaddress
 import json
 from functools import cache
 
+from mlstack.objects.resources import quantity
 from mlstack.validate.checks import (
     COMPUTE,
-    MAX_PORT,
-    OperatorRules,
+    RULES,
+    KindRules,
     Rule,
-    Table,
+    amount_of,
     at,
     between,
+    check,
     choice,
     fits,
     joined,
-    labels,
+    load,
     name,
     needed,
     not_negative,
     one_of,
+    pod_count,
+    pods_or_share,
     port,
-    selector,
-    unique,
+    selects,
+    syntax,
 )
 from mlstack.validate.formats import (
     Field,
     Problems,
+    Severity,
     address,
     config_key,
+    env_name,
     label,
     label_1035,
     path_segment,
-    port_name,
     qualified_name,
+    relative_path,
     shown,
     subdomain,
+    time_zones,
 )
-from mlstack.validate.pipeline_rules import PIPELINE_RULES
-from mlstack.validate.scheduling_rules import SCHEDULING_RULES
-from mlstack.validate.serving_rules import SERVING_RULES
-from mlstack.validate.training_rules import TRAINING_RULES
-from mlstack.validate.workload_rules import WORKLOAD_RULES
+from mlstack.validate.schema import did_you_mean
 
 
-def _network(field: Field) -> Problems:
-    try:
-        if "/" in field.text and ipaddress.ip_network(field.text.strip(), strict=False):
-            return
-    except ValueError:
-        pass
-    yield field.not_as("a network such as `10.0.0.0/8`")
+@cache
+def rules_for(kind: str) -> tuple[Rule, ...]:
+    """Give the rules for objects of a kind (`apps/Deployment`, `Service`)."""
+    return tuple(rule for row in _table() if kind in row.kinds or "*" in row.kinds for rule in row.rules)
 
 
-def _too_many_bytes(field: Field, size: int, limit: int, what: str) -> Problems:
-    if size > limit:
-        yield field.says(f"must have at most {limit} bytes{what}, got {size}")
+def pod_rule() -> Rule:
+    """Give the rule of the specification of pods."""
+    _table()
+    return RULES["pod"]
 
 
-# --- what every object carries: name, namespace, labels, annotations ---
-
-_RBAC = "rbac.authorization.k8s.io"
-_ROLES = (f"{_RBAC}/Role", f"{_RBAC}/ClusterRole")
-_BINDINGS = (f"{_RBAC}/RoleBinding", f"{_RBAC}/ClusterRoleBinding")
-_RELAXED_SERVICE_NAMES = 36
-"""From 1.36 on the name of a Service may start with a digit."""
+@cache
+def _table() -> list[KindRules]:
+    return load("api_server.rules")
 
 
+# --- what every object carries ---
+
+
+@check
 def _object_name(field: Field) -> Problems:
     kind, syntax = field.subject.kind, subdomain
     if kind == "Namespace":
         syntax = label
-    elif kind in (*_ROLES, *_BINDINGS):
+    elif kind.startswith("rbac.authorization.k8s.io/"):
         syntax = path_segment
-    elif kind == "Service":
-        syntax = label if field.subject.minor >= _RELAXED_SERVICE_NAMES else label_1035
+    elif kind == "Service":  # from 1.36 on one may start with a digit
+        syntax = label if field.subject.minor >= 36 else label_1035
     yield from name(syntax)(field)
 
 
+@check
 def _annotations(annotations: Field) -> Problems:
     for key, value in annotations.entries:
         if wrong := qualified_name(key.lower()):
@@ -90,21 +95,15 @@ def _annotations(annotations: Field) -> Problems:
     yield from _too_many_bytes(annotations, size, 256 * 1024, " together")
 
 
+def _too_many_bytes(field: Field, size: int, limit: int, what: str) -> Problems:
+    if size > limit:
+        yield field.says(f"must have at most {limit} bytes{what}, got {size}")
+
+
+@check
 def _owners(owners: Field) -> Problems:
     if sum(owner.at("controller").value is True for owner in owners.items) > 1:
         yield owners.says("must have at most one owner with `controller`")
-
-
-_METADATA = at(
-    "metadata",
-    at("name", _object_name),
-    at("namespace", fits(label)),
-    at("labels", labels),
-    at("annotations", _annotations),
-    at("finalizers[]", name(qualified_name)),
-    at("ownerReferences[]", at("apiVersion|kind|name|uid", needed)),
-    at("ownerReferences", _owners),
-)
 
 
 # --- ConfigMaps, Secrets, quotas and priorities ---
@@ -125,12 +124,14 @@ _QUOTA = frozenset(
 _ACCOUNT = "kubernetes.io/service-account.name"
 
 
+@check
 def _data_keys(field: Field) -> Problems:
     for key, value in field.entries:
         if wrong := config_key(key) if key else "is required":
             yield value.says(f"key {wrong}")
 
 
+@check
 def _config_map(root: Field) -> Problems:
     data, binary = root.at("data"), root.at("binaryData")
     for key, value in data.entries:
@@ -141,6 +142,7 @@ def _config_map(root: Field) -> Problems:
     yield from _too_many_bytes(root, size, _MAX_DATA_BYTES, " of data")
 
 
+@check
 def _secret(root: Field) -> Problems:
     data, texts, kind = root.at("data"), root.at("stringData"), root.at("type").text
     content = {key: _decoded(value) for key, value in data.entries}
@@ -172,6 +174,7 @@ def _is_json_map(text: bytes) -> bool:
         return False
 
 
+@check
 def _quota(hard: Field) -> Problems:
     for resource, amount in hard.entries:
         if wrong := qualified_name(resource):
@@ -181,6 +184,7 @@ def _quota(hard: Field) -> Problems:
         yield from not_negative(amount)
 
 
+@check
 def _priority(root: Field) -> Problems:
     """Names that start with `system-` and values above a thousand million are the system's."""
     own_name, value = root.at("metadata", "name"), root.at("value")
@@ -191,15 +195,18 @@ def _priority(root: Field) -> Problems:
         yield own_name.says("must not start with `system-`")
 
 
-# --- CustomResourceDefinitions and webhooks ---
+# --- definitions and webhooks ---
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 
 
+@syntax
 def _lower_label(text: str) -> str | None:
+    """Check a name that is written small where it stands in addresses."""
     return label_1035(text.lower())
 
 
+@check
 def _definition(root: Field) -> Problems:
     """A definition is called plural.group, its group is a domain, exactly one version is stored."""
     spec, own_name = root.at("spec"), root.at("metadata", "name")
@@ -216,6 +223,7 @@ def _definition(root: Field) -> Problems:
         yield versions.says(f"must have exactly one version with `storage: true`, got {len(stored)}")
 
 
+@check
 def _root_schema(schema: Field) -> Problems:
     if not schema:
         yield schema.says("is required")
@@ -272,27 +280,38 @@ def _list_keys(schema: Field) -> Problems:
             yield items.at("required").says(f"must hold `{key}`, a key of the list without a default")
 
 
+@check
 def _webhook(webhook: Field) -> Problems:
-    own_name, url = webhook.at("name"), webhook.at("clientConfig", "url")
+    own_name = webhook.at("name")
     if own_name.text.count(".") < 2:
         yield own_name.says(f"must have at least three parts between dots, got {shown(own_name.value)}")
     versions = webhook.at("admissionReviewVersions")
     if versions.items and not {"v1", "v1beta1"} & {version.text for version in versions.items}:
         yield versions.says(f"must hold `v1`, got {shown(versions.value)}")
-    if url and not url.text.startswith("https://"):
-        yield url.says(f"must start with `https://`, got {shown(url.value)}")
 
 
-# --- Ingresses and NetworkPolicies ---
+# --- Ingresses, NetworkPolicies and Services ---
+
+_EXTERNAL = ("NodePort", "LoadBalancer")
 
 
-def _ingress(spec: Field) -> Problems:
-    if not spec.at("rules").items and not spec.at("defaultBackend"):
-        yield spec.says("needs `rules` or a `defaultBackend`")
-    if spec.at("ingressClassName").value == "":
-        yield spec.at("ingressClassName").says("must not be empty: leave it out for the cluster's default")
+@check
+def _network(field: Field) -> Problems:
+    try:
+        if "/" in field.text and ipaddress.ip_network(field.text.strip(), strict=False):
+            return
+    except ValueError:
+        pass
+    yield field.not_as("a network such as `10.0.0.0/8`")
 
 
+@check
+def _ingress_class(field: Field) -> Problems:
+    if field.value == "":
+        yield field.says("must not be empty: leave it out for the cluster's default")
+
+
+@check
 def _host(host: Field) -> Problems:
     if host.text and address(host.text) is None:
         yield host.not_as("a DNS name, not an address")
@@ -300,6 +319,7 @@ def _host(host: Field) -> Problems:
         yield from fits(lambda text: subdomain(text.removeprefix("*.")))(host)
 
 
+@check
 def _ingress_path(rule: Field) -> Problems:
     path, is_strict = rule.at("path"), rule.at("pathType").text in ("Exact", "Prefix")
     text = path.text
@@ -311,6 +331,7 @@ def _ingress_path(rule: Field) -> Problems:
         yield path.says(f"must not contain `{part}`, got {shown(text)}")
 
 
+@check
 def _service_port_of(port: Field) -> Problems:
     named, number = port.at("name").text, port.at("number").number
     if named and number:
@@ -319,25 +340,7 @@ def _service_port_of(port: Field) -> Problems:
         yield port.says("needs a `name` or a `number`")
 
 
-_BACKEND = at(
-    "",
-    one_of("backend", "service", "resource"),
-    at(
-        "service?",
-        at("name", name(label)),
-        at("port", _service_port_of, at("name", fits(port_name)), at("number", between(0, MAX_PORT))),
-    ),
-)
-
-
-def _peer(peer: Field) -> Problems:
-    block = peer.at("ipBlock")
-    if not peer.names:
-        yield peer.says("must have a `podSelector`, `namespaceSelector` or `ipBlock`")
-    if block and len(peer.names) > 1:
-        yield block.says("must not stand beside a selector")
-
-
+@check
 def _last_port(ports: Field) -> Problems:
     start, end = ports.at("port").number, ports.at("endPort")
     if end and start is None:
@@ -346,46 +349,7 @@ def _last_port(ports: Field) -> Problems:
         yield end.says(f"must be at least `port` ({start}), got {end.number}")
 
 
-# --- roles and their bindings ---
-
-
-def _role_rule(rule: Field) -> Problems:
-    """A rule allows verbs, on resources of groups or on addresses (those only cluster-wide)."""
-    addresses = rule.at("nonResourceURLs")
-    if not addresses.items:
-        yield from at("apiGroups|resources", needed)(rule)
-        return
-    if rule.subject.kind.endswith("/Role"):
-        yield addresses.says("must only be set in a ClusterRole")
-    if any(inner.items for inner in rule.all("apiGroups|resources|resourceNames")):
-        yield addresses.says("must not stand beside `resources`")
-
-
-def _role_kind(kind: Field) -> Problems:
-    is_cluster_wide = kind.subject.kind.endswith("/ClusterRoleBinding")
-    yield from choice(*(["ClusterRole"] if is_cluster_wide else ["Role", "ClusterRole"]))(kind)
-
-
-def _bound(account: Field) -> Problems:
-    """Rights go to accounts (with their namespace), users or groups."""
-    kind, group = account.at("kind"), account.at("apiGroup")
-    if kind.text == "ServiceAccount":
-        yield from name(subdomain)(account.at("name"))
-        if group.text:
-            yield group.not_as("empty for a ServiceAccount")
-        if account.subject.kind.endswith("/ClusterRoleBinding"):
-            yield from needed(account.at("namespace"))
-    elif kind.text in ("User", "Group"):
-        yield from choice(_RBAC, unset=True)(group)
-    else:
-        yield kind.not_as("`ServiceAccount`, `User` or `Group`")
-
-
-# --- Services ---
-
-_EXTERNAL = ("NodePort", "LoadBalancer")
-
-
+@check
 def _service(spec: Field) -> Problems:
     kind = spec.at("type").text or "ClusterIP"
     is_headless = spec.at("clusterIP").text == "None"
@@ -436,6 +400,7 @@ def _node_ports(spec: Field, kind: str) -> Problems:
         taken.add(key)
 
 
+@check
 def _service_ports(ports: Field) -> Problems:
     for declared in ports.items:
         if declared.at("targetPort").value not in (0, ""):
@@ -444,137 +409,308 @@ def _service_ports(ports: Field) -> Problems:
             yield declared.at("name").says("is required where a Service has several ports")
 
 
-def _traffic(spread: Field) -> Problems:
-    known = ("PreferClose", "PreferSameZone", "PreferSameNode")[: 3 if spread.subject.minor >= 34 else 1]
-    if spread.text and spread.text not in known:
-        yield spread.not_as(f"one of {joined(known)}")
+# --- storage ---
 
-
-# --- the table ---
-
-_WEBHOOKS = at(
-    "",
-    unique("webhook", "webhooks[].name"),
-    at(
-        "webhooks[]",
-        at("name", name(subdomain)),
-        _webhook,
-        at("admissionReviewVersions", needed),
-        at("admissionReviewVersions[]", name(label_1035)),
-        at("clientConfig", one_of("place", "service", "url")),
-        at("rules[]", at("apiGroups|apiVersions|operations|resources", needed)),
-        at("rules[]", at("apiVersions|operations|resources[]", needed)),
-        at("sideEffects", choice("None", "NoneOnDryRun")),
-        at("timeoutSeconds", between(1, 30)),
-        at("namespaceSelector|objectSelector", selector),
-    ),
-)
-_RULES: Table = (
-    (("ConfigMap",), (at("data|binaryData", _data_keys), _config_map)),
-    (("Secret",), (at("data|stringData", _data_keys), _secret)),
-    (("ServiceAccount",), (at("imagePullSecrets[].name", name(subdomain)),)),
-    (("ResourceQuota",), (at("spec.hard", _quota),)),
-    (("scheduling.k8s.io/PriorityClass",), (_priority,)),
-    (
-        ("apiextensions.k8s.io/CustomResourceDefinition",),
-        (
-            _definition,
-            at("spec.names.plural|kind", name(_lower_label)),
-            at("spec.names.singular|listKind", fits(_lower_label)),
-            at("spec.names.shortNames|categories[]", name(label_1035)),
-            at("spec.group", name(subdomain)),
-            at("spec.scope", choice("Cluster", "Namespaced")),
-            unique("version", "spec.versions[].name"),
-            at("spec.versions[].name", name(label_1035)),
-            at("spec.versions[].schema.openAPIV3Schema", _root_schema),
-            at("spec.versions[].additionalPrinterColumns[].jsonPath", needed),
-        ),
-    ),
-    (
-        (
-            "admissionregistration.k8s.io/MutatingWebhookConfiguration",
-            "admissionregistration.k8s.io/ValidatingWebhookConfiguration",
-        ),
-        (_WEBHOOKS,),
-    ),
-    (
-        ("networking.k8s.io/Ingress",),
-        (
-            at("spec", _ingress),
-            at("spec.defaultBackend?", _BACKEND),
-            at("spec.ingressClassName", fits(subdomain)),
-            at("spec.rules[].host", _host),
-            at("spec.rules[].http?.paths", needed),
-            at("spec.rules[].http.paths[]", _ingress_path, at("backend", _BACKEND)),
-            at("spec.tls[].hosts[]", needed, _host),
-            at("spec.tls[].secretName", fits(subdomain)),
-        ),
-    ),
-    (
-        ("networking.k8s.io/NetworkPolicy",),
-        (
-            at("spec.podSelector", selector),
-            *(
-                at(peers, _peer, at("podSelector|namespaceSelector", selector))
-                for peers in ("spec.ingress[].from[]", "spec.egress[].to[]")
-            ),
-            *(
-                at(block, at("cidr", _network), at("except[]", _network))
-                for block in ("spec.ingress[].from[].ipBlock?", "spec.egress[].to[].ipBlock?")
-            ),
-            at("spec.ingress|egress[].ports[]", at("port", port), at("endPort", between(1, MAX_PORT))),
-            at("spec.ingress|egress[].ports[]", _last_port),
-        ),
-    ),
-    (_ROLES, (at("rules[].verbs", needed), at("rules[]", _role_rule))),
-    (
-        (f"{_RBAC}/ClusterRole",),
-        (
-            at("aggregationRule?.clusterRoleSelectors", needed),
-            at("aggregationRule.clusterRoleSelectors[]", selector),
-        ),
-    ),
-    (
-        _BINDINGS,
-        (
-            at("roleRef.apiGroup", choice(_RBAC, unset=True)),
-            at("roleRef.kind", _role_kind),
-            at("roleRef.name", name(path_segment)),
-            at("subjects[].name", needed),
-            at("subjects[]", _bound),
-        ),
-    ),
-    (
-        ("Service",),
-        (
-            at("spec", _service, at("selector", labels), at("trafficDistribution", _traffic)),
-            at("spec.ports[]", at("port", between(1, MAX_PORT)), at("name", fits(label))),
-            at("spec.ports[].appProtocol", fits(qualified_name)),
-            at("spec", at("ports", _service_ports), unique("port name", "ports[].name")),
-            at("spec.externalIPs[]", fits(address)),
-            at("spec.loadBalancerSourceRanges[]", _network),
-        ),
-    ),
-    *WORKLOAD_RULES,
+_NO_SOURCE = frozenset(
+    {"accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy"}
+    | {"storageClassName", "volumeAttributesClassName", "volumeMode"}
 )
 
 
-@cache
-def rules_for(kind: str) -> tuple[Rule, ...]:
-    """Give the rules for objects of a kind (`apps/Deployment`, `Service`)."""
-    own = [rule for kinds, rules in _RULES if kind in kinds for rule in rules]
-    return (_METADATA, *own)
+@syntax
+def _lower_qualified_name(text: str) -> str | None:
+    return qualified_name(text.lower())
 
 
-OPERATOR_RULES: tuple[OperatorRules, ...] = (
-    *TRAINING_RULES,
-    *SERVING_RULES,
-    *PIPELINE_RULES,
-    *SCHEDULING_RULES,
+@check
+def _access_modes(modes: Field) -> Problems:
+    yield from needed(modes)
+    if len(modes.items) > 1 and "ReadWriteOncePod" in [mode.text for mode in modes.items]:
+        yield modes.says("must not have `ReadWriteOncePod` together with another mode")
+
+
+@check
+def _storage(storage: Field) -> Problems:
+    amount = quantity(storage.value)
+    if not storage:
+        yield storage.says("is required")
+    if amount is not None and amount <= 0:
+        yield storage.says(f"must be above 0, got {shown(storage.value)}")
+
+
+@check
+def _volume(spec: Field) -> Problems:
+    """A volume has a size, access modes and one source."""
+    yield from needed(spec.at("capacity"))
+    if spec.at("capacity").names:
+        yield from _storage(spec.at("capacity", "storage"))
+    for resource, amount in spec.at("capacity").entries:
+        if resource != "storage" and spec.at("capacity").names:
+            yield amount.says("must be `storage`, the only resource of a volume")
+    sources = [source for source in spec.names if source not in _NO_SOURCE]
+    if len(sources) != 1:
+        yield spec.says(f"must have one source, got {joined(sources, ' and ') or 'none'}")
+
+
+# --- containers ---
+
+_POD_FIELDS = frozenset(
+    {f"metadata.{name}" for name in ("name", "namespace", "uid")}
+    | {"spec.nodeName", "spec.serviceAccountName"}
+    | {f"status.{name}" for name in ("hostIP", "hostIPs", "podIP", "podIPs")}
 )
 
 
-@cache
-def operator_rules_for(kind: str) -> tuple[OperatorRules, ...]:
-    """Give what the operators of a kind refuse beyond its definition."""
-    return tuple(rules for rules in OPERATOR_RULES if kind in rules.kinds)
+@check
+def _variable_name(field: Field) -> Problems:
+    yield from fits(lambda text: env_name(text, minor=field.subject.minor))(field)
+
+
+@syntax
+def _pod_field(path: str) -> str | None:
+    is_entry = path.startswith(("metadata.annotations['", "metadata.labels['")) and path.endswith("']")
+    if is_entry or path in _POD_FIELDS:
+        return None
+    return f"is no field that a variable can hold, got {shown(path)}"
+
+
+@syntax
+def _resource_field(path: str) -> str | None:
+    if path.startswith(("limits.", "requests.")):
+        return None
+    return f"must start with `limits.` or `requests.`, got {shown(path)}"
+
+
+@check
+def _one_success(successes: Field) -> Problems:
+    if successes.number not in (None, 0, 1):
+        yield successes.says(f"must be 1 for this probe, got {successes.number}")
+
+
+@check
+def _resources(resources: Field) -> Problems:
+    for amounts in resources.all("limits|requests"):
+        for resource, amount in amounts.entries:
+            yield from _resource_name(resource, amount)
+            yield from not_negative(amount)
+            number = quantity(amount.value)
+            if number is not None and 0 <= number != int(number) and _is_extended(resource):
+                yield amount.says(f"must be a whole number, got {shown(amount.value)}")
+    for resource, request in resources.at("requests").entries:
+        yield from _within_limit(resource, request, resources.at("limits", resource))
+
+
+def _resource_name(resource: str, amount: Field) -> Problems:
+    if wrong := qualified_name(resource):
+        yield amount.says(f"name of a resource {wrong}")
+    elif "/" not in resource and resource not in COMPUTE and not resource.startswith("hugepages-"):
+        listed = ", ".join(f"`{name}`" for name in COMPUTE)
+        yield amount.says(
+            f"must be a resource of Kubernetes ({listed}) or have a prefix, as `nvidia.com/gpu`"
+        )
+    elif resource.startswith("requests."):
+        yield amount.says("must not start with `requests.`")
+
+
+def _is_extended(resource: str) -> bool:
+    return "/" in resource and not resource.rpartition("/")[0].endswith("kubernetes.io")
+
+
+def _within_limit(resource: str, request: Field, limit: Field) -> Problems:
+    requested, allowed = quantity(request.value), quantity(limit.value)
+    if requested is None:
+        return
+    if _is_extended(resource) or resource.startswith("hugepages-"):
+        if allowed is None and not limit:
+            yield request.says(f"needs a limit of the same amount: write `limits` only for `{resource}`")
+        elif allowed is not None and requested != allowed:
+            yield request.says(f"must equal the limit {shown(limit.value)}, got {shown(request.value)}")
+    elif allowed is not None and requested > allowed:
+        yield request.says(f"must not be above the limit {shown(limit.value)}, got {shown(request.value)}")
+
+
+# --- pods ---
+
+_CONTAINERS = "initContainers|containers[]"
+_PROJECTED = ("clusterTrustBundle", "configMap", "downwardAPI", "podCertificate", "secret")
+
+
+@check
+def _ports_of_node(pod: Field) -> Problems:
+    """A port of the node can be taken once; on the node's network a port is the node's port."""
+    taken: set[tuple[object, ...]] = set()
+    for declared in pod.all("containers[].ports[]"):
+        host_port = declared.at("hostPort")
+        key = (host_port.number, declared.at("protocol").text or "TCP", declared.at("hostIP").text)
+        if host_port.number and key in taken:
+            yield host_port.says(f"port {host_port.number} of the node is taken twice")
+        taken.add(key)
+    for declared in pod.all(f"{_CONTAINERS}.ports[]") if pod.at("hostNetwork").value is True else ():
+        host_port, number = declared.at("hostPort"), declared.at("containerPort").number
+        if host_port.number and host_port.number != number:
+            yield host_port.says(f"must be {number} like `containerPort`, because of `hostNetwork`")
+
+
+@check
+def _weight(weight: Field) -> Problems:
+    yield from between(1, 100)(weight if weight.number is not None else Field(0, weight.keys))
+
+
+@check
+def _volume_source(volume: Field) -> Problems:
+    """A volume comes from one place; from none means an empty directory."""
+    given = [name for name in volume.names if name != "name"]
+    if len(given) > 1:
+        listed = " and ".join(f"`{name}`" for name in given)
+        yield volume.says(f"must have one source, got {len(given)}: {listed}")
+
+
+@check
+def _file_mode(mode: Field) -> Problems:
+    if mode.number is not None and not 0 <= mode.number <= 0o777:
+        yield mode.says(f"must be a file mode from 0 to 0777 ({0o777} in decimal), got {mode.number}")
+
+
+@syntax
+def _inner_path(path: str) -> str | None:
+    return f"must not start with `..`, got {shown(path)}" if path.startswith("..") else relative_path(path)
+
+
+@check
+def _projected_source(source: Field) -> Problems:
+    if len(source.names) > 1:
+        yield from one_of("source", *_PROJECTED, "serviceAccountToken")(source)
+
+
+@check
+def _mounts(pod: Field) -> Problems:
+    """A mount names a volume of the pod, and has a place of its own in its container."""
+    known = {volume.at("name").text for volume in pod.at("volumes").items} | pod.subject.claims
+    for mounted in pod.all(f"{_CONTAINERS}.volumeMounts|volumeDevices[].name"):
+        if mounted.text and mounted.text not in known:
+            hint = did_you_mean(mounted.text, known)
+            yield mounted.says(f"no volume {shown(mounted.text)} in this pod{hint}")
+
+
+@check
+def _no_space(image: Field) -> Problems:
+    if image.text != image.text.strip():
+        yield image.says(f"must have no space around it, got {shown(image.value)}")
+
+
+# --- what makes pods, and what scales it ---
+
+_SOURCES = {
+    "ContainerResource": "containerResource",
+    "External": "external",
+    "Object": "object",
+    "Pods": "pods",
+    "Resource": "resource",
+}
+_TARGETS = {"AverageValue": "averageValue", "Utilization": "averageUtilization", "Value": "value"}
+_STRICT_TARGETS = 36
+"""Seen to refuse: 1.36. Older servers take an autoscaler that cannot find what it scales."""
+
+
+@check
+def _chooses_template(spec: Field) -> Problems:
+    """What makes pods must recognise them: its selector is not empty and matches the template's labels."""
+    chosen, offered = spec.at("selector"), spec.at("template", "metadata", "labels")
+    if not chosen:
+        return
+    if not chosen.at("matchLabels").names and not chosen.at("matchExpressions").items:
+        yield chosen.says("must not be empty")
+        return
+    given = offered.value if isinstance(offered.value, dict) else {}
+    if not selects(chosen, given):
+        yield offered.says(f"must match the selector {shown(chosen.value)}, got {shown(given)}")
+
+
+@check
+def _deployment(spec: Field) -> Problems:
+    """A rolling update can proceed, and its deadline comes after a pod is counted as ready."""
+    strategy = spec.at("strategy")
+    rolling = strategy.at("rollingUpdate")
+    surge, unavailable = rolling.at("maxSurge"), rolling.at("maxUnavailable")
+    if strategy.at("type").text == "Recreate" and rolling:
+        yield rolling.says("must not be set with `type: Recreate`")
+    yield from pods_or_share(surge)
+    yield from pod_count(unavailable)
+    if amount_of(surge) == 0 and amount_of(unavailable) == 0:
+        yield unavailable.says("must not be 0 when `maxSurge` is 0")
+    deadline, ready = spec.at("progressDeadlineSeconds"), spec.at("minReadySeconds").number or 0
+    yield from between(0)(deadline)
+    limit = 600 if deadline.number is None else deadline.number
+    if limit <= ready:
+        yield deadline.says(f"must be above `minReadySeconds` ({ready}), got {limit}")
+
+
+@check
+def _daemon_set(strategy: Field) -> Problems:
+    """A rolling update replaces pods either before or after it stops them."""
+    rolling = strategy.at("rollingUpdate")
+    if strategy.at("type").text == "OnDelete":
+        return
+    surge, unavailable = rolling.at("maxSurge"), rolling.at("maxUnavailable")
+    yield from at("maxSurge|maxUnavailable", pod_count)(rolling)
+    surges = bool(amount_of(surge))
+    stops = bool(amount_of(unavailable)) if unavailable else True
+    if surges and stops:
+        yield surge.says("must not be set unless `maxUnavailable` is 0")
+    elif rolling and not surges and not stops:
+        yield unavailable.says("must not be 0 when `maxSurge` is 0")
+
+
+@check
+def _job_restarts(spec: Field) -> Problems:
+    policy = spec.at("template", "spec", "restartPolicy")
+    allowed = ("Never",) if spec.at("podFailurePolicy") else ("OnFailure", "Never")
+    if policy.text not in allowed:
+        got = f", got {shown(policy.value)}" if policy.text else ""
+        yield policy.says(f"must be {joined(allowed, ' or ')} in a Job{got}")
+
+
+@check
+def _time_zone(zone: Field) -> Problems:
+    if zone and zone.text not in time_zones():
+        hint = did_you_mean(zone.text, time_zones())
+        yield zone.says(f"must be a time zone such as `Europe/Berlin`, got {shown(zone.value)}{hint}")
+
+
+@check
+def _autoscaler(spec: Field) -> Problems:
+    low, high = spec.at("minReplicas").number, spec.at("maxReplicas")
+    if low is not None and high.number is not None and 1 <= high.number < low:
+        yield high.says(f"must be at least `minReplicas` ({low}), got {high.number}")
+    version = spec.at("scaleTargetRef", "apiVersion")
+    group, slash, _ = version.text.partition("/")
+    if not (group and slash):
+        severity: Severity = "error" if spec.subject.minor >= _STRICT_TARGETS else "warning"
+        yield version.says(f"must have a group, as `apps/v1`, got {shown(version.text)}", severity)
+
+
+@check
+def _metric(metric: Field) -> Problems:
+    kind = metric.at("type").text
+    source = metric.at(_SOURCES.get(kind, ""))
+    if kind not in _SOURCES:
+        return
+    yield from needed(source)
+    for other in metric.names:
+        if other not in ("type", source.keys[-1]):
+            yield metric.at(other).says(f"must not be set with `type: {kind}`")
+    if source:
+        yield from at("target", at("type", needed), at("averageUtilization", between(1)), _target)(source)
+        if kind in ("ContainerResource", "Resource"):
+            yield from needed(source.at("name"))
+
+
+def _target(target: Field) -> Problems:
+    if target.at("type").text in _TARGETS:
+        yield from needed(target.at(_TARGETS[target.at("type").text]))
+
+
+@check
+def _scaling_policies(policies: Field) -> Problems:
+    if policies.value == []:
+        yield policies.says("is required")

@@ -13,11 +13,9 @@ from mlstack.errors import ConfigError
 from mlstack.names import nearest
 from mlstack.objects.kube_object import CRD_GROUP, Kind, Kinds, KubeObject, Schemas, is_group
 from mlstack.validate.formats import Fault, Field, Problem, Problems, Subject, path_of, shown
-from mlstack.validate.pod_rules import POD_RULES
-from mlstack.validate.rules import operator_rules_for, rules_for
+from mlstack.validate.operator_rules import job_templates, operator_rules_for
+from mlstack.validate.rules import pod_rule, rules_for
 from mlstack.validate.schema import Definitions, SchemaCheck, check_custom, custom_definitions
-from mlstack.validate.training_rules import job_templates
-from mlstack.validate.workload_rules import TEMPLATES
 
 FIRST_MINOR = 30
 LAST_MINOR = 37
@@ -107,11 +105,8 @@ def _problems(
 def _rule_problems(root: Field) -> Problems:
     for rule in rules_for(root.subject.kind):
         yield from rule(root)
-    if root.subject.kind in TEMPLATES:
-        for template in root.all(TEMPLATES[root.subject.kind]):
-            yield from _pod_problems(template)
     for template in job_templates(root):
-        for problem in _pod_problems(template):
+        for problem in pod_rule()(template.at("spec")):
             message = f"{problem.message} (the job is taken, its pods are refused)"
             yield problem._replace(message=message, severity="warning")
 
@@ -123,11 +118,6 @@ def _operator_problems(root: Field) -> Problems:
                 is_refusal = problem.severity == "error"
                 said = f"{problem.message} (rule of {rules.operator})" if is_refusal else problem.message
                 yield problem._replace(message=said)
-
-
-def _pod_problems(template: Field) -> Problems:
-    for rule in POD_RULES:
-        yield from rule(template.at("spec"))
 
 
 def _unknown_kind(obj: KubeObject, schemas: Schemas, definitions: Definitions) -> Problem:

@@ -1,6 +1,6 @@
 """Objects of operators' kinds, and the changes with which their webhooks refuse them or still take them.
 
-Read in the sources that `OPERATOR_RULES` names. A case without words is a near miss that is taken.
+Read in the sources that `operators.rules` names. A case without words is a near miss that is taken.
 """
 
 from __future__ import annotations
