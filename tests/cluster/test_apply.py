@@ -9,20 +9,13 @@ from typing import Any
 import pytest
 
 from mlstack.deploy.changes import RunResult
-from mlstack.deploy.prune import KeepOptions
 from mlstack.errors import (
-    ConfigError,
-    ForbiddenError,
     InvalidError,
-    MlstackError,
     ObjectNotFoundError,
-    UnreachableError,
-    WrongClusterError,
 )
 from mlstack.render import render
 from mlstack.yaml import read, write
 from tests.support.cluster import TestCluster, User
-from tests.support.controlplane import ControlPlane
 from tests.support.deploying import (
     Stack,
     config_map,
@@ -36,10 +29,6 @@ from tests.support.deploying import (
 from tests.support.training_operator import TrainingOperator
 
 pytestmark = pytest.mark.cluster
-
-ROOT = Path(__file__).parents[2]
-CRDS = ROOT / "prototypes/core/kubeflow-core/files/crds"
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def path(namespace: str, kind: str, name: str) -> str:
@@ -118,74 +107,11 @@ def test_one_change_updates_one_object(stack: Stack, minikube: TestCluster, name
     assert stack.diff().ok
 
 
-def test_removed_fields_go(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    stack.deploy("a", config_map(a="1", b="2"))
-    stack.write("a", config_map(a="1"))
-    assert [field.action for row in stack.diff().objects for field in row.fields] == ["removed"]
-    stack.apply()
-    assert minikube.request("GET", path(namespace, "configmaps", "settings"))["data"] == {"a": "1"}
-
-
-def test_a_key_dropped_from_string_data_goes(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    stack.deploy("a", secret(a="1", b="2"))
-    stack.deploy("a", secret(a="1"))
-    assert minikube.request("GET", path(namespace, "secrets", "keys"))["data"] == {"a": "MQ=="}
-
-
-def test_secrets_are_masked_in_a_diff(stack: Stack) -> None:
-    stack.deploy("a", secret(password="first-secret"))
-    stack.write("a", secret(password="second-secret"))
-    text = repr(stack.diff())
-    assert "data.password" in text
-    for hidden in ("Zmlyc3Qtc2VjcmV0", "c2Vjb25kLXNlY3JldA==", "first-secret", "second-secret"):
-        assert hidden not in text
-
-
-def test_a_missing_namespace_is_created_first(
-    tmp_path: Path, kubeconfig: Path, minikube: TestCluster, namespace: str
-) -> None:
-    stack = Stack(tmp_path / "app", namespace=f"{namespace}-new", opener=opener_of(kubeconfig))
-    stack.write("a", config_map())
-    assert not stack.diff().ok
-    result = stack.apply()
-    assert outcomes(result) == {f"{namespace}-new": "created", "settings": "created"}
-    assert f"namespace `{namespace}-new` is created first" in result.notes
-    assert outcomes(stack.apply()) == {"settings": "unchanged"}
-    stack.delete()
-    assert minikube.find(f"/api/v1/namespaces/{namespace}-new") is not None
-    minikube.request("DELETE", f"/api/v1/namespaces/{namespace}-new")
-
-
 def test_a_namespace_nobody_asked_for_is_an_error(stack: Stack) -> None:
     stray = config_map()
     stray["metadata"]["namespace"] = "nowhere"
     stack.write("a", stray)
     with pytest.raises(ObjectNotFoundError, match="namespace `nowhere` does not exist"):
-        stack.apply()
-
-
-def test_definition_and_its_object_in_one_apply(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    group = f"{namespace}.example.com"
-    widget = {
-        "apiVersion": f"{group}/v1",
-        "kind": "Widget",
-        "metadata": {"name": "first"},
-        "spec": {"size": 3},
-    }
-    stack.write("a", widget, crd(group=group))
-    assert not stack.diff().ok
-    result = stack.apply()
-    assert [row.kind for row in result.objects] == ["CustomResourceDefinition", "Widget"]
-    assert set(outcomes(result).values()) == {"created"}
-    assert set(outcomes(stack.apply()).values()) == {"unchanged"}
-    kept = stack.delete()
-    assert outcomes(kept) == {"first": "deleted", f"widgets.{group}": "kept"}
-    assert outcomes(stack.delete(spare=KeepOptions(definitions=False)))[f"widgets.{group}"] == "deleted"
-
-
-def test_a_kind_without_definition_is_an_error(stack: Stack) -> None:
-    stack.write("a", {"apiVersion": "none.example.com/v1", "kind": "Nothing", "metadata": {"name": "a"}})
-    with pytest.raises(ObjectNotFoundError, match=r"has no kind `Nothing \(none.example.com/v1\)`"):
         stack.apply()
 
 
@@ -200,33 +126,6 @@ def test_cluster_scoped_custom_resources_get_no_namespace(
     assert outcomes(stack.apply()) == {"mars": "created", **kept}
     assert outcomes(stack.apply()) == {"mars": "unchanged", **kept}
     minikube.request("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/planets.{group}")
-
-
-def test_dry_run_names_every_object_and_writes_nothing(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    stack.deploy("a", config_map("old", a="1"))
-    stack.write("a", config_map("old", a="2"), config_map("new"))
-    result = stack.apply(dry_run=True)
-    assert result.dry_run
-    assert outcomes(result) == {"old": "updated", "new": "created"}
-    assert minikube.find(path(namespace, "configmaps", "new")) is None
-    assert minikube.request("GET", path(namespace, "configmaps", "old"))["data"] == {"a": "1"}
-
-
-def test_dry_run_finds_what_the_server_would_refuse(stack: Stack) -> None:
-    stack.write("a", deployment(ports=[{"containerPort": 70000}]))
-    with pytest.raises(InvalidError, match="Deployment"):
-        stack.apply(dry_run=True)
-
-
-def test_without_creation_missing_objects_are_left_out(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    stack.deploy("a", config_map("old", a="1"))
-    stack.write("a", config_map("old", a="2"), config_map("new"))
-    assert outcomes(stack.apply(create=False)) == {"old": "updated", "new": "kept"}
-    assert minikube.find(path(namespace, "configmaps", "new")) is None
 
 
 def test_refused_objects_fail_the_run_with_what_was_done(
@@ -270,11 +169,6 @@ def test_an_object_that_is_being_deleted_is_made_anew(
     assert "deletionTimestamp" not in again["metadata"]
 
 
-def test_nothing_to_deploy_is_an_error(stack: Stack) -> None:
-    with pytest.raises(ConfigError, match="has no objects"):
-        stack.apply()
-
-
 # --- other people's changes -----------------------------------------------------------------------
 
 
@@ -291,17 +185,6 @@ def test_what_kubectl_scaled_is_put_back_and_said(
     assert stack.diff().ok
 
 
-def test_what_kubectl_edited_is_put_back(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    stack.deploy("a", config_map(a="1"))
-    patch = '{"data": {"a": "by hand", "more": "by hand"}}'
-    minikube.kubectl(
-        "patch", "configmap", "settings", "-n", namespace, "-p", patch, "--field-manager=kubectl-edit"
-    )
-    stack.apply()
-    live = minikube.request("GET", path(namespace, "configmaps", "settings"))
-    assert live["data"] == {"a": "1"}
-
-
 def test_a_value_set_by_hand_before_we_wanted_it_is_owned_afterwards(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
@@ -315,63 +198,7 @@ def test_a_value_set_by_hand_before_we_wanted_it_is_owned_afterwards(
     assert set(ours["fieldsV1"]["f:data"]) == {"f:a", "f:b"}
 
 
-def test_fields_of_a_program_stay_and_are_said(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    stack.deploy("a", deployment(replicas=2))
-    patch = '{"spec": {"replicas": 5}}'
-    minikube.kubectl("patch", "deployment", "web", "-n", namespace, "-p", patch, "--field-manager=autoscaler")
-    stack.write("a", deployment(replicas=2, image="nginx:1.28"))
-    (row,) = stack.diff().objects
-    assert row.notes[0] == "leaves `spec.replicas` to `autoscaler`"
-    assert outcomes(stack.apply()) == {"web": "updated"}
-    assert minikube.request("GET", path(namespace, "deployments", "web"))["spec"]["replicas"] == 5
-
-
-def test_fields_of_others_that_we_do_not_set_are_left_alone(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    stack.deploy("a", config_map(a="1"))
-    minikube.kubectl("label", "configmap", "settings", "-n", namespace, "theirs=yes")
-    assert stack.diff().ok
-    assert outcomes(stack.apply()) == {"settings": "unchanged"}
-
-
 # --- the right cluster, the right rights ------------------------------------------------------------
-
-
-def test_the_cluster_is_pinned_by_the_first_apply(stack: Stack, minikube: TestCluster) -> None:
-    stack.write("a", config_map())
-    stack.diff()
-    assert stack.app.environment("minikube").cluster is None
-    stack.apply()
-    pinned = stack.app.environment("minikube").cluster
-    system = minikube.request("GET", "/api/v1/namespaces/kube-system")
-    assert pinned is not None
-    assert pinned.uid == system["metadata"]["uid"]
-
-
-def test_another_cluster_behind_the_context_is_refused(
-    stack: Stack, minikube: TestCluster, gke: TestCluster, namespace: str
-) -> None:
-    stack.write("a", config_map())
-    stack.apply("minikube")
-    with pytest.raises(WrongClusterError) as caught:
-        stack.apply("minikube", context="gke")
-    for cluster in (minikube, gke):
-        uid = cluster.request("GET", "/api/v1/namespaces/kube-system")["metadata"]["uid"]
-        assert uid in caught.value.message
-    assert gke.find(path(namespace, "configmaps", "settings")) is None
-    for operation in (stack.diff, stack.delete, stack.status):
-        with pytest.raises(WrongClusterError):
-            operation("minikube", context="gke")
-
-
-def test_a_user_without_rights_is_told_so(tmp_path: Path, namespace: str, minikube: TestCluster) -> None:
-    config = minikube.write_kubeconfig(tmp_path / "viewer", minikube.viewer)
-    stack = Stack(tmp_path / "app", namespace=namespace, opener=opener_of(config))
-    stack.write("a", config_map())
-    with pytest.raises(ForbiddenError, match=rf"create, patch configmaps in namespace {namespace}"):
-        stack.apply()
-    assert minikube.find(path(namespace, "configmaps", "settings")) is None
 
 
 def test_a_user_of_one_namespace_can_apply_there(
@@ -393,37 +220,7 @@ def test_a_user_of_one_namespace_can_apply_there(
     assert outcomes(stack.apply()) == {"settings": "unchanged"}
 
 
-def test_an_unreachable_server_is_told_so(
-    tmp_path: Path, namespace: str, kubeconfig: Path, minikube: TestCluster
-) -> None:
-    text = kubeconfig.read_text(encoding="utf-8").replace(minikube.server, "https://127.0.0.1:9")
-    broken = tmp_path / "broken"
-    broken.write_text(text, encoding="utf-8")
-    stack = Stack(tmp_path / "app", namespace=namespace, opener=opener_of(broken))
-    stack.write("a", config_map())
-    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:9"):
-        stack.apply()
-
-
 # --- training jobs ----------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("definitions")
-def test_a_changed_job_is_recreated(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    stack.deploy("cnn", tfjob())
-    first = minikube.request("GET", path(namespace, "tfjobs", "cnn"))["metadata"]["uid"]
-    assert outcomes(stack.apply()) == {"cnn": "unchanged"}
-    stack.write("cnn", tfjob(workers=3))
-    plan = stack.plan()
-    assert plan.destructive
-    assert [row.reason for row in plan.report.objects] == [
-        "cnn: workers 1 -> 3 needs a new run: the training operator does not change a running job."
-    ]
-    assert outcomes(stack.apply()) == {"cnn": "recreated"}
-    again = minikube.request("GET", path(namespace, "tfjobs", "cnn"))
-    assert again["metadata"]["uid"] != first
-    assert again["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] == 3
-    assert outcomes(stack.apply()) == {"cnn": "unchanged"}
 
 
 @pytest.mark.usefixtures("definitions")
@@ -448,17 +245,6 @@ def test_a_field_the_definition_holds_fast_means_a_new_run(stack: Stack) -> None
     second["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] = 2
     stack.write("cnn", second)
     assert outcomes(stack.apply()) == {"cnn": "recreated"}
-
-
-@pytest.mark.usefixtures("definitions")
-def test_status_without_operator_says_so(stack: Stack) -> None:
-    stack.deploy("cnn", tfjob())
-    stack.clock = _Later(60)
-    row = stack.status().components[0].objects[0]
-    assert (row.state, row.reason.split(" after ")[0]) == (
-        "waiting",
-        "no training operator has picked it up",
-    )
 
 
 @pytest.mark.usefixtures("definitions")
@@ -495,19 +281,6 @@ def test_status_says_why_the_pods_of_a_job_are_refused(
     assert "Limit must be set for non overcommitable resources" in rows["refused"].reason
 
 
-class _Later:
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-
-    def now_s(self) -> float:
-        import time
-
-        return time.time() + self._seconds
-
-    def sleep(self, seconds: float) -> None:
-        raise AssertionError("nothing here waits")
-
-
 def _until(stack: Stack, accept: Callable[[dict[str, Any]], bool], timeout_s: float = 30) -> dict[str, Any]:
     """Ask for the status until it is as wanted."""
     deadline = stack.clock.now_s() + timeout_s
@@ -520,14 +293,6 @@ def _until(stack: Stack, accept: Callable[[dict[str, Any]], bool], timeout_s: fl
 
 
 # --- status -----------------------------------------------------------------------------------------
-
-
-def test_status_tells_what_is_not_applied(stack: Stack) -> None:
-    stack.write("a", config_map())
-    result = stack.status()
-    row = result.components[0].objects[0]
-    assert not result.ok
-    assert (row.state, row.hint) == ("missing", "mlstack apply minikube -c a")
 
 
 def test_status_is_ok_when_all_pods_run(stack: Stack) -> None:
@@ -589,60 +354,6 @@ def test_delete_goes_in_reverse_and_a_second_time_finds_nothing(
     assert stack.delete().objects == ()
 
 
-def test_delete_finds_what_the_files_no_longer_bring(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    stack.deploy("a", config_map("old"), config_map("new"))
-    stack.write("a", config_map("new"))
-    assert outcomes(stack.delete()) == {"old": "deleted", "new": "deleted"}
-
-
-def test_delete_of_one_component_leaves_the_others(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    stack.write("a", config_map("one"))
-    stack.deploy("b", config_map("two"))
-    assert outcomes(stack.delete(components=["a"])) == {"one": "deleted"}
-    assert minikube.find(path(namespace, "configmaps", "two")) is not None
-
-
-def test_delete_keeps_claims_and_what_belongs_to_others(
-    tmp_path: Path, kubeconfig: Path, stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "disk"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-    }
-    other = Stack(tmp_path / "other", namespace=namespace, opener=opener_of(kubeconfig), name="other")
-    other.deploy("a", config_map("shared"))
-    minikube.kubectl("create", "configmap", "foreign", "-n", namespace)
-    stack.deploy("a", claim)
-    stack.write("a", claim, config_map("shared"), config_map("foreign"))
-    result = stack.delete()
-    assert {row.name: row.text.split(":")[0] for row in result.objects} == {
-        "disk": "volume claims are kept",
-        "shared": "belongs to environment `minikube` of app `other`",
-        "foreign": "was not made by mlstack",
-    }
-    assert set(outcomes(result).values()) == {"kept"}
-    assert outcomes(stack.delete(spare=KeepOptions(claims=False)))["disk"] == "deleted"
-
-
-def test_deleting_a_definition_names_the_objects_that_go_with_it(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    group = f"{namespace}.example.com"
-    stack.deploy("a", crd(group=group))
-    widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "theirs"}}
-    minikube.kubectl("apply", "-n", namespace, "-f", "-", input=write.to_yaml(widget))
-    result = stack.delete(spare=KeepOptions(definitions=False))
-    assert result.notes == (
-        f"with definition `widgets.{group}` go 1 Widget of all namespaces: {namespace}/theirs",
-    )
-
-
 # --- agreement with kubectl -------------------------------------------------------------------------
 
 
@@ -653,18 +364,3 @@ def test_kubectl_diff_of_the_rendered_output_is_empty(
     text = write.to_yaml_documents(found.data for found in render.load(stack.app, "minikube").objects)
     assert len(read.read_documents(text, source="rendered")) == 3
     assert minikube.kubectl("diff", "-f", "-", input=text).stdout == ""
-
-
-def test_errors_are_ours(stack: Stack) -> None:
-    stack.write("a", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Not A Name"}})
-    with pytest.raises(MlstackError):
-        stack.apply()
-
-
-def test_both_clusters_are_kept_apart(
-    stack: Stack, minikube: TestCluster, gke: TestCluster, namespace: str, control_plane: ControlPlane
-) -> None:
-    stack.write("a", config_map())
-    stack.apply("gke")
-    assert minikube.find(path(namespace, "configmaps", "settings")) is None
-    assert gke.find(path(namespace, "configmaps", "settings")) is not None

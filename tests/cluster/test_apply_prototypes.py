@@ -22,6 +22,7 @@ from mlstack.deploy.changes import ApplyOptions
 from mlstack.deploy.prune import KeepOptions
 from mlstack.deploy.target import Target
 from mlstack.kube.api_server import connect
+from mlstack.kube.client import Cluster
 from mlstack.objects.kube_object import Kinds, KubeObject
 from mlstack.objects.references import templates
 from mlstack.operations import deploy
@@ -127,7 +128,7 @@ def live(case: Case, root: Path, gke: TestCluster, namespace: str, kubeconfig: P
     gke.wait_for_service_account(namespace)
 
     @cache
-    def opener(context: str) -> connect.Cluster:
+    def opener(context: str) -> Cluster:
         return connect(context, kubeconfig=str(kubeconfig))
 
     target = Target(app=app, environment=case.environment, store=examples.STORE)

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from mlstack.deploy.changes import ApplyOptions
-from mlstack.errors import ClusterError
 from mlstack.kube.api_server import connect
 from mlstack.operations import deploy
 from tests.controlplane.recipes import Programs
@@ -27,7 +26,6 @@ pytestmark = pytest.mark.cluster
 
 SPEC = ClusterSpec(context="minikube", nodes=[], storage_class="standard", binding_mode="Immediate")
 CASES = int(os.environ.get("CAPACITY_CASES", "12"))  # more by hand: the claim is about random clusters
-PODS = "/api/v1/pods"
 
 
 @pytest.fixture(scope="module")
@@ -328,48 +326,6 @@ def test_updates_that_fit_go_through(
 
 
 # --- apply ---
-
-
-def test_apply_writes_nothing_without_room_and_goes_on_when_there_is(
-    cluster: TestCluster, stack: Stack
-) -> None:
-    add_node(cluster, "gpu", gpu="2", cpu="8", memory="16Gi")
-    other = workload("other", 1, {"cpu": "1", "nvidia.com/gpu": "2"})
-    stack.deploy("other", other)
-    settle(cluster, stack, {"other": 1})
-    stack.write("train", workload("train", 1, {"nvidia.com/gpu": "1"}, "Job"))
-    with pytest.raises(ClusterError) as caught:
-        stack.apply(check_capacity=True)
-    assert caught.value.message.splitlines() == [
-        "the cluster has no room for all pods of this run; nothing was written",
-        f"  `Job {stack.namespace}/train`: does not fit now: 0/1 nodes are available: 1 Insufficient"
-        " nvidia.com/gpu; a pod asks for 1 nvidia.com/gpu, no node has left more than 0",
-    ]
-    assert cluster.find(f"/apis/batch/v1/namespaces/{stack.namespace}/jobs/train") is None
-    cluster.request("DELETE", f"/apis/apps/v1/namespaces/{stack.namespace}/deployments/other")
-    wait_until(lambda: not pods_of(cluster, stack, "other"), what="the end of the other pods")
-    stack.remove("other")
-    stack.apply(check_capacity=True)
-    assert settle(cluster, stack, {"train": 1}) == {"train": [True]}
-
-
-def test_a_quota_blocks_before_anything_is_written(cluster: TestCluster, stack: Stack) -> None:
-    add_node(cluster, "big", cpu="32", memory="64Gi")
-    quota = {"metadata": {"name": "team"}, "spec": {"hard": {"requests.cpu": "3"}}}
-    path = f"/api/v1/namespaces/{stack.namespace}/resourcequotas"
-    cluster.request("POST", path, quota)
-    wait_until(
-        lambda: "used" in cluster.request("GET", f"{path}/team").get("status", {}), what="a quota in use"
-    )
-    stack.write("web", workload("web", 4, {"cpu": "1"}))
-    row = check(stack)["web"]
-    assert (row.verdict, row.pods) == ("blocked by quota", 4)
-    assert row.reason == "exceeded quota: team, for all its pods: requests.cpu: 4 more, 0 of 3 used"
-    with pytest.raises(ClusterError):
-        stack.apply(check_capacity=True)
-    assert cluster.find(f"/apis/apps/v1/namespaces/{stack.namespace}/deployments/web") is None
-    stack.write("web", workload("web", 3, {"cpu": "1"}))
-    assert check(stack)["web"].verdict == "fits now"
 
 
 def test_an_autoscaler_is_believed_where_it_says_so(cluster: TestCluster, stack: Stack) -> None:

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from mlstack.deploy.plan import ApplyPlan
-from mlstack.errors import ConflictError, OutdatedError
+from mlstack.errors import OutdatedError
 from mlstack.kube.api_server import connect
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy
-from mlstack.operations.history import find_drift
 from tests.support.cluster import TestCluster
 from tests.support.counted import Counted
 from tests.support.deploying import Stack, config_map, crd, deployment, is_established, outcomes, secret
@@ -104,36 +103,7 @@ def autoscaler(name: str = "web", *, minimum: int = 1, maximum: int = 9) -> dict
     }
 
 
-def annotated(data: dict[str, Any], **annotations: str) -> dict[str, Any]:
-    named = {f"mlstack.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    return {**data, "metadata": {**data["metadata"], "annotations": named}}
-
-
 # --- unchanged ------------------------------------------------------------------------------------
-
-
-def test_unchanged_objects_cost_a_list_a_kind(stack: Stack, eyes: Eyes) -> None:
-    maps = [config_map(f"map-{number}", a=str(number)) for number in range(30)]
-    stack.write("a", *maps, deployment(), deployment("other"))
-    stack.apply()
-    assert outcomes(stack.apply())["map-7"] == "unchanged"
-    assert eyes.last.written == []
-    assert eyes.last.asked["dry run"] == 0
-    assert eyes.last.asked["metadata"] == 2
-    assert eyes.last.total <= 8
-
-
-def test_an_unchanged_definition_is_neither_tried_nor_read(
-    stack: Stack, eyes: Eyes, namespace: str, gone: Callable[[str], None]
-) -> None:
-    group = f"{namespace}.example.com"
-    gone(f"widgets.{group}")
-    widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"a": 1}}
-    stack.write("a", crd(group=group), widget)
-    stack.apply()
-    assert set(outcomes(stack.apply()).values()) == {"unchanged"}
-    assert eyes.last.asked["dry run"] == 0
-    assert eyes.last.written == []
 
 
 def test_a_foreign_change_is_found_although_the_rest_is_unchanged(
@@ -157,33 +127,6 @@ def test_an_object_made_anew_by_others_is_not_taken_for_unchanged(
     minikube.request("DELETE", path(namespace, "settings", "configmaps"))
     minikube.kubectl("create", "configmap", "settings", "--from-literal=a=other", "-n", namespace)
     assert [row.action for row in stack.diff().objects] == ["update"]
-
-
-def test_a_definition_of_two_apps_is_known_without_trying(
-    stack: Stack,
-    eyes: Eyes,
-    minikube: TestCluster,
-    namespace: str,
-    gone: Callable[[str], None],
-    tmp_path: Path,
-) -> None:
-    other = Stack(tmp_path / "other", namespace=namespace, opener=eyes, name="shop")
-    definition = crd(group=f"{namespace}.example.org")
-    name = definition["metadata"]["name"]
-    gone(name)
-    other.write("a", definition)
-    other.apply()
-    stack.write("a", definition, config_map(a="1"))
-    stack.apply()
-    assert stack.apply().counts == {"unchanged": 2}
-    assert eyes.last.asked["dry run"] == 0
-    minikube.kubectl("annotate", "crd", name, "who=me")
-    assert stack.diff().ok
-    described = crd(group=f"{namespace}.example.org")
-    described["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = "other"
-    other.write("a", described)
-    other.apply()
-    assert not stack.diff().ok
 
 
 def test_who_may_not_list_is_told_the_same(
@@ -274,57 +217,6 @@ def test_a_port_that_a_person_changed_is_put_back(
     assert stack.apply().counts == {"unchanged": 1}
 
 
-def test_force_takes_what_programs_own(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    where = path(namespace, "settings", "configmaps")
-    stack.write("a", config_map(a="1"))
-    stack.apply()
-    write_as(minikube, "operator", where, {"data": {"a": "theirs"}})
-    assert stack.diff().ok
-    assert outcomes(stack.apply(force_conflicts=True)) == {"settings": "updated"}
-    assert minikube.request("GET", where)["data"] == {"a": "1"}
-
-
-def test_an_annotation_takes_one_field_and_leaves_another(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    where = path(namespace, "settings", "configmaps")
-    wanted = annotated(config_map(a="1", b="1", c="1"), force_fields="data.a", ignore_fields="data.b, data.c")
-    stack.write("a", wanted)
-    stack.apply()
-    write_as(minikube, "operator", where, {"data": {"a": "theirs"}})
-    write_as(minikube, "kubectl-edit", where, {"data": {"b": "by hand"}})
-    (row,) = stack.diff().objects
-    assert [field.path for field in row.fields] == ["data.a"]
-    stack.apply()
-    assert minikube.request("GET", where)["data"] == {"a": "1", "b": "by hand", "c": "1"}
-    assert stack.diff().ok
-    wanted["data"] = {"a": "1", "b": "2", "c": "2"}
-    stack.write("a", wanted)
-    assert stack.diff().ok
-    stack.apply()
-    assert minikube.request("GET", where)["data"] == {"a": "1", "b": "by hand", "c": "1"}
-
-
-def test_rules_of_the_app_decide_by_path_manager_and_kind(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    app = (stack.root / "app.yaml").read_text(encoding="utf-8")
-    stack.write_text(
-        "app.yaml",
-        app
-        + "conflicts:\n"
-        + "- {path: data.a, manager: 'oper*', take: ours}\n"
-        + "- {path: data, manager: kubectl-edit, kinds: [ConfigMap], take: theirs}\n",
-    )
-    where = path(namespace, "settings", "configmaps")
-    stack.write("a", config_map(a="1", b="1"))
-    stack.apply()
-    write_as(minikube, "operator", where, {"data": {"a": "theirs"}})
-    write_as(minikube, "kubectl-edit", where, {"data": {"b": "by hand"}})
-    stack.apply()
-    assert minikube.request("GET", where)["data"] == {"a": "1", "b": "by hand"}
-
-
 def test_a_map_that_is_one_value_stays_as_a_whole(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
@@ -410,25 +302,6 @@ def test_the_number_a_person_scaled_to_stays_when_the_files_drop_it(
     assert minikube.request("GET", path(namespace, "web"))["spec"]["replicas"] == 5
 
 
-def test_what_an_operator_changed_stays_when_the_files_drop_it(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    where = path(namespace, "settings", "configmaps")
-    stack.write("a", config_map(a="1", b="1"))
-    stack.apply()
-    write_as(minikube, "some-operator", where, {"data": {"b": "2"}})
-    stack.write("a", config_map(a="2"))
-    (row,) = stack.diff().objects
-    assert row.notes == ("leaves `data.b` to `some-operator`",)
-    stack.apply()
-    assert minikube.request("GET", where)["data"] == {"a": "2", "b": "2"}
-    stack.write("a", config_map(a="2", c="1"))
-    (row,) = stack.diff().objects
-    assert row.notes == ()  # it was never ours since
-    stack.apply(force_conflicts=True)
-    assert minikube.request("GET", where)["data"] == {"a": "2", "b": "2", "c": "1"}
-
-
 def test_a_plan_holds_what_goes_and_a_killed_run_is_made_good(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
@@ -498,21 +371,6 @@ def scale_by_an_autoscaler_that_goes(stack: Stack, minikube: TestCluster, where:
     stack.delete(components=("b",))
 
 
-def test_the_number_comes_back_from_an_autoscaler_that_went_before(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    where = path(namespace, "web")
-    scale_by_an_autoscaler_that_goes(stack, minikube, where)
-    (row,) = stack.diff().objects
-    assert [(field.path, field.old, field.new) for field in row.fields] == [("spec.replicas", 5, 2)]
-    assert row.notes == ("takes `spec.replicas` back from `kube-controller-manager` (through `scale`)",)
-    stack.apply()
-    live = minikube.request("GET", where)
-    assert live["spec"]["replicas"] == 2
-    assert owners(live, "f:spec", "f:replicas") == {"mlstack"}
-    assert stack.apply().counts == {"unchanged": 1}
-
-
 def test_the_number_stays_with_an_autoscaler_of_somebody_else_that_took_over(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
@@ -524,38 +382,6 @@ def test_the_number_stays_with_an_autoscaler_of_somebody_else_that_took_over(
     assert stack.diff().ok
     stack.apply()
     assert minikube.request("GET", where)["spec"]["replicas"] == 5
-
-
-@pytest.mark.parametrize("applied", [True, False], ids=["applied meanwhile", "not applied meanwhile"])
-def test_the_number_of_a_foreign_autoscaler_is_told_and_comes_back_once_that_is_gone(
-    stack: Stack, minikube: TestCluster, namespace: str, applied: bool
-) -> None:
-    where, left = path(namespace, "web"), "leaves `spec.replicas` to `HorizontalPodAutoscaler theirs`"
-    stack.write("a", deployment(replicas=2))
-    stack.apply()
-    theirs = autoscaler()
-    theirs["metadata"] = {"name": "theirs", "namespace": namespace}
-    minikube.request("POST", path(namespace, "", "horizontalpodautoscalers").rstrip("/"), theirs)
-    (note,) = find_drift(stack.target(), opener=stack.opener).notes
-    assert note == f"`Deployment {namespace}/web` {left} (2 in the cluster, 2 in the files)"
-    scaled(minikube, where, 5)
-    found = find_drift(stack.target(), opener=stack.opener)
-    assert (found.ok, found.notes) == (True, (note.replace("(2 in", "(5 in"),))
-    assert stack.diff().notes == (f"`Deployment {namespace}/web` {left}",)
-    if applied:
-        stack.write("a", deployment(replicas=2, image="nginx:1.28"))
-        stack.apply()
-        live = minikube.request("GET", where)["spec"]
-        assert (live["replicas"], live["template"]["spec"]["containers"][0]["image"]) == (5, "nginx:1.28")
-        assert stack.apply().counts == {"unchanged": 1}
-    minikube.kubectl("delete", "hpa", "theirs", "-n", namespace)
-    found = find_drift(stack.target(), opener=stack.opener)
-    ((one,),) = [row.differences for row in found.objects]
-    assert (one.path, one.live, one.wanted, one.manager) == ("spec.replicas", 5, 2, "kube-controller-manager")
-    assert stack.apply().counts == {"updated": 1}
-    live = minikube.request("GET", where)
-    assert (live["spec"]["replicas"], owners(live, "f:spec", "f:replicas")) == (2, {"mlstack"})
-    assert stack.apply().counts == {"unchanged": 1}
 
 
 def test_replicas_of_ours_are_handed_over_without_a_dip(
@@ -576,47 +402,6 @@ def test_replicas_of_ours_are_handed_over_without_a_dip(
     assert owners(live, "f:spec", "f:replicas") == {"kube-controller-manager"}
     stack.apply()
     assert minikube.request("GET", where)["spec"]["replicas"] == 6
-
-
-def test_an_autoscaler_in_the_cluster_alone_counts_too(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    where = path(namespace, "web")
-    stack.write("a", deployment(replicas=3))
-    stack.apply()
-    theirs = autoscaler()
-    theirs["metadata"]["namespace"] = namespace
-    minikube.request("POST", path(namespace, "", "horizontalpodautoscalers").rstrip("/"), theirs)
-    stack.write("a", deployment(replicas=3, image="nginx:1.28"))
-    (row,) = stack.diff().objects
-    assert row.notes[0] == "leaves `spec.replicas` to `HorizontalPodAutoscaler web-scaler`"
-    stack.apply()
-    live = minikube.request("GET", where)
-    assert live["spec"]["replicas"] == 3
-    assert "mlstack" not in owners(live, "f:spec", "f:replicas")
-
-
-def test_replicas_that_the_files_drop_stay(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    stack.write("a", deployment(replicas=3))
-    stack.apply()
-    bare = deployment()
-    del bare["spec"]["replicas"]
-    stack.write("a", bare)
-    assert stack.diff().ok
-    stack.apply()
-    assert minikube.request("GET", path(namespace, "web"))["spec"]["replicas"] == 3
-
-
-def test_without_an_autoscaler_replicas_are_ours_again(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    stack.write("a", deployment(replicas=2), autoscaler())
-    stack.apply()
-    stack.write("a", deployment(replicas=4))
-    stack.apply()
-    live = minikube.request("GET", path(namespace, "web"))
-    assert live["spec"]["replicas"] == 4
-    assert stack.diff().ok
 
 
 # --- take-over ------------------------------------------------------------------------------------
@@ -654,23 +439,6 @@ def test_what_kubectl_applied_is_taken_over_when_asked(
     assert live["spec"]["replicas"] == 2
     assert stack.diff().ok
     assert outcomes(stack.apply(adopt=True)) == {"web": "unchanged"}
-
-
-def test_what_adoption_removes_is_shown_and_nothing_else(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    from mlstack.yaml import write
-
-    theirs = deployment(args=["old"])
-    minikube.kubectl("apply", "-f", "-", "-n", namespace, input=write.to_yaml(theirs))
-    stack.write("a", deployment())
-    plan = stack.plan(adopt=True)
-    (change,) = plan.changes.changes
-    removed = sorted(field.path for field in change.fields if field.action == "removed")
-    assert len(removed) == 2
-    assert removed[0].startswith("metadata.annotations")  # kubectl's copy of what it applied
-    assert removed[1] == "spec.template.spec.containers[main].args"
-    assert {field.action for field in change.fields} == {"removed", "added"}  # and our marks
 
 
 @pytest.mark.parametrize("operation", ["Apply", "Update"])
@@ -777,47 +545,6 @@ def approved(stack: Stack, before: dict[str, Any], after: dict[str, Any]) -> App
     return stack.plan()
 
 
-def test_a_change_elsewhere_in_the_object_does_not_matter(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    where = path(namespace, "settings", "configmaps")
-    plan = approved(stack, config_map(a="1"), config_map(a="2"))
-    write_as(minikube, "somebody", where, {"metadata": {"labels": {"x": "y"}}})
-    result = deploy.apply(plan, clock=stack.clock)
-    assert outcomes(result) == {"settings": "updated"}
-    assert minikube.request("GET", where)["data"] == {"a": "2"}
-
-
-def test_a_change_of_what_was_approved_is_refused(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    where = path(namespace, "settings", "configmaps")
-    plan = approved(stack, config_map(a="1", b="1"), config_map(a="2", b="1"))
-    write_as(minikube, "kubectl-edit", where, {"data": {"b": "by hand"}})
-    with pytest.raises(OutdatedError, match=r"changed since it was shown: `data\.b` differs as well"):
-        deploy.apply(plan, clock=stack.clock)
-    assert minikube.request("GET", where)["data"] == {"a": "1", "b": "by hand"}
-
-
-def test_an_operator_that_comes_between_keeps_its_field(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    where = path(namespace, "settings", "configmaps")
-    plan = approved(stack, config_map(a="1"), config_map(a="2"))
-    write_as(minikube, "operator", where, {"data": {"a": "theirs"}})
-    with pytest.raises(ConflictError, match="changed since it was shown"):
-        deploy.apply(plan, clock=stack.clock)
-    assert minikube.request("GET", where)["data"] == {"a": "theirs"}
-
-
-def test_what_is_as_wanted_meanwhile_is_done(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    where = path(namespace, "settings", "configmaps")
-    plan = approved(stack, config_map(a="1"), config_map(a="2"))
-    write_as(minikube, "kubectl-edit", where, {"data": {"a": "2"}})
-    assert deploy.apply(plan, clock=stack.clock).ok
-    assert stack.diff().ok
-
-
 def test_secrets_stay_hidden_in_messages_and_changes(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
@@ -829,21 +556,6 @@ def test_secrets_stay_hidden_in_messages_and_changes(
     shown = f"{caught.value.message} {plan.report} {[one.digest for one in plan.changes.changes]}"
     for hidden in ("secret-", "Zmlyc3Qtc2VjcmV0", "c2Vjb25kLXNlY3JldA", "dGhpcmQtc2VjcmV0", "-secret"):
         assert hidden not in shown
-
-
-def test_a_new_object_is_shown_before_its_namespace_and_definition_are_there(
-    tmp_path: Path, eyes: Eyes, namespace: str
-) -> None:
-    stack = Stack(tmp_path / "new", namespace=f"{namespace}-later", opener=eyes)
-    group = f"{namespace}.example.com"
-    widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"a": 1}}
-    stack.write("a", crd(group=group), widget, config_map(a="1"), secret(password="hush-hush"))
-    report = stack.diff()
-    assert {row.action for row in report.objects} == {"create"}
-    shown = {row.name: row.manifest for row in report.objects}
-    assert shown["w"] is not None
-    assert shown["w"]["spec"] == {"a": 1}
-    assert "aHVzaC1odXNo" not in repr(report)
 
 
 # --- what the cluster changes itself --------------------------------------------------------------

@@ -16,12 +16,10 @@ from mlstack.operations import deploy
 from mlstack.operations.history import DriftResult, find_drift
 from tests.support.cluster import TestCluster
 from tests.support.counted import Counted
-from tests.support.deploying import Stack, config_map, crd, deployment, is_established, opener_of, secret
+from tests.support.deploying import Stack, config_map, crd, deployment, opener_of, secret
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
-
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 @pytest.fixture
@@ -58,35 +56,12 @@ def only(found: DriftResult) -> Difference:
     return one
 
 
-def test_right_after_an_apply_nothing_differs(stack: Stack) -> None:
-    found = look(stack)
-    assert found.ok, found
-    assert len(found.objects) == 4
-
-
 def test_kubectl_scale(stack: Stack, minikube: TestCluster, namespace: str) -> None:
     minikube.kubectl("scale", "deployment/web", "--replicas=5", "-n", namespace)
     one = only(look(stack))
     assert (one.path, one.live, one.wanted) == ("spec.replicas", 5, 2)
     assert (one.cause, one.manager, one.subresource) == ("person", "kubectl", "scale")
     assert one.time == ""  # the server keeps none for what is written through `scale`
-
-
-def test_what_an_autoscaler_writes(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    scale = f"/apis/apps/v1/namespaces/{namespace}/deployments/web/scale"
-    minikube.request(
-        "PATCH",
-        f"{scale}?fieldManager=kube-controller-manager",
-        {"spec": {"replicas": 6}},
-        content_type="application/merge-patch+json",
-    )
-    one = only(look(stack))
-    assert (one.path, one.live, one.cause, one.manager) == (
-        "spec.replicas",
-        6,
-        "controller",
-        "kube-controller-manager",
-    )
 
 
 def test_kubectl_set_image(stack: Stack, minikube: TestCluster, namespace: str) -> None:
@@ -166,46 +141,6 @@ def test_kubectl_apply_of_a_changed_copy(stack: Stack, minikube: TestCluster, na
     assert (one.path, one.cause, one.manager) == ("data.a", "person", "kubectl-client-side-apply")
 
 
-def test_kubectl_delete(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    minikube.kubectl("delete", "configmap", "settings", "-n", namespace)
-    found = look(stack)
-    assert rows(found)["ConfigMap"].state == "missing"
-    assert found.counts == {"missing": 1}
-
-
-def test_an_object_deleted_and_made_by_hand(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    minikube.kubectl("delete", "configmap", "settings", "-n", namespace)
-    minikube.kubectl("create", "configmap", "settings", "-n", namespace, "--from-literal=a=2")
-    row = rows(look(stack))["ConfigMap"]
-    assert row.reason == "was deleted and made anew since it was applied"
-    found = {one.path: one for one in row.differences}
-    assert (found["data.a"].cause, found["data.a"].manager) == ("person", "kubectl-create")
-
-
-def test_files_that_have_changed_since(stack: Stack) -> None:
-    changed = objects()
-    changed[0]["data"] = {"a": "1", "c": "3"}
-    changed[3]["spec"]["template"]["spec"]["containers"][0]["image"] = "nginx:1.28"
-    stack.write("web", *changed)
-    stack.write("more", config_map("more"))
-    found = look(stack)
-    assert found.counts == {"stale": 4}
-    assert {row.name: row.state for row in found.objects if row.state == "new"} == {"more": "new"}
-
-
-def test_what_the_files_give_up_and_what_somebody_copies(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    live = json.loads(minikube.kubectl("get", "configmap", "settings", "-n", namespace, "-o", "json").stdout)
-    copy = {**live, "metadata": {"name": "copy", "labels": live["metadata"]["labels"]}}
-    minikube.kubectl("create", "-f", "-", "-n", namespace, input=json.dumps(copy))
-    stack.write("web", *objects()[1:])
-    found = {row.name: row for row in look(stack).objects if row.state == "extra"}
-    assert found.keys() == {"settings", "copy"}
-    assert found["settings"].reason == "the files do not bring it any more"
-    assert found["copy"].manager == "kubectl-create"
-
-
 def test_what_controllers_make_of_ours_is_no_extra(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
@@ -216,15 +151,6 @@ def test_what_controllers_make_of_ours_is_no_extra(
         lambda found: found["status"].get("readyReplicas") == 2,
     )
     assert look(stack).ok
-
-
-def test_secret_values_are_masked(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    minikube.kubectl(
-        "patch", "secret", "keys", "-n", namespace, "-p", json.dumps({"stringData": {"password": "loud"}})
-    )
-    found = look(stack)
-    assert only(found).cause == "person"
-    assert not any(word in repr(found) for word in ("hush", "loud", "aHVzaA", "bG91ZA"))
 
 
 def test_looking_writes_nothing(stack: Stack, minikube: TestCluster, namespace: str) -> None:
@@ -239,30 +165,6 @@ def test_looking_writes_nothing(stack: Stack, minikube: TestCluster, namespace: 
     before = [minikube.request("GET", each) for each in kinds]
     look(stack)
     assert [each["items"] for each in before] == [minikube.request("GET", each)["items"] for each in kinds]
-
-
-def test_a_definition_and_its_objects(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    group = f"{namespace}.drift.example.com"
-    widget = {
-        "apiVersion": f"{group}/v1",
-        "kind": "Widget",
-        "metadata": {"name": "one"},
-        "spec": {"size": 1, "tags": ["a"]},
-    }
-    stack.write("widgets", crd(group=group), widget)
-    stack.apply()
-    try:
-        minikube.wait_for(f"{DEFINITIONS}/widgets.{group}", is_established)
-        assert look(stack).ok
-        patch = json.dumps({"spec": {"size": 2}})
-        minikube.kubectl(
-            "patch", f"widgets.{group}", "one", "-n", namespace, "--type=merge", "-p", patch,
-            "--field-manager=widget-operator",
-        )  # fmt: skip
-        one = only(look(stack))
-        assert (one.path, one.cause, one.manager) == ("spec.size", "controller", "widget-operator")
-    finally:
-        minikube.kubectl("delete", "crd", f"widgets.{group}", "--wait=false")
 
 
 def test_without_the_right_to_read_the_history_it_is_said(
@@ -398,32 +300,6 @@ def test_what_a_person_set_and_took_back_is_no_drift(
     before = live_of(minikube, namespace, "services/web")["metadata"]
     assert stack.apply().counts == {"unchanged": 4}
     assert live_of(minikube, namespace, "services/web")["metadata"] == before
-
-
-def test_what_programs_add_stays_and_what_of_a_person_lies_in_it(
-    stack: Stack, minikube: TestCluster, namespace: str, kubectl: Callable[..., None]
-) -> None:
-    def write(manager: str, *containers: dict[str, Any]) -> None:
-        minikube.request(
-            "PATCH",
-            f"/apis/apps/v1/namespaces/{namespace}/deployments/web?fieldManager={manager}",
-            {"spec": {"template": {"spec": {"containers": list(containers)}}}},
-            content_type="application/strategic-merge-patch+json",
-        )
-
-    write("mesh-injector", {"name": "proxy", "image": "proxy:1"})
-    kubectl("set", "image", "deployment/web", "proxy=proxy:2")
-    write("kubectl-patch", {"name": "side", "image": "side:1"})
-    write("vpa-updater", {"name": "side", "resources": {"limits": {"cpu": "1"}}})
-    before = live_of(minikube, namespace, "deployments/web")["spec"]
-    assert look(stack).ok
-    report = stack.diff()
-    assert report.ok
-    assert any(
-        "leaves `spec.template.spec.containers[side]` to `kubectl-patch`" in one for one in report.notes
-    )
-    stack.apply()
-    assert live_of(minikube, namespace, "deployments/web")["spec"] == before
 
 
 def test_labels_and_annotations_of_people_stay_and_are_told_once(

@@ -65,31 +65,6 @@ def test_a_removed_component_is_named_where_it_is_deployed(run: Typed, namespace
     assert [(row["environment"], row["objects"]) for row in rows] == [("gke", 1), ("minikube", 1)]
 
 
-def test_several_environments_are_applied_and_those_that_are_over_emptied(
-    run: Typed, minikube: TestCluster, gke: TestCluster, namespace: str
-) -> None:
-    assert [item["counts"] for item in run("apply --all")["items"]] == [{"created": 2}, {"created": 2}]
-    assert run("diff --all")["ok"]
-    assert run("status gke minikube")["ok"]
-    run("env set gke --ttl 0s")
-    items = run("delete --expired --yes")["items"]
-    assert [(item["environment"], item["counts"]) for item in items] == [("gke", {"deleted": 2})]
-    assert config_map(gke, namespace, "front") is None
-    assert config_map(minikube, namespace, "front")
-
-
-def test_a_failure_stops_the_others_unless_they_are_to_go_on(
-    run: Typed, gke: TestCluster, minikube: TestCluster, namespace: str
-) -> None:
-    values = "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\ncomponents: {front: {replicas: 99}}\n"
-    write_tree(Path(), {"environments/gke/params.yaml": values})
-    run("apply --all", code=3)
-    assert config_map(minikube, namespace, "front") is None
-    run("apply --all --keep-going", code=3)
-    assert config_map(minikube, namespace, "front")
-    assert config_map(gke, namespace, "front") is None
-
-
 def test_a_snapshot_tells_version_kinds_and_nodes(run: Typed, gke: TestCluster, namespace: str) -> None:
     quota = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "5"}}}
     gke.request("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)

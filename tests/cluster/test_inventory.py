@@ -18,7 +18,6 @@ from mlstack.objects.kube_object import Identity
 from tests.support.cluster import TestCluster
 from tests.support.deploying import Stack, config_map, crd, deployment, outcomes, secret
 from tests.support.shell import Shell
-from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -35,10 +34,6 @@ def path(namespace: str, name: str = "", kind: str = "configmaps") -> str:
 def recorded(stack: Stack, namespace: str) -> Mapping[Identity, Member]:
     cluster = stack.opener("minikube")
     return inventory.load_inventory(cluster, app="demo", environment="minikube", namespace=namespace).members
-
-
-def names_of(found: Mapping[Identity, Member]) -> set[str]:
-    return {key.name for key in found}
 
 
 # --- kubectl --------------------------------------------------------------------------------------
@@ -109,20 +104,6 @@ def test_the_parent_is_as_the_convention_says(
     assert minikube.find(path("default", "far")) is None
 
 
-def test_an_edit_of_the_parent_is_set_right_with_a_warning(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    stack.deploy("a", config_map("one"))
-    minikube.kubectl(
-        "annotate", "configmap", NAME, "-n", namespace, "--overwrite", f"{inventory.GROUP_KINDS}=Pod"
-    )
-    stack.deploy("a", config_map("one"), config_map("two"))
-    said = [event.text for event in stack.events if event.kind == "warning"]
-    assert said == [f"`ConfigMap {namespace}/{NAME}` was changed by `kubectl-annotate`: set right again"]
-    parent = minikube.request("GET", path(namespace, NAME))["metadata"]
-    assert parent["annotations"][inventory.GROUP_KINDS] == "ConfigMap"
-
-
 # --- prune ----------------------------------------------------------------------------------------
 
 
@@ -179,64 +160,6 @@ def test_labels_that_controllers_copied_make_no_member(
         ("Deployment", "web"),
     }
     assert sorted(row.kind for row in stack.delete().objects) == ["Deployment", "Service"]
-
-
-@pytest.mark.parametrize(("before", "after"), [("Namespaced", "Cluster"), ("Cluster", "Namespaced")])
-def test_a_definition_that_changed_its_scope_in_the_files_is_no_hindrance(
-    stack: Stack, minikube: TestCluster, namespace: str, before: str, after: str
-) -> None:
-    group = f"{before.lower()}.{namespace}.example.com"
-    widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"a": 1}}
-    stack.deploy("a", crd(group=group, scope=before), widget, config_map())
-    stack.write("a", crd(group=group, scope=after), widget, config_map())
-    place = f"namespaces/{namespace}/" if before == "Namespaced" else ""
-    where = f"/apis/{group}/v1/{place}widgets/w"
-    assert minikube.find(where)
-    stack.status()
-    result = stack.delete(spare=KeepOptions(definitions=False))
-    assert outcomes(result) == {"w": "deleted", "settings": "deleted", f"widgets.{group}": "deleted"}
-    assert minikube.find(where) is None
-    assert recorded(stack, namespace) == {}
-
-
-def test_a_rejected_deletion_is_tried_again(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    """A policy refuses one of two deletions: it stays listed, fails the run, and goes with the next one."""
-    stack.deploy("a", config_map("one"), config_map("two"), config_map("three"))
-    policy = f"keep-{namespace}"
-    rules = [
-        {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["configmaps"]}
-    ]
-    kinds = "/apis/admissionregistration.k8s.io/v1"
-    expression = f"!(oldObject.metadata.name == 'two' && oldObject.metadata.namespace == '{namespace}')"
-    spec = {
-        "matchConstraints": {"resourceRules": rules},
-        "validations": [{"expression": expression, "message": "two is dear to us"}],
-    }
-    binding = {"policyName": policy, "validationActions": ["Deny"]}
-    minikube.request(
-        "POST", f"{kinds}/validatingadmissionpolicies", {"metadata": {"name": policy}, "spec": spec}
-    )
-    minikube.request(
-        "POST", f"{kinds}/validatingadmissionpolicybindings", {"metadata": {"name": policy}, "spec": binding}
-    )
-
-    def is_refused() -> bool | None:
-        words = ("delete", "configmap", "two", "-n", namespace, "--dry-run=server")
-        return minikube.kubectl(*words, check=False).returncode != 0 or None
-
-    wait_until(is_refused, what="the policy is in force", timeout_s=30)
-    stack.write("a", config_map("one"))
-    try:
-        with pytest.raises(Exception, match="two is dear to us"):
-            stack.apply()
-        assert names_of(recorded(stack, namespace)) == {"one", "two"}
-        assert minikube.find(path(namespace, "three")) is None
-    finally:
-        minikube.request("DELETE", f"{kinds}/validatingadmissionpolicybindings/{policy}")
-        minikube.request("DELETE", f"{kinds}/validatingadmissionpolicies/{policy}")
-    wait_until(lambda: not is_refused(), what="the policy is gone", timeout_s=30)
-    stack.apply()
-    assert names_of(recorded(stack, namespace)) == {"one"}
 
 
 # --- size -----------------------------------------------------------------------------------------

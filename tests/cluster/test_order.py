@@ -40,20 +40,19 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.cluster
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 TIMEOUT = "mlstack.dev/timeout"
 EVERYTHING = KeepOptions(definitions=False)
 
 
 class FastClock(RealClock):
-    """A clock on which time limits come thirty times sooner."""
+    """A clock on which time limits come sixty times sooner."""
 
     def __init__(self) -> None:
         self._begun = time.time()
 
     def now_s(self) -> float:
         """Give the time, which runs ahead."""
-        return self._begun + (time.time() - self._begun) * 30
+        return self._begun + (time.time() - self._begun) * 60
 
 
 def annotated(obj: dict[str, Any], **annotations: str) -> dict[str, Any]:
@@ -283,21 +282,6 @@ def test_a_failed_hook_stays_where_helm_would_leave_it_or_a_person_wants_it(
 # --- what content needs ----------------------------------------------------------------------------
 
 
-def test_what_needs_something_that_failed_is_skipped(stack: Stack, namespace: str) -> None:
-    needy = deployment("needy", envFrom=[{"configMapRef": {"name": "bad"}}])
-    bad = {**config_map("bad"), "data": {"not a key": "x"}}
-    stack.write("a", needy, bad, deployment("fine"), secret("x"))
-    error = failed(stack, InvalidError)
-    assert outcomes(error.partial) == {
-        "bad": "failed",
-        "needy": "skipped",
-        "fine": "created",
-        "x": "created",
-    }
-    assert texts(error.partial)["needy"] == f"depends on `ConfigMap {namespace}/bad`, which failed"
-    assert error.where == "component a"
-
-
 def test_definitions_and_many_objects_of_theirs_in_one_apply(stack: Stack, namespace: str) -> None:
     kinds = [("lamps", "Lamp"), ("fans", "Fan"), ("doors", "Door")]
     group = f"{namespace}.example.com"
@@ -335,18 +319,6 @@ def released(cluster: TestCluster, path: str, after_s: float) -> Iterator[None]:
 def held(name: str = "settings") -> dict[str, Any]:
     found = config_map(name, a="1")
     return {**found, "metadata": {**found["metadata"], "finalizers": ["example.org/hold"]}}
-
-
-def test_an_object_that_is_being_deleted_is_waited_for(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    minikube.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(held()))
-    minikube.kubectl("delete", "configmap", "settings", "-n", namespace, "--wait=false")
-    stack.write("a", config_map(a="1"))
-    with released(minikube, path(namespace, "configmaps", "settings"), 1.5):
-        assert outcomes(stack.apply()) == {"settings": "created"}
-    live = minikube.request("GET", path(namespace, "configmaps", "settings"))
-    assert "deletionTimestamp" not in live["metadata"]
 
 
 def test_a_definition_and_objects_that_need_its_new_fields_change_in_one_run(
@@ -387,7 +359,7 @@ def test_a_definition_that_is_being_deleted_is_waited_for(
     finalizers = '{"metadata": {"finalizers": ["example.org/hold"]}}'
     minikube.kubectl("patch", f"lamps.{group}", "one", "-n", namespace, "--type=merge", "-p", finalizers)
     minikube.kubectl("delete", "crd", f"lamps.{group}", "--wait=false")
-    with released(minikube, address, 2):
+    with released(minikube, address, 0.7):
         assert outcomes(stack.apply()) == {f"lamps.{group}": "created", "one": "created"}
     assert minikube.find(address) is not None
     stack.delete(spare=EVERYTHING)
@@ -405,7 +377,7 @@ def test_a_namespace_that_is_being_deleted_is_made_anew(
     stack.deploy("a", config_map("one"), config_map("two"))
     minikube.kubectl("apply", "-n", own, "-f", "-", input=json.dumps(held()))
     minikube.kubectl("delete", "namespace", own, "--wait=false")
-    with released(minikube, path(own, "configmaps", "settings"), 2):
+    with released(minikube, path(own, "configmaps", "settings"), 0.7):
         result = stack.apply()
     assert outcomes(result) == {own: "created", "one": "created", "two": "created"}
     assert set(outcomes(stack.apply()).values()) == {"unchanged"}
@@ -427,18 +399,6 @@ def test_a_namespace_that_is_deleted_in_the_middle_is_told_and_the_next_apply_me
     result = stack.apply()
     assert set(outcomes(result).values()) == {"created"}
     assert len(minikube.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")["items"]) >= 200
-
-
-def test_an_object_deleted_in_the_middle_is_not_made_anew_unseen(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    stack.deploy("a", config_map(a="1"))
-    stack.write("a", config_map(a="2"))
-    plan = stack.plan()
-    minikube.kubectl("delete", "configmap", "settings", "-n", namespace)
-    with pytest.raises(ClusterError, match="changed since it was shown"):
-        deploy.apply(plan, clock=stack.clock)
-    assert minikube.find(path(namespace, "configmaps", "settings")) is None
 
 
 # --- deleting --------------------------------------------------------------------------------------
@@ -464,25 +424,6 @@ def test_what_depends_on_something_is_gone_before_it_goes(
     assert left == [True, False, False]
 
 
-def test_what_does_not_go_keeps_what_it_needs_and_is_named(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    web = deployment("web", envFrom=[{"configMapRef": {"name": "settings"}}])
-    web["metadata"]["finalizers"] = ["example.org/hold"]
-    stack.write("a", config_map(a="1"), web)
-    stack.deploy("b", secret("x"))
-    stack.clock = FastClock()
-    with released(minikube, path(namespace, "deployments", "web"), 8):
-        with pytest.raises(NotReadyError, match=r"finalizers are still there: example\.org/hold") as caught:
-            stack.delete()
-        assert texts(caught.value.partial)["settings"] == (
-            f"`Deployment {namespace}/web`, which goes before it, was not deleted"
-        )
-        assert minikube.find(path(namespace, "configmaps", "settings")) is not None
-    stack.clock = RealClock()
-    assert outcomes(stack.delete())["settings"] == "deleted"
-
-
 def test_a_definition_whose_object_does_not_go_says_so(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
@@ -493,7 +434,7 @@ def test_a_definition_whose_object_does_not_go_says_so(
     minikube.kubectl("apply", "-f", "-", input=json.dumps(lamp))
     stack.clock = FastClock()
     with (
-        released(minikube, f"/apis/{group}/v1/namespaces/{namespace}/lamps/theirs", 8),
+        released(minikube, f"/apis/{group}/v1/namespaces/{namespace}/lamps/theirs", 4),
         pytest.raises(
             NotReadyError,
             match=rf"was not gone within 120 s; .*Lamp {namespace}/theirs \(example\.org/hold\)",
@@ -572,16 +513,6 @@ def test_a_webhook_is_set_up_once_its_service_answers(
     result = applied(stack, look)
     assert seen == [True]
     assert [row.name for row in result.objects][-1] == f"own-{namespace}"
-
-
-def test_a_webhook_whose_pods_do_not_start_is_not_set_up(
-    stack: Stack, minikube: TestCluster, namespace: str, own_hook: dict[str, Any]
-) -> None:
-    stack.write("a", own_hook, service(), stuck("web"), config_map())
-    error = failed(stack, NotReadyError)
-    assert "ImagePullBackOff" in error.message
-    assert outcomes(error.partial)[f"own-{namespace}"] == "skipped"
-    assert minikube.find(f"{HOOKS}/own-{namespace}") is None
 
 
 class _Admission(BaseHTTPRequestHandler):

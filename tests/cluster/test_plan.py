@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mlstack.deploy.changes import ApplyOptions, RunResult
-from mlstack.errors import ConflictError, MlstackError, WrongClusterError
+from mlstack.errors import ConflictError
 from mlstack.operations import deploy
 from mlstack.operations.deploy import PlanResult
 from tests.support.cluster import TestCluster
@@ -72,14 +71,6 @@ def test_a_plan_is_applied_as_it_was_approved(
     wait_until(lambda: minikube.find(old) is None, what="the end of what was pruned")
 
 
-def test_nobody_else_may_read_the_file_and_no_secret_is_in_it(stack: Stack, file: Path) -> None:
-    stack.write("web", secret(password="hush-hush-hush"))
-    planned(stack, file)
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    text = file.read_text()
-    assert not any(word in text for word in ("hush", "aHVzaC1odXNo"))
-
-
 def test_an_edit_in_between_is_refused_and_left_alone(
     stack: Stack, minikube: TestCluster, namespace: str, file: Path, settings: str
 ) -> None:
@@ -118,39 +109,6 @@ def test_what_controllers_and_others_do_to_their_own_fields_moves_nothing(
     assert minikube.request("GET", where)["metadata"]["labels"]["team"] == "red"
 
 
-def test_an_object_deleted_and_made_anew_is_refused(
-    stack: Stack, minikube: TestCluster, namespace: str, file: Path
-) -> None:
-    stack.deploy("web", config_map(a="1"))
-    stack.write("web", config_map(a="2"))
-    planned(stack, file)
-    minikube.kubectl("delete", "configmap", "settings", "-n", namespace)
-    with pytest.raises(ConflictError, match="is gone and would be created, not updated"):
-        applied(stack, file)
-    minikube.kubectl("create", "configmap", "settings", "-n", namespace, "--from-literal=a=1")
-    with pytest.raises(ConflictError, match="was deleted and made anew by somebody else"):
-        applied(stack, file)
-
-
-def test_another_cluster_is_refused(stack: Stack, gke: TestCluster, settings: str, file: Path) -> None:
-    stack.write("web", config_map(a="1"))
-    planned(stack, file)
-    with pytest.raises(WrongClusterError, match="the plan is for another cluster"):
-        applied(stack, file, context="gke")
-    assert gke.find(settings) is None
-
-
-def test_an_apply_that_was_cut_off_is_taken_up_again(
-    stack: Stack, minikube: TestCluster, namespace: str, file: Path
-) -> None:
-    maps = [config_map(f"map-{number}", a="1") for number in range(10)]
-    stack.deploy("web", *maps)
-    stack.write("web", *({**each, "data": {"a": "2"}} for each in maps))
-    planned(stack, file)
-    stack.apply(components=["web"])  # another run did the same meanwhile
-    assert set(outcomes(applied(stack, file)).values()) == {"unchanged"}
-
-
 def test_definitions_and_their_objects_are_planned_in_one(
     stack: Stack, minikube: TestCluster, namespace: str, file: Path
 ) -> None:
@@ -163,24 +121,3 @@ def test_definitions_and_their_objects_are_planned_in_one(
         assert set(outcomes(applied(stack, file)).values()) == {"unchanged"}
     finally:
         minikube.kubectl("delete", "crd", f"widgets.{group}", "--wait=false")
-
-
-def test_an_object_that_appears_in_between_is_not_taken(
-    stack: Stack, minikube: TestCluster, namespace: str, file: Path, settings: str
-) -> None:
-    stack.write("web", config_map(a="1"))
-    planned(stack, file)
-    minikube.kubectl("create", "configmap", "settings", "-n", namespace, "--from-literal=a=theirs")
-    with pytest.raises(MlstackError):
-        applied(stack, file)
-    assert minikube.request("GET", settings)["data"] == {"a": "theirs"}
-
-
-def test_two_plans_of_one_moment_allow_the_same(stack: Stack, file: Path, tmp_path: Path) -> None:
-    stack.deploy("web", config_map(a="1"))
-    stack.write("web", config_map(a="2"))
-    first, again = planned(stack, file), planned(stack, tmp_path / "again.json")
-    assert first.objects == again.objects
-    assert file.read_text() != (tmp_path / "again.json").read_text()  # another salt
-    assert outcomes(applied(stack, tmp_path / "again.json")) == {"settings": "updated"}
-    assert outcomes(applied(stack, file)) == {"settings": "unchanged"}

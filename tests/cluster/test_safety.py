@@ -17,14 +17,12 @@ from typing import Any
 import pytest
 
 from mlstack.cli.ports import holder
-from mlstack.deploy import lock
 from mlstack.deploy.changes import ObjectChange
 from mlstack.deploy.lock import Holder
-from mlstack.errors import ClusterError, ConflictError, ForbiddenError, InvalidError, LockedError
+from mlstack.errors import ClusterError, ForbiddenError, InvalidError
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy
 from mlstack.operations.history import find_drift
-from mlstack.yaml import write
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
 from tests.support.deploying import (
@@ -274,14 +272,6 @@ def _ref(stack: Stack, data: Data) -> ObjectRef:
     return ObjectRef(data["apiVersion"], data["kind"], namespace, data["metadata"]["name"])
 
 
-def test_an_annotation_keeps_a_job_from_being_made_anew(stack: Stack) -> None:
-    stack.deploy("a", job())
-    stack.write("a", annotated(job("job:2"), recreate="never"))
-    with pytest.raises(InvalidError) as refused:
-        stack.apply()
-    assert "keeps it from being made anew" in (refused.value.hint or "")
-
-
 def test_no_part_of_a_pod_template_is_told(stack: Stack) -> None:
     stack.deploy("a", job("registry.example.com/secret-name:1"))
     changed = annotated(job(), recreate="never")
@@ -460,16 +450,6 @@ def holding(namespace: str, kubeconfig: Path) -> Iterator[subprocess.Popen[str]]
         process.kill()
 
 
-def test_a_held_lock_refuses_and_names_its_holder(
-    stack: Stack, namespace: str, minikube: TestCluster, holding: subprocess.Popen[str]
-) -> None:
-    stack.write("a", config_map())
-    with pytest.raises(LockedError, match=rf"held by ada@laptop \(pid {holding.pid}\) since .*, expires in"):
-        stack.apply(lock_timeout_s=0)
-    assert minikube.find(path(namespace, "configmaps", "settings")) is None
-    assert not stack.diff().ok
-
-
 def test_an_apply_waits_for_a_lock_that_is_released(
     stack: Stack, namespace: str, holding: subprocess.Popen[str]
 ) -> None:
@@ -492,35 +472,6 @@ def test_a_killed_run_of_this_machine_blocks_nobody(
     assert outcomes(stack.apply(holder=holder("grace@laptop"), lock_timeout_s=0)) == {"settings": "created"}
     assert RealClock().now_s() - began < 25
     assert any("took over the lock of ada@laptop" in event.text for event in stack.events)
-
-
-def test_a_killed_run_of_another_machine_blocks_for_seconds_alone(
-    stack: Stack, holding: subprocess.Popen[str]
-) -> None:
-    holding.send_signal(signal.SIGKILL)
-    stack.write("a", config_map())
-    began = RealClock().now_s()
-    assert outcomes(stack.apply(holder=Holder(name="grace@elsewhere/1/x"))) == {"settings": "created"}
-    assert 5 < RealClock().now_s() - began < 60
-
-
-def test_a_run_whose_lock_was_stolen_writes_nothing_more(
-    stack: Stack, namespace: str, minikube: TestCluster, kubeconfig: Path
-) -> None:
-    cluster = stack.opener("minikube")
-    place = stack.target().place()
-    with lock.hold(
-        cluster, place, "demo", holder=Holder(name="ada@laptop/1/x"), clock=RealClock(), on_event=print
-    ) as fenced:
-        fenced.apply({**config_map("before"), "metadata": {"name": "before", "namespace": namespace}})
-        patch = {"spec": {"holderIdentity": "grace@ci/7/y"}}
-        cluster.patch(ObjectRef("coordination.k8s.io/v1", "Lease", namespace, "mlstack-demo.minikube"), patch)
-        after = {**config_map("after"), "metadata": {"name": "after", "namespace": namespace}}
-        deadline = RealClock().now_s() + 20
-        with pytest.raises(LockedError, match=r"grace@ci \(pid 7\)"):
-            while RealClock().now_s() < deadline:
-                fenced.apply(after)
-    assert minikube.request("GET", lease_path(namespace))["spec"]["holderIdentity"] == "grace@ci/7/y"
 
 
 # --- rights -------------------------------------------------------------------------------------------
@@ -573,21 +524,6 @@ def test_all_missing_rights_are_told_before_anything_is_written(
     assert not stack.diff().ok  # looking needs less
 
 
-def test_a_viewer_is_told_every_right_that_a_diff_needs(
-    tmp_path: Path, namespace: str, minikube: TestCluster, stack: Stack
-) -> None:
-    stack.deploy("web", deployment(), config_map())
-    stack.write("web", deployment(replicas=2), config_map(a="1"))
-    config = minikube.write_kubeconfig(tmp_path / "viewer", minikube.viewer)
-    stack.opener = opener_of(config)
-    with pytest.raises(ForbiddenError) as refused:
-        stack.diff()
-    assert refused.value.message.splitlines()[1:] == [
-        f"  patch configmaps in namespace {namespace}",
-        f"  patch deployments.apps in namespace {namespace}",
-    ]
-
-
 # --- definitions --------------------------------------------------------------------------------------
 
 
@@ -621,23 +557,6 @@ def settled(minikube: TestCluster, group: str) -> None:
     minikube.wait_for(f"{DEFINITIONS}/widgets.{group}", is_established)
 
 
-def test_a_definition_that_would_lose_a_field_is_refused(
-    stack: Stack, minikube: TestCluster, group: str
-) -> None:
-    stack.deploy("a", definition(group, "size", "color"))
-    settled(minikube, group)
-    before = minikube.request("GET", f"{DEFINITIONS}/widgets.{group}")
-    stack.write("a", definition(group, "size"))
-    said = ("version `v1`: field `spec.color` would be removed",)
-    assert row_of(stack, f"widgets.{group}").refused == said
-    with pytest.raises(InvalidError, match=r"`spec\.color` would be removed"):
-        stack.apply()
-    assert minikube.request("GET", f"{DEFINITIONS}/widgets.{group}") == before
-    stack.write("a", annotated(definition(group, "size"), allow_destructive="true"))
-    assert outcomes(stack.apply()) == {f"widgets.{group}": "updated"}
-    assert stack.diff().ok
-
-
 @pytest.mark.parametrize("change", ["scope", "stored version"])
 def test_what_the_server_refuses_of_a_definition_is_explained(
     stack: Stack, minikube: TestCluster, group: str, change: str
@@ -658,23 +577,6 @@ def test_what_the_server_refuses_of_a_definition_is_explained(
         assert "never made anew" in (refused.value.hint or "")
 
 
-@pytest.mark.parametrize("used", [True, False], ids=["objects", "no objects"])
-def test_a_version_that_objects_use_stays_served(
-    stack: Stack, minikube: TestCluster, group: str, namespace: str, used: bool
-) -> None:
-    first = definition(group, "size")
-    first["spec"]["versions"].append(version(first, "v1beta1", storage=False))
-    stack.deploy("a", first)
-    settled(minikube, group)
-    if used:
-        widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}}
-        text = write.to_yaml_documents([widget])
-        minikube.kubectl("create", "-n", namespace, "-f", "-", input=text)
-    stack.write("a", definition(group, "size"))
-    refused = row_of(stack, f"widgets.{group}").refused
-    assert refused == (("version `v1beta1` would not be served any more",) if used else ())
-
-
 def test_a_rule_of_a_definition_about_changes_is_told_in_its_words(
     stack: Stack, minikube: TestCluster, group: str
 ) -> None:
@@ -687,28 +589,6 @@ def test_a_rule_of_a_definition_about_changes_is_told_in_its_words(
     assert said == "`spec.mode` cannot change while the object exists (the mode is chosen once)"
     stack.write("b", annotated({**widget, "spec": {"mode": "slow"}}, recreate="true"))
     assert outcomes(stack.apply())["it"] == "recreated"
-
-
-# --- objects of others --------------------------------------------------------------------------------
-
-
-def test_an_object_of_another_app_stays_as_it_is(
-    stack: Stack, minikube: TestCluster, namespace: str, kubeconfig: Path, tmp_path: Path
-) -> None:
-    other = Stack(tmp_path / "other", namespace=namespace, opener=opener_of(kubeconfig), name="shop")
-    other.deploy("a", config_map(a="theirs"), config_map("more"))
-    kinds = [path(namespace, "configmaps", name) for name in ("settings", "more")]
-    before = [minikube.request("GET", one) for one in kinds]
-    stack.write("a", config_map(a="ours"), config_map("mine"))
-    with pytest.raises(ConflictError, match="belongs to environment `minikube` of app `shop`"):
-        stack.apply()
-    assert minikube.find(path(namespace, "configmaps", "mine")) is None
-    stack.deploy("a", config_map("mine"))
-    stack.delete()
-    assert [minikube.request("GET", one) for one in kinds] == before
-    stack.write("a", config_map(a="ours"))
-    assert outcomes(stack.apply(adopt=True)) == {"settings": "updated"}
-    assert minikube.request("GET", kinds[0])["data"] == {"a": "ours"}
 
 
 # --- contexts -----------------------------------------------------------------------------------------

@@ -24,6 +24,15 @@ Obj = dict[str, Any]
 ACCOUNT = "it"
 DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/trainingjobs.paddlepaddle.org"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/mlstack-elastic"
+_HURRIED = """
+import json, sys
+from mlstack.cli.fast import main
+from mlstack.elastic import controller, job_reconciler, state
+for name, value in json.loads(sys.argv.pop(1)).items():
+    (module,) = (module for module in (controller, job_reconciler, state) if hasattr(module, name))
+    setattr(module, name, value)
+sys.exit(main())
+"""
 _LEFT_OUT = ("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service")
 
 
@@ -70,6 +79,7 @@ class ElasticController:
         options: Sequence[str] = (),
         is_named: bool = True,
         kubeconfig: Path | None = None,
+        times: Mapping[str, Any] | None = None,
     ) -> None:
         """Describe it; `start` starts it.
 
@@ -81,6 +91,7 @@ class ElasticController:
             options: further words of its command line.
             is_named: whether it is told its name; else it names its process itself.
             kubeconfig: how it reaches the cluster. Default: as its service account, straight.
+            times: constants of its patience that are other than people meet, so that a test ends sooner.
         """
         self.port = free_port()
         if kubeconfig is None:
@@ -90,11 +101,9 @@ class ElasticController:
         words += ["--lease-namespace=default", "--log-level=debug"]
         words += [f"--identity={name}"] if is_named else []
         words += [f"--namespace={one}" for one in namespaces]
-        self.program = Program(
-            name,
-            [sys.executable, "-m", "mlstack", *words, *options],
-            log=folder / f"{name}.log",
-        )
+        begin = ["-c", _HURRIED, json.dumps(times)] if times else ["-m", "mlstack"]
+        command = [sys.executable, *begin, *words, *options]
+        self.program = Program(name, command, log=folder / f"{name}.log")
 
     def start(self) -> ElasticController:
         """Start it and wait until it has seen the cluster."""

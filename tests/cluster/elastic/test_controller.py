@@ -103,7 +103,7 @@ def test_services_and_budgets_that_were_deleted_are_made_again(start: Start, job
 
 
 def test_a_failed_trainer_is_counted_and_replaced_later(start: Start, jobs: Jobs) -> None:
-    start()
+    start(times={"RETRY_MS": (4_000, 60_000)})
     jobs.create(training_job("one", minimum=2, maximum=2, cpu="1"))
     jobs.wait_for_phase("one", "Running")
 
@@ -112,7 +112,7 @@ def test_a_failed_trainer_is_counted_and_replaced_later(start: Start, jobs: Jobs
     failed_s = time.monotonic()
     jobs.wait_for(lambda: len(jobs.names("one")) == 2, what="another trainer")
 
-    assert time.monotonic() - failed_s > 5
+    assert time.monotonic() - failed_s > 2
 
 
 def test_a_lost_node_costs_its_pods_alone(start: Start, jobs: Jobs) -> None:
@@ -180,7 +180,7 @@ def test_web_pods_get_room_from_trainers(start: Start, jobs: Jobs) -> None:
 
 
 def test_trainers_that_the_scheduler_preempts_are_no_failures(start: Start, jobs: Jobs) -> None:
-    controller = start()
+    controller = start(is_named=False)
     jobs.create(training_job("one", minimum=1, maximum=24, cpu="2"))
     jobs.wait_for(lambda: len(jobs.names("one")) >= 20, what="a full cluster")
     controller.program.kill()
@@ -188,7 +188,7 @@ def test_trainers_that_the_scheduler_preempts_are_no_failures(start: Start, jobs
 
     jobs.create(web(3, cpu="6"))
     jobs.wait_for(lambda: running(jobs, "web") == 3, what="web pods without a controller")
-    start("second")
+    start("second", is_named=False)
 
     jobs.wait_for(lambda: jobs.status("one")["trainer"]["desired"] < before, what="fewer trainers")
     jobs.wait_for_phase("one", "Running")
@@ -201,7 +201,7 @@ def test_it_is_small_and_gives_back_what_was_deleted(start: Start, jobs: Jobs) -
     jobs.wait_for(lambda: len(jobs.names("one")) == 30, what="thirty trainers")
     jobs.wait_for_phase("one", "Running")
 
-    for name in jobs.names("one")[:10]:
+    for name in jobs.names("one")[:4]:
         wait_for_another(jobs, name)
 
     assert controller.memory_mib < 150
@@ -298,7 +298,7 @@ def test_a_steady_cluster_sees_at_most_one_write_in_ten_seconds(
         jobs.wait_for(lambda: not is_held(jobs, "one-pserver"), what="servers that may go where they like")
         before = objects(jobs)
         writes.seen.clear()
-        time.sleep(32)
+        time.sleep(22)
 
         assert {path.partition("?")[0] for _, _, path in writes.seen} == {LEASE}, writes.seen
         times = [at_s for at_s, _, _ in writes.seen]

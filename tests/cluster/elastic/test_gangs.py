@@ -19,8 +19,10 @@ Obj = dict[str, Any]
 HELD_S = 16
 """How long a server is held to its node here: 15 s and the grace of the trainers."""
 
-PAUSE_S = 60
-"""How long a gang waits after it was given up for the first time."""
+PAUSE_S = 8
+"""How long a gang waits here after it was given up for the first time."""
+
+TIMES = {"INCOMPLETE_MS": 10_000, "GANG_MS": (PAUSE_S * 1000, 3_600_000)}
 
 
 def created_s(pod: Obj) -> float:
@@ -93,7 +95,7 @@ def wished(pod: Obj) -> list[str]:
 
 
 def test_a_gang_whose_volume_never_comes_leaves_its_room_to_one_that_waits(start: Start, jobs: Jobs) -> None:
-    first = start(is_named=False)
+    first = start(is_named=False, times=TIMES)
     jobs.create(training_job("healthy", minimum=2, maximum=2, cpu="12"))
     jobs.wait_for_phase("healthy", "Running")
     kept = {pod["metadata"]["uid"] for pod in jobs.pods("healthy")}
@@ -104,7 +106,7 @@ def test_a_gang_whose_volume_never_comes_leaves_its_room_to_one_that_waits(start
     jobs.create(training_job("next", minimum=1, maximum=1, cpu="12"))
     jobs.wait_for(lambda: jobs.status("next").get("reason"), what="a reason to wait")
 
-    jobs.wait_for_phase("lost", "Pending", timeout_s=110)  # tried for 90 s
+    jobs.wait_for_phase("lost", "Pending")  # tried for 10 s
     given_up_s = time.monotonic()
     assert "unbound immediate PersistentVolumeClaims" in jobs.status("lost")["reason"]
     jobs.wait_for_phase("next", "Running")
@@ -112,7 +114,7 @@ def test_a_gang_whose_volume_never_comes_leaves_its_room_to_one_that_waits(start
     assert {pod["metadata"]["uid"] for pod in jobs.pods("healthy")} == kept
 
     first.program.kill()
-    start("second", is_named=False)  # goes by what the first wrote down
+    start("second", is_named=False, times=TIMES)  # goes by what the first wrote down
     jobs.cluster.request("DELETE", jobs.path("next"))
-    jobs.wait_for_phase("lost", "Admitted", timeout_s=2 * PAUSE_S)
+    jobs.wait_for_phase("lost", "Admitted")
     assert time.monotonic() - given_up_s > PAUSE_S - 2

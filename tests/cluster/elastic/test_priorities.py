@@ -46,13 +46,13 @@ def fill(others: Jobs) -> set[str]:
 def test_a_priority_that_nobody_granted_cuts_no_job_of_another_namespace(
     start: Start, jobs: Jobs, others: Jobs, gold: str, asked: Obj
 ) -> None:
-    start(options=[f"--namespace={others.namespace}"])
+    start(options=[f"--namespace={others.namespace}", "--tick=1"])
     before = fill(others)
 
     spec = {**asked, **({"priorityClassName": gold} if "priorityClassName" in asked else {})}
     jobs.create(training_job("greedy", minimum=1, maximum=3, cpu="12", **spec))
     jobs.wait_for(lambda: granted(jobs, "greedy"), what="a word about its priority")
-    time.sleep(6)
+    time.sleep(3)
 
     assert uids(others, "rich") == before
     assert jobs.pods("greedy") == []
