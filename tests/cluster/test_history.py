@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.plan import last_good
 from mlstack.deploy.prune import KeepOptions
 from mlstack.operations.history import show_revision
 from tests.support.cluster import TestCluster
@@ -174,75 +173,6 @@ def test_who_may_not_write_secrets_still_applies_and_is_told(
     assert minikube.find(path(namespace, "configmaps", "settings")) is not None
 
 
-<<<<<<< HEAD
-def test_a_quota_on_secrets_makes_a_note(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    quota = {"metadata": {"name": "none"}, "spec": {"hard": {"count/secrets": "0"}}}
-    minikube.request("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
-    minikube.wait_for(
-        path(namespace, "resourcequotas", "none"), lambda found: "hard" in found.get("status", {})
-    )
-    stack.write("web", config_map(a="1"))
-    assert stack.apply().ok
-    assert any("exceeded quota" in note for note in stack.notes)
-
-
-def test_another_cluster_behind_the_context_is_refused(stack: Stack, kubeconfig: Path) -> None:
-    stack.deploy("web", config_map(a="1"))
-    stack.opener = lambda context: connect("gke", kubeconfig=str(kubeconfig))
-    for work in (lambda: stack.rollback(1), lambda: stack.revisions()):
-        with pytest.raises(WrongClusterError):
-            work()
-
-
-def test_a_failed_apply_is_rolled_back(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    stack.deploy("web", config_map(a="1"), deployment(replicas=1))
-    broken = {**crd(group=f"{namespace}.broken.org"), "nonsense": 1}  # new definitions are not tried before
-    stack.write("web", config_map(a="2"), deployment(replicas=3), config_map("later"), claim(), broken)
-    plan = stack.plan(on_failure="rollback")
-    good = last_good(plan, clock=stack.clock)
-    with pytest.raises(ClusterError) as caught:
-        deploy.apply(plan, clock=stack.clock)
-    back = deploy.plan_automatic_rollback(plan, caught.value, good=good)
-    assert not isinstance(back, str)
-    assert any("PersistentVolumeClaim" in note and "stays" in note for note in back.changes.notes)
-    deploy.apply(back, clock=stack.clock)
-    assert minikube.request("GET", path(namespace, "configmaps", "settings"))["data"] == {"a": "1"}
-    assert minikube.request("GET", path(namespace, "deployments", "web"))["spec"]["replicas"] == 1
-    later = path(namespace, "configmaps", "later")
-    wait_until(lambda: minikube.find(later) is None, what="the end of what the failed apply made")
-    assert minikube.find(path(namespace, "persistentvolumeclaims", "data")) is not None
-    assert [one.result for one in stack.revisions()] == ["done", "failed", "done"]
-
-
-def test_an_apply_that_is_not_ready_is_rolled_back(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    stack.deploy("web", config_map(a="1"), deployment())
-    hopeless = deployment()
-    hopeless["spec"]["template"]["metadata"]["annotations"] = {"mlstack.dev/test-waiting": "ImagePullBackOff"}
-    stack.write("web", config_map(a="2"), hopeless)
-    plan = stack.plan(on_failure="rollback", wait=True, timeout_s=5.0)
-    good = last_good(plan, clock=stack.clock)
-    with pytest.raises(MlstackError) as caught:
-        deploy.apply(plan, clock=stack.clock)
-    assert caught.value.exit_code == 7
-    back = deploy.plan_automatic_rollback(plan, caught.value, good=good)
-    assert not isinstance(back, str)
-    deploy.apply(back, clock=stack.clock)
-    assert minikube.request("GET", path(namespace, "configmaps", "settings"))["data"] == {"a": "1"}
-    assert [one.result for one in stack.revisions()] == ["done", "not ready", "done"]
-    assert stack.status().ok
-
-
-def test_secrets_are_in_the_cluster_alone(stack: Stack) -> None:
-    stack.deploy("web", secret(token="hunter2"))
-    shown = show_revision(stack.target(), opener=stack.opener, clock=stack.clock)
-    assert "aHVudGVyMg" not in json.dumps([dict(one.manifest) for one in shown.objects])
-    assert shown.objects[0].manifest["data"] == {"token": "********"}
-
-
-=======
->>>>>>> efebfc83 (Test on the real server what the one in memory does not show, alone)
 def test_the_command_goes_back_by_itself_and_still_fails(
     stack: Stack, minikube: TestCluster, namespace: str, kubeconfig: Path
 ) -> None:

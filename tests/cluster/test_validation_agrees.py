@@ -20,10 +20,8 @@ from tests.generate.kubernetes_schemas import enums
 from tests.support import accepted, dryrun, upstream
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
-from tests.support.jobs import JOB_VARIANTS, JOBS
-from tests.support.manifests import MANIFESTS
 from tests.support.mutations import mutations
-from tests.support.variants import VARIANTS, Variant
+from tests.support.variants import JOB_VARIANTS, JOBS, MANIFESTS, VARIANTS, Variant
 
 pytestmark = pytest.mark.cluster
 

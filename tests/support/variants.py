@@ -1,7 +1,8 @@
-"""Variants of sound objects: which of them an API server refuses, and which it takes though they look odd.
+"""Sound objects, and variants of them: which of them an API server or a webhook refuses, which it takes.
 
-Each line is a base, a path and the value that is put there. What the API server says of all of them is asked
-in `tests/cluster/test_validation_agrees.py`; that `mlstack validate` says the same, in `tests/unit` too.
+They stand in `data/`: those of Kubernetes, training jobs, and kinds of other operators. What the API server
+says of the first two is asked in `tests/cluster/test_validation_agrees.py`; that `mlstack validate` says the
+same, in `tests/unit` too.
 """
 
 from __future__ import annotations
@@ -10,12 +11,40 @@ import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from tests.support import variants_broken, variants_odd, variants_pods
-from tests.support.manifests import MANIFESTS, REMOVE
+import yaml
 
 _PART = re.compile(r"([^.\[\]]+)|\[(\d+|\+|[^\]]+)\]")
+
+REMOVE = object()
+"""In place of a value in a variant: the field is taken out."""
+
+
+class _Loader(yaml.CSafeLoader):
+    """Knows what stands in place of a value."""
+
+
+def _repeated(loader: _Loader, node: yaml.SequenceNode) -> str:
+    character, number = loader.construct_sequence(node)
+    return str(character) * int(number)
+
+
+_Loader.add_constructor("!removed", lambda loader, node: REMOVE)
+_Loader.add_constructor("!repeat", _repeated)
+
+
+def _data(name: str) -> dict[str, Any]:
+    file = Path(__file__).parent / "data" / f"{name}.yaml"
+    data: dict[str, Any] = yaml.load(file.read_text(encoding="utf-8"), _Loader)
+    return data
+
+
+_KUBERNETES, _JOBS, _OPERATORS = map(_data, ("kubernetes", "jobs", "operators"))
+MANIFESTS: dict[str, dict[str, Any]] = _KUBERNETES["objects"]
+JOBS: dict[str, dict[str, Any]] = _JOBS["objects"]
+OBJECTS: dict[str, dict[str, Any]] = _OPERATORS["objects"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +94,30 @@ def _put_in_list(place: list[Any], key: str, value: Any) -> None:
         place[int(key)] = copy.deepcopy(value)
 
 
-VARIANTS = [
-    *(Variant(*line, refused=True) for line in (*variants_broken.LINES, *variants_pods.LINES)),
-    *(Variant(*line, refused=False) for line in variants_odd.LINES),
-]
+def _variants(data: Mapping[str, Any]) -> list[Variant]:
+    return [Variant(*row, refused=name == "refused") for name in ("refused", "taken") for row in data[name]]
+
+
+VARIANTS, JOB_VARIANTS = _variants(_KUBERNETES), _variants(_JOBS)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One change of one object of an operator, and words of what is said of it, None if it is taken."""
+
+    base: str
+    path: str
+    value: Any
+    said: str | None
+
+    def __str__(self) -> str:
+        """Give an id of the test."""
+        value = "removed" if self.value is REMOVE else str(self.value)[:40]
+        return f"{self.base} {self.path}={value}"
+
+    def build(self) -> dict[str, Any]:
+        """Give the object with the change."""
+        return Variant(self.base, self.path, self.value, refused=self.said is not None).build(OBJECTS)
+
+
+CASES = [Case(*row) for row in _OPERATORS["cases"]]

@@ -10,7 +10,7 @@ import yaml
 from mlstack.objects.kube_object import KubeObject
 from mlstack.validate.operator_rules import operator_rules, operator_rules_for
 from mlstack.validate.validate import load_schemas, validate_objects
-from tests.support.operators import CASES, OBJECTS, Case
+from tests.support.variants import CASES, OBJECTS, Case
 
 
 def errors(data: dict[str, Any]) -> list[str]:

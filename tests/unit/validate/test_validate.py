@@ -12,9 +12,7 @@ from mlstack.objects.kube_object import KubeObject, Source
 from mlstack.validate.formats import Fault, Field, path_of, shown
 from mlstack.validate.validate import load_schemas, validate_objects
 from tests.generate.crds import FOLDER
-from tests.support.jobs import JOB_VARIANTS, JOBS
-from tests.support.manifests import MANIFESTS
-from tests.support.variants import VARIANTS, Variant
+from tests.support.variants import JOB_VARIANTS, JOBS, MANIFESTS, VARIANTS, Variant
 
 CRDS = [yaml.load(path.read_text("utf-8"), yaml.CSafeLoader) for path in sorted(FOLDER.glob("*.yaml"))]
 
