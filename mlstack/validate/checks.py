@@ -352,7 +352,9 @@ _SEVERITIES: Mapping[str, Severity] = {"!": "error", "~": "warning"}
 
 def _filled(message: str, field: Field, base: Field) -> str:
     def value(match: re.Match[str]) -> str:
-        return base.at(*match[1].split(".")).text if match[1] else shown(field.value)
+        if match[1] in ("", "."):
+            return str(field.value) if match[1] else shown(field.value)
+        return base.at(*match[1].split(".")).text
 
     return re.sub(r"\{([\w.]*)\}", value, message)
 
@@ -401,13 +403,13 @@ def _term(text: str) -> Callable[[Field], bool]:
     if operator == ">":
         return lambda field: sum(map(bool, field.all(path))) > int(words)
     if operator == "~":
-        return lambda field: any(re.search(words, inner.text) for inner in field.all(path)) is expected
+        return lambda field: any(re.search(words, _word(inner)) for inner in field.all(path)) is expected
     if operator == "=":
-        values = words.split()
+        values = ["" if word == "unset" else word for word in words.split()]
         return lambda field: any(_word(inner) in values for inner in field.all(path)) is expected
     return lambda field: any(inner if has else inner.value for inner in field.all(path)) is expected
 
 
 def _word(field: Field) -> str:
     """Write a text, number or truth value as conditions name it."""
-    return str(field.value).lower() if isinstance(field.value, int) else field.text or "unset"
+    return str(field.value).lower() if isinstance(field.value, int) else field.text

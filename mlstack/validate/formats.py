@@ -95,7 +95,7 @@ class Field:
         for names, suffix in _segments(path):
             if names == ("*",):
                 fields = [inner for field in fields for _, inner in field.entries]
-            else:
+            elif names:
                 fields = [field.at(name) for field in fields for name in names]
             if suffix == "[]":
                 fields = [item for field in fields for item in field.items]
@@ -145,8 +145,10 @@ class Field:
 
 @cache
 def _segments(path: str) -> tuple[tuple[tuple[str, ...], str], ...]:
-    matches = re.finditer(r'("[^"]+"|[^.?+\[]+)(\[\]|[?+])?', path)
-    return tuple((tuple(match[1].strip('"').split("|")), match[2] or "") for match in matches)
+    matches = (match for match in re.finditer(r'("[^"]+"|[^.?+\[]+)?(\[\]|[?+])?', path) if match[0])
+    return tuple(
+        (tuple(match[1].strip('"').split("|")) if match[1] else (), match[2] or "") for match in matches
+    )
 
 
 def path_of(keys: Keys) -> str:

@@ -100,12 +100,6 @@ def _too_many_bytes(field: Field, size: int, limit: int, what: str) -> Problems:
         yield field.says(f"must have at most {limit} bytes{what}, got {size}")
 
 
-@check
-def _owners(owners: Field) -> Problems:
-    if sum(owner.at("controller").value is True for owner in owners.items) > 1:
-        yield owners.says("must have at most one owner with `controller`")
-
-
 # --- ConfigMaps, Secrets, quotas and priorities ---
 
 _MAX_DATA_BYTES = 1024 * 1024
@@ -216,23 +210,12 @@ def _definition(root: Field) -> Problems:
         yield own_name.not_as(f"`{expected}` (plural and group)")
     if names.at("listKind").text and names.at("listKind").text == names.at("kind").text:
         yield names.at("listKind").says("must differ from `kind`")
-    if group.text and "." not in group.text:
-        yield group.not_as("a domain with a dot")
     stored = [version for version in versions.items if version.at("storage").value is True]
     if len(stored) != 1:
         yield versions.says(f"must have exactly one version with `storage: true`, got {len(stored)}")
 
 
 @check
-def _root_schema(schema: Field) -> Problems:
-    if not schema:
-        yield schema.says("is required")
-        return
-    if schema.at("type").text != "object":
-        yield schema.at("type").not_as("`object` at the root")
-    yield from _structural(schema)
-
-
 def _structural(schema: Field) -> Problems:
     """Check what makes a schema structural: every part has a type and says what is in it."""
     kind = schema.at("type")
@@ -280,16 +263,6 @@ def _list_keys(schema: Field) -> Problems:
             yield items.at("required").says(f"must hold `{key}`, a key of the list without a default")
 
 
-@check
-def _webhook(webhook: Field) -> Problems:
-    own_name = webhook.at("name")
-    if own_name.text.count(".") < 2:
-        yield own_name.says(f"must have at least three parts between dots, got {shown(own_name.value)}")
-    versions = webhook.at("admissionReviewVersions")
-    if versions.items and not {"v1", "v1beta1"} & {version.text for version in versions.items}:
-        yield versions.says(f"must hold `v1`, got {shown(versions.value)}")
-
-
 # --- Ingresses, NetworkPolicies and Services ---
 
 _EXTERNAL = ("NodePort", "LoadBalancer")
@@ -303,12 +276,6 @@ def _network(field: Field) -> Problems:
     except ValueError:
         pass
     yield field.not_as("a network such as `10.0.0.0/8`")
-
-
-@check
-def _ingress_class(field: Field) -> Problems:
-    if field.value == "":
-        yield field.says("must not be empty: leave it out for the cluster's default")
 
 
 @check
@@ -329,24 +296,6 @@ def _ingress_path(rule: Field) -> Problems:
     bad += [end for end in ("/..", "/.") if text.endswith(end)]
     for part in bad if is_strict else ():
         yield path.says(f"must not contain `{part}`, got {shown(text)}")
-
-
-@check
-def _service_port_of(port: Field) -> Problems:
-    named, number = port.at("name").text, port.at("number").number
-    if named and number:
-        yield port.says("must have a `name` or a `number`, got both")
-    elif not named and not number:
-        yield port.says("needs a `name` or a `number`")
-
-
-@check
-def _last_port(ports: Field) -> Problems:
-    start, end = ports.at("port").number, ports.at("endPort")
-    if end and start is None:
-        yield end.says("needs a `port` that is a number")
-    elif start is not None and end.number is not None and end.number < start:
-        yield end.says(f"must be at least `port` ({start}), got {end.number}")
 
 
 @check
@@ -423,13 +372,6 @@ def _lower_qualified_name(text: str) -> str | None:
 
 
 @check
-def _access_modes(modes: Field) -> Problems:
-    yield from needed(modes)
-    if len(modes.items) > 1 and "ReadWriteOncePod" in [mode.text for mode in modes.items]:
-        yield modes.says("must not have `ReadWriteOncePod` together with another mode")
-
-
-@check
 def _storage(storage: Field) -> Problems:
     amount = quantity(storage.value)
     if not storage:
@@ -479,12 +421,6 @@ def _resource_field(path: str) -> str | None:
     if path.startswith(("limits.", "requests.")):
         return None
     return f"must start with `limits.` or `requests.`, got {shown(path)}"
-
-
-@check
-def _one_success(successes: Field) -> Problems:
-    if successes.number not in (None, 0, 1):
-        yield successes.says(f"must be 1 for this probe, got {successes.number}")
 
 
 @check
@@ -590,12 +526,6 @@ def _mounts(pod: Field) -> Problems:
         if mounted.text and mounted.text not in known:
             hint = did_you_mean(mounted.text, known)
             yield mounted.says(f"no volume {shown(mounted.text)} in this pod{hint}")
-
-
-@check
-def _no_space(image: Field) -> Problems:
-    if image.text != image.text.strip():
-        yield image.says(f"must have no space around it, got {shown(image.value)}")
 
 
 # --- what makes pods, and what scales it ---
@@ -708,9 +638,3 @@ def _metric(metric: Field) -> Problems:
 def _target(target: Field) -> Problems:
     if target.at("type").text in _TARGETS:
         yield from needed(target.at(_TARGETS[target.at("type").text]))
-
-
-@check
-def _scaling_policies(policies: Field) -> Problems:
-    if policies.value == []:
-        yield policies.says("is required")
