@@ -285,13 +285,8 @@ def test_package(
 ) -> PackageTested:
     """Try the prototypes of a package: examples, combinations of parameters, hostile texts, golden output.
 
-    Args:
-        folder: the package's.
-        kubernetes: whose schemas the objects must fit.
-        only: a prototype, an example, or a set of parameters.
-        update_golden: write the golden output instead of comparing it.
-        against: the version that users have: a folder, or `registry/package@version`.
-        app: gives the app whose registries are asked for that version.
+    `kubernetes` is the version whose schemas the objects must fit, `against` the version that users have: a
+    folder, or `registry/package@version` of the registries of `app`.
     """
     tested = "mlstack validate ENV -c COMPONENT, once a component is made of it"
     refuse_chart(folder, "which is tried as a component", tested)

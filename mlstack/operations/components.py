@@ -523,12 +523,10 @@ _ANY_NAME = {**_NAME, "pattern": r"^[a-z0-9]([-a-z0-9.:]*[a-z0-9])?$(?!\n)", "ma
 
 
 def new_prototype(name: str, *, source: str = "", package: Path | None = None) -> PrototypeBegun:
-    """Write a prototype with parameters, templates and an example, into a package or a new one.
+    """Write a prototype with parameters, templates and an example, into a package or a new one of its name.
 
-    Args:
-        name: of the prototype, and of its package if that is new.
-        source: a manifest, a folder of them, or `-`; without one it begins with a Deployment and a Service.
-        package: the package's folder; the working directory if that is one, else a new folder of the name.
+    `source` is a manifest, a folder of them, or `-`; without one it begins with a Deployment and a Service.
+    The package is the folder that is named, else the working directory if that is one.
     """
     from mlstack.importers.manifests import SourceFile, read_sources
     from mlstack.importers.templates import offered

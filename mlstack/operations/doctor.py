@@ -16,7 +16,6 @@ from mlstack.app.app_dir import AppDir
 from mlstack.app.document import decode, is_newer
 from mlstack.app.edit import app_lock
 from mlstack.app.files import read_file
-from mlstack.app.layout import SNAPSHOT, environment_file
 from mlstack.app.snapshot import ClusterSnapshot, is_kept_label, read_snapshot
 from mlstack.clock import Clock, timestamp
 from mlstack.dataclass import dataclass
@@ -95,8 +94,11 @@ def _attempt(name: str, work: Callable[[], str]) -> Check:
     try:
         return Check(name=name, state="ok", message=work())
     except MlstackError as error:
-        where = f" ({error.where})" if error.where else ""
-        return Check(name=name, state="failed", message=f"{error.message}{where}", hint=error.hint or "")
+        return _failed(name, error, f" ({error.where})" if error.where else "")
+
+
+def _failed(name: str, error: MlstackError, where: str = "") -> Check:
+    return Check(name=name, state="failed", message=f"{error.message}{where}", hint=error.hint or "")
 
 
 def _counted(number: int, noun: str) -> str:
@@ -121,13 +123,13 @@ def _app(app: AppDir | None) -> Iterator[Check]:
         checked = _attempt(f"environment {name}", lambda name=name: app.environment(name).file)  # type: ignore[misc]
         if checked.state == "failed":
             yield checked
+    name, count = "environments", _counted(len(app.environment_names), "environment")
     if app.environment_names:
-        yield Check(
-            name="environments", state="ok", message=_counted(len(app.environment_names), "environment")
-        )
+        yield Check(name=name, state="ok", message=count)
     else:
-        hint = "mlstack env add NAME"
-        yield Check(name="environments", state="warning", message="there is no environment", hint=hint)
+        yield Check(
+            name=name, state="warning", message="there is no environment", hint="mlstack env add NAME"
+        )
 
 
 def _cache(cache: Cache) -> Iterator[Check]:
@@ -160,7 +162,7 @@ def _programs(app: AppDir | None) -> Iterator[Check]:
                 helm_version()
             yield Check(name=name, state="ok", message=str(programs.find(name)))
         except RegistryError as error:
-            yield Check(name=name, state="failed", message=error.message, hint=error.hint or "")
+            yield _failed(name, error)
         except programs.ProgramError as error:
             state: State = "failed" if name in needed else "warning"
             for_what = "this app needs it for" if name in needed else "not here; only needed for"
@@ -193,7 +195,7 @@ def _kubeconfig(app: AppDir | None, target: Target | None, around: Surroundings)
         config = around.kubeconfig()
         names = _contexts(app, target)
     except MlstackError as error:
-        yield Check(name="kubeconfig", state="failed", message=error.message, hint=error.hint or "")
+        yield _failed("kubeconfig", error)
         return
     if not config.exists:
         hint = "set KUBECONFIG, or let your cluster write one; `render` and `validate` need none"
@@ -274,7 +276,7 @@ def _cluster(target: Target, around: Surroundings) -> Iterator[Check]:
     yield _version(target, opened[0])
     yield _attempt("rights", lambda: _rights(target, around))
     yield _attempt("run lock", lambda: _lock(target, opened[0], around.clock))
-    file = environment_file(target.environment).rpartition("/")[0] + f"/{SNAPSHOT}"
+    file = f"{layout.ENVIRONMENTS}/{target.environment}/{layout.SNAPSHOT}"
     if (target.app.root / file).is_file():
         yield Check(name="snapshot", state="ok", message=file)
     else:
@@ -287,7 +289,7 @@ def _version(target: Target, cluster: Cluster) -> Check:
     try:
         version, expected = cluster.version(), target.place().kubernetes_version
     except MlstackError as error:
-        return Check(name="server version", state="failed", message=error.message, hint=error.hint or "")
+        return _failed("server version", error)
     own = ".".join(version.removeprefix("v").split(".")[:2])
     if own == expected:
         return Check(name="server version", state="ok", message=version)
@@ -408,12 +410,8 @@ def _definitions(cluster: Cluster, notes: list[str]) -> Iterable[dict[str, Any]]
     items = _list(cluster, kind, None, notes, version)
     for item in sorted(items, key=lambda item: str(item["metadata"]["name"])):
         spec = {key: value for key, value in (item.get("spec") or {}).items() if key != "conversion"}
-        yield {
-            "apiVersion": version,
-            "kind": kind,
-            "metadata": {"name": item["metadata"]["name"]},
-            "spec": spec,
-        }
+        metadata = {"name": item["metadata"]["name"]}
+        yield {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
 def _shapes(nodes: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
@@ -444,9 +442,8 @@ def _room(live: capacity.Occupancy, namespace: str) -> dict[str, Any]:
     rooms = capacity.node_rooms(live)
     counts: Counter[str] = Counter()
     for node, room in zip(live.nodes or (), rooms, strict=True):
-        if room.is_ready and not any(
-            str(row.get("key")).startswith("node.kubernetes.io/") for row in room.place.taints
-        ):
+        keys = [str(taint.get("key")) for taint in room.place.taints]
+        if room.is_ready and not any(key.startswith("node.kubernetes.io/") for key in keys):
             counts[json.dumps([shapes.index(_shape(node)), _free(room)], sort_keys=True)] += 1
     rows = [(*json.loads(text), count) for text, count in sorted(counts.items())]
     terms = {
@@ -458,9 +455,7 @@ def _room(live: capacity.Occupancy, namespace: str) -> dict[str, Any]:
         "nodes": [{"shape": shape, "count": count, "free": free} for shape, free, count in rows],
         "waiting": sum(pods.count for pods in capacity.waiting(live)),
         "repelling": [json.loads(term) for term in sorted(terms)],
-        "used": {
-            quota.key.rpartition("/")[2]: dict(quota.used) for quota in live.quotas.get(namespace) or ()
-        },
+        "used": {q.key.rpartition("/")[2]: dict(q.used) for q in live.quotas.get(namespace) or ()},
         "pools": [
             {
                 "name": pool.name,
@@ -545,7 +540,14 @@ def _migrated(root: Path, migrations: Sequence[Migration]) -> dict[UpgradedFile,
         if version in ("", last):
             continue
         if version not in steps:
-            raise _refusal(version, last, file)
+            message = f"`apiVersion` is `{version}`, which no release of mlstack wrote"
+            hint = f"write apiVersion: {last}, and run mlstack validate ENV"
+            if is_newer(version):
+                message = (
+                    f"`apiVersion` is `{version}`, which a newer mlstack wrote; this one writes `{last}`"
+                )
+                hint = "upgrade mlstack"
+            raise SchemaError(message, where=file, hint=hint)
         [document] = rewrite.load(text, source=file)
         before = version
         while version in steps:
@@ -577,11 +579,3 @@ def _format_of(text: str, file: str) -> str:
         hint = "bring it over: mlstack import ksonnet-app DIR --out NEW"
         raise SchemaError("this is an app of ksonnet", where=file, hint=hint)
     return version if version.startswith("mlstack.dev/") else ""
-
-
-def _refusal(version: str, last: str, file: str) -> SchemaError:
-    if is_newer(version):
-        message = f"`apiVersion` is `{version}`, which a newer mlstack wrote; this one writes `{last}`"
-        return SchemaError(message, where=file, hint="upgrade mlstack")
-    message = f"`apiVersion` is `{version}`, which no release of mlstack wrote"
-    return SchemaError(message, where=file, hint=f"write apiVersion: {last}, and run mlstack validate ENV")

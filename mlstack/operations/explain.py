@@ -10,6 +10,7 @@ from typing import Any, Literal
 from mlstack.app import files, layout
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
+from mlstack.app.document import AppDocument
 from mlstack.app.params import (
     GLOBAL_LAYERS,
     KeyPath,
@@ -124,12 +125,8 @@ def explain_param(
     explained = app.component_with_params(component)
     trials = ComponentTrials(app, explained, environment=environment, overrides=overrides, store=store)
     prototype, chains = trials.prototype, trials.resolved.chains
-    if parameter is None:
-        paths: list[KeyPath] = [
-            (name,) for name, chain in chains.items() if any(part.layer != "default" for part in chain)
-        ]
-    else:
-        paths = [_place(trials, parameter)]
+    set_names = [name for name, chain in chains.items() if any(part.layer != "default" for part in chain)]
+    paths = [(name,) for name in set_names] if parameter is None else [_place(trials, parameter)]
     parameters = []
     for path in paths:
         reaches, note = trials.reaches(str(path[0]), path[1:])
@@ -174,20 +171,21 @@ def _explained(
     inner = inner_param(param, inside) or Param(name=name, schema={})
     chain = settings_inside(resolved.chains.get(name, ()), inside, param.schema)
     last = chain[-1] if chain else None
-    settings = (
-        ExplainedSetting(
-            layer=setting.layer,
-            value=mask_value(setting.value, param),
-            where=str(setting.origin),
-            wins=setting is last,
+    settings = [
+        row(
+            ExplainedSetting,
+            part,
+            value=mask_value(part.value, param),
+            where=str(part.origin),
+            wins=part is last,
         )
-        for setting in chain
-    )
-    return ExplainedParameter(
+        for part in chain
+    ]
+    return row(
+        ExplainedParameter,
+        inner,
         name=join_path(path),
         value=mask_value(at(resolved.values.get(name), inside), param),
-        unit=inner.unit,
-        description=inner.description,
         layer=last.layer if last else "",
         where=str(last.origin) if last else "",
         chain=tuple(settings),
@@ -212,13 +210,8 @@ def explain_field(
 ) -> ExplainedField:
     """Explain a field of an object: the line that wrote it, the patch, the parameters and who set these.
 
-    Args:
-        app: the app directory.
-        name: `KIND/NAME` or `KIND/NAMESPACE/NAME`.
-        field: its path as a diff writes it; `containers[main]` is the item of that name.
-        environment: name of the environment.
-        overrides: parameters for this run.
-        store: as of `render.load`.
+    The object is `KIND/NAME` or `KIND/NAMESPACE/NAME`, the field a path as a diff writes it;
+    `containers[main]` is the item of that name.
     """
     state = render.load(app, environment, overrides=overrides, store=store, locate=True, stand_ins=True)
     obj = _object(app, state, name)
@@ -298,14 +291,11 @@ def _path(data: Any, field: str) -> Path:
 
 def _ending(value: Any, key: str, path: Path = ()) -> Iterator[Path]:
     """Find the fields of an object that have a name, the highest first in each branch."""
-    for step, inner in value.items() if isinstance(value, Mapping) else enumerate(_items(value)):
+    items = value if isinstance(value, list) else ()
+    for step, inner in value.items() if isinstance(value, Mapping) else enumerate(items):
         if step == key:
             yield (*path, step)
         yield from _ending(inner, key, (*path, step))
-
-
-def _items(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 _ADDED = (("metadata", "labels"), ("metadata", "annotations"))
@@ -406,13 +396,13 @@ def lint_params(app: AppDir, *, components: Sequence[str] = (), store: CodeStore
     findings += [
         finding for name in app.environment_names for finding in _patches(app, name, chosen, store=store)
     ]
-    findings.sort(key=lambda finding: (finding.where.rpartition(":")[0], _line(finding.where), finding.name))
+
+    def place(finding: LintFinding) -> tuple[str, int, str]:
+        file, _, line = finding.where.rpartition(":")
+        return file, int(line) if line.isdigit() else 0, finding.name
+
+    findings.sort(key=place)
     return LintResult(ok=not findings, environments=tuple(app.environment_names), findings=tuple(findings))
-
-
-def _line(where: str) -> int:
-    number = where.rpartition(":")[2]
-    return int(number) if number.isdigit() else 0
 
 
 def _uses(app: AppDir, names: Sequence[str | None], chosen: set[str]) -> dict[tuple[str, str], _Use]:
@@ -429,18 +419,14 @@ def _uses(app: AppDir, names: Sequence[str | None], chosen: set[str]) -> dict[tu
                 for number, setting in enumerate(chain):
                     if setting.layer == "default":
                         continue
-                    is_shared = setting.layer in GLOBAL_LAYERS
-                    owner = "" if is_shared else component.full_name
+                    owner = "" if setting.layer in GLOBAL_LAYERS else component.full_name
                     fresh = _Use(setting=setting, name=name, component=owner)
                     use = uses.setdefault((str(setting.origin), name), fresh)
-                    use.is_same = use.is_same and _is_same(param, chain, number)
+                    below, upto = folded(param, chain[:number]), folded(param, chain[: number + 1])
+                    use.is_same = use.is_same and bool(below == upto)
                     if folded(param, chain) != folded(param, [*chain[:number], *chain[number + 1 :]]):
                         use.counts_in.append((component, environment))
     return uses
-
-
-def _is_same(param: Param, chain: Sequence[Setting], number: int) -> bool:
-    return bool(folded(param, chain[:number]) == folded(param, chain[: number + 1]))
 
 
 def _judged(app: AppDir, use: _Use, *, store: CodeStore | None) -> Iterator[LintFinding]:
@@ -487,20 +473,19 @@ def _patches(
         documents = app.patches(environment, name)
         if name not in deployed:
             for document in documents:
-                yield _finding(
-                    document.value, name, str(document.origin()), "its component is not deployed there"
-                )
+                yield _finding(document, name, "its component is not deployed there")
             continue
         objects: Sequence[Mapping[str, Any]] = [obj.data for obj in loader.render(deployed[name]).objects]
         for document in documents:
             changed = patched(objects, [read_patch(document.value, where=str(document.origin()))])
             kept = [data for data in changed if data is not None]
             if kept == list(objects) and document.file == app.own_patches(environment)[name]:
-                yield _finding(document.value, name, str(document.origin()), "it changes nothing")
+                yield _finding(document, name, "it changes nothing")
             objects = kept
 
 
-def _finding(patch: Mapping[str, Any], component: str, where: str, message: str) -> LintFinding:
+def _finding(document: AppDocument, component: str, message: str) -> LintFinding:
+    patch, where = document.value, str(document.origin())
     target = patch.get("target") or {"kind": patch.get("kind"), **(patch.get("metadata") or {})}
     name = f"{target.get('kind')} {target.get('name') or ''}".strip()
     return LintFinding(kind="patch", component=component, name=name, where=where, message=message)

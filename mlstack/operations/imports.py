@@ -33,6 +33,7 @@ from mlstack.importers.write import (
     write_plan,
 )
 from mlstack.names import check_environment_name, check_namespace
+from mlstack.operations import row
 from mlstack.registries import git, installation
 from mlstack.registries.helm import ChartSource, read_chart
 from mlstack.registries.registry import indexes
@@ -168,15 +169,7 @@ def import_ksonnet(
     if request.as_prototype:
         package = component_name(source.name).lower()
         plan = templates.as_prototypes(plan, package, known=composition.params)
-    failures = [
-        ImportFailure(
-            component=failed.component,
-            environment=failed.environment,
-            reason=failed.reason,
-            where=failed.where,
-        )
-        for failed in composition.failures
-    ]
+    failures = [row(ImportFailure, failed) for failed in composition.failures]
     failures += [
         ImportFailure(component=component, environment=environment, reason=reason)
         for component, environment, reason in refused

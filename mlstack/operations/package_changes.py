@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
-from mlstack.app.app import Component, PackageRef
+from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.files import read_folder
 from mlstack.app.lock import Lock, LockedPackage
 from mlstack.app.package import PackageFolder, Vendor, changed_files, digest
-from mlstack.app.params import Resolved, spelling_table
+from mlstack.app.params import spelling_table
 from mlstack.app.prototype import Package, Param, Prototype, mask_value
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import dataclass
 from mlstack.deploy import history
 from mlstack.errors import MlstackError, RegistryError, UsageError
 from mlstack.names import best_first, not_found
-from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.operations import row
 from mlstack.readiness.evaluate import needs_new_run
 from mlstack.registries import installation
@@ -65,18 +65,10 @@ def list_outdated(app: AppDir) -> OutdatedList:
             continue
         wanted = _wanted(app, catalog, locked, requirements)
         if newest != locked.version or said:
-            note = said.partition("` ")[2]
+            about = {"package": locked.full_name, "installed": locked.version, "wanted": wanted}
+            about |= {"newest": best_first({newest, locked.version})[0], "note": said.partition("` ")[2]}
             environments = tuple(name for name in locked.environments if name != APP)
-            rows.append(
-                OutdatedPackage(
-                    package=locked.full_name,
-                    installed=locked.version,
-                    wanted=wanted,
-                    newest=best_first({newest, locked.version})[0],
-                    environments=environments,
-                    note=note,
-                )
-            )
+            rows.append(OutdatedPackage(**about, environments=environments))
     return OutdatedList(packages=tuple(rows), notes=(*notes, *catalog.notes))
 
 
@@ -92,10 +84,9 @@ def _wanted(app: AppDir, catalog: AppCatalog, locked: LockedPackage, requirement
     ]
     if not scopes:  # it stands beside the usual one, because it was asked for
         return locked.version
-    fitting = [set(best_first(catalog.versions(locked.full_name, wish), wish)) for wish in wishes if wish]
     versions = set(catalog.versions(locked.full_name, ""))
-    for some in fitting:
-        versions &= some
+    for wish in filter(None, wishes):
+        versions &= set(best_first(catalog.versions(locked.full_name, wish), wish))
     return best_first(versions or {locked.version})[0]
 
 
@@ -152,14 +143,11 @@ class Updated:
 def update_packages(
     app: AppDir, texts: Sequence[str] = (), *, environment: str | None = None, preview: bool = False
 ) -> Updated:
-    """Move packages to the newest versions that requirements let in; without names all.
+    """Move packages to the newest versions that requirements let in; without `texts` all.
 
-    Args:
-        app: the app directory.
-        texts: packages as typed; with a range, that becomes the requirement.
-        environment: the one whose requirements are meant.
-        preview: write nothing, and say what would change: per component and environment which defaults,
-            parameters and objects.
+    A range that is typed behind a package becomes the requirement: the app's, or that of the environment. A
+    `preview` writes nothing, and says per component and environment which defaults, parameters and objects
+    would change.
     """
     refs = [full_ref(app, text, offline=True) for text in texts]
     known = sorted({locked.full_name for locked in app.lock.packages})
@@ -213,7 +201,9 @@ def _moved(before: Lock, after: Lock) -> tuple[UpdatedPackage, ...]:
 
 
 def _preview(app: AppDir, planned: Installation, notes: Sequence[str]) -> Updated:
-    after = _as_planned(app, planned)
+    after = AppReader(app.root, store=app.store)  # the app as it would be; nothing is written
+    after.lock = planned.lock
+    after.vendor = Vendor(app.root, planned.lock.packages, app.store, fetched=planned.fetched)
     parameters: list[ParameterEffect] = []
     objects: list[ObjectEffect] = []
     remarks = list(notes)
@@ -228,9 +218,8 @@ def _preview(app: AppDir, planned: Installation, notes: Sequence[str]) -> Update
                 continue  # its libraries are the same too, and so is all that comes of it
             parameters += _parameter_effects(app, component, environment, old, new)
             try:
-                objects += (
-                    _object_effects(app, after, environment, component.full_name) if environment else ()
-                )
+                if environment:
+                    objects += _object_effects(app, after, environment, component.full_name)
             except MlstackError as error:
                 remarks.append(f"`{component.full_name}` would not render for `{environment}`: {error}")
     return Updated(
@@ -240,14 +229,6 @@ def _preview(app: AppDir, planned: Installation, notes: Sequence[str]) -> Update
         objects=tuple(objects),
         notes=(*remarks, *planned.notes),
     )
-
-
-def _as_planned(app: AppDir, planned: Installation) -> AppReader:
-    """Give the app as it would be; nothing is written."""
-    after = AppReader(app.root, store=app.store)
-    after.lock = planned.lock
-    after.vendor = Vendor(app.root, planned.lock.packages, app.store, fetched=planned.fetched)
-    return after
 
 
 def _prototype(app: AppReader, component: Component, environment: str | None) -> Prototype | None:
@@ -265,25 +246,20 @@ def _parameter_effects(
     new: Prototype | None,
 ) -> Iterator[ParameterEffect]:
     """Say what another version of its prototype changes for a component."""
+    about: dict[str, Any] = {"component": component.full_name, "environment": environment}
     if new is None:
-        yield ParameterEffect(
-            component=component.full_name,
-            environment=environment,
-            parameter="",
-            kind="gone",
-            before=component.prototype,
-        )
+        yield ParameterEffect(**about, parameter="", kind="gone", before=component.prototype)
     if old is None or new is None:
         return
     try:
         resolved = app.resolve(component, environment)
     except MlstackError:  # what it has now does not render either
         return
-    about = {"component": component.full_name, "environment": environment}
     spellings = spelling_table(new.params)
     former = {spellings.get(name, name): name for name in old.params}
     for effect in _parameter_changes(old, new):
-        origin = _own_origin(resolved, former.get(effect.parameter, effect.parameter))
+        setting = resolved.setting(former.get(effect.parameter, effect.parameter))
+        origin = str(setting.origin) if setting is not None and setting.layer != "default" else ""
         if effect.kind == "default" and origin:
             yield row(ParameterEffect, effect, **about, kind="hidden", origin=origin)
         elif effect.kind in ("gone", "renamed") and not origin:
@@ -292,12 +268,6 @@ def _parameter_effects(
             continue
         else:
             yield row(ParameterEffect, effect, **about, origin=origin)
-
-
-def _own_origin(resolved: Resolved, parameter: str) -> str:
-    """Give where a value of one's own stands; empty where the default counts."""
-    setting = resolved.setting(parameter)
-    return str(setting.origin) if setting is not None and setting.layer != "default" else ""
 
 
 def _parameter_changes(old: Prototype, new: Prototype) -> Iterator[ParameterEffect]:
@@ -312,18 +282,13 @@ def _parameter_changes(old: Prototype, new: Prototype) -> Iterator[ParameterEffe
         if heir.name != name:
             yield ParameterEffect(**about, parameter=name, kind="renamed", before=name, after=heir.name)
         if (param.has_default, param.default) != (heir.has_default, heir.default):
-            before, after = _default(param), _default(heir)
-            yield ParameterEffect(**about, parameter=heir.name, kind="default", before=before, after=after)
+            defaults = {"before": _default(param), "after": _default(heir)}
+            yield ParameterEffect(**about, parameter=heir.name, kind="default", **defaults)
         if heir.required and not param.required:
             yield ParameterEffect(**about, parameter=heir.name, kind="required")
-        if _allowed(param.schema) != _allowed(heir.schema):
-            yield ParameterEffect(
-                **about,
-                parameter=heir.name,
-                kind="type",
-                before=_allowed(param.schema),
-                after=_allowed(heir.schema),
-            )
+        before, after = _allowed(param.schema), _allowed(heir.schema)
+        if before != after:
+            yield ParameterEffect(**about, parameter=heir.name, kind="type", before=before, after=after)
     known = {spellings.get(name) for name in old.params}
     for name, param in new.params.items():
         if name not in known:
@@ -347,34 +312,17 @@ def _object_effects(
 ) -> Iterator[ObjectEffect]:
     """Say which objects of a component change, and which cannot in place."""
     states = [render.load(reader, environment, components=[component]) for reader in (app, after)]
-    before = {obj.identity: obj for obj in states[0].objects}
+    old_objects, new_objects = ({obj.identity: obj for obj in state.objects} for state in states)
     for change in history.changes_between(*states):
         if change.action not in ("create", "update", "delete"):
             continue
-        action: str = change.action
-        reason = ""
-        live, desired = before.get(change.identity), _object(states[1], change.identity)
-        if live is not None and desired is not None:
-            reason = _fixed(live, desired, change.fields)
-            action = "recreate" if reason else action
-        yield ObjectEffect(
-            environment=environment,
-            object=str(change.identity),
-            component=change.component,
-            action=action,
-            reason=reason,
-        )
-
-
-def _object(state: DesiredState, identity: Any) -> KubeObject | None:
-    return next((obj for obj in state.objects if obj.identity == identity), None)
-
-
-def _fixed(live: KubeObject, desired: KubeObject, fields: Any) -> str:
-    """Say why an object cannot change in place: by the API server's rules, or by those of its operator."""
-    if named := ", ".join(fixed_fields(live, desired)):
-        return f"{named} cannot change while it exists"
-    return needs_new_run(live.data, fields) or ""
+        old, new, reason = old_objects.get(change.identity), new_objects.get(change.identity), ""
+        if old is not None and new is not None:  # by the API server's rules, else by those of its operator
+            names = ", ".join(fixed_fields(old, new))
+            reason = f"{names} cannot change while it exists" if names else ""
+            reason = reason or needs_new_run(old.data, change.fields) or ""
+        about = {"environment": environment, "object": str(change.identity), "reason": reason}
+        yield row(ObjectEffect, change, **about, action="recreate" if reason else change.action)
 
 
 # --- diff ---
@@ -408,14 +356,11 @@ def diff_packages(app: AppDir, text: str, first: str, second: str) -> PackageDif
     """Compare two versions of a package, installed or not."""
     ref = full_ref(app, text)
     if ref.version:
-        raise UsageError(
-            "name the versions behind the package", hint=f"mlstack pkg diff {ref.full_name} V1 V2"
-        )
-    sides = [
-        read_package(app, PackageRef(registry=ref.registry, name=ref.name, version=version))
-        for version in (first, second)
-    ]
-    (old, old_locked, _), (new, new_locked, _) = sides
+        hint = f"mlstack pkg diff {ref.full_name} V1 V2"
+        raise UsageError("name the versions behind the package", hint=hint)
+    (old, old_locked, _), (new, new_locked, _) = (
+        read_package(app, replace(ref, version=version)) for version in (first, second)
+    )
     return PackageDiff(
         package=ref.full_name,
         first=old.version,
@@ -441,14 +386,8 @@ def _prototype_changes(old: Package, new: Package) -> Iterator[PrototypeChange]:
             yield PrototypeChange(prototype=name, kind="new" if before is None else "gone")
             continue
         for effect in _parameter_changes(before, after):
-            yield PrototypeChange(
-                prototype=name,
-                kind="parameter",
-                parameter=effect.parameter,
-                change=effect.kind,
-                before=effect.before,
-                after=effect.after,
-            )
+            about = {"prototype": name, "kind": "parameter", "change": effect.kind}
+            yield row(PrototypeChange, effect, **about)
         if before.templates != after.templates or before.files != after.files:
             yield PrototypeChange(prototype=name, kind="templates")
 

@@ -10,7 +10,7 @@ from mlstack.app.app import Component, PackageRef
 from mlstack.app.app_dir import AppDir, Copy
 from mlstack.app.index import KSONNET_PREFIX, IndexPackage, RegistryIndex
 from mlstack.app.lock import LockedPackage
-from mlstack.app.prototype import Package, Prototype
+from mlstack.app.prototype import Prototype
 from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError, NotFoundError, UsageError
 from mlstack.names import nearest, not_found
@@ -116,12 +116,8 @@ def install_packages(
 
     Without packages, those that the app's files ask for: at the locked versions where these fit, fetched at
     their locked commits where `vendor/` lacks them; copies of other people's kustomizations likewise.
-
-    Args:
-        app: the app directory.
-        texts: packages as typed, each with a version, range, branch, tag, commit or digest if wanted.
-        environment: the one whose requirements they are; else they are the app's.
-        force: fetch again what is there already.
+    `texts` are packages as typed, each with a version, range, branch, tag, commit or digest if wanted. They
+    become requirements of the app, or of the environment; `force` fetches again what is there already.
     """
     refs = tuple(full_ref(app, text) for text in texts)
     if environment is not None:
@@ -161,10 +157,8 @@ def _installed(app: AppDir, changed: Changed, named: Sequence[str], copies: Sequ
         state = "kept" if (package.ref, package.digest) in before else "installed"
         state = "restored" if state == "kept" and package.ref in fetched else state
         environments = tuple(name for name in package.environments if name != APP)
-        name = package.full_name
-        rows[package.ref] = row(
-            InstalledPackage, package, package=name, state=state, environments=environments
-        )
+        about = {"package": package.full_name, "state": state, "environments": environments}
+        rows[package.ref] = row(InstalledPackage, package, **about)
     gone = {package.ref for package in changed.before.packages} - {p.ref for p in changed.after.packages}
     return Installed(
         packages=tuple(rows.values()),
@@ -226,25 +220,16 @@ def list_packages(app: AppDir, *, installed_only: bool = False) -> PackageList:
 
 def _environments(app: AppDir, package: str, version: str) -> tuple[str, ...]:
     """Give the environments that have this version in place of the app's."""
-    return tuple(
-        name
-        for locked in app.lock.packages
-        if (locked.full_name, locked.version) == (package, version)
-        for name in locked.environments
-        if name != APP
-    )
+    same = [
+        locked for locked in app.lock.packages if (locked.full_name, locked.version) == (package, version)
+    ]
+    return tuple(name for locked in same for name in locked.environments if name != APP)
 
 
 def describe_package(app: AppDir, text: str) -> PackageDescription:
     """Describe a package, installed or not; its registry may be left out where only one has it."""
     package, locked, notes = read_package(app, full_ref(app, text))
     name = f"{package.registry}/{package.name}"
-    return _description(app, package, locked, name, notes)
-
-
-def _description(
-    app: AppDir, package: Package, locked: LockedPackage, name: str, notes: Sequence[str]
-) -> PackageDescription:
     requires = [
         f"{needed}@{how['version']}" if how.get("version") else needed
         for needed, how in package.requires.items()
@@ -284,14 +269,11 @@ def remove_package(app: AppDir, text: str, *, environment: str | None = None) ->
             raise not_found(message, wanted.full_name, [locked.full_name for locked in packages], hint=hint)
         _refuse_needed(app, wanted, meant, is_last=len(meant) == len(versions))
         required = app.app.packages
-        removed = [ref for ref in required if covers(wanted, ref)]
         # What no requirement names by its version was brought by the one without: that goes with it.
-        if wanted not in required or len(meant) == len(versions):
-            removed += [
-                ref
-                for ref in required
-                if ref.full_name == wanted.full_name and ref not in removed and not ref.is_exact
-            ]
+        is_whole = wanted not in required or len(meant) == len(versions)
+        removed = [ref for ref in required if covers(wanted, ref)]
+        own = [ref for ref in required if ref.full_name == wanted.full_name and not ref.is_exact]
+        removed += [ref for ref in own if is_whole and ref not in removed]
         return PackageRemoved(packages=installation.remove(app, {APP: tuple(removed)}, gone=meant))
 
 
@@ -309,15 +291,11 @@ def _refuse_needed(app: AppDir, wanted: PackageRef, meant: Sequence[LockedPackag
             hint = f"mlstack pkg rm --env {name} {wanted.full_name}"
             raise UsageError(f"package `{wanted}` is asked for by environment `{name}`", hint=hint)
     others = [other for other in app.lock.packages if other not in meant]
-    needing = [
-        other.full_name
-        for other in others
-        if wanted.full_name in other.requires
-        and (is_last or other.requires[wanted.full_name] == wanted.version)
-    ]
+    needing = [other for other in others if wanted.full_name in other.requires]
+    needing = [other for other in needing if is_last or other.requires[wanted.full_name] == wanted.version]
     if needing:
-        names = ", ".join(f"`{package}`" for package in dict.fromkeys(needing))
-        hint = f"mlstack pkg rm {needing[0]}"
+        names = ", ".join(f"`{package}`" for package in dict.fromkeys(other.full_name for other in needing))
+        hint = f"mlstack pkg rm {needing[0].full_name}"
         raise UsageError(f"package `{wanted}` is required by {names}", hint=hint)
 
 
@@ -513,14 +491,8 @@ def _retired_rows(registry: str, index: RegistryIndex, words: str) -> Iterator[P
         summary = "; ".join(filter(None, (f"{entry.state}: {entry.reason}", entry.instead)))
         for name in entry.names:
             if words in name.lower() and name not in offered:
-                yield PrototypeRow(
-                    name=name,
-                    package="",
-                    full_name=f"{registry}/{name}",
-                    summary=summary,
-                    installed=False,
-                    retired=True,
-                )
+                about = {"name": name, "full_name": f"{registry}/{name}", "summary": summary}
+                yield PrototypeRow(**about, package="", installed=False, retired=True)
 
 
 def describe_prototype(app: AppDir, name: str) -> PrototypeDescription:
@@ -540,17 +512,10 @@ def _prototype_description(prototype: Prototype) -> PrototypeDescription:
         )
         for param in prototype.params.values()
     )
-    examples = {name: example.summary for name, example in prototype.examples.items()}
-    package = _package_of(prototype)
-    needs = tuple(need_text(need, "ENV") for need in prototype.needs)
-    return row(
-        PrototypeDescription,
-        prototype,
-        package=package,
-        parameters=parameters,
-        examples=examples,
-        needs=needs,
-    )
+    about: dict[str, Any] = {"package": _package_of(prototype), "parameters": parameters}
+    about["examples"] = {name: example.summary for name, example in prototype.examples.items()}
+    about["needs"] = tuple(need_text(need, "ENV") for need in prototype.needs)
+    return row(PrototypeDescription, prototype, **about)
 
 
 def _limits(schema: Mapping[str, Any]) -> Iterator[str]:

@@ -146,14 +146,8 @@ def set_param(
                 if setting is not None and setting.layer in ENVIRONMENT_LAYERS:
                     notes.append(f"in `{environment}` another value counts ({setting.origin})")
         file, changed = app.set_param(place, path, value)
-    return ParamChanged(
-        name=join_path(path),
-        value=mask_value(value, param),
-        place=str(place),
-        file=file,
-        changed=changed,
-        notes=tuple(notes),
-    )
+    about = {"name": join_path(path), "value": mask_value(value, param), "place": str(place)}
+    return ParamChanged(**about, file=file, changed=changed, notes=tuple(notes))
 
 
 def _with_whole_list(app: AppDir, place: ParamScope, path: KeyPath, value: Any) -> tuple[KeyPath, Any]:
@@ -330,12 +324,9 @@ def _own_rows(app: AppDir, component: str, layer: Layer) -> Iterator[ParamRow]:
         params = app.vendor.declared_params()
     spellings = spelling_table(params)
     for name, value in layer.values.items():
+        shown, origin = mask_value(value, params.get(spellings.get(name, ""))), layer.origins.get((name,))
         yield ParamRow(
-            component=component,
-            name=name,
-            value=mask_value(value, params.get(spellings.get(name, ""))),
-            level=layer.kind,
-            origin=str(layer.origins.get((name,), layer.kind)),
+            component=component, name=name, value=shown, level=layer.kind, origin=str(origin or layer.kind)
         )
 
 
@@ -347,13 +338,9 @@ def _rows(
     for name, value in resolved.values.items():
         setting = resolved.setting(name)
         if value is not None and setting is not None:
-            yield ParamRow(
-                component=component.full_name,
-                name=name,
-                value=mask_value(value, prototype.param(name)),
-                level=setting.layer,
-                origin=str(setting.origin),
-            )
+            about = {"name": name, "value": mask_value(value, prototype.param(name))}
+            place = {"component": component.full_name, "level": setting.layer, "origin": str(setting.origin)}
+            yield ParamRow(**about, **place)
 
 
 def diff_params(app: AppDir, first: str, second: str, *, components: Sequence[str] = ()) -> ParamDiff:
@@ -368,16 +355,10 @@ def diff_params(app: AppDir, first: str, second: str, *, components: Sequence[st
             continue
         prototype = app.prototype(component.prototype)
         left, right = (app.resolve(component, environment).values for environment in (first, second))
-        rows += [
-            ParamDifference(
-                component=full_name,
-                name=name,
-                first=mask_value(left.get(name), prototype.param(name)),
-                second=mask_value(right.get(name), prototype.param(name)),
-            )
-            for name in {**left, **right}
-            if left.get(name) != right.get(name)
-        ]
+        for name in {**left, **right}:
+            if left.get(name) != right.get(name):
+                one, other = (mask_value(side.get(name), prototype.param(name)) for side in (left, right))
+                rows.append(ParamDifference(component=full_name, name=name, first=one, second=other))
     return ParamDiff(first=first, second=second, rows=tuple(rows))
 
 
@@ -426,14 +407,7 @@ def plan_promotion(
 
     It takes over what the source sets for single components, and images that it sets for all; what the target
     sets and the source does not stays, and so do secret parameters. Versions of packages are for all
-    components, so they stay where `components` are named.
-
-    Args:
-        app: the app directory.
-        source: name of the environment that is followed.
-        target: name of the one whose files change.
-        components: only these components and modules.
-        only: some of `KINDS`; none means all.
+    components, so they stay where `components` are named. `only` are some of `KINDS`; none means all.
     """
     if source == target:
         raise UsageError(f"`{source}` cannot be promoted to itself", hint="mlstack promote FROM TO")
@@ -472,10 +446,8 @@ def _versions(app: AppDir, source: str, target: str) -> Iterator[Promotion]:
     for ref in app.environment(source).packages:
         known: PackageRef | None = before.get(ref.full_name)
         if known != ref:
-            version = known.version if known else None
-            yield Promotion(
-                kind="version", component="", name=ref.full_name, before=version, after=ref.version
-            )
+            versions = {"before": known.version if known else None, "after": ref.version}
+            yield Promotion(kind="version", component="", name=ref.full_name, **versions)
 
 
 def _values(
@@ -488,11 +460,9 @@ def _values(
     own = _merged([layer.values for files in chain for layer in files.for_all])
     there = _merged([layer.values for files in app.environment_chain(target) for layer in files.for_all])
     for name, value in own.items() if not components else ():
-        is_secret = name in declared and declared[name].secret
-        if _IMAGE.search(name) and not is_secret and there.get(name) != value:
-            changes.append(
-                Promotion(kind="image", component="", name=name, before=there.get(name), after=value)
-            )
+        is_secret, before = name in declared and declared[name].secret, there.get(name)
+        if _IMAGE.search(name) and not is_secret and before != value:
+            changes.append(Promotion(kind="image", component="", name=name, before=before, after=value))
     for component in app.selected(app.environment(source), components):
         if not isinstance(component, Component):
             continue
@@ -508,20 +478,10 @@ def _values(
             if param.secret:
                 notes.append(f"`{component.full_name}.{name}` is secret and stays as it is in `{target}`")
             elif mine.get(name) != its.get(name):
-                changes.append(
-                    Promotion(
-                        kind=_kind(param),
-                        component=component.full_name,
-                        name=name,
-                        before=its.get(name),
-                        after=value,
-                    )
-                )
+                kind: Kind = "image" if _IMAGE.search(param.name) else "param"
+                about = {"component": component.full_name, "name": name}
+                changes.append(Promotion(kind=kind, **about, before=its.get(name), after=value))
     return changes, notes
-
-
-def _kind(param: Param) -> Kind:
-    return "image" if _IMAGE.search(param.name) else "param"
 
 
 def _merged(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -161,12 +161,8 @@ def add_registry(
 ) -> RegistryAdded:
     """Add a registry, once its index could be read; adding the same one again changes nothing.
 
-    Args:
-        app: the app directory.
-        name: what the app calls it.
-        address: where it is; the address decides the protocol.
-        protocol: overrules that.
-        stands: the folder that a relative address begins in; the app's without.
+    The address decides the protocol, unless `protocol` does. A relative one begins in the folder `stands`, or
+    in the app's.
     """
     check_registry_name(name)
     ref = _ref(app, name, address, protocol, stands)
@@ -190,8 +186,8 @@ def add_registry(
 def _ref(app: AppDir, name: str, address: str, protocol: str, stands: Path | None) -> RegistryRef:
     """Give a registry as `app.yaml` shall name it: a folder by its path from the app."""
     if protocol and protocol not in protocols():
-        near, known = nearest(protocol, protocols()), ", ".join(protocols())
-        hint = f"did you mean `{near}`?" if near else f"known types: {known}"
+        near = nearest(protocol, protocols())
+        hint = f"did you mean `{near}`?" if near else f"known types: {', '.join(protocols())}"
         raise UsageError(f"no type `{protocol}` of registries", hint=hint)
     protocol = protocol or asked_protocol(address)
     is_relative = protocol == "directory" and not address.startswith(("/", "~", "file://"))
@@ -210,11 +206,9 @@ def _asked(app: AppDir, ref: RegistryRef) -> RegistryIndex:
 
 def _known_registry(app: AppDir, ref: RegistryRef) -> RegistryRef | None:
     known = app.app.registry(ref.name)
-    if (
-        known is None
-        or known.address == ref.address
-        or (is_bundled(known.address) and is_bundled(ref.address))
-    ):
+    if known is None or known.address == ref.address:
+        return known
+    if is_bundled(known.address) and is_bundled(ref.address):
         return known
     hint = f"choose another name for this one, or mlstack registry set {ref.name} --uri {ref.address}"
     raise UsageError(f"`{ref.name}` is the registry {known.address} already", hint=hint)
@@ -228,17 +222,15 @@ def list_registries(app: AppDir) -> RegistryList:
 def _registry_row(app: AppDir, ref: RegistryRef) -> RegistryRow:
     used = as_overridden(ref, root=app.root)
     protocol = used.protocol or protocol_of(used.address)
-    return row(
-        RegistryRow, used, protocol=protocol, bundled=is_bundled(used.address), overridden=used is not ref
-    )
+    about = {"protocol": protocol, "bundled": is_bundled(used.address), "overridden": used is not ref}
+    return row(RegistryRow, used, **about)
 
 
 def describe_registry(app: AppDir, name: str) -> RegistryDescription:
     """Describe a registry and its packages."""
     ref = _named(app, name)
     index = open_registry(ref, root=app.root).index()
-    locked = newest(app.lock.packages).values()
-    installed = {package.name: package.version for package in locked if package.registry == name}
+    installed = _installed_of(app, name)
     offers = tuple(
         OfferedPackage(
             name=package_name,
@@ -252,6 +244,12 @@ def describe_registry(app: AppDir, name: str) -> RegistryDescription:
     notes = (index.note,) if index.note else ()
     values = {"revision": index.revision, "packages": offers, "notes": notes}
     return row(RegistryDescription, _registry_row(app, ref), **values)
+
+
+def _installed_of(app: AppDir, registry: str) -> dict[str, str]:
+    """Give the newest installed versions of a registry's packages by name."""
+    locked = newest(app.lock.packages).values()
+    return {package.name: package.version for package in locked if package.registry == registry}
 
 
 def _named(app: AppDir, name: str) -> RegistryRef:
@@ -300,12 +298,7 @@ def set_registry(
 
 
 def update_registries(app: AppDir, names: Sequence[str] = ()) -> RegistriesUpdated:
-    """Ask registries anew, and compare each package with what they said before.
-
-    Args:
-        app: the app directory.
-        names: the registries; all of the app without any.
-    """
+    """Ask registries anew, all without names, and compare each package with what they said before."""
     refs = [_named(app, name) for name in names] or list(app.app.registries)
     updates, notes = [], []
     for ref in (as_overridden(ref, root=app.root) for ref in refs):
@@ -322,12 +315,7 @@ def update_registries(app: AppDir, names: Sequence[str] = ()) -> RegistriesUpdat
 
 
 def _update(app: AppDir, ref: RegistryRef, before: Remembered | None, index: RegistryIndex) -> RegistryUpdate:
-    installed = {
-        locked.name: locked.version
-        for locked in newest(app.lock.packages).values()
-        if locked.registry == ref.name
-    }
-    now = contents(index)
+    installed, now = _installed_of(app, ref.name), contents(index)
     known = before.packages if before else now
     changes = [
         PackageChange(
@@ -387,13 +375,10 @@ def remove_registry(app: AppDir, name: str, *, override: bool = False) -> Regist
 
 
 def index_registry(folder: Path, *, check: bool = False, name: str = "", key: str = "") -> Indexed:
-    """Rewrite a registry's index from its package folders.
+    """Rewrite a registry's index from its package folders; with `check` only tell whether it is stale.
 
-    Args:
-        folder: the one with `registry.yaml`.
-        check: write nothing, only tell whether the index is stale.
-        name: of the registry; else the one that its index has, else its folder's.
-        key: a private key of cosign that signs the versions which have no signature.
+    Without a `name` the registry keeps that of its index, or has its folder's. `key`, a private key of
+    cosign, signs the versions which have no signature.
     """
     file = folder / INDEX_FILE
     index = build_index(folder, name=name, key=key)
@@ -435,13 +420,9 @@ def publish_package(folder: Path, to: str, *, app: AppDir | None, key: str = "")
     """Offer a package in a registry: push it to an OCI registry, or copy it into a registry's folder.
 
     It is entered in the registry's index. Into a git repository goes what is published to a folder of a
-    checkout, and committed there.
-
-    Args:
-        folder: the package's folder; packages that it requires may lie beside it.
-        to: `oci://HOST/PATH`, a folder, or the app's name for a registry that is one of them.
-        app: where that name is looked up.
-        key: a private key of cosign that signs it.
+    checkout, and committed there. Packages that it requires may lie beside its folder. `to` is
+    `oci://HOST/PATH`, a folder, or the app's name for a registry that is one of them; `key` a private key of
+    cosign that signs it.
     """
     address = _address(to, app)
     push = f"helm package {folder}, then helm push ARCHIVE oci://HOST/PATH: --type helm reads it there"
@@ -483,13 +464,8 @@ def copy_packages(
     """Copy installed packages, those that they require and their default images to an OCI registry.
 
     Whoever adds that registry has them by the same digests, and names the images there with `images copy`,
-    which asks no other registry where it reaches none.
-
-    Args:
-        app: the app directory.
-        names: of packages as the app has them; all where none is named.
-        to: `oci://HOST/PATH`.
-        platforms: only what of images is for these, as `linux/arm64`.
+    which asks no other registry where it reaches none. Without `names` it copies all packages of the app;
+    `platforms` are those of images that are copied, as `linux/arm64`.
     """
     from mlstack.registries.images import Images, copy_place, image_name
 

@@ -384,15 +384,10 @@ def compare_all(
     approve: str | None = None,
     store: CodeStore | None = None,
 ) -> MatrixResult:
-    """Compare environments by what their files bring; no cluster is asked.
+    """Compare two environments or more by what their files bring; no cluster is asked.
 
-    Args:
-        app: the app directory.
-        environments: at least two of them, in the order of the columns.
-        components: only these components and modules.
-        same: also give what is the same everywhere.
-        approve: enter all differences among the approved ones, with this reason.
-        store: keeps compiled templates and renders.
+    With `same` it gives also what is the same everywhere. `approve` is the reason with which all differences
+    are entered among the approved ones.
     """
     if len(environments) < 2:
         raise UsageError("one environment has nothing to be compared with", hint="mlstack env matrix A B")
