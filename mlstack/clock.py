@@ -44,7 +44,7 @@ def time_ms(text: str) -> int:
 
 # --- Times as people write them: `90s`, `5m`, `1h30m` ---
 
-_PARTS = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
+_PARTS = r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?"
 _FACTORS = (3600.0, 60.0, 1.0)
 
 
@@ -57,7 +57,7 @@ def seconds(text: str) -> float:
     cleaned = text.strip()
     if re.fullmatch(r"\d+(\.\d+)?", cleaned):
         return float(cleaned)
-    match = _PARTS.fullmatch(cleaned)
+    match = re.fullmatch(_PARTS, cleaned)
     if not cleaned or match is None:
         raise ValueError(f"`{text}` is no duration: write `90s`, `5m` or `1h30m`")
     return sum(float(part) * factor for part, factor in zip(match.groups(), _FACTORS, strict=True) if part)

@@ -91,7 +91,7 @@ SIGN: Mapping[str, Any] = {
 _SIGN = {"$ref": "#/$defs/sign"}
 _SIGN_HINT = "write {condition: Ready} or {field: status.phase, value: Running}"
 _STATUSES = ("True", "False", "Unknown")
-_KIND = re.compile(r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Z][A-Za-z0-9]*")
+_KIND = r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Z][A-Za-z0-9]*"
 
 
 def _read_sign(rule: FieldReader, name: str) -> Sign | None:
@@ -128,7 +128,7 @@ def _read_sign(rule: FieldReader, name: str) -> Sign | None:
 
 def _read_kind(rule: FieldReader, name: str) -> str:
     kind = rule.text(name)
-    if not _KIND.fullmatch(kind):
+    if not re.fullmatch(_KIND, kind):
         hint = "write group and kind: example.com/Widget; core ones as: Pod"
         rule.refuse(name, f"is no kind: `{kind}`", hint=hint)
     return kind

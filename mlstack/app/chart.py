@@ -28,8 +28,8 @@ Files = Mapping[PurePosixPath, bytes]
 CHART_FILE = PurePosixPath("Chart.yaml")
 _VALUES, _SCHEMA = PurePosixPath("values.yaml"), PurePosixPath("values.schema.json")
 _DEEPEST, _LARGEST = 40, 20_000  # levels and values of a schema with its references followed
-_KEY = re.compile(r"([A-Za-z_][-_A-Za-z0-9]*):(?:\s|$)")
-_COMMENT = re.compile(r"#+\s?(?:--\s+|@param\s+\S+\s+(?:\[[^\]]*\]\s*)?)?(.*)")
+_KEY = r"([A-Za-z_][-_A-Za-z0-9]*):(?:\s|$)"
+_COMMENT = r"#+\s?(?:--\s+|@param\s+\S+\s+(?:\[[^\]]*\]\s*)?)?(.*)"
 _LONGEST_HELP = 300
 
 
@@ -206,10 +206,10 @@ def _helps(text: str) -> dict[str, str]:
     comment: list[str] = []
     for line in text.splitlines():
         if line.startswith("#"):
-            match = _COMMENT.fullmatch(line)
+            match = re.fullmatch(_COMMENT, line)
             comment.append(match[1].strip() if match else "")
             continue
-        if (key := _KEY.match(line)) and comment and not comment[-1].startswith("- "):
+        if (key := re.match(_KEY, line)) and comment and not comment[-1].startswith("- "):
             helps[key[1]] = " ".join(filter(None, comment))[:_LONGEST_HELP]
         comment = []
     return helps

@@ -23,15 +23,15 @@ KeyPath = tuple[str | int, ...]
 
 # --- what a typed text or a file's value means, and how two layers' values merge -----------------------
 
-_SHARE = re.compile(r"[^:=]+:\s*[0-9]+")
-_INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
+_SHARE = r"[^:=]+:\s*[0-9]+"
+_INTEGER = r"[+-]?[0-9]{1,30}"
 _INTEGERS = range(-(2**63), 2**63)  # what Kubernetes can hold; longer ones stay text and fail the schema
-_NUMBER = re.compile(r"[+-]?([0-9]{1,30}(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_NUMBER = r"[+-]?([0-9]{1,30}(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?"
 _NULLS = {"null": None, '"null"': "null", "'null'": "null"}
 _REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 
 
-_ITEM = re.compile(r"(?<!\\)\[([0-9]{1,6})\](?=\[|$)")
+_ITEM = r"(?<!\\)\[([0-9]{1,6})\](?=\[|$)"
 
 
 def split_path(text: str) -> KeyPath:
@@ -41,7 +41,7 @@ def split_path(text: str) -> KeyPath:
     """
     path: KeyPath = ()
     for part in re.split(r"(?<!\\)\.", text):
-        items = [*_ITEM.finditer(part)]
+        items = [*re.finditer(_ITEM, part)]
         key = part[: items[0].start()] if items else part
         path += (re.sub(r"\\([.\[])", r"\1", key), *(int(item[1]) for item in items))
     return path
@@ -87,16 +87,16 @@ def coerce(param: Param, value: Any) -> Any:
         return parts
     if param.format == "kv":
         # Shares of traffic were written `v1:90,v2:10`; elsewhere a colon may be part of a value.
-        sign = ":" if all(_SHARE.fullmatch(part) for part in parts) else "="
+        sign = ":" if all(re.fullmatch(_SHARE, part) for part in parts) else "="
         if all(sign in part for part in parts):
             return {key.strip(): text.strip() for key, _, text in (part.partition(sign) for part in parts)}
     if "string" in types or param.format is not None:
         return value
     if "boolean" in types and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    if types & {"integer", "number"} and _INTEGER.fullmatch(value) and int(value) in _INTEGERS:
+    if types & {"integer", "number"} and re.fullmatch(_INTEGER, value) and int(value) in _INTEGERS:
         return int(value)
-    if "number" in types and _NUMBER.fullmatch(value) and math.isfinite(float(value)):
+    if "number" in types and re.fullmatch(_NUMBER, value) and math.isfinite(float(value)):
         return float(value)
     return value
 

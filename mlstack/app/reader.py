@@ -51,7 +51,7 @@ from mlstack.objects.masking import MASK
 
 NO_OVERRIDES = Overrides()
 _LABEL = re.compile(r"[a-zA-Z0-9]([-_.a-zA-Z0-9]{0,61}[a-zA-Z0-9])?")
-_ENVIRONMENT_FILE = re.compile(rf"{layout.ENVIRONMENTS}/.+/{re.escape(layout.ENVIRONMENT)}")
+_ENVIRONMENT_FILE = rf"{layout.ENVIRONMENTS}/.+/{re.escape(layout.ENVIRONMENT)}"
 
 
 @dataclass(frozen=True)
@@ -735,7 +735,7 @@ def digests(app: AppReader) -> dict[str, str]:
     """
     hashes = {}
     for file, digest in sorted(app.files.digests.items()):
-        if digest and _ENVIRONMENT_FILE.fullmatch(file):
+        if digest and re.fullmatch(_ENVIRONMENT_FILE, file):
             document = app.files.document(file, "Environment")
             value: Mapping[str, object] = document.value if document else {}
             inputs = {key: inner for key, inner in value.items() if key != "cluster"}

@@ -42,7 +42,7 @@ LONGEST = 4096
 """Characters of a pattern."""
 # What a JSON Schema may say and RE2 writes otherwise. `$` is the end of a text, never the place before a last
 # line break: patterns made for Python's `re` say so in these ways.
-_WRITTEN_OTHERWISE = re.compile(r"\$\(\?!\\n\)|\\Z|\\u([0-9a-fA-F]{4})|\\(?s:.)")
+_WRITTEN_OTHERWISE = r"\$\(\?!\\n\)|\\Z|\\u([0-9a-fA-F]{4})|\\(?s:.)"
 
 
 def matches(pattern: str, text: str) -> bool | None:
@@ -71,7 +71,7 @@ def _compiled(pattern: str) -> Any:
         return rf"\x{{{match[1]}}}" if match[1] else written.get(match[0], match[0])
 
     try:
-        return re2.compile(_WRITTEN_OTHERWISE.sub(as_re2, pattern), options)
+        return re2.compile(re.sub(_WRITTEN_OTHERWISE, as_re2, pattern), options)
     except (re2.error, UnicodeError):
         return None
 

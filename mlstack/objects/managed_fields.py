@@ -398,8 +398,8 @@ def says(data: Any, path: Path) -> bool:
 
 # --- paths of fields as people write them: `spec.template.spec.containers[main].image` -----------------
 
-_STEP = re.compile(r'\.?(?P<name>[^.\[\],"\s]+)|\[(?P<inner>"(?:[^"\\]|\\.)*"|[^\[\]]*)\]')
-_ITEM = re.compile(r'(?:\[(?:"(?:[^"\\]|\\.)*"|[^\[\]]*)\]|[^,\[])+')
+_STEP = r'\.?(?P<name>[^.\[\],"\s]+)|\[(?P<inner>"(?:[^"\\]|\\.)*"|[^\[\]]*)\]'
+_ITEM = r'(?:\[(?:"(?:[^"\\]|\\.)*"|[^\[\]]*)\]|[^,\[])+'
 ANY = "*"
 
 
@@ -429,7 +429,7 @@ def read(text: str) -> FieldPattern:
         ValueError: it is no path.
     """
     steps, position, cleaned = [], 0, text.strip().removeprefix(".")
-    while match := _STEP.match(cleaned, position):
+    while match := re.compile(_STEP).match(cleaned, position):
         inner = (match["inner"] or "").strip()
         steps.append(match["name"] or (str(json.loads(inner)) if inner.startswith('"') else inner))
         position = match.end()
@@ -444,7 +444,7 @@ def read_list(text: str) -> tuple[FieldPattern, ...]:
     Raises:
         ValueError: one of them is no path.
     """
-    return tuple(read(part) for part in _ITEM.findall(text) if part.strip())
+    return tuple(read(part) for part in re.findall(_ITEM, text) if part.strip())
 
 
 FORCE_FIELDS = "mlstack.dev/force-fields"

@@ -128,9 +128,9 @@ _REMEMBERING = ("cycler", "joiner")  # globals that make what changes when it is
 _LARGEST_PRODUCT = 1_000_000
 _LARGEST_EXPONENT = 1_000
 # Five figures or a star as the width or precision of a directive, behind its name where it has one.
-_WIDTH = re.compile(r"%[-#0 +]*(?:\d*\.)?(?:\d{5}|\*)")
-_WIDTH_OF_NAMED = re.compile(r"\)[-#0 +]*(?:\d*\.)?\d{5}")
-_LONG_SPEC = re.compile(r"\d{5}|\{")
+_WIDTH = r"%[-#0 +]*(?:\d*\.)?(?:\d{5}|\*)"
+_WIDTH_OF_NAMED = r"\)[-#0 +]*(?:\d*\.)?\d{5}"
+_LONG_SPEC = r"\d{5}|\{"
 # Filters whose arguments are values, compared or picked but never put together with each other.
 _PICKING = frozenset(
     {
@@ -302,7 +302,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         if isinstance(text, bytes):
             text = text.decode("latin-1")
         if isinstance(text, str):
-            if _WIDTH.search(text) or ("%(" in text and _WIDTH_OF_NAMED.search(text)):
+            if re.search(_WIDTH, text) or ("%(" in text and re.search(_WIDTH_OF_NAMED, text)):
                 raise LimitedError("a format with a width above 9,999, or one that is a value itself")
             self.limits.check((1 + text.count("%")) * (1 + self.limits.weight(values)))
 
@@ -315,7 +315,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         @wraps(wrapped)
         def limited(*args: Any, **options: Any) -> str:
             specs = [spec or "" for _, _, spec, _ in Formatter().parse(value.__self__)]
-            if any(_LONG_SPEC.search(spec) for spec in specs):
+            if any(re.search(_LONG_SPEC, spec) for spec in specs):
                 raise LimitedError("a format with a width above 9,999, or one that is a value itself")
             values = self.limits.weight([*args, *options.values()])
             self.limits.check((1 + len(specs)) * (1 + values))
@@ -503,13 +503,13 @@ def explained(error: Exception, name: str, rendering: Rendering) -> TemplateErro
     return kind(message, where=f"{place.file}:{place.line}", hint=hint)
 
 
-_PARAMETER = re.compile(r"""\bparams(?:\.get\(\s*["']|\[\s*["']|\.)([A-Za-z_]\w*)""")
+_PARAMETER = r"""\bparams(?:\.get\(\s*["']|\[\s*["']|\.)([A-Za-z_]\w*)"""
 
 
 def _reads(text: str, line: int, variables: Mapping[str, Any]) -> str:
     """Say which parameters a line of a template reads, and of which type they are."""
     lines, params = text.splitlines(), variables.get("params", {})
-    names = dict.fromkeys(_PARAMETER.findall(lines[line - 1] if line <= len(lines) else ""))
+    names = dict.fromkeys(re.findall(_PARAMETER, lines[line - 1] if line <= len(lines) else ""))
     told = [
         f"`{name}`, which is {'not set' if params[name] is None else _TYPES.get(type(params[name]), 'set')}"
         for name in names

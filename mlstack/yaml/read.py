@@ -152,7 +152,7 @@ def _read_json(text: str, source: str, with_positions: bool) -> Document | None:
         )
     except (ValueError, RecursionError):
         return None  # read as YAML, whose messages have lines
-    if escape := _UNCARRIED_ESCAPE.search(text):
+    if escape := re.search(_UNCARRIED_ESCAPE, text):
         where = f"{source}:{_line_of(text, escape)}"
         message = f"a string cannot hold the character U+{escape[1].upper()}"
         raise YamlError(message, where=where, hint="remove it from the value")
@@ -167,7 +167,7 @@ def _read_json(text: str, source: str, with_positions: bool) -> Document | None:
 
 
 # NUL, and half a surrogate pair, as JSON writes them; backslashes before them are in pairs.
-_UNCARRIED_ESCAPE = re.compile(
+_UNCARRIED_ESCAPE = (
     r"(?<!\\)(?:\\\\)*\\u(0000|[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..\\u)[dD][c-fC-F]..)"
 )
 
@@ -301,7 +301,7 @@ class _Events:
 
 
 def _translate(error: Exception, text: str, source: str) -> YamlError:
-    if conflict := _CONFLICT.search(text):
+    if conflict := re.search(_CONFLICT, text):
         where = f"{source}:{_line_of(text, conflict)}"
         return YamlError(
             "the file holds the marks of a merge conflict",
@@ -323,7 +323,7 @@ def _line_of(text: str, match: re.Match[str] | None) -> int | None:
 
 
 # What git writes where two people changed the same lines.
-_CONFLICT = re.compile(r"^(<{7}|>{7})( |$)", re.MULTILINE)
+_CONFLICT = r"(?m)^(<{7}|>{7})( |$)"
 # A pattern of its own kind: compiling it takes 5 ms, and few texts need it.
 _REFUSED = "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _CONTROL = "remove control characters, or write them as \\x07 in double quotes"

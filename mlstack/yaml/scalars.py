@@ -28,13 +28,13 @@ _WORDS: dict[str, Scalar] = {
     **{word: float(word.replace(".", "")) for word in _INFINITE + _NOT_A_NUMBER},
 }
 _FIRST_OF_NO_STRING = frozenset("+-.0123456789yYnNtTfFoO~")
-_BASED = re.compile(r"([-+]?)0(?:[xX](?P<hex>[0-9a-fA-F]+)|[bB](?P<bin>[01]+)|[oO]?(?P<oct>[0-7]+))")
+_BASED = r"([-+]?)0(?:[xX](?P<hex>[0-9a-fA-F]+)|[bB](?P<bin>[01]+)|[oO]?(?P<oct>[0-7]+))"
 # goyaml cuts `0b` off by itself when Go did not read the number, and Go then takes a sign.
-_SIGN_INSIDE = re.compile(r"0b([-+][01]+)")
+_SIGN_INSIDE = r"0b([-+][01]+)"
 _DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_FLOAT = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 # A number that starts with its point goes to Go's ParseFloat as it is: underscores between digits only.
-_POINT_FIRST = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?")
+_POINT_FIRST = r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?"
 _BASES = {"hex": 16, "bin": 2, "oct": 8}
 _INT64 = range(-(2**63), 2**63)
 _UINT64_END = 2**64
@@ -98,25 +98,25 @@ def _read(text: str) -> Scalar:
     if text in _WORDS:
         return _WORDS[text]
     if text[0] == ".":
-        return _parsed_float(text.replace("_", ""), text) if _POINT_FIRST.fullmatch(text) else text
+        return _parsed_float(text.replace("_", ""), text) if re.fullmatch(_POINT_FIRST, text) else text
     if text[0] not in "+-0123456789":
         return text
     digits = text.replace("_", "")
     integer = _integer(digits)
     if integer is not None:
         return integer
-    return _parsed_float(digits, text) if _FLOAT.fullmatch(digits) else text
+    return _parsed_float(digits, text) if re.fullmatch(_FLOAT, digits) else text
 
 
 def _integer(digits: str) -> int | None:
     """Read what Go's ParseInt or ParseUint read with base 0; None when it is not for them."""
     if _DECIMAL.fullmatch(digits):
         value = int(digits)
-    elif match := _BASED.fullmatch(digits):
+    elif match := re.fullmatch(_BASED, digits):
         name = match.lastgroup or "oct"
         value = int(match[name], _BASES[name])
         value = -value if match[1] == "-" else value
-    elif match := _SIGN_INSIDE.fullmatch(digits):
+    elif match := re.fullmatch(_SIGN_INSIDE, digits):
         value = int(match[1], 2)
     else:
         return None
