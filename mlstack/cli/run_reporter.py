@@ -38,14 +38,12 @@ def confirmed(
     Raises:
         UsageError: nobody can be asked, and no option answers; or `--yes-i-mean` names another environment.
     """
-    report, ports = plan.report, session.ports
-    environment = report.environment
+    report, environment = plan.report, plan.report.environment
     if is_meant(environment, session) or report.ok:
         return True
-    interactive = ports.interactive()
+    interactive = session.ports.interactive()
     is_sure = session.options.yes if yes is None else yes
-    at_stake = always or (plan.changes_existing if interactive else plan.destructive)
-    if not plan.place.protected and (is_sure or not at_stake):
+    if not plan.place.protected and (is_sure or not _at_stake(plan, interactive, always=always)):
         return True
     if not interactive:  # a person sees them with the changes
         for note in report.notes:
@@ -56,18 +54,10 @@ def confirmed(
     noun = "object" if last.endswith(" 1") else "objects"
     what = f"`{verb}` would {', '.join(others)}{' and ' if others else ''}{last} {noun}"
     if plan.place.protected:
-        action = f"{verb} this in {place}"
-        return name_typed(environment, session, what=f"{what} there", action=action, report=report)
-    if not interactive:
-        raise UsageError(
-            f"{what} in `{environment}`, and nobody is here to confirm it",
-            hint=f"nothing was done; see `mlstack {verb} {environment} --dry-run`, then repeat with --yes",
-        )
-    show(views_deploy.change_summary(report), to_stderr=True)
-    if ports.ask(f"{verb.capitalize()} this in {place}?"):
-        return True
-    say("nothing was done")
-    return False
+        return name_typed(environment, session, f"{what} there", f"{verb} this in {place}", report)
+    refusal = f"{what} in `{environment}`, and nobody is here to confirm it"
+    hint = f"nothing was done; see `mlstack {verb} {environment} --dry-run`, then repeat with --yes"
+    return agreed(session, f"{verb.capitalize()} this in {place}?", refusal, hint, report)
 
 
 def all_confirmed(plans: Sequence[ApplyPlan], verb: str, session: Session, *, always: bool = False) -> bool:
@@ -76,34 +66,40 @@ def all_confirmed(plans: Sequence[ApplyPlan], verb: str, session: Session, *, al
     Raises:
         UsageError: nobody can be asked, and no option answers; or `--yes-i-mean` names none of them.
     """
-    ports, meant = session.ports, session.options.yes_i_mean
-    names = [plan.place.name for plan in plans]
+    meant, names = session.options.yes_i_mean, [plan.place.name for plan in plans]
     if meant is not None and meant not in names:
         is_meant(names[0] if names else "", session)
     changing = [plan for plan in plans if not plan.report.ok and plan.place.name != meant]
     if any(not confirmed(plan, verb, session) for plan in changing if plan.place.protected):
         return False
-    interactive = ports.interactive()
+    interactive = session.ports.interactive()
     asked = [
-        plan
-        for plan in changing
-        if not plan.place.protected
-        and (always or (plan.changes_existing if interactive else plan.destructive))
+        plan for plan in changing if not plan.place.protected and _at_stake(plan, interactive, always=always)
     ]
-    if not asked or session.options.yes:
-        return True
     listed = ", ".join(f"`{plan.place.name}`" for plan in asked)
-    if not interactive:
-        raise UsageError(
-            f"`{verb}` would change or delete what exists in {listed}, and nobody is here to confirm it",
-            hint=f"nothing was done; see `mlstack {verb} … --dry-run`, then repeat with --yes",
-        )
-    for plan in asked:
-        show(views_deploy.change_summary(plan.report), to_stderr=True)
-    if ports.ask(f"{verb.capitalize()} all this in {listed}?"):
+    refusal = f"`{verb}` would change or delete what exists in {listed}, and nobody is here to confirm it"
+    hint = f"nothing was done; see `mlstack {verb} … --dry-run`, then repeat with --yes"
+    question = f"{verb.capitalize()} all this in {listed}?"
+    return not asked or agreed(session, question, refusal, hint, *(plan.report for plan in asked))
+
+
+def _at_stake(plan: ApplyPlan, interactive: bool, *, always: bool) -> bool:
+    return always or (plan.changes_existing if interactive else plan.destructive)
+
+
+def agreed(session: Session, question: str, refusal: str, hint: str, *changes: ChangeReport) -> bool:
+    """Tell whether `--yes`, or a person who sees the changes, answers yes.
+
+    Raises:
+        UsageError: nobody can be asked.
+    """
+    if session.options.yes:
         return True
-    say("nothing was done")
-    return False
+    if not session.ports.interactive():
+        raise UsageError(refusal, hint=hint)
+    for report in changes:
+        show(views_deploy.change_summary(report), to_stderr=True)
+    return _noted(session.ports.ask(question))
 
 
 def is_meant(environment: str, session: Session) -> bool:
@@ -122,7 +118,7 @@ def is_meant(environment: str, session: Session) -> bool:
 
 
 def name_typed(
-    environment: str, session: Session, *, what: str, action: str, report: ChangeReport | None = None
+    environment: str, session: Session, what: str, action: str, report: ChangeReport | None = None
 ) -> bool:
     """Tell whether a person typed the name of a protected environment, shown the changes of `report`.
 
@@ -138,10 +134,14 @@ def name_typed(
         )
     if report is not None:
         show(views_deploy.change_summary(report), to_stderr=True)
-    if session.ports.ask_text(f"`{environment}` is protected. Type its name to {action}:") == environment:
-        return True
-    say("nothing was done")
-    return False
+    question = f"`{environment}` is protected. Type its name to {action}:"
+    return _noted(session.ports.ask_text(question) == environment)
+
+
+def _noted(is_yes: bool) -> bool:
+    if not is_yes:
+        say("nothing was done")
+    return is_yes
 
 
 # --- the results of several environments ---
@@ -151,9 +151,8 @@ class Results:
     """The results for several environments: told one after the other, or printed as one list at the end."""
 
     def __init__(self, session: Session) -> None:
-        self._format: str = session.options.output
-        self._keeps_going = bool(session.options.keep_going)
-        self._items: list[Any] = []
+        self._format, self._keeps_going = session.options.output, session.options.keep_going
+        self._items: list[Any] = []  # results; mappings for those that failed
         self._code = 0
 
     @property
@@ -182,11 +181,8 @@ class Results:
     def add(self, result: object, show: Callable[[Any, str], int] | None = emit) -> None:
         """Take a result; as a table it is printed at once, as `show` prints it."""
         self._items.append(result)
-        if self.prints and show is not None:
-            code = show(result, "table")
-            self._code = self._code or code
-        else:
-            self._code = self._code or (0 if getattr(result, "ok", True) else 1)
+        code = show(result, "table") if self.prints and show is not None else int(not _is_ok(result))
+        self._code = self._code or code
 
     def end(self) -> int:
         """Print the list and give the exit code: of the first that failed, else 1 if one says no."""
@@ -194,19 +190,19 @@ class Results:
         return self._code
 
     def _print(self) -> None:
-        if self.prints:
-            return
         if self._format == "name":
             for item in self._items:
                 if not isinstance(item, dict):
                     emit(item, "name")
-            return
-        from mlstack.deploy.changes import ResultList
+        elif not self.prints:
+            from mlstack.deploy.changes import ResultList
 
-        is_ok = all(
-            item["ok"] if isinstance(item, dict) else getattr(item, "ok", True) for item in self._items
-        )
-        emit(ResultList(ok=is_ok, items=tuple(document(item) for item in self._items)), self._format)
+            items = tuple(document(item) for item in self._items)
+            emit(ResultList(ok=all(map(_is_ok, self._items)), items=items), self._format)
+
+
+def _is_ok(item: Any) -> bool:
+    return bool(item["ok"] if isinstance(item, dict) else getattr(item, "ok", True))
 
 
 def _failed(environment: str, error: MlstackError | KeyboardInterrupt) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlstack.cli import page
+from mlstack.cli import page, run_reporter, views_deploy
 from mlstack.cli.main import ListingGroup, family
 from mlstack.cli.options import CLUSTER, CONFIRMED, GIVEN, PLACE, duration, environments, option, word
 from mlstack.cli.output import emit, is_terminal, say, table_text, write
@@ -103,8 +103,6 @@ def _difference(session: Session, env: str | None, *, live: bool) -> object:
 def _emit_diff(session: Session, result: object, *, summary: bool) -> int:
     if not summary or session.options.output != "table":
         return emit(result, session.options.output)
-    from mlstack.cli import views_deploy
-
     page.show(views_deploy.names_alone(page.page_of(result)))
     return 0 if getattr(result, "ok", True) else 1
 
@@ -153,8 +151,6 @@ def plan(session: Session, out: Path | None = OUT_OF_PLAN, check_images: bool = 
 )
 def apply(session: Session, check_images: bool = CHECK_IMAGES) -> int:
     """Make the cluster match the app, or do what a plan file holds; asks before existing objects change."""
-    from mlstack.cli import run_reporter
-
     options, clock, how = session.options, session.ports.clock, session.apply_options()
     names = session.environments()
     if names is not None:
@@ -188,8 +184,6 @@ def _run_several(
     always: bool = False,
 ) -> int:
     """Plan a run for each of several environments, ask once, then carry them out in their order."""
-    from mlstack.cli import run_reporter
-
     results, plans = run_reporter.Results(session), []
     for name in names:
         with results.of(name, quiet=True):
@@ -245,7 +239,6 @@ def delete(
     expired: bool = option("--expired", "All environments that are over (`env add --ttl`)."),
 ) -> int:
     """Remove an environment's objects from the cluster, in reverse order; always asks."""
-    from mlstack.cli import run_reporter
     from mlstack.deploy.prune import KeepOptions
 
     options = session.options
@@ -326,8 +319,6 @@ def status(
         return session.each(lambda env: look(env=env))
     if session.environments() is not None:
         raise UsageError("`--watch` is about one environment", hint="mlstack status ENV --watch")
-    from mlstack.cli import run_reporter, views_deploy
-
     output = session.options.output
     target, opener = session.target(session.only_environment), session.opener()
     with run_reporter.showing(output) as show:
@@ -369,13 +360,11 @@ def promote(
         refuse_unapplied(source, session.from_cluster(operations.deploy.diff, env=source))
     if dry_run or not plan.changes:
         return plan
-    if not options.yes:
-        if not session.ports.interactive():
-            raise UsageError(f"`promote` changes files of `{target}`", hint="look with --dry-run, then --yes")
+    if not options.yes and session.ports.interactive():
         say(table_text(plan))
-        if not session.ports.ask(f"Change {', '.join(plan.files)}?"):
-            say("nothing was done")
-            return 1
+    refusal, hint = f"`promote` changes files of `{target}`", "look with --dry-run, then --yes"
+    if not run_reporter.agreed(session, f"Change {', '.join(plan.files)}?", refusal, hint):
+        return 1
     return operations.params.promote(session.app, plan, components=options.components, only=kinds)
 
 
@@ -490,8 +479,6 @@ def rollback(
 
     The files of the app stay as they are: the next apply brings back what they say.
     """
-    from mlstack.cli import run_reporter
-
     env, numbers = split_words(words, most=1)
     how, clock = session.apply_options(), session.ports.clock
     plan = session.from_cluster(operations.deploy.plan_rollback, *numbers, env=env, clock=clock, options=how)
@@ -521,23 +508,16 @@ def unlock(session: Session) -> object:
 
 
 def _may_unlock(plan: UnlockPlan, session: Session) -> bool:
-    from mlstack.cli import run_reporter
-
     place, holder = plan.place, plan.holder
     if run_reporter.is_meant(place.name, session):
         return True
     if place.protected:
-        what, action = f"`unlock` would free it from {holder}", f"free it from {holder}"
-        return run_reporter.name_typed(place.name, session, what=what, action=action)
-    if session.options.yes:
-        return True
-    if not session.ports.interactive():
-        raise UsageError(
-            f"`{place.name}` is held by {holder}, and nobody is here to confirm that it is to be freed",
-            hint="nothing was done; if that run is dead, repeat with --yes",
-        )
+        action = f"free it from {holder}"
+        return run_reporter.name_typed(place.name, session, f"`unlock` would {action}", action)
     where = f"`{place.name}` (context {place.context}, namespace {place.namespace})"
-    if session.ports.ask(f"Free {where} from {holder}?"):
-        return True
-    say("nothing was done")
-    return False
+    return run_reporter.agreed(
+        session,
+        f"Free {where} from {holder}?",
+        f"`{place.name}` is held by {holder}, and nobody is here to confirm that it is to be freed",
+        "nothing was done; if that run is dead, repeat with --yes",
+    )
