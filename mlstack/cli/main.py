@@ -298,6 +298,8 @@ def built_group(group: typer.Typer) -> Any:
 class Family(typer.Typer):
     """A group whose commands are of our own kind."""
 
+    path = "mlstack"  # what is typed before a command
+
     def command(  # type: ignore[override]  # the options are named here
         self,
         name: str | None = None,
@@ -305,7 +307,7 @@ class Family(typer.Typer):
         *,
         cls: type[TyperCommand] = Command,
         takes: str = "folder output",
-        examples: Sequence[str] = (),
+        examples: Sequence[str] = ("",),
         hidden: bool = False,
         add_help_option: bool = True,
         shared: Mapping[str, tuple[Any, Any]] | None = None,
@@ -321,16 +323,19 @@ class Family(typer.Typer):
             cls: how it is parsed.
             takes: shared options (`options.Options`) in the order of the help; the function's own parameters
                 stand before them, those that are named here in their place.
-            examples: command lines for the end of the help.
+            examples: command lines for the end of the help; what begins otherwise stands behind the command.
             hidden: whether no help lists it.
             add_help_option: whether `--help` is handled for it.
             shared: further options by name, type and declaration, that the function takes as `**settings`.
         """
-        epilog = "\b\nExample:\n" + "\n".join(f"  {line}" for line in examples)
-        facts: dict[str, Any] = {"epilog": epilog, "hidden": hidden, "add_help_option": add_help_option}
-        register = super().command(name, cls=cls, **facts)
 
         def add(function: Function) -> Function:
+            path = f"{self.path} {name or function.__name__}"
+            lines = [text if text.startswith("mlstack ") else f"{path} {text}".rstrip() for text in examples]
+            epilog = "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
+            register = super(Family, self).command(
+                name, cls=cls, epilog=epilog, hidden=hidden, add_help_option=add_help_option
+            )
             register(_parsed(function, takes.split(), shared or {}))
             return function
 
@@ -376,9 +381,10 @@ _PLAIN: dict[str, Any] = {
 }
 
 
-def family(help_text: str = "", *, cls: type[Group] = Group) -> Family:
-    """Make a group of commands."""
+def family(name: str = "", help_text: str = "", *, cls: type[Group] = Group) -> Family:
+    """Make a group of commands; without a name these are commands of the program."""
     group = Family(cls=cls, help=help_text, **_PLAIN)
+    group.path = f"mlstack {name}".rstrip()
     group.callback()(lambda: None)  # a group stays a group even when it has one command
     return group
 

@@ -15,8 +15,8 @@ from mlstack.cli.ports import Session, operations
 from mlstack.errors import UsageError
 
 top = family()
-application = family("The app itself.")
-env = family("Environments: kubectl contexts and namespaces that components are deployed to.")
+application = family("app", "The app itself.")
+env = family("env", "Environments: kubectl contexts and namespaces that components are deployed to.")
 
 
 NEW_FOLDER = option("--dir DIR", "The folder to make. Default: NAME, here.")
@@ -25,9 +25,9 @@ NEW_FOLDER = option("--dir DIR", "The folder to make. Default: NAME, here.")
 @top.command(
     takes="kubeconfig output",
     examples=[
-        "mlstack init my-kubeflow && cd my-kubeflow",
-        "mlstack init my-kubeflow --env dev --context minikube -n kubeflow",
-        "mlstack init my-jobs --stack training",
+        "my-kubeflow && cd my-kubeflow",
+        "my-kubeflow --env dev --context minikube -n kubeflow",
+        "my-jobs --stack training",
     ],
 )
 def init(
@@ -123,10 +123,10 @@ TTL = option(
 @env.command(
     takes="kubeconfig folder output",
     examples=[
-        "mlstack env add minikube",
-        "mlstack env add staging --context gke-staging -n ml",
-        "mlstack env add pr-12 --extends staging -n pr-12 --ttl 48h",
-        "mlstack env add prod --context prod --offline",
+        "minikube",
+        "staging --context gke-staging -n ml",
+        "pr-12 --extends staging -n pr-12 --ttl 48h",
+        "prod --context prod --offline",
     ],
 )
 def add(
@@ -154,10 +154,7 @@ def add(
 
 @env.command(
     takes="kubeconfig folder output",
-    examples=[
-        "mlstack env copy staging prod --context gke-prod",
-        "mlstack env copy dev pr-7 -n pr-7 --ttl 48h",
-    ],
+    examples=["staging prod --context gke-prod", "dev pr-7 -n pr-7 --ttl 48h"],
 )
 def copy(
     session: Session,
@@ -176,19 +173,13 @@ def copy(
     return operations.app.copy_environment(session.app, name, new, **place, expires=_end(session, ttl))
 
 
-@env.command(examples=["mlstack env rename staging us-west/staging"])
+@env.command(examples=["staging us-west/staging"])
 def rename(session: Session, name: str = ENV, new: str = word("NEW", "Its new name.")) -> object:
     """Give an environment another name; what extends it follows."""
     return operations.app.change_environment(session.app, name, {}, new_name=new)
 
 
-@env.command(
-    examples=[
-        "mlstack env targets gke",
-        "mlstack env targets gke kubeflow-core serving",
-        "mlstack env targets gke --all",
-    ]
-)
+@env.command(examples=["gke", "gke kubeflow-core serving", "gke --all"])
 def targets(
     session: Session,
     name: str = ENV,
@@ -203,11 +194,7 @@ def targets(
 
 @env.command(
     takes="components folder output",
-    examples=[
-        "mlstack env matrix",
-        "mlstack env matrix dev prod -c cnn",
-        "mlstack env matrix --approve 'sizes'",
-    ],
+    examples=["", "dev prod -c cnn", "--approve 'sizes'"],
 )
 def matrix(
     session: Session,
@@ -235,7 +222,7 @@ def matrix(
 
 @env.command(
     takes="kubeconfig folder output",
-    examples=["mlstack env snapshot gke", "mlstack env snapshot gke --check"],
+    examples=["gke", "gke --check"],
 )
 def snapshot(
     session: Session,
@@ -249,19 +236,19 @@ def snapshot(
     )
 
 
-@env.command(examples=["mlstack env expired", "mlstack env expired -o name"])
+@env.command(examples=["", "-o name"])
 def expired(session: Session) -> object:
     """List the environments that are over; `mlstack delete --expired` empties them."""
     return operations.app.expired_environments(session.app, clock=session.ports.clock)
 
 
-@env.command("list", examples=["mlstack env list -o json"])
+@env.command("list", examples=["-o json"])
 def list_(session: Session) -> object:
     """List the environments of the app."""
     return operations.app.list_environments(session.app)
 
 
-@env.command(examples=["mlstack env describe gke"])
+@env.command(examples=["gke"])
 def describe(session: Session, name: str = ENV) -> object:
     """Show one environment, with what it inherits and the parameters it sets."""
     return operations.app.describe_environment(session.app, name)
@@ -344,7 +331,7 @@ def _added(settings: Mapping[str, Sequence[str]]) -> dict[str, str | None]:
 @application.command(
     "set",
     shared=_ADDED_OPTIONS,
-    examples=["mlstack app set --label team=vision --pod-annotation 'prometheus.io/scrape=true'"],
+    examples=["--label team=vision --pod-annotation 'prometheus.io/scrape=true'"],
 )
 def set_app(session: Session, **added: Sequence[str]) -> object:
     """Change labels and annotations that every object of the app gets, or every pod; never selectors."""
@@ -360,11 +347,11 @@ def set_app(session: Session, **added: Sequence[str]) -> object:
     " forget_cluster new_name kubeconfig folder output",
     shared=_SETTINGS,
     examples=[
-        "mlstack env set gke --namespace kubeflow",
-        "mlstack env set gke --target kubeflow-core --protected",
-        "mlstack env set gke --label cost=prod --label team-",
-        "mlstack env set gke --override --context my-kind",
-        "mlstack env set gke --package kubeflow/core@0.1.0",
+        "gke --namespace kubeflow",
+        "gke --target kubeflow-core --protected",
+        "gke --label cost=prod --label team-",
+        "gke --override --context my-kind",
+        "gke --package kubeflow/core@0.1.0",
     ],
 )
 def set_(
@@ -418,7 +405,7 @@ def set_(
     )
 
 
-@env.command(examples=["mlstack env rm staging", "mlstack env rm gke --override"])
+@env.command(examples=["staging", "gke --override"])
 def rm(
     session: Session,
     name: str = ENV,
@@ -428,7 +415,7 @@ def rm(
     return operations.app.remove_environment(session.app, name, override=override)
 
 
-@env.command(examples=["mlstack env current --set gke", "mlstack env current --unset"])
+@env.command(examples=["--set gke", "--unset"])
 def current(
     session: Session,
     chosen: str | None = option("--set ENV", "Take this one when a command names none.", environments),
@@ -438,7 +425,7 @@ def current(
     return operations.app.current_environment(session.app, chosen=chosen, unset=unset)
 
 
-@top.command(takes="env kubeconfig folder output", examples=["mlstack doctor", "mlstack doctor gke"])
+@top.command(takes="env kubeconfig folder output", examples=["", "gke"])
 def doctor(session: Session) -> object:
     """Check app, lock, cache, kubeconfig and programs; with ENV its cluster; exits with 1 for what fails."""
     from mlstack.cli.ports import code_store

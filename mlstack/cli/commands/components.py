@@ -27,16 +27,14 @@ from mlstack.errors import MlstackError, UsageError
 if TYPE_CHECKING:
     from mlstack.app.app_dir import AppDir
 
-component = family("Components: prototypes used under a name, and plain manifests.")
-module = family("Modules: folders of components, with parameters of their own.")
+component = family("component", "Components: prototypes used under a name, and plain manifests.")
+module = family("module", "Modules: folders of components, with parameters of their own.")
 
 KNOWN = word("NAME", "The component.", components)
 KNOWN_MODULE = word("NAME", "The module; `a.b` is one in another.", modules)
 
 
-@component.command(
-    "list", examples=["mlstack component list", "mlstack component list --module serving --kinds"]
-)
+@component.command("list", examples=["", "--module serving --kinds"])
 def list_components(
     session: Session,
     in_module: str | None = option("--module NAME", "Only those of this module and the ones in it.", modules),
@@ -50,9 +48,7 @@ def list_components(
     )
 
 
-@component.command(
-    examples=["mlstack component rename cnn mnist", "mlstack component rename cnn training.cnn"]
-)
+@component.command(examples=["cnn mnist", "cnn training.cnn"])
 def rename(
     session: Session,
     old: str = word("OLD", "The component.", components),
@@ -62,25 +58,25 @@ def rename(
     return operations.components.rename_component(session.app, old, new, store=code_store())
 
 
-@component.command("rm", takes="kubeconfig folder output", examples=["mlstack component rm cnn"])
+@component.command("rm", takes="kubeconfig folder output", examples=["cnn"])
 def remove_component(session: Session, name: str = KNOWN) -> object:
     """Remove a component and what environments say about it; warns where it is still deployed."""
     return operations.components.remove_component(session.app, name, opener=session.opener())
 
 
-@module.command(examples=["mlstack module create serving", "mlstack module create serving.canary"])
+@module.command(examples=["serving", "serving.canary"])
 def create(session: Session, name: str = word("NAME", "The module; `a.b` is one in another.")) -> object:
     """Make a module: a folder of components with parameters of its own."""
     return operations.components.create_module(session.app, name)
 
 
-@module.command("list", examples=["mlstack module list"])
+@module.command("list")
 def list_modules(session: Session) -> object:
     """List the modules of the app."""
     return operations.components.list_modules(session.app)
 
 
-@module.command("rm", takes="kubeconfig folder output", examples=["mlstack module rm serving --components"])
+@module.command("rm", takes="kubeconfig folder output", examples=["serving --components"])
 def remove_module(
     session: Session,
     name: str = KNOWN_MODULE,
@@ -95,7 +91,7 @@ def remove_module(
 # --- parameters ---
 
 top = family()
-param = family("Parameters, at every level of an app.")
+param = family("param", "Parameters, at every level of an app.")
 
 IN_ENV = option("--env ENV", "In this environment alone.", environments)
 MINE = option("--override", "For you alone, in --env ENV: a value that git does not see.")
@@ -109,12 +105,12 @@ FILE_OF_SET = option("--file -f FILE", "Read the value from a file; `-` is stdin
     "set",
     cls=DashedValueCommand,
     examples=[
-        "mlstack param set --env=gke cnn num_gpus 1",
-        "mlstack param set --env=gke accelerator nvidia-l4",
-        "mlstack param set cnn extra_args --forward_only=true",
-        "mlstack param set cnn labels.team vision",
-        "mlstack param set --env=gke cnn batch_size 8 --override",
-        "mlstack param set cnn 'args[0]' --verbose",
+        "--env=gke cnn num_gpus 1",
+        "--env=gke accelerator nvidia-l4",
+        "cnn extra_args --forward_only=true",
+        "cnn labels.team vision",
+        "--env=gke cnn batch_size 8 --override",
+        "cnn 'args[0]' --verbose",
     ],
 )
 def set_(
@@ -144,8 +140,8 @@ def set_(
     )
 
 
-@param.command("delete", hidden=True, examples=["mlstack param delete cnn num_gpus"])
-@param.command(examples=["mlstack param unset --env=gke cnn num_gpus", "mlstack param unset cloud"])
+@param.command("delete", hidden=True, examples=["cnn num_gpus"])
+@param.command(examples=["--env=gke cnn num_gpus", "cloud"])
 def unset(
     session: Session,
     words: Sequence[str] = word(
@@ -177,11 +173,7 @@ def _check_count(words: Sequence[str], least: int, verb: str, takes: str, exampl
 @param.command(
     "list",
     takes=f"{GIVEN} folder output",
-    examples=[
-        "mlstack param list",
-        "mlstack param list cnn --env gke -o json",
-        "mlstack param list --own --env gke",
-    ],
+    examples=["", "cnn --env gke -o json", "--own --env gke"],
 )
 def list_(
     session: Session,
@@ -213,9 +205,7 @@ def list_(
     )
 
 
-@param.command(
-    takes="components exit_code folder output", examples=["mlstack param diff minikube gke -c cnn"]
-)
+@param.command(takes="components exit_code folder output", examples=["minikube gke -c cnn"])
 def diff(
     session: Session,
     first: str = word("ENV1", None, environments),
@@ -228,9 +218,7 @@ def diff(
     return 1 if exit_code and result.rows else 0
 
 
-@param.command(
-    takes="components folder output", examples=["mlstack param lint", "mlstack param lint -c cnn -o json"]
-)
+@param.command(takes="components folder output", examples=["", "-c cnn -o json"])
 def lint(session: Session) -> object:
     """Find values and patches that change no object in any environment; exits with 1 when there are some."""
     return operations.explain.lint_params(
@@ -240,10 +228,7 @@ def lint(session: Session) -> object:
 
 @param.command(
     takes=f"{GIVEN} folder output",
-    examples=[
-        "mlstack param explain cnn num_gpus --env gke",
-        "mlstack param explain web 'env[0].value' --env gke",
-    ],
+    examples=["cnn num_gpus --env gke", "web 'env[0].value' --env gke"],
 )
 def explain(
     session: Session,
@@ -263,10 +248,7 @@ def explain(
 @top.command(
     "explain",
     takes=f"{GIVEN} folder output",
-    examples=[
-        "mlstack explain deployment/web spec.replicas --env gke",
-        "mlstack explain configmap/settings data.level --env gke",
-    ],
+    examples=["deployment/web spec.replicas --env gke", "configmap/settings data.level --env gke"],
 )
 def explain_field(
     session: Session,
@@ -295,6 +277,7 @@ class ImportGroup(ListingGroup):
 
 
 imports = family(
+    "import",
     "Take over what exists: `import FILE` takes manifests, the commands below what tools write.",
     cls=ImportGroup,
 )
@@ -349,10 +332,7 @@ OUT_OF_KSONNET_APP = option(
 @imports.command(
     "ksonnet-app",
     takes="folder output kubeconfig",
-    examples=[
-        "mlstack import ksonnet-app ../my-kubeflow",
-        "mlstack import ksonnet-app ../my-kubeflow --env gke --out my-kubeflow --keep-proof proof",
-    ],
+    examples=["../my-kubeflow", "../my-kubeflow --env gke --out my-kubeflow --keep-proof proof"],
 )
 def ksonnet_app(
     session: Session,
@@ -405,9 +385,9 @@ def ksonnet_app(
     "helm",
     takes="folder output kubeconfig",
     examples=[
-        "mlstack import helm ./chart --name web --values values.yaml --values prod=values-prod.yaml",
-        "mlstack import helm redis --repo https://charts.example.com --version 20.0.0",
-        "mlstack import helm --live web --env prod --adopt",
+        "./chart --name web --values values.yaml --values prod=values-prod.yaml",
+        "redis --repo https://charts.example.com --version 20.0.0",
+        "--live web --env prod --adopt",
     ],
 )
 def helm(
@@ -470,10 +450,7 @@ def _owned(session: Session, text: str) -> tuple[str, Path]:
 @imports.command(
     "kustomize",
     takes="folder output",
-    examples=[
-        "mlstack import kustomize ../manifests/web",
-        "mlstack import kustomize https://github.com/example/app//config/default@v1.2.0 --name app",
-    ],
+    examples=["../manifests/web", "https://github.com/example/app//config/default@v1.2.0 --name app"],
 )
 def kustomize(
     session: Session,

@@ -35,11 +35,11 @@ APPLY = "prune allow_large_prune adopt force_conflicts keep_foreign_fields allow
     takes=f"words live summary every keep_going components {GIVEN}"
     f" {PLACE} prune adopt force_conflicts keep_foreign_fields {CLUSTER}",
     examples=[
-        "mlstack diff gke -c cnn -o json",
-        "mlstack diff gke --live",
-        "mlstack diff local:minikube local:gke",
-        "mlstack diff remote:minikube remote:gke --summary",
-        "mlstack diff 'us-*' --keep-going",
+        "gke -c cnn -o json",
+        "gke --live",
+        "local:minikube local:gke",
+        "remote:minikube remote:gke --summary",
+        "'us-*' --keep-going",
     ],
 )
 def diff(
@@ -113,11 +113,7 @@ OUT_OF_PLAN = option("--out FILE.json", "Write a plan file, for `mlstack apply F
 @top.command(
     takes=f"envs every keep_going out components {GIVEN} {PLACE} create {APPLY} check_capacity wait timeout_s"
     f" wait_for_jobs {CLUSTER}",
-    examples=[
-        "mlstack plan gke --out plan.json",
-        "mlstack apply plan.json --dry-run",
-        "mlstack plan gke --check-capacity",
-    ],
+    examples=["gke --out plan.json", "mlstack apply plan.json --dry-run", "gke --check-capacity"],
 )
 def plan(session: Session, out: Path | None = OUT_OF_PLAN, check_images: bool = CHECK_IMAGES) -> object:
     """Show what apply would do, and keep it in a file that apply takes in place of ENV.
@@ -142,12 +138,7 @@ def plan(session: Session, out: Path | None = OUT_OF_PLAN, check_images: bool = 
 @top.command(
     takes=f"envs every keep_going components {GIVEN} {PLACE} dry_run create {APPLY} check_capacity"
     f" allow_dirty on_failure fail_fast wait timeout_s wait_for_jobs {CONFIRMED} {CLUSTER}",
-    examples=[
-        "mlstack apply minikube -c kubeflow-core",
-        "mlstack apply gke-plan.json",
-        "mlstack apply gke --check-capacity",
-        "mlstack apply 'us-*' --keep-going",
-    ],
+    examples=["minikube -c kubeflow-core", "gke-plan.json", "gke --check-capacity", "'us-*' --keep-going"],
 )
 def apply(session: Session, check_images: bool = CHECK_IMAGES) -> int:
     """Make the cluster match the app, or do what a plan file holds; asks before existing objects change."""
@@ -220,11 +211,7 @@ def _refuse_decided(session: Session) -> None:
 @top.command(
     takes=f"envs every expired keep_going components {PLACE} include_crds include_namespaces include_claims"
     f" include_foreign grace_period wait timeout_s dry_run {CONFIRMED} {CLUSTER}",
-    examples=[
-        "mlstack delete minikube -c cnn",
-        "mlstack delete minikube --yes",
-        "mlstack delete --expired --keep-going",
-    ],
+    examples=["minikube -c cnn", "minikube --yes", "--expired --keep-going"],
 )
 def delete(
     session: Session,
@@ -288,6 +275,7 @@ def _expired(session: Session) -> list[str]:
 # --- what became of it ---
 
 history = family(
+    "history",
     "What was applied to an environment: `history [ENV]` lists, `show` prints one revision, `diff`"
     " compares two. `mlstack rollback` goes back to one.",
     cls=ListingGroup,
@@ -296,7 +284,7 @@ history = family(
 
 @top.command(
     takes=f"envs every keep_going components context watch timeout {CLUSTER}",
-    examples=["mlstack status gke", "mlstack status gke -c cnn -o json", "mlstack status --all"],
+    examples=["gke", "gke -c cnn -o json", "--all"],
 )
 def status(
     session: Session,
@@ -333,10 +321,7 @@ def status(
 
 @top.command(
     takes=f"only dry_run allow_not_ready components context namespace yes {CLUSTER}",
-    examples=[
-        "mlstack promote staging prod --dry-run",
-        "mlstack promote staging prod --only images,versions",
-    ],
+    examples=["staging prod --dry-run", "staging prod --only images,versions"],
 )
 def promote(
     session: Session,
@@ -411,7 +396,7 @@ def list_history(session: Session) -> object:
 @history.command(
     "show",
     takes=f"words {PLACE} {CLUSTER}",
-    examples=["mlstack history show gke 3", "mlstack history show gke 3 -o yaml"],
+    examples=["gke 3", "gke 3 -o yaml"],
 )
 def show_revision(
     session: Session,
@@ -427,7 +412,7 @@ def show_revision(
 @history.command(
     "diff",
     takes=f"words {PLACE} {CLUSTER}",
-    examples=["mlstack history diff gke 3", "mlstack history diff gke 3 5"],
+    examples=["gke 3", "gke 3 5"],
 )
 def diff_revisions(
     session: Session,
@@ -465,7 +450,7 @@ def split_words(words: Sequence[str], *, most: int) -> tuple[str | None, list[in
 @top.command(
     takes=f"words {PLACE} dry_run prune allow_large_prune force_conflicts keep_foreign_fields"
     f" allow_destructive check_capacity wait timeout_s wait_for_jobs fail_fast {CONFIRMED} {CLUSTER}",
-    examples=["mlstack rollback gke --dry-run", "mlstack rollback gke 3 --check-capacity --yes"],
+    examples=["gke --dry-run", "gke 3 --check-capacity --yes"],
 )
 def rollback(
     session: Session,
@@ -493,7 +478,7 @@ def rollback(
     return run_reporter.carry_out(session, plan)
 
 
-@top.command(takes=f"env {PLACE} yes yes_i_mean {CLUSTER}", examples=["mlstack unlock gke"])
+@top.command(takes=f"env {PLACE} yes yes_i_mean {CLUSTER}", examples=["gke"])
 def unlock(session: Session) -> object:
     """Free an environment that a dead run left locked; shows who holds it, and asks.
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _GOALS = ("case1", "case2", "case2-roomy", "jct", "validation")
 
-commands = family("Training jobs that grow and shrink with the room there is.")
+commands = family("elastic", "Training jobs that grow and shrink with the room there is.")
 
 CONTEXT = option(
     "--context NAME", "The kubectl context. Default: the current one; in a pod, its service account."
@@ -57,7 +57,7 @@ def _level(value: str) -> str:
 
 @commands.command(
     takes="kubeconfig",
-    examples=["mlstack elastic run --context gke --dry-run", "mlstack elastic run --listen :8080"],
+    examples=["--context gke --dry-run", "--listen :8080"],
 )
 def run(
     session: Session,
@@ -159,10 +159,10 @@ SAVE_OF_PLAN = option("--save FILE", "Keep this moment in a file.")
 @commands.command(
     takes="kubeconfig output",
     examples=[
-        "mlstack elastic plan",
-        "mlstack elastic plan --explain train/bert",
-        "mlstack elastic plan --save before.json",
-        "mlstack elastic plan --snapshot before.json --policy throughput -o json",
+        "",
+        "--explain train/bert",
+        "--save before.json",
+        "--snapshot before.json --policy throughput -o json",
     ],
 )
 def plan(
@@ -201,9 +201,7 @@ def plan(
     return inspect.explained(decided, explain) if explain else decided
 
 
-@commands.command(
-    takes="kubeconfig output", examples=["mlstack elastic status", "mlstack elastic status -n train -o json"]
-)
+@commands.command(takes="kubeconfig output", examples=["", "-n train -o json"])
 def status(session: Session, context: str | None = CONTEXT, namespace: Sequence[str] = NAMESPACES) -> object:
     """Show how the training jobs stand: phase, trainers ready and told, and why one waits."""
     from mlstack.elastic import inspect
@@ -228,12 +226,12 @@ PLOT_OF_SIMULATE = option("--plot FILE", "Do one run and draw it as SVG (`mlstac
 @commands.command(
     takes="output",
     examples=[
-        "mlstack elastic simulate case1 --seeds 3",
-        "mlstack elastic simulate case1 --seeds 20 --first-seed 100",
-        "mlstack elastic simulate case2 --csv case2.csv --plot case2.svg",
-        "mlstack elastic simulate my-cluster.yaml --policy throughput --seed 7",
-        "mlstack elastic simulate --example > my-cluster.yaml",
-        "mlstack elastic simulate my-cluster.yaml --headroom 10 --moves 5 --tick 2s",
+        "case1 --seeds 3",
+        "case1 --seeds 20 --first-seed 100",
+        "case2 --csv case2.csv --plot case2.svg",
+        "my-cluster.yaml --policy throughput --seed 7",
+        "--example > my-cluster.yaml",
+        "my-cluster.yaml --headroom 10 --moves 5 --tick 2s",
     ],
 )
 def simulate(

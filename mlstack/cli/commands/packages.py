@@ -15,7 +15,7 @@ from mlstack.cli.output import emit, emit_objects, say, table_text, write
 from mlstack.cli.ports import Session, code_store, operations
 from mlstack.errors import UsageError
 
-registry = family("Registries: where packages come from.")
+registry = family("registry", "Registries: where packages come from.")
 
 NEW = word("NAME", "The app's own name for the registry.")
 KNOWN = word("NAME", "The app's name for the registry.", registries)
@@ -28,17 +28,14 @@ TYPE = option("--type PROTOCOL", "Overrules what the address says: directory, gi
 
 @registry.command(
     "add",
-    examples=[
-        "mlstack registry add kubeflow github.com/google/kubeflow/tree/master/kubeflow",
-        "mlstack registry add ours ../our-registry",
-    ],
+    examples=["kubeflow github.com/google/kubeflow/tree/master/kubeflow", "ours ../our-registry"],
 )
 def add_registry(session: Session, name: str = NEW, address: str = ADDRESS, type: str = TYPE) -> object:
     """Add a registry to the app, once it is known to answer."""
     return operations.registries.add_registry(session.app, name, address, protocol=type, stands=Path.cwd())
 
 
-@registry.command("list", examples=["mlstack registry list"])
+@registry.command("list")
 def list_registries(session: Session) -> object:
     """List the registries of the app."""
     return operations.registries.list_registries(session.app)
@@ -46,10 +43,7 @@ def list_registries(session: Session) -> object:
 
 @registry.command(
     "set",
-    examples=[
-        "mlstack registry set ours --uri git@example.com:ml/registry.git#v2",
-        "mlstack registry set ours --uri ../my-checkout --override",
-    ],
+    examples=["ours --uri git@example.com:ml/registry.git#v2", "ours --uri ../my-checkout --override"],
 )
 def set_registry(
     session: Session,
@@ -68,7 +62,7 @@ def set_registry(
     )
 
 
-@registry.command("update", examples=["mlstack registry update", "mlstack registry update ours"])
+@registry.command("update", examples=["", "ours"])
 def update_registries(
     session: Session,
     names: Sequence[str] = word("[NAME]...", "The registries; all of the app without any.", registries),
@@ -77,7 +71,7 @@ def update_registries(
     return operations.registries.update_registries(session.app, names)
 
 
-@registry.command("rm", examples=["mlstack registry rm ours", "mlstack registry rm ours --override"])
+@registry.command("rm", examples=["ours", "ours --override"])
 def remove_registry(
     session: Session,
     name: str = KNOWN,
@@ -87,7 +81,7 @@ def remove_registry(
     return operations.registries.remove_registry(session.app, name, override=override)
 
 
-@registry.command("describe", examples=["mlstack registry describe kubeflow"])
+@registry.command("describe", examples=["kubeflow"])
 def describe_registry(session: Session, name: str = KNOWN) -> object:
     """Show a registry and its packages."""
     return operations.registries.describe_registry(session.app, name)
@@ -98,7 +92,7 @@ PLACE_OF_INDEX = word("DIR", "The registry's folder, the one with registry.yaml.
 
 @registry.command(
     takes="output",
-    examples=["mlstack registry index registry/", "mlstack registry index registry/ --sign cosign.key"],
+    examples=["registry/", "registry/ --sign cosign.key"],
 )
 def index(
     session: Session,
@@ -114,9 +108,7 @@ def index(
 PLACE_OF_LINT = word("[DIR]", "The registry's folder, or a package's. Default: here.", default=Path())
 
 
-@registry.command(
-    takes="output", examples=["mlstack registry lint registry/", "mlstack registry lint ../our-registry/web"]
-)
+@registry.command(takes="output", examples=["registry/", "../our-registry/web"])
 def lint(session: Session, place: Path = PLACE_OF_LINT) -> object:
     """Look for faults before publishing: files, templates, index, licences; exit 1 if there are any."""
     return operations.authors.lint_registry(place)
@@ -125,22 +117,16 @@ def lint(session: Session, place: Path = PLACE_OF_LINT) -> object:
 # --- packages ---
 
 top = family()
-pkg = family("Packages: prototypes under one version, pinned by digest.")
-prototype = family("Prototypes: what components are made from.")
+pkg = family("pkg", "Packages: prototypes under one version, pinned by digest.")
+prototype = family("prototype", "Prototypes: what components are made from.")
 
 PACKAGE = word("REGISTRY/PACKAGE[@VERSION]", "The package, as `kubeflow/core`.", offer_packages)
 
 # --- pkg ---
 
 
-@pkg.command("get", examples=["mlstack pkg get kubeflow/core"])
-@pkg.command(
-    examples=[
-        "mlstack pkg install kubeflow/core kubeflow/tf-job@^0.1",
-        "mlstack pkg install --env gke kubeflow/core@0.1.0",
-        "mlstack pkg install --frozen",
-    ]
-)
+@pkg.command("get", examples=["kubeflow/core"])
+@pkg.command(examples=["kubeflow/core kubeflow/tf-job@^0.1", "--env gke kubeflow/core@0.1.0", "--frozen"])
 def install(
     session: Session,
     names: Sequence[str] = word(
@@ -163,7 +149,7 @@ def install(
     return operations.packages.restore_packages(session.app, force=force)
 
 
-@pkg.command("list", examples=["mlstack pkg list --installed"])
+@pkg.command("list", examples=["--installed"])
 def list_packages(
     session: Session, installed: bool = option("--installed", "Only installed packages; asks no registry.")
 ) -> object:
@@ -171,14 +157,14 @@ def list_packages(
     return operations.packages.list_packages(session.app, installed_only=installed)
 
 
-@pkg.command("describe", examples=["mlstack pkg describe kubeflow/tf-job"])
+@pkg.command("describe", examples=["kubeflow/tf-job"])
 def describe_package(session: Session, name: str = PACKAGE) -> object:
     """Show a package and its prototypes, installed or not."""
     return operations.packages.describe_package(session.app, name)
 
 
-@pkg.command("remove", examples=["mlstack pkg remove kubeflow/tf-serving"])
-@pkg.command("rm", examples=["mlstack pkg rm kubeflow/tf-serving"])
+@pkg.command("remove", examples=["kubeflow/tf-serving"])
+@pkg.command("rm", examples=["kubeflow/tf-serving"])
 def remove_package(
     session: Session,
     name: str = PACKAGE,
@@ -196,10 +182,10 @@ PLACE_OF_TEST = word(
 @pkg.command(
     takes="output",
     examples=[
-        "mlstack pkg test",
-        "mlstack pkg test our-registry/web --update-golden",
-        "mlstack pkg test our-registry/web --prototype web --example gpu --set replicas=0",
-        "mlstack pkg test our-registry/web --against ours/web@1.2.0",
+        "",
+        "our-registry/web --update-golden",
+        "our-registry/web --prototype web --example gpu --set replicas=0",
+        "our-registry/web --against ours/web@1.2.0",
     ],
 )
 def test(
@@ -238,7 +224,7 @@ def test(
 _PACKAGES = word("[REGISTRY/PACKAGE[@RANGE]]...", "The packages; all when left out.", offer_packages)
 
 
-@pkg.command(examples=["mlstack pkg update --preview", "mlstack pkg update kubeflow/core@^0.2"])
+@pkg.command(examples=["--preview", "kubeflow/core@^0.2"])
 def update(
     session: Session,
     names: Sequence[str] = _PACKAGES,
@@ -249,7 +235,7 @@ def update(
     return operations.package_changes.update_packages(session.app, names, environment=env, preview=preview)
 
 
-@pkg.command(examples=["mlstack pkg outdated"], takes="exit_code folder output")
+@pkg.command(takes="exit_code folder output")
 def outdated(
     session: Session, exit_code: bool = option("--exit-code", "Exit with 1 when something is outdated.")
 ) -> int:
@@ -259,7 +245,7 @@ def outdated(
     return 1 if exit_code and result.packages else 0
 
 
-@pkg.command("diff", examples=["mlstack pkg diff kubeflow/core 0.1.0 0.2.0"])
+@pkg.command("diff", examples=["kubeflow/core 0.1.0 0.2.0"])
 def diff_packages(
     session: Session,
     name: str = word("REGISTRY/PACKAGE", "The package.", offer_packages),
@@ -270,7 +256,7 @@ def diff_packages(
     return operations.package_changes.diff_packages(session.app, name, first, second)
 
 
-@pkg.command(examples=["mlstack pkg verify"])
+@pkg.command()
 def verify(session: Session) -> object:
     """Check every byte of vendor/ against mlstack.lock, and signatures where app.yaml asks for them."""
     return operations.package_changes.verify_packages(session.app)
@@ -281,10 +267,7 @@ PLACE_OF_PUBLISH_PACKAGE = word("DIR", "The package's folder; those that it requ
 
 @pkg.command(
     "publish",
-    examples=[
-        "mlstack pkg publish packages/jobs oci://registry.example.com/ml --sign cosign.key",
-        "mlstack pkg publish . ../our-registry",
-    ],
+    examples=["packages/jobs oci://registry.example.com/ml --sign cosign.key", ". ../our-registry"],
 )
 def publish_package(
     session: Session,
@@ -305,8 +288,8 @@ def publish_package(
 @pkg.command(
     "copy",
     examples=[
-        "mlstack pkg copy kubeflow/tf-job --to oci://registry.example.com/ml",
-        "mlstack pkg copy --to oci://registry.example.com/ml --platform linux/amd64",
+        "kubeflow/tf-job --to oci://registry.example.com/ml",
+        "--to oci://registry.example.com/ml --platform linux/amd64",
     ],
 )
 def copy_packages(
@@ -336,7 +319,7 @@ EXAMPLE = option("--example NAME", "Start from this example of the prototype.", 
 VALUES = option("--values --values-file FILE", "A YAML file of parameters; repeatable.")
 
 
-@prototype.command("list", examples=["mlstack prototype list", "mlstack prototype list tf-job"])
+@prototype.command("list", examples=["", "tf-job"])
 def list_prototypes(
     session: Session, name: str | None = word("[NAME]", "The one to show, with its parameters.")
 ) -> object:
@@ -346,13 +329,13 @@ def list_prototypes(
     return operations.packages.matching_prototypes(session.app, name)
 
 
-@prototype.command(examples=["mlstack prototype search serving"])
+@prototype.command(examples=["serving"])
 def search(session: Session, text: str = word("TEXT", "A part of a name or description.")) -> object:
     """Find prototypes by name and description, in every registry of the app."""
     return operations.packages.search_prototypes(session.app, text)
 
 
-@prototype.command("describe", examples=["mlstack prototype describe tf-serving"])
+@prototype.command("describe", examples=["tf-serving"])
 def describe_prototype(
     session: Session, name: str = word("PROTOTYPE", "Its name or a unique end of it.", prototypes)
 ) -> object:
@@ -363,7 +346,7 @@ def describe_prototype(
 @prototype.command(
     cls=FreeOptionsCommand,
     takes="folder object_output",
-    examples=["mlstack prototype preview tf-cnn cnn --num_gpus 1"],
+    examples=["tf-cnn cnn --num_gpus 1"],
 )
 def preview(
     session: Session,
@@ -398,11 +381,7 @@ PACKAGE_OF_NEW = option(
 
 @prototype.command(
     takes="output",
-    examples=[
-        "mlstack prototype new web",
-        "mlstack prototype new web --from deployment.yaml",
-        "mlstack prototype new web --from manifests/ --package our-registry/web",
-    ],
+    examples=["web", "web --from deployment.yaml", "web --from manifests/ --package our-registry/web"],
 )
 def new(
     session: Session,
@@ -420,16 +399,16 @@ def new(
     "use",
     cls=FreeOptionsCommand,
     add_help_option=False,
-    examples=["mlstack prototype use tf-cnn cnn", "mlstack prototype use tf-cnn --help"],
+    examples=["tf-cnn cnn", "tf-cnn --help"],
 )
 @top.command(
     cls=FreeOptionsCommand,
     add_help_option=False,
     examples=[
-        "mlstack generate tf-cnn cnn --name=cnn",
-        "mlstack generate tf-serving inception --model_path=gs://models/inception",
-        "mlstack generate tf-cnn cnn --example gpu",
-        "mlstack generate tf-cnn --help",
+        "tf-cnn cnn --name=cnn",
+        "tf-serving inception --model_path=gs://models/inception",
+        "tf-cnn cnn --example gpu",
+        "tf-cnn --help",
     ],
 )
 def generate(

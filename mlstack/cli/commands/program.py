@@ -71,7 +71,7 @@ delete minikube --yes
 """
 
 
-@top.command(takes="", examples=["mlstack demo"])
+@top.command(takes="")
 def demo(session: Session) -> int:
     """See it all work in a minute; needs no cluster, no network and leaves nothing behind."""
     stage, purpose = Stage(), ""
@@ -191,9 +191,7 @@ class Versions:
 SHELL_OF_COMPLETION = word("SHELL", "bash, zsh, fish or powershell.")
 
 
-@top.command(
-    takes="", examples=["mlstack completion bash > ~/.mlstack-completion && . ~/.mlstack-completion"]
-)
+@top.command(takes="", examples=["bash > ~/.mlstack-completion && . ~/.mlstack-completion"])
 def completion(session: Session, shell: Shell = SHELL_OF_COMPLETION) -> int:
     """Print the completion script of a shell."""
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
@@ -205,7 +203,7 @@ def completion(session: Session, shell: Shell = SHELL_OF_COMPLETION) -> int:
     return 0
 
 
-@top.command(takes="output", examples=["mlstack schema", "mlstack schema DiffResult"])
+@top.command(takes="output", examples=["", "DiffResult"])
 def schema(
     session: Session, name: str | None = word("[NAME]", "The `kind` of a file or result. Default: list all.")
 ) -> object:
@@ -213,7 +211,7 @@ def schema(
     return operations.app.list_schemas() if name is None else operations.app.find_schema(name)
 
 
-@top.command(takes="output", examples=["mlstack version -o json"])
+@top.command(takes="output", examples=["-o json"])
 def version(session: Session) -> object:
     """Print the versions of mlstack and its libraries."""
     from importlib.metadata import version as version_of
@@ -223,7 +221,7 @@ def version(session: Session) -> object:
     return Versions(mlstack=__version__, python=python, libraries=libraries)
 
 
-@top.command(examples=["mlstack upgrade --dry-run", "mlstack upgrade"])
+@top.command(examples=["--dry-run", ""])
 def upgrade(
     session: Session, dry_run: bool = option("--dry-run", "Say what would change; write nothing.")
 ) -> object:

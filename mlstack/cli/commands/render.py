@@ -21,10 +21,11 @@ from mlstack.objects import masking
 
 top = family()
 images = family(
+    "images",
     "The container images of environments: `images [ENV]...` lists them, `copy` brings them elsewhere.",
     cls=ListingGroup,
 )
-policies = family("What `validate --policy` asks of objects, with the reason and the fix of each.")
+policies = family("policy", "What `validate --policy` asks of objects, with the reason and the fix of each.")
 
 
 OUT_OF_RENDER = option("--out DIR", "Write one file an object into a folder.")
@@ -32,7 +33,7 @@ OUT_OF_RENDER = option("--out DIR", "Write one file an object into a folder.")
 
 @top.command(
     takes=f"env components {GIVEN} out folder object_output",
-    examples=["mlstack render gke -c cnn", "mlstack render gke --out manifests/"],
+    examples=["gke -c cnn", "gke --out manifests/"],
 )
 def render(
     session: Session,
@@ -63,12 +64,12 @@ def render(
     takes=f"envs every keep_going components {GIVEN} policy kubernetes_version server live"
     " kubeconfig folder finding_output",
     examples=[
-        "mlstack validate gke",
-        "mlstack validate --all --keep-going",
-        "mlstack validate gke --policy ml,security",
-        "mlstack validate gke --policy -o sarif > mlstack.sarif",
-        "mlstack validate gke --kubernetes-version 1.37 --live",
-        "mlstack validate gke --server",
+        "gke",
+        "--all --keep-going",
+        "gke --policy ml,security",
+        "gke --policy -o sarif > mlstack.sarif",
+        "gke --kubernetes-version 1.37 --live",
+        "gke --server",
     ],
 )
 def validate(
@@ -115,7 +116,7 @@ def _validated(session: Session, env: str | None, *, server: bool, live: bool, *
     return result
 
 
-@policies.command("list", examples=["mlstack policy list", "mlstack policy list -o name"])
+@policies.command("list", examples=["", "-o name"])
 def list_policies(session: Session) -> object:
     """List the policies that `validate --policy` asks: the built-in ones and those of the app's policies/."""
     return operations.render.list_policies(session.app)
@@ -143,8 +144,8 @@ def list_images(session: Session) -> object:
     "copy",
     takes="envs every components folder output",
     examples=[
-        "mlstack images copy gke --to registry.example.org/ml --dry-run",
-        "mlstack images copy --all --to registry.example.org/ml --platform linux/amd64",
+        "gke --to registry.example.org/ml --dry-run",
+        "--all --to registry.example.org/ml --platform linux/amd64",
     ],
 )
 def copy_images(
@@ -181,11 +182,7 @@ def copy_images(
 
 @top.command(
     takes=f"env components {GIVEN} folder output",
-    examples=[
-        "mlstack footprint gke",
-        "mlstack footprint gke -c cnn --set num_workers=8 -o json",
-        "mlstack footprint gke --fits environments/gke/cluster.json",
-    ],
+    examples=["gke", "gke -c cnn --set num_workers=8 -o json", "gke --fits environments/gke/cluster.json"],
 )
 def footprint(
     session: Session,

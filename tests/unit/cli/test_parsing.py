@@ -13,7 +13,7 @@ from mlstack.errors import UsageError
 
 
 def call(command_class: type[Any], *words: str) -> tuple[list[str], list[str], str | None]:
-    group = family("Test.")
+    group = family("test")
     seen: list[tuple[list[str], list[str], str | None]] = []
 
     @group.command(cls=command_class, takes="")
@@ -80,7 +80,7 @@ def test_words_behind_two_dashes_are_words() -> None:
 
 
 def test_unknown_command_names_the_nearest() -> None:
-    group = family("Test.")
+    group = family("test")
     group.command("install")(lambda session: 0)
     with pytest.raises(UsageError) as caught:
         typer.main.get_command(group).main(["instal"], prog_name="mlstack pkg", standalone_mode=False)
