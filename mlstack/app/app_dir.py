@@ -161,11 +161,7 @@ class AppDir(AppReader):
         return files, stale
 
     def write(self, files: Mapping[str, bytes | str], delete: Sequence[str] = ()) -> None:
-        """Write and delete files below the app directory, all of them or none.
-
-        Raises:
-            ConfigError: the disk is full, the folder read-only …; nothing was changed.
-        """
+        """Write and delete files below the app directory, all of them or none, as `edit.write_files` does."""
         contents = {self.root / file: content for file, content in files.items()}
         edit.write_files(contents, delete=[self.root / file for file in delete])
         self.forget()
@@ -200,11 +196,9 @@ class AppDir(AppReader):
 
     def set_registry(self, registry: RegistryRef) -> None:
         """Give the registry of that name another address, and its protocol."""
-        number = [ref.name for ref in self.app.registries].index(registry.name)
-        edited = self.edited(layout.APP_FILE, "App")
-        edited.set(("registries", number, "address"), registry.address)
-        edited.set(("registries", number, "protocol"), registry.protocol)
-        self._save(edited)
+        place = f"registries[{[ref.name for ref in self.app.registries].index(registry.name)}]"
+        changes = {f"{place}.address": registry.address, f"{place}.protocol": registry.protocol}
+        self.edit(layout.APP_FILE, "App", changes)
 
     def remove_registry(self, name: str) -> None:
         """Take a registry out of `app.yaml` and of the lock."""
@@ -233,10 +227,8 @@ class AppDir(AppReader):
             message = f"there is a component `{name}` already"
             raise UsageError(message, where=known[0], hint="--force replaces it")
         file = layout.component_file(module, component.name)
-        content = {"apiVersion": API_VERSION, "kind": "Component"}
-        content |= (
-            {"kustomize": component.kustomize} if component.kustomize else {"prototype": component.prototype}
-        )
+        source = "kustomize" if component.kustomize else "prototype"
+        content = {"apiVersion": API_VERSION, "kind": "Component", source: getattr(component, source)}
         params = {"params": dict(component.params)} if component.params else {}
         stale = [known[0]] if known and known[0] != file else []
         files, gone = self._vendored(copies)
@@ -250,11 +242,9 @@ class AppDir(AppReader):
         if module:
             self.check_module(module)
         if module and f"{name.lower()}.yaml" == layout.MODULE_PARAMS:
-            raise UsageError(
-                f"`{full_name}` cannot be a component: its file is that of the module's parameters",
-                where=layout.module_params_file(module),
-                hint="choose another name",
-            )
+            message = f"`{full_name}` cannot be a component: its file is that of the module's parameters"
+            where = layout.module_params_file(module)
+            raise UsageError(message, where=where, hint="choose another name")
         check_new_name(full_name, self.component_files, "a component")
 
     def check_module(self, name: str) -> None:
@@ -277,11 +267,9 @@ class AppDir(AppReader):
             f"{layout.ENVIRONMENTS}/{name}/{path}": data for path, data in (seed or {}).items()
         }
         seeded = files.pop(file, None)
-        edited = (
-            EditedFile(file, decode(seeded, file=file))
-            if isinstance(seeded, bytes)
-            else self.edited(file, "Environment")
-        )
+        edited = self.edited(file, "Environment")
+        if isinstance(seeded, bytes):
+            edited = EditedFile(file, decode(seeded, file=file))
         settings = to_map(environment, () if environment.extends else ("namespace",))
         for key in sorted(settings, key=lambda key: isinstance(settings[key], list)):  # lists last
             edited.set((key,), settings[key])
@@ -295,20 +283,12 @@ class AppDir(AppReader):
             raise UsageError(f"there is an environment `{name}` already", hint=f"mlstack env describe {name}")
         check_new_name(name, others, "an environment")
 
-    def edit_environment(self, name: str, changes: Mapping[str, Any]) -> tuple[str, bool]:
-        """Change fields of an environment's own file; give it, and whether it changed.
+    def edit(self, file: str, kind: str, changes: Mapping[str, Any]) -> tuple[str, bool]:
+        """Change fields of a file; give it, and whether it changed.
 
         Keys are those of the file (`kubernetesVersion`, `labels.team`); None removes one. What is not there
         of a map becomes null, which removes what is inherited.
         """
-        self.environment_chain(name)
-        return self._edit(layout.environment_file(name), "Environment", changes)
-
-    def edit_app(self, changes: Mapping[str, Any]) -> tuple[str, bool]:
-        """Change fields of `app.yaml`, as `edit_environment` does."""
-        return self._edit(layout.APP_FILE, "App", changes)
-
-    def _edit(self, file: str, kind: str, changes: Mapping[str, Any]) -> tuple[str, bool]:
         edited = self.edited(file, kind)
         for key, value in changes.items():
             path = split_path(key)
@@ -325,7 +305,8 @@ class AppDir(AppReader):
             if personal is not None and personal.context:
                 self.override("environments", name, {"cluster": to_map(identity)})
                 return
-            file, _ = self.edit_environment(name, {"cluster": to_map(identity)})
+            changes = {"cluster": to_map(identity)}
+            file, _ = self.edit(layout.environment_file(name), "Environment", changes)
             self.files.note_sound(file, "Environment")
 
     def override(
@@ -355,7 +336,7 @@ class AppDir(AppReader):
             edited.append((section,), {"name": name, **(first or {})})
         return edited, (section, names.index(name) if name in names else len(names))
 
-    def _overridden(self, section: str = "environments") -> list[str]:
+    def _overridden(self, section: str) -> list[str]:
         return [personal.name for personal in getattr(self.personal, section)]
 
     def _without_override(self, section: str, name: str) -> EditedFile:
@@ -367,36 +348,31 @@ class AppDir(AppReader):
 
     def copy_environment(self, name: str, new: str, changes: Mapping[str, Any]) -> str:
         """Make an environment of another one's files, byte for byte but for `changes` and its cluster."""
-        self.environment_chain(name)
-        check_environment_name(new)
-        self._check_new_environment(new, self.environment_names)
-        base = f"{layout.ENVIRONMENTS}/{name}/"
-        own = {file.removeprefix(base): (self.root / file).read_bytes() for file in self._own_files(name)}
+        files = self._files_for(name, new, self.environment_names)
         file = layout.environment_file(new)
-        edited = EditedFile(file, decode(own.pop(layout.ENVIRONMENT), file=file))
-        own.pop(layout.SNAPSHOT, None)
+        files.pop(f"{layout.ENVIRONMENTS}/{new}/{layout.SNAPSHOT}", None)
+        edited = EditedFile(file, decode(files.pop(file), file=file))
         for key, value in {"cluster": None, "expires": None, **changes}.items():
             if value is None:
                 edited.unset((key,))
             else:
                 edited.set((key,), value)
-        self.write(
-            {**{f"{layout.ENVIRONMENTS}/{new}/{path}": data for path, data in own.items()}, file: edited.text}
-        )
+        self.write({**files, file: edited.text})
         return file
+
+    def _files_for(self, name: str, new: str, others: Iterable[str]) -> dict[str, bytes]:
+        """Give the files of an environment as they are called under another name, which must be free."""
+        self.environment_chain(name)
+        check_environment_name(new)
+        self._check_new_environment(new, others)
+        base = f"{layout.ENVIRONMENTS}/{name}/"
+        own = {file.removeprefix(base): (self.root / file).read_bytes() for file in self._own_files(name)}
+        return {f"{layout.ENVIRONMENTS}/{new}/{path}": data for path, data in own.items()}
 
     def rename_environment(self, name: str, new: str) -> None:
         """Give an environment another name; those that extend it follow."""
-        self.environment_chain(name)
-        check_environment_name(new)
-        self._check_new_environment(new, [other for other in self.environment_names if other != name])
-        old_files = self._own_files(name)
-        names = self._overridden()
         files: dict[str, bytes | str] = {
-            f"{layout.ENVIRONMENTS}/{new}{file.removeprefix(f'{layout.ENVIRONMENTS}/{name}')}": (
-                self.root / file
-            ).read_bytes()
-            for file in old_files
+            **self._files_for(name, new, [other for other in self.environment_names if other != name])
         }
         for heir in self.environment_names:
             edited = self.edited(layout.environment_file(heir), "Environment")
@@ -405,11 +381,11 @@ class AppDir(AppReader):
                 files[edited.file] = edited.text
         if self.current_environment() == name:
             files[layout.CURRENT_ENVIRONMENT] = f"{new}\n"
-        if name in names:
+        if name in (names := self._overridden("environments")):
             edited = self.edited(layout.OVERRIDES, "PersonalOverrides")
             edited.set(("environments", names.index(name), "name"), new)
             files[edited.file] = edited.text
-        self.write(files, old_files)
+        self.write(files, self._own_files(name))
         self._drop_empty_folders(name)
 
     def remove_environment(self, name: str) -> None:
@@ -462,15 +438,25 @@ class AppDir(AppReader):
 
     def own_layer(self, scope: ParamScope) -> Layer:
         """Give what the app, a module or a component itself sets."""
-        component = self.component_with_params(scope.component) if scope.component is not None else None
-        if component is not None:
-            file, kind = component.file, "Component"
-        elif scope.module is not None:
-            file, kind = layout.module_params_file(scope.module), "ModuleParams"
-        else:
-            file, kind = layout.APP_FILE, "App"
+        file, kind, section = self._place(scope)
         document = self.files.document(file, kind)
-        return layer_of(document, ("params",), scope.kind, "") if document else Layer(scope.kind, {})
+        return layer_of(document, section, scope.kind, "") if document else Layer(scope.kind, {})
+
+    def _place(self, scope: ParamScope) -> tuple[str, str, KeyPath]:
+        """Give the file of a level, its kind, and where in it its parameters stand."""
+        component = self.component_with_params(scope.component) if scope.component is not None else None
+        if scope.environment is not None:
+            self.environment_chain(scope.environment)
+            section = ("components", component.full_name) if component is not None else ("globals",)
+            return layout.environment_params_file(scope.environment), "EnvironmentParams", section
+        if component is not None:
+            return component.file, "Component", ("params",)
+        if scope.module is None:
+            return layout.APP_FILE, "App", ("params",)
+        if scope.module not in self.modules:
+            hint = f"mlstack generate PROTOTYPE {scope.module}.NAME makes it"
+            raise NotFoundError(f"no module `{scope.module}`", hint=hint)
+        return layout.module_params_file(scope.module), "ModuleParams", ("params",)
 
     def own_param(self, scope: ParamScope, path: KeyPath) -> Any:
         """Give what the file of a level itself has at a path; None where nothing stands."""
@@ -478,20 +464,10 @@ class AppDir(AppReader):
         return edited.at(full)
 
     def set_param(self, scope: ParamScope, path: KeyPath, value: Any) -> tuple[str, bool]:
-        """Set a value; nothing else in the file changes. A spelling that the file uses already is kept.
+        """Set a value, None removes what lower levels say; give the file, and whether it changed.
 
-        Args:
-            scope: the level.
-            path: the parameter's name, then keys inside its value and indices of lists.
-            value: plain data; None removes what lower levels say.
-
-        Returns:
-            The file, and whether it changed.
-
-        Raises:
-            NotFoundError: no such component, module or environment.
-            ParamError: the value holds a control character.
-            ConfigError: the file cannot be edited or written.
+        The path is the parameter's name, then keys inside its value and indices of lists. Nothing else in the
+        file changes; a spelling that it uses already is kept.
         """
         for inner, character in refused_characters(value):
             name = join_path((*path, *inner))
@@ -518,24 +494,9 @@ class AppDir(AppReader):
         self, scope: ParamScope, path: KeyPath, begun: EditedFile | None = None
     ) -> tuple[EditedFile, KeyPath]:
         """Give the file of a level, or the one that is edited already, and a parameter's path in it."""
-        environment, module = str(scope.environment), str(scope.module)
-        component = self.component_with_params(scope.component) if scope.component is not None else None
-        section: KeyPath = ("params",)
-        if scope.kind == "app":
-            file, kind = layout.APP_FILE, "App"
-        elif scope.kind == "module":
-            if module not in self.modules:
-                hint = f"mlstack generate PROTOTYPE {module}.NAME makes it"
-                raise NotFoundError(f"no module `{module}`", hint=hint)
-            file, kind = layout.module_params_file(module), "ModuleParams"
-        elif component is not None and scope.kind == "component":
-            file, kind = component.file, "Component"
-        else:
-            self.environment_chain(environment)
-            file, kind = layout.environment_params_file(environment), "EnvironmentParams"
-            section = ("components", component.full_name) if component is not None else ("globals",)
+        file, kind, section = self._place(scope)
         if scope.personal:
-            edited, place = self._own_override("environments", environment)
+            edited, place = self._own_override("environments", str(scope.environment))
             section = (*place, *section)
         else:
             edited = begun or self.edited(file, kind)
@@ -543,8 +504,8 @@ class AppDir(AppReader):
         spelling = str(path[0])
         if isinstance(present, Mapping) and present and spelling not in present:
             # Spell it as the file does already: two spellings in one layer are an error.
-            if component is not None:
-                params = self.prototype(component.prototype).params
+            if scope.component is not None:
+                params = self.prototype(self.component_with_params(scope.component).prototype).params
                 param = params.get(spelling_table(params).get(spelling, ""))
             else:
                 param = self.vendor.declared_params().get(spelling)
@@ -566,20 +527,12 @@ class AppDir(AppReader):
         beside: Mapping[str, bytes | str] | None = None,
         delete: Sequence[str] = (),
     ) -> tuple[LockedPackage, ...]:
-        """Vendor packages, lock what the app has and change its requirements, in one write.
+        """Vendor packages, lock what the app has and change its requirements, in one write; give what goes.
 
-        Args:
-            lock: what the app has from now on; the folders of other packages go.
-            fetched: what `vendor/` gets.
-            entered: requirements by environment, `*` for `app.yaml`: in place of one for the same package,
-                but for an exact version in `app.yaml`, which stands beside others.
-            removed: requirements that leave these files.
-            registry: one that `app.yaml` gets.
-            beside: further files of the same write.
-            delete: further files that go with it.
-
-        Returns:
-            The packages that are gone.
+        The folders of packages that `lock` does not name go. Requirements that are `entered`, by environment
+        or `*` for `app.yaml`, take the place of those for the same package, but for exact versions in
+        `app.yaml`, which stand beside others. `registry` is one that `app.yaml` gets; files `beside`, and
+        those to `delete`, are of the same write.
         """
         files: dict[str, bytes | str] = {
             f"{package.locked.folder}/{path}": data
@@ -626,17 +579,14 @@ class AppDir(AppReader):
             if scope != "*" and not known and edited.at(("packages",)) == []:
                 edited.unset(("packages",))
             for ref in entered.get(scope, ()):
-                beside = scope == "*" and ref.is_exact
-                replaced = [
-                    number
-                    for number, old in enumerate(known)
-                    if old.full_name == ref.full_name and not beside and not (scope == "*" and old.is_exact)
-                ]
                 if ref in known:
                     continue
-                if replaced:
-                    edited.set(("packages", replaced[0]), ref.entry)
-                    known[replaced[0]] = ref
+                same = [number for number, old in enumerate(known) if old.full_name == ref.full_name]
+                if scope == "*":
+                    same = [number for number in same if not ref.is_exact and not known[number].is_exact]
+                if same:
+                    edited.set(("packages", same[0]), ref.entry)
+                    known[same[0]] = ref
                 else:
                     edited.append(("packages",), ref.entry)
                     known.append(ref)

@@ -21,7 +21,7 @@ from mlstack.app.reader import AppReader
 from mlstack.app.schema import PassedStore, check_params
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, NotFoundError, ParamError, UsageError
-from mlstack.names import check_component_name, check_module_name, nearest
+from mlstack.names import check_component_name, check_module_name, not_found
 from mlstack.yaml import write
 
 
@@ -50,14 +50,9 @@ class Draft:
 def draft(
     app: AppReader, request: ComponentRequest, prototype: Prototype, *, passed: PassedStore | None = None
 ) -> Draft:
-    """Work out a component from what was asked for; nothing is written.
+    """Work out a component from what was asked for, checked; nothing is written.
 
     Parameter sets in `passed` are not checked again.
-
-    Raises:
-        UsageError: no name, an unknown parameter, or a required one missing.
-        NotFoundError: the prototype has no such example.
-        ParamError: a value does not fit its parameter.
     """
     values, origins, notes = _values(prototype, request)
     module, name = _name(request, values)
@@ -130,9 +125,8 @@ def _values(
 def _example(prototype: Prototype, name: str) -> Example:
     if name not in prototype.examples:
         message = f"prototype `{prototype.name}` has no example `{name}`"
-        near = nearest(name, prototype.examples)
-        hint = None if near else f"it has {', '.join(map('`{}`'.format, prototype.examples)) or 'none'}"
-        raise NotFoundError(message, near=near, hint=hint)
+        hint = f"it has {', '.join(map('`{}`'.format, prototype.examples)) or 'none'}"
+        raise not_found(message, name, prototype.examples, hint=hint)
     return prototype.examples[name]
 
 
@@ -171,10 +165,8 @@ def create_module(app: AppDir, name: str) -> str:
 def remove(app: AppDir, names: Collection[str], *, modules: Sequence[str] = ()) -> tuple[str, ...]:
     """Remove components, and modules with their folders; give the files that were deleted or changed.
 
-    The first of the modules holds the others, if there are any.
-
-    Raises:
-        ConfigError: other components depend on them, or an environment would be left without a target.
+    The first of the modules holds the others, if there are any. What other components depend on stays, and so
+    does the last target of an environment.
     """
     gone = {*names, *modules}
     _refuse_needed(app, gone, names)
@@ -262,16 +254,9 @@ def _remove_targets(settings: EditedFile, environment: str, gone: Collection[str
 
 
 def rename(app: AppDir, old: str, new: str, *, named: str | None = None) -> tuple[str, tuple[str, ...]]:
-    """Give a component another name, in another module if its name says so.
+    """Give a component another full name; give its new file, and all files that were written or deleted.
 
-    Args:
-        app: the app directory.
-        old: its full name.
-        new: the one it gets.
-        named: what its parameter `name` is set to, so that its objects keep their names; None for nothing.
-
-    Returns:
-        Its new file, and all files that were written or deleted.
+    `named` is what its parameter `name` is set to, so that its objects keep their names; None for nothing.
     """
     app.check_component(new)
     if new in app.component_files:

@@ -364,7 +364,8 @@ def change_environment(
         changes = _checked(app, name, changes, kubeconfig)
         forget = forget_cluster or changes.get("context") not in (None, environment.context)
         if changes or forget:
-            app.edit_environment(name, {**changes, **({"cluster": None} if forget else {})})
+            forgotten = {"cluster": None} if forget else {}
+            app.edit(layout.environment_file(name), "Environment", {**changes, **forgotten})
             notes += tuple(_inherited(app, name, changes))
         if new_name is not None and new_name != name:
             app.rename_environment(name, new_name)
@@ -388,7 +389,7 @@ def change_app(app: AppDir, changes: Mapping[str, Any]) -> AppChanged:
     """Change labels and annotations that every object gets; keys and None are as for an environment."""
     with app.locked():
         _check_added(changes, app.app)
-        app.edit_app(changes)
+        app.edit(layout.APP_FILE, "App", changes)
     return AppChanged(name=app.app.name, changes=changes)
 
 

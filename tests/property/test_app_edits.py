@@ -21,6 +21,7 @@ from tests.support.registry import PASSED, generate, small_app
 
 HEAD = "apiVersion: mlstack.dev/v1\nkind: {}\n"
 PARAMS = HEAD.format("EnvironmentParams")
+GKE = "environments/gke/environment.yaml"
 FILES = [  # of an environment's parameters, as people write them
     None,
     f"{PARAMS}# all\nglobals:   {{}}  # none yet\ncomponents: {{}}\n",
@@ -96,14 +97,14 @@ def test_what_is_set_and_unset_leaves_no_trace(
         before, undone = read_tree(root), []
         for edit in edits:
             if len(edit) == 2:
-                app().edit_environment("gke", dict([edit]))
+                app().edit(GKE, "Environment", dict([edit]))
                 undone.append(edit)
             elif not _is_there(app(), edit):
                 app().set_param(*_level(edit), edit[2])
                 undone.append(edit)
         for edit in reversed(undone):
             if len(edit) == 2:
-                app().edit_environment("gke", {edit[0]: None})
+                app().edit(GKE, "Environment", {edit[0]: None})
             else:
                 assert app().unset_param(*_level(edit)) is not None
         assert read_tree(root) == before

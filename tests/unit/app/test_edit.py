@@ -257,7 +257,7 @@ def test_an_environment_name_must_be_free_and_fit(demo: AppDir, name: str) -> No
 
 def test_editing_an_environment_changes_single_fields(demo: AppDir) -> None:
     file = "environments/gke/environment.yaml"
-    assert demo.edit_environment("gke", {"namespace": "other", "context": None}) == (file, True)
+    assert demo.edit(file, "Environment", {"namespace": "other", "context": None}) == (file, True)
     assert text(demo, file) == ENVIRONMENT + "namespace: other\n"
 
 
