@@ -127,10 +127,7 @@ def _companions(job: JobFacts) -> Iterator[tuple[ObjectRef, Form]]:
 
 
 class ClusterCache:
-    """Nodes, pods, priority classes, quotas, training jobs and what is around them, as far as heard of.
-
-    One thread writes and reads; threads that watch hand their events over.
-    """
+    """What the controller has heard of; one thread uses it, those that watch hand their events over."""
 
     def __init__(self, grants: PriorityGrants = NO_LIMIT) -> None:
         self._grants = grants
@@ -156,10 +153,7 @@ class ClusterCache:
     # --- what happens in the cluster ---
 
     def handle(self, event: WatchEvent) -> bool:
-        """Take in one event; says whether it changed anything. Kinds that do not matter are passed over.
-
-        What quotas leave changes with every pod: it is read when it matters, and is no change of its own.
-        """
+        """Take in one event; says whether it changed anything. What quotas leave is read when it matters."""
         kind = str(event.object.get("kind"))
         store = self._stores.get(kind)
         if store is None or event.type == "BOOKMARK":
@@ -189,11 +183,7 @@ class ClusterCache:
         return sorted(self.jobs.values(), key=lambda job: job.key)
 
     def assign_pods(self) -> tuple[dict[str, list[PodFacts]], list[PodFacts]]:
-        """Give the pods of each job, in the order of their indexes, and those of nobody we know.
-
-        A pod is a job's own when its controller is the job, or a StatefulSet whose controller is the job;
-        labels alone say nothing.
-        """
+        """Give the pods of each job, by index, and those of others: owners tell, labels say nothing."""
         owners = {job.uid: job.key for job in self.jobs.values()}
         owners |= {its.uid: owners[its.owner] for its in self.sets.values() if its.owner in owners}
         own: dict[str, list[PodFacts]] = {job.key: [] for job in self.jobs.values()}
@@ -241,11 +231,7 @@ class ClusterCache:
         return lacking
 
     def needless(self, job: JobFacts) -> dict[ObjectRef, str]:
-        """Give what stands around a job that it has no use for, with the UIDs of these very objects.
-
-        That is its budget of trainers where none of them has to be there. Nothing else is ever too much: the
-        definition lets no master and no parameter server come or go.
-        """
+        """Give the budget of trainers, with its UID, of a job of which none has to be there."""
         if job.trainer is None or job.trainer.count:
             return {}
         known = self._budgets.get(f"{job.namespace}/{job.trainer.set_name}")
@@ -295,10 +281,7 @@ class ClusterCache:
         return {"": default, **{name: known.value for name, known in self._classes.items()}}
 
     def weights(self) -> dict[str, int]:
-        """Give the weights of jobs; a namespace has no more of them in all than it has jobs.
-
-        Else one of a million would have the trainers of all other namespaces.
-        """
+        """Give the weights of jobs; a namespace has no more in all than jobs, or one would have it all."""
         asked = {job.key: job.spec.weight for job in self.jobs.values() if job.spec and job.wants_pods}
         if self._grants == NO_LIMIT:
             return asked
@@ -336,10 +319,7 @@ def build_snapshot(
     limits: Mapping[str, JobLimits] | None = None,
     moves_ms: Sequence[int] = (),
 ) -> Snapshot:
-    """Give the moment as a policy reads it.
-
-    `limits` are by key of the job, `moves_ms` the times at which trainers were moved for fairness alone.
-    """
+    """Give the moment as a policy reads it; `moves_ms` is when trainers were moved for fairness alone."""
     recent = tuple(moved for moved in moves_ms if now_ms - moved <= MOVES_KEPT_MS)
     return _SnapshotBuilder(cache, now_ms, limits or {}).build(recent)
 
@@ -373,7 +353,6 @@ class _SnapshotBuilder:
         self._demands: list[Demand] = []
 
     def build(self, moves_ms: tuple[int, ...]) -> Snapshot:
-        """Give the snapshot."""
         for pod in self._foreign:
             if pod.holds_room:
                 self._hold([pod])
@@ -515,7 +494,6 @@ class _SnapshotBuilder:
         return not any(pod.key == f"{job.namespace}/{job.meeting}" for pod in self._foreign)
 
     def _held(self, pods: Iterable[PodFacts]) -> tuple[Held, ...]:
-        """Give what bound masters and parameter servers hold; their nodes count it as used."""
         held = [
             Held(node=pod.node, request=vector(pod.requests, self._names))
             for pod in pods

@@ -399,16 +399,7 @@ class Informer:
 
 
 class Controller:
-    """Looks after training jobs until it is told to stop.
-
-    Args:
-        cluster: the cluster; it should fail rather than wait, since a write must not come late.
-        settings: how it is run.
-        log: told in one line what happens to the controller itself, and to jobs.
-        metrics: told how it fares.
-        now_s: gives the seconds since 1970.
-        monotonic_s: gives a time that never goes back, in seconds.
-    """
+    """Looks after training jobs until told to stop; its client had better fail than write late."""
 
     def __init__(
         self,
@@ -491,7 +482,6 @@ class Controller:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _turn(self) -> None:
-        """Hear what happened, and do a pass as the leader if one is due."""
         if self._informer.update(timeout_s=self._pause_s()):
             self._requeue.changed(self._now_ms())
         self._report_watches()
@@ -521,7 +511,6 @@ class Controller:
         return min(_GLANCE_S, max(least_s, (self._requeue.next_ms() - self._now_ms()) / 1000))
 
     def _report_watches(self) -> None:
-        """Say which watches do not go on, each once."""
         texts = {str(error) for error in self._informer.errors()}
         for text in sorted(texts - self._watch_errors):
             self._log(f"a watch does not go on: {text}")

@@ -385,11 +385,7 @@ def _role_facts(spec: TrainingJob, role: RoleName) -> RoleFacts:
 
 
 def _curve(status: Mapping[str, Any]) -> Curve | None:
-    """Read the speed that a job reported: `status.throughput.curve`, pairs of trainers and items a second.
-
-    One factor makes all speeds of the job whole numbers, so that their ratios stay exact; a point of anything
-    but numbers is passed over.
-    """
+    """Read `status.throughput.curve`: trainers, items a second; one factor makes all speeds whole."""
     points = []
     for point in (status.get("throughput") or {}).get("curve") or ():
         count, speed = map(_number, point) if len(point) == 2 else (None, None)

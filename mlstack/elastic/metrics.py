@@ -90,11 +90,7 @@ Rows = Iterable[tuple[Sequence[str], float]]
 
 
 class Metrics:
-    """What is told of the controller, as Prometheus reads it.
-
-    What only a leader knows (jobs, room) is told while it leads: several replicas must not tell it twice. It
-    is collected as a whole, so that a scrape sees one pass and not half of two.
-    """
+    """What Prometheus reads of the controller; of jobs and room from the leader alone, a pass at a time."""
 
     def __init__(self, monotonic_s: Callable[[], float]) -> None:
         import prometheus_client as prometheus
@@ -184,7 +180,6 @@ def _decision(done: Pass, job: Job) -> Decision:
 
 
 def _of_jobs(done: Pass) -> dict[str, Rows]:
-    """Give the values of the gauges about jobs, by name."""
     snapshot, without_trainer = done.snapshot, done.lacks.get("trainer", 0)
     foreign = Counter(demand.priority for demand in snapshot.demands if not demand.job)
     rows: dict[str, Rows] = {
@@ -214,7 +209,6 @@ def _of_jobs(done: Pass) -> dict[str, Rows]:
 
 
 def _of_room(snapshot: Snapshot) -> dict[str, Rows]:
-    """Give the values of the gauges about the room in the cluster, by name."""
     free, nothing = free_room(snapshot), (0,) * len(snapshot.resources)
     # Jobs that want more trainers can have one where there is room for it.
     growing = [job for job in snapshot.jobs if job.state != "finishing" and len(job.trainers) < job.maximum]

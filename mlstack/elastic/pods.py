@@ -103,7 +103,6 @@ def _host(job: TrainingJob, role: RoleName, index: int) -> str:
 
 
 def _etcd_endpoint(job: TrainingJob) -> str:
-    """Give the address of the job's etcd, empty where there is none."""
     if job.etcd == "Sidecar" and job.master.count:
         return f"http://{_host(job, 'master', 0)}:{_ETCD_PORT}"
     return job.etcd_endpoint if job.etcd == "External" else ""
@@ -353,7 +352,6 @@ def _object(
 
 
 def _metadata(job: TrainingJob, role: RoleName, marks: Mapping[str, str], *, is_pod: bool) -> Object:
-    """Give labels and annotations; pods have those of the job too."""
     labels = {**training_job.selector(job.name, role), _EDL_LABELS[role]: job.name}
     annotations = {**(job.annotations if is_pod else {}), **marks}
     return {

@@ -5,25 +5,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import field
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 from mlstack.clock import micro_time
 from mlstack.dataclass import dataclass
 from mlstack.elastic import status
 from mlstack.elastic.actions import (
+    ASKED_MS,
+    MOST_CREATIONS,
     STAGES,
     Action,
+    JobReconciler,
     NameTakenError,
     Run,
     Trial,
     Trials,
     execute,
+    free_capacity,
     one_by_one,
     set_refusal,
 )
 from mlstack.elastic.cache import MOVES_KEPT_MS, ClusterCache, build_snapshot, job_ref
 from mlstack.elastic.facts import JobFacts
-from mlstack.elastic.job_reconciler import ASKED_MS, MOST_CREATIONS, JobReconciler, free_capacity
 from mlstack.elastic.policy.plan import plan as decide
 from mlstack.elastic.snapshot import Decision, PolicyConfig, ScalePlan, Snapshot
 from mlstack.elastic.state import (
@@ -44,9 +48,7 @@ from mlstack.elastic.state import (
 from mlstack.errors import ClusterError, ConflictError, ObjectNotFoundError, TransientError, UnreachableError
 from mlstack.kube.client import Cluster, ObjectRef
 
-RESENT_MS = 60_000
-"""The same change of a status that did not stay is not written again for so long."""
-
+_RESENT_MS = 60_000  # the same change of a status that did not stay is not written again for so long
 _MOST_TURNS = 4
 _LOOK_MS = 250  # an answer that takes longer is looked for so often
 _CLOCKS_MS = 2_000  # times of events are whole seconds, of a clock that may go after ours
@@ -62,16 +64,13 @@ class Pass:
     actions: list[Action] = field(default_factory=list)  # all writes, in their order
     refused: list[tuple[Action, ClusterError]] = field(default_factory=list)  # that the cluster did not take
     taken: list[Action] = field(default_factory=list)  # that it took, in passes that were cut short as well
-    # What was decided in the end, by job: gangs that are given up and trainers that were lost are not in the
-    # plan.
+    # What was decided in the end, by job: given-up gangs and lost trainers are not in the plan.
     decisions: dict[str, Decision] = field(default_factory=dict)
     events: list[JobEvent] = field(default_factory=list)  # what happened to jobs
     # Waits that are over: for the first `trainer` of a job or its whole `gang`, seconds since its creation.
     waits: list[tuple[str, int]] = field(default_factory=list)
     phases: Mapping[str, int] = field(default_factory=dict)  # jobs in each phase, those that ended included
-    lacks: Mapping[str, int] = field(
-        default_factory=dict
-    )  # jobs that lack a `trainer`, or more of their `gang`
+    lacks: Mapping[str, int] = field(default_factory=dict)  # jobs without `trainer`, or all of their `gang`
     plan_s: float = 0.0  # how long the policy took
     due: list[int] = field(default_factory=list)  # when something falls due
 
@@ -80,20 +79,17 @@ class Pass:
         """Give when the next pass is due for what is known now, None for nothing."""
         return min(self.due, default=None)
 
+    def tell(
+        self, job: str, reason: str, action: str, text: str, type: Literal["Normal", "Warning"] = "Normal"
+    ) -> None:
+        """Take note of what happened to a job."""
+        self.events.append(JobEvent(job=job, reason=reason, action=action, text=text, type=type))
+
 
 class Reconciler:
-    """Brings a cluster to what a policy decides.
+    """Brings a cluster to what a policy decides; each write of a pod carries the lease's `transitions`.
 
-    Args:
-        cluster: where to write; a fenced one, where others may lead.
-        cache: what is known of it.
-        config: of the policy.
-        transitions: gives how often the lease has changed hands; every write of a pod carries it.
-        run: carries out writes that do not depend on each other.
-        ask: carries out questions side by side; it may return while some of them go on.
-        instance: name of this process, for events.
-        is_dry: work everything out, write nothing.
-        monotonic_s: times the policy, in seconds; without it every plan takes 0.
+    `run` carries out writes; `ask` carries out questions, and may return while some go on.
     """
 
     def __init__(
@@ -120,11 +116,7 @@ class Reconciler:
         self._taken: list[Action] = []
 
     def reconcile(self, now_ms: int) -> Pass:
-        """Do one pass.
-
-        Raises:
-            UnreachableError: the server does not answer. What was done is known; the next pass does the rest.
-        """
+        """Do one pass; after an UnreachableError the next pass does the rest."""
         done, self._untold = Pass(now_ms=now_ms, events=self._untold), []
         try:
             self._reconcile(done)
@@ -152,7 +144,6 @@ class Reconciler:
     # --- look ---
 
     def _contexts(self, now_ms: int) -> list[JobContext]:
-        """Give the jobs with their pods, and what became of those that are under way."""
         pods, _ = self._cache.assign_pods()
         self._records = {key: record for key, record in self._records.items() if key in pods}
         contexts = []
@@ -177,34 +168,33 @@ class Reconciler:
             if not life.outcome:
                 continue
             ended += self._status(context, None, done)
-            event = JobEvent(job=key, reason="Completed", action="Finish", text=life.message)
             if life.outcome == "Failed":
-                text = f"{life.reason}: {life.message}"
-                event = JobEvent(job=key, reason="Failed", action="Finish", text=text, type="Warning")
-            done.events.append(event)
+                done.tell(key, "Failed", "Finish", f"{life.reason}: {life.message}", "Warning")
+            else:
+                done.tell(key, "Completed", "Finish", life.message)
         self._execute(ended, done)
 
     def _try_growth(self, contexts: Sequence[JobContext], now_ms: int) -> None:
         """Try one trainer more of jobs that were refused more of them, once it is time."""
-        capped = [
-            context
+        records = {
+            context.job.key: context.record
             for context in contexts
             if context.record.ceiling and not context.record.growth.is_waiting(now_ms)
-        ]
-        trials = self._trials.of([context.job for context in capped], now_ms, more=True) if capped else []
-        for context, trial in zip(capped, trials, strict=True):
-            record = context.record
+        }
+        capped = [context.job for context in contexts if context.job.key in records]
+        for trial in self._trials.of(capped, now_ms, more=True) if capped else ():
+            record = records[trial.job.key]
             if trial.is_over and trial.refusal is None:
                 record.ceiling = 0
             elif trial.is_over and trial.refusal is not None:
-                record.cap(record.ceiling, context.job.generation, trial.refusal, now_ms)
+                record.cap(record.ceiling, trial.job.generation, trial.refusal, now_ms)
 
     def _ask_sets(self, contexts: Sequence[JobContext], now_ms: int) -> None:
         """Learn why StatefulSets make no pods: their controller, who is refused them, tells it in events."""
         answers: list[tuple[JobRecord, str]] = []
 
-        def question(record: JobRecord, namespace: str, name: str, since_ms: int) -> Callable[[], None]:
-            return lambda: answers.append((record, set_refusal(self._cluster, namespace, name, since_ms)))
+        def ask(record: JobRecord, namespace: str, name: str, since_ms: int) -> None:
+            answers.append((record, set_refusal(self._cluster, namespace, name, since_ms)))
 
         questions = []
         for context in contexts:
@@ -214,7 +204,7 @@ class Reconciler:
             record.asked_ms = now_ms
             short = {name.rpartition("-")[0] for name in missing_pods(job, context.pods)}
             questions += [
-                question(record, job.namespace, role.set_name, since_ms - _CLOCKS_MS)
+                partial(ask, record, job.namespace, role.set_name, since_ms - _CLOCKS_MS)
                 for role in job.servers
                 if role.set_name in short
             ]
@@ -234,15 +224,12 @@ class Reconciler:
         """
         now_ms, untried = done.now_ms, set[str]()
         for turn in range(_MOST_TURNS + 1):
-            limits = {
-                context.job.key: context.record.limits(
-                    context.job,
-                    context.life.held,
-                    now_ms,
-                    not_before_ms=(context.job.key in untried) * (now_ms + 1),
+            limits = {}
+            for context in contexts:
+                job, again_ms = context.job, now_ms + 1 if context.job.key in untried else 0
+                limits[job.key] = context.record.limits(
+                    job, context.life.held, now_ms, not_before_ms=again_ms
                 )
-                for context in contexts
-            }
             done.snapshot = build_snapshot(self._cache, now_ms, limits, self._moves_ms or ())
             begun_s = self._monotonic_s()
             done.plan = decide(done.snapshot, self._config)
@@ -284,7 +271,6 @@ class Reconciler:
     # --- act ---
 
     def _act(self, contexts: Sequence[JobContext], done: Pass) -> None:
-        """Do what was decided: say so, make room, then fill it."""
         plan, now_ms, actions = done.plan, done.now_ms, list[Action]()
         reconciler = JobReconciler(
             cache=self._cache,
@@ -313,8 +299,7 @@ class Reconciler:
             else:
                 of_job = reconciler.take_off(context)
                 if job.spec and job.spec.is_suspended and job.target and not job.has_ended:
-                    text = "spec.suspend is true"
-                    done.events.append(JobEvent(job=job.key, reason="Suspended", action="Suspend", text=text))
+                    done.tell(job.key, "Suspended", "Suspend", "spec.suspend is true")
             actions += [*self._status(context, decision, done), *of_job]
         recent = [moved for moved in self._moves_ms or () if now_ms - moved <= MOVES_KEPT_MS]
         self._moves_ms = [*recent, *[now_ms] * plan.moves]
@@ -334,7 +319,7 @@ class Reconciler:
             return []
         after = status.build_status(context, decision, self._cache.priority(job), now_ms)
         patch = _merge_patch(job.status, after)
-        if not patch or (record.sent == patch and now_ms - record.sent_ms < RESENT_MS):
+        if not patch or (record.sent == patch and now_ms - record.sent_ms < _RESENT_MS):
             return []
         done.events += status_events(job, after)
         if job.spec and not job.status.get("startTime"):
@@ -342,11 +327,8 @@ class Reconciler:
             ready, ready_before = ((each.get("trainer") or {}).get("ready") for each in (after, job.status))
             done.waits += [("trainer", seconds)] if ready and not ready_before else []
             done.waits += [("gang", seconds)] if after.get("startTime") else []
-        why, version = str(after.get("phase")), job.version
-        action = Action(
-            stage="status", verb="status", ref=job_ref(job), job=job.key, why=why, body=patch, version=version
-        )
-        return [action]
+        ref, why = job_ref(job), str(after.get("phase"))
+        return [Action("status", "status", ref, job.key, why, patch, version=job.version)]
 
     def _events(self, done: Pass) -> list[Action]:
         """Give the events for what is new, and count what was told before on its event."""
@@ -361,8 +343,7 @@ class Reconciler:
             ref, why = ObjectRef.of(manifest), event.reason
             is_new = record.events.record(event.key, ref.name, done.now_ms, lasts=event.lasts)
             if is_new:
-                action = Action(stage="event", verb="create", ref=ref, job=job.key, why=why, body=manifest)
-                actions.append(action)
+                actions.append(Action("event", "create", ref, job.key, why, manifest))
             if is_new or not event.is_numbered:
                 reported.append(event)
         done.events = reported
@@ -372,8 +353,7 @@ class Reconciler:
                 ref = ObjectRef(EVENT_API_VERSION, "Event", job.namespace, series.event)
                 why, last = f"{reason}, {series.count} times", micro_time(series.last_ms / 1000)
                 body = {"series": {"count": series.count, "lastObservedTime": last}}
-                action = Action(stage="event", verb="patch", ref=ref, job=job.key, why=why, body=body)
-                actions.append(action)
+                actions.append(Action("event", "patch", ref, job.key, why, body))
         return actions
 
     # --- write ---
@@ -381,9 +361,8 @@ class Reconciler:
     def _execute_stages(self, actions: Sequence[Action], whole: Set[str], done: Pass) -> None:
         """Do all writes of a pass stage by stage; a job whose status is refused goes no further.
 
-        What stands around the trainers of the `whole` jobs is remembered as unwritten until it is taken. A
-        server that is to go elsewhere goes only when its set is written: the old one would make it again as
-        it was.
+        What stands around the trainers of the `whole` jobs counts as unwritten until it is taken. A server
+        that is to go elsewhere goes once its set is written: the old one would make it again as it was.
         """
         for stage in STAGES:
             if stage == "delete":
@@ -400,7 +379,6 @@ class Reconciler:
             self._execute(chosen, done)
 
     def _note_unwritten(self, refs: Mapping[ObjectRef, str], whole: Set[str]) -> None:
-        """Remember what is still to be written around the trainers of jobs."""
         for key in whole:
             job = self._cache.jobs.get(key)
             record = self._record(job)
@@ -409,7 +387,6 @@ class Reconciler:
                 record.unwritten = frozenset(ref for ref, owner in refs.items() if owner == key)
 
     def _execute(self, actions: Sequence[Action], done: Pass) -> None:
-        """Do writes in any order, and remember what came of them."""
         done.actions += actions
         if self._is_dry or not actions:
             return
@@ -452,19 +429,16 @@ class Reconciler:
             # What will soon be taken, unlike what is forbidden or wrong.
             record.writes.fail(now_ms, is_passing=isinstance(error, ConflictError | TransientError))
         done.due.append(record.writes.until_ms)
-        verb, text = action.verb.title(), str(error)
-        done.events.append(JobEvent(job=job.key, reason="Refused", action=verb, text=text, type="Warning"))
+        done.tell(job.key, "Refused", action.verb.title(), str(error), "Warning")
 
 
 def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     """Give the JSON merge patch that turns one value into the other, empty where they are equal."""
     patch: dict[str, Any] = {name: None for name in before if name not in after and before[name] is not None}
     for name, value in after.items():
-        known = before.get(name)
-        if isinstance(value, Mapping) and isinstance(known, Mapping):
-            inner = _merge_patch(known, value)
-            if inner:
+        if isinstance(value, Mapping) and isinstance(before.get(name), Mapping):
+            if inner := _merge_patch(before[name], value):
                 patch[name] = inner
-        elif known != value:
+        elif before.get(name) != value:
             patch[name] = value
     return patch

@@ -62,10 +62,7 @@ class JobEvent:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Give what makes it the same as another: of some reasons the numbers in the text do not matter.
-
-        Why a whole gang is refused does: it is asked again after minutes or hours.
-        """
+        """Give what makes it the same as another; numbers matter only in why a whole gang is refused."""
         is_numbered = self.is_numbered and not (self.reason == "Refused" and self.lasts)
         return (self.reason, "" if is_numbered else self.text)
 
@@ -158,10 +155,7 @@ class EventRecorder:
         self.known[key] = EventSeries("", last_ms=now_ms, sent_ms=now_ms)
 
     def record(self, key: tuple[str, str], event: str, now_ms: int, *, lasts: bool = False) -> bool:
-        """Count what is told; gives whether it is new, so that an event of this name is to be written.
-
-        What one pass says several times counts once, and so does what lasts, once in `REFRESH_MS`.
-        """
+        """Count what is told, once a pass, or in `REFRESH_MS` if it lasts; says whether to write an event."""
         self.is_new = False
         self.known = {old: series for old, series in self.known.items() if now_ms - series.last_ms < SAME_MS}
         series = self.known.get(key)
@@ -452,7 +446,6 @@ def restore_moves(jobs: Iterable[JobFacts], since_ms: int = 0) -> list[int]:
 
 
 def _failed(pods: Iterable[PodFacts]) -> list[PodFacts]:
-    """Give the trainers that failed and still stand, in the order in which they did."""
     failed = [pod for pod in pods if pod.role == "trainer" and pod.ending == "failed"]
     return sorted(failed, key=lambda pod: (pod.last_change_ms, pod.name))
 
@@ -547,12 +540,7 @@ def _failure(reason: str, message: str) -> Lifecycle:
 
 
 def lacks(job: JobFacts, pods: list[PodFacts]) -> Literal["", "gang", "trainer"]:
-    """Say what a job waits for.
-
-    Returns:
-        `trainer` where none of its trainers runs (EDL calls this job pending), `gang` where one does but its
-        whole gang does not; nothing where that does, or where a trainer has found no work left.
-    """
+    """Say whether a job lacks its first running `trainer` (EDL: pending), more of its `gang`, or nothing."""
     if job.stage(pods) == "finishing":
         return ""
     running = [pod.role for pod in pods if pod.is_live and pod.node and pod.phase == "Running"]
@@ -564,11 +552,7 @@ def lacks(job: JobFacts, pods: list[PodFacts]) -> Literal["", "gang", "trainer"]
 
 
 def missing_pods(job: JobFacts, pods: Sequence[PodFacts]) -> tuple[str, ...]:
-    """Give the names of masters and parameter servers of which there is no pod at all, then `trainers`.
-
-    Trainers are missing where there are fewer than the job may go on with; one that failed or is going is
-    still there.
-    """
+    """Give the names of servers that are no pods at all, `trainers` too if too few to go on with."""
     if job.spec is None:
         return ()
     names = {pod.name for pod in pods}

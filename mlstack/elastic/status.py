@@ -20,8 +20,6 @@ _MOST_RECORDS = 10
 
 
 class _Counts(NamedTuple):
-    """Pods of one role."""
-
     desired: int
     live: int  # how many neither ended nor are going
     bound: int  # how many of these have a node
@@ -88,7 +86,6 @@ class _Standing:
         return tuple(short)
 
     def hindrance(self) -> str:
-        """Say what keeps pods from being made."""
         if self.record.refusal:
             return f"; refused: {self.record.refusal[:LONGEST]}"
         if self.life.message and not self.life.outcome:
@@ -103,7 +100,6 @@ class _Standing:
         )
 
     def unready(self) -> str:
-        """Say what of the gang is not ready, and why."""
         return f"ready: {', '.join(self.missing)}{self.held_up}{self.hindrance()}"
 
 
@@ -200,7 +196,6 @@ def _admitted(standing: _Standing, before: Mapping[str, Any]) -> Claim:
 
 
 def _absent(standing: _Standing) -> Claim | None:
-    """Say why a job has no pods that could be ready."""
     if standing.life.outcome:
         return False, "Finished", standing.life.message
     return None if standing.is_admitted else (False, "NotAdmitted", "the job has no pods")
@@ -305,7 +300,6 @@ def build_status(
 
 
 def _phase(standing: _Standing) -> Phase:
-    """Give one word for where a job is between its creation and its end."""
     if standing.life.outcome:
         return standing.life.outcome
     is_paused = standing.job.is_paused(standing.pods, standing.now_ms)
@@ -346,10 +340,7 @@ def _counts(counts: _Counts, failed: int = 0) -> dict[str, Any]:
 
 
 def _records(standing: _Standing) -> list[dict[str, Any]]:
-    """Give the last changes of the number of trainers, the latest at the end.
-
-    Their times are exact: a new leader reads from them which moves are still to be counted.
-    """
+    """Give the last changes of the number of trainers; a new leader reads which moves still count."""
     records = [dict(record) for record in standing.before.get("scaleRecords") or ()]
     earlier = standing.job.target
     if standing.trainer.desired != earlier:
@@ -370,10 +361,7 @@ def _records(standing: _Standing) -> list[dict[str, Any]]:
 
 
 def _times(standing: _Standing) -> dict[str, Any]:
-    """Give when it was admitted, whole and done; one that is queued again begins anew.
-
-    How long it waited for its whole gang is told once, for the first time.
-    """
+    """Give when it was admitted, whole and done (anew once queued again), and how long it first waited."""
     before, now_ms = standing.before, standing.now_ms
     now, waited = timestamp(now_ms // 1000), before.get("waitingSeconds")
     created_ms = standing.job.spec.created_ms if standing.job.spec else 0

@@ -83,7 +83,6 @@ class SpecFields:
         self._values: dict[str, Any] = {str(name): value for name, value in (data or {}).items()}
 
     def __contains__(self, name: str) -> bool:
-        """Say whether the field is given."""
         return self.value(name) is not None
 
     def fault(self, text: str) -> None:
@@ -490,7 +489,6 @@ def parse(data: Mapping[str, Any]) -> TrainingJob:
 
 
 def _read_roles(trainer: SpecFields, pserver: SpecFields, master: SpecFields) -> dict[str, Any]:
-    """Read trainers, parameter servers and master, with its etcd."""
     trainers = Trainers(**_read(Trainers, trainer))
     count = pserver.integer("min-instance", 0, maximum=MAX_SERVERS)
     if (maximum := pserver.integer("max-instance", count)) != count:
@@ -513,7 +511,6 @@ def _read_roles(trainer: SpecFields, pserver: SpecFields, master: SpecFields) ->
 
 
 def _head_faults(data: Mapping[str, Any]) -> Iterator[str]:
-    """Tell what is wrong with the kind and the name of a job."""
     name = str((data.get("metadata") or {}).get("name") or "")
     version, kind = data.get("apiVersion", API_VERSION), data.get("kind", KIND)
     if (version, kind) != (API_VERSION, KIND):
@@ -528,7 +525,6 @@ def _head_faults(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _conflicts(job: TrainingJob) -> Iterator[str]:
-    """Tell which fields are wrong together."""
     minimum, maximum = job.trainer.minimum, job.trainer.maximum
     if maximum < max(minimum, 1):
         expected = f"`min-instance`, which is {minimum}" if minimum else "1"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from functools import partial
 from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
+from mlstack.clock import timestamp
 from mlstack.errors import ConflictError, InvalidError, ObjectNotFoundError
 from mlstack.kube.client import Applied, ClientWrapper, EventType, Listing, ObjectRef, WatchEvent
 from mlstack.objects.managed_fields import PatchFault
+from mlstack.objects.resources import NodePlace, is_eligible
 from mlstack.testing.store import by_fields, by_labels
 from mlstack.testing.writes import merge_patch
 
@@ -38,7 +40,7 @@ class Kernel:
     @property
     def timestamp(self) -> str:
         """Write the time as the API server does."""
-        return timestamp(self.now_ms)
+        return timestamp(self.now_ms / 1000)
 
     def generator(self, name: str) -> Random:
         """Give a generator of its own for a part of the simulator: its draws disturb no other part's."""
@@ -59,11 +61,6 @@ class Kernel:
             self.now_ms, _, action = heappop(self._heap)
             action()
         self.now_ms = max(self.now_ms, until_ms)
-
-
-def timestamp(time_ms: int) -> str:
-    """Write a time as the API server does: whole seconds."""
-    return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class SimulatedWatch:
@@ -119,14 +116,8 @@ class SimulatedStore:
         if old is not None and _is_same(old, obj):
             return old
         self.version += 1
-        birth = (
-            old["metadata"]
-            if old
-            else {
-                "uid": f"00000000-0000-4000-8000-{self.version:012d}",
-                "creationTimestamp": self.kernel.timestamp,
-            }
-        )
+        uid = f"00000000-0000-4000-8000-{self.version:012d}"
+        birth = old["metadata"] if old else {"uid": uid, "creationTimestamp": self.kernel.timestamp}
         metadata = {name: birth[name] for name in ("uid", "creationTimestamp")}
         metadata |= {**obj["metadata"], "resourceVersion": str(self.version)}
         objects[key] = {**obj, "metadata": metadata}
@@ -149,21 +140,18 @@ class SimulatedStore:
         return changed(pod, spec=admitted, status={"phase": "Pending"})
 
     def delete(self, obj: Mapping[str, Any], *, grace_s: int | None = None) -> Obj | None:
-        """Delete an object, and give a pod that its kubelet ends after its grace.
-
-        A pod without a node or that has ended goes at once, as other objects do.
-        """
+        """Delete an object; gives a pod that its kubelet ends after its grace, others go at once."""
         live = self.current(obj)
         if live is None:
             return None
-        is_pod = live["kind"] == "Pod"
-        if not is_pod or "nodeName" not in live["spec"] or _has_ended(live) or grace_s == 0:
+        is_bound = live["kind"] == "Pod" and "nodeName" in live["spec"]
+        if not is_bound or live["status"].get("phase") in ENDED or grace_s == 0:
             self.remove(live)
             return None
         if "deletionTimestamp" in live["metadata"]:
             return live
         grace = live["spec"]["terminationGracePeriodSeconds"] if grace_s is None else grace_s
-        end = timestamp(self.kernel.now_ms + grace * 1000)
+        end = timestamp(self.kernel.now_ms / 1000 + grace)
         return self.update(live, metadata={"deletionTimestamp": end, "deletionGracePeriodSeconds": grace})
 
     def evict(self, pod: Mapping[str, Any], reason: str) -> None:
@@ -200,10 +188,8 @@ def _key(obj: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _is_same(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    if old.keys() != new.keys() or any(old[name] != new[name] for name in new if name != "metadata"):
-        return False
     volatile = dict.fromkeys(("resourceVersion", "uid", "creationTimestamp"))
-    return {**old["metadata"], **volatile} == {**new["metadata"], **volatile}
+    return changed(old, metadata=volatile) == changed(new, metadata=volatile)
 
 
 def manifest(api_version: str, kind: str, name: str, namespace: str = "", **parts: Any) -> Obj:
@@ -217,13 +203,9 @@ def changed(obj: Mapping[str, Any], **parts: Mapping[str, Any]) -> Obj:
     return {**obj, **{part: {**(obj.get(part) or {}), **fields} for part, fields in parts.items()}}
 
 
-def _has_ended(pod: Mapping[str, Any]) -> bool:
-    return pod["status"].get("phase") in ENDED
-
-
 def is_live(pod: Mapping[str, Any]) -> bool:
     """Tell whether a pod neither ended nor is going."""
-    return "deletionTimestamp" not in pod["metadata"] and not _has_ended(pod)
+    return "deletionTimestamp" not in pod["metadata"] and pod["status"].get("phase") not in ENDED
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
@@ -239,10 +221,7 @@ def with_condition(obj: Mapping[str, Any], kind: str, status: str, **more: str) 
 
 
 class SimulatedCluster(ClientWrapper):
-    """The API server for the controller, as far as it asks: every right is given, and nothing takes time.
-
-    `refuse` is asked before each write (`create`, `patch` ...) and raises what the write is to fail with.
-    """
+    """The API server for the controller; before each write `refuse` may raise what it is to fail with."""
 
     def __init__(self, store: SimulatedStore, refuse: Callable[[str, ObjectRef], None] | None = None) -> None:
         self._store = store
@@ -354,3 +333,144 @@ def _without(live: Any, before: Any, intent: Any) -> Any:
         for name, value in live.items()
         if name in intent or name not in before
     }
+
+
+# --- kubelets, and the controllers of nodes ---
+
+# So long a node may be silent before the control plane gives it up (node-monitor-grace-period).
+_SILENT_MS = 40_000
+_COLLECT_MS = 20_000
+_UNREACHABLE = "node.kubernetes.io/unreachable"
+
+
+class Kubelets:
+    """The kubelets of all nodes, which may fail and heal, and the controllers that look after nodes."""
+
+    def __init__(self, store: SimulatedStore, start_ms: tuple[int, int]) -> None:
+        self._store, self._kernel = store, store.kernel
+        self._start_ms = start_ms
+        self._chance = store.kernel.generator("kubelet")
+        self._starting: set[str] = set()
+        self._ending: set[str] = set()
+        self._silent: set[str] = set()  # nodes whose kubelet, and all that runs on them, does nothing more
+        self._failed: set[str] = set()  # those of them that are there
+        store.watch(["Pod"], self._hear, name="kubelet")
+        store.watch(["Node"], self._hear_node, name="nodes")
+
+    def exit(self, pod: Mapping[str, Any], code: int) -> None:
+        """Let the containers of a pod end by themselves, for good."""
+        live = self._store.current(pod)
+        if live is None or live["status"].get("phase") != "Running":
+            return
+        now = self._kernel.timestamp
+        ended: Obj = {"ready": False, "restartCount": 0}
+        ended["state"] = {"terminated": {"exitCode": code, "finishedAt": now}}
+        containers = [{"name": row["name"], **ended} for row in live["spec"].get("containers") or ()]
+        conditions = with_condition(live, "Ready", "False", lastTransitionTime=now)
+        phase = "Failed" if code else "Succeeded"
+        status = {"phase": phase, "conditions": conditions, "containerStatuses": containers}
+        self._store.update(live, status=status)
+
+    def fail(self, node: str) -> None:
+        """Let a node fall silent."""
+        self._failed.add(node)
+        self._silent.add(node)
+        self._kernel.after(_SILENT_MS, lambda: self._give_up(node))
+
+    def heal(self, node: str) -> None:
+        """Let a node come back; pods deleted meanwhile end now."""
+        self._failed.discard(node)
+        self._set_ready(node, "True", taints=[])
+        self._silent.discard(node)
+        for pod in self._pods_on(node):
+            self._sync(pod)
+
+    def cordon(self, node: str, *, is_closed: bool) -> None:
+        """Keep new pods away from a node, or let them come again."""
+        if live := self._store.get("Node", node):
+            self._store.update(live, spec={"unschedulable": is_closed})
+
+    def remove(self, node: str) -> None:
+        """Take a node away for good, with its machine."""
+        self._silent.add(node)
+        if live := self._store.get("Node", node):
+            self._store.remove(live)
+
+    def _hear(self, event: WatchEvent) -> None:
+        if event.type == "DELETED":
+            self._starting.discard(event.object["metadata"]["uid"])
+            self._ending.discard(event.object["metadata"]["uid"])
+        else:
+            self._sync(event.object)
+
+    def _sync(self, pod: Mapping[str, Any]) -> None:
+        node, metadata, phase = pod["spec"].get("nodeName"), pod["metadata"], pod["status"].get("phase")
+        uid = metadata["uid"]
+        if not node or node in self._silent:
+            return
+        if "deletionTimestamp" in metadata:
+            if uid not in self._ending:
+                self._ending.add(uid)
+                grace_s = 0 if phase in ENDED else metadata["deletionGracePeriodSeconds"]
+                self._kernel.after(grace_s * 1000, lambda: self._end(pod))
+        elif phase == "Pending" and uid not in self._starting:
+            self._starting.add(uid)
+            self._kernel.after(self._chance.randint(*self._start_ms), lambda: self._start(pod))
+
+    def _start(self, pod: Mapping[str, Any]) -> None:
+        live = self._store.current(pod)
+        if live is None or live["spec"]["nodeName"] in self._silent:
+            self._starting.discard(pod["metadata"]["uid"])
+        elif "deletionTimestamp" not in live["metadata"] and live["status"].get("phase") == "Pending":
+            now = self._kernel.timestamp
+            conditions = with_condition(live, "Ready", "True", lastTransitionTime=now)
+            status = {"phase": "Running", "startTime": now, "conditions": conditions}
+            self._store.update(live, status=status)
+
+    def _end(self, pod: Mapping[str, Any]) -> None:
+        live = self._store.current(pod)
+        if live is not None and live["spec"]["nodeName"] not in self._silent:
+            self._store.remove(live)
+        self._ending.discard(pod["metadata"]["uid"])
+
+    def _pods_on(self, node: str) -> list[Obj]:
+        return [pod for pod in self._store.all("Pod") if pod["spec"].get("nodeName") == node]
+
+    def _set_ready(self, node: str, status: str, taints: list[Obj]) -> None:
+        if live := self._store.get("Node", node):
+            now = self._kernel.timestamp
+            conditions = with_condition(live, "Ready", status, lastTransitionTime=now)
+            self._store.update(live, spec={"taints": taints}, status={"conditions": conditions})
+
+    def _give_up(self, node: str) -> None:
+        if node not in self._failed or self._store.get("Node", node) is None:
+            return
+        taints = [{"key": _UNREACHABLE, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
+        self._set_ready(node, "Unknown", taints)
+        for pod in self._pods_on(node):
+            self._kernel.after(_tolerated_ms(pod["spec"]), partial(self._evict, node, pod))
+
+    def _evict(self, node: str, pod: Mapping[str, Any]) -> None:
+        live = self._store.current(pod)
+        if live is not None and node in self._failed and "deletionTimestamp" not in live["metadata"]:
+            self._store.evict(live, "DeletionByTaintManager")
+
+    def _hear_node(self, event: WatchEvent) -> None:
+        if event.type == "DELETED":
+            self._kernel.after(_COLLECT_MS, partial(self._collect, event.object["metadata"]["name"]))
+
+    def _collect(self, node: str) -> None:
+        if self._store.get("Node", node) is None:
+            for pod in self._pods_on(node):
+                self._store.delete(pod, grace_s=0)
+
+
+def _tolerated_ms(spec: Mapping[str, Any]) -> int:
+    """Give how long a pod stays on a node that does not answer; five minutes unless it says otherwise."""
+    silent = NodePlace("", {}, ({"key": _UNREACHABLE, "effect": "NoExecute"},))
+    tolerations = spec.get("tolerations") or ()
+    fitting = [item for item in tolerations if is_eligible({"tolerations": [item]}, silent)]
+    limits = [int(item["tolerationSeconds"]) for item in fitting if item.get("tolerationSeconds") is not None]
+    if not fitting:
+        return 300_000
+    return min(limits) * 1000 if limits else 10**12

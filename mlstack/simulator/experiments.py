@@ -17,11 +17,10 @@ from mlstack.elastic.policy.fair import jain
 from mlstack.elastic.policy.plan import plan
 from mlstack.elastic.snapshot import Decision, Job, Node, PolicyConfig, Snapshot, Trainer
 from mlstack.simulator import measures
+from mlstack.simulator.control_plane import SchedulerSettings, WorkloadSettings
 from mlstack.simulator.measures import SERIES, Samples, over_time, window
-from mlstack.simulator.nodes import WorkloadSettings
 from mlstack.simulator.run import SimulationOutcome, simulate
 from mlstack.simulator.scenario import FOLDER, NAMESPACE, Scenario, published, with_preemption
-from mlstack.simulator.scheduler import SchedulerSettings
 from mlstack.yaml.read import read_document
 
 _Trial = TypeVar("_Trial")
@@ -387,8 +386,6 @@ def run_policy(trace: Sequence[TraceJob], config: PolicyConfig) -> JctOutcome:
 
 
 class _Run:
-    """A job of a trace that is under way or waits, as the policy sees it."""
-
     def __init__(self, plan: TraceJob) -> None:
         self._plan, self._left_ms = plan, float(plan.work_ms)
         self._created, self._still_until_ms = 0, 0
@@ -402,19 +399,16 @@ class _Run:
         )
 
     def end_ms(self, now_ms: int) -> int | None:
-        """Give when it will be done if nothing changes."""
         if not self.job.target:
             return None
         return max(now_ms, self._still_until_ms) + ceil(self._left_ms / self._plan.speed(self.job.target))
 
     def work(self, since_ms: int, until_ms: int) -> None:
-        """Do what can be done in a time."""
         if self.job.target:
             worked_ms = max(0, until_ms - max(since_ms, self._still_until_ms))
             self._left_ms -= worked_ms * self._plan.speed(self.job.target)
 
     def scale(self, decision: Decision, now_ms: int) -> None:
-        """Have the trainers that were decided on, after a while in which it stands still."""
         trainers = [trainer for trainer in self.job.trainers if trainer.name not in decision.victims]
         while len(trainers) < decision.target:
             self._created += 1

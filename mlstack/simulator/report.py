@@ -218,7 +218,6 @@ def _job(
 
 
 def _keys(samples: Samples, field: str) -> list[str]:
-    """Give the keys of all jobs or services that there ever were."""
     return sorted({item.key for sample in samples for item in getattr(sample, field)})
 
 
@@ -306,8 +305,6 @@ def draw(samples: Samples, title: str) -> str:
 
 
 def _panels(samples: Samples) -> list[tuple[str, list[_Line], dict[str, Any]]]:
-    """Give what is drawn below each other: what is measured, the lines, and how the legend stands."""
-
     def series(name: str) -> list[float]:
         return [SERIES[name].value(sample) for sample in samples]
 

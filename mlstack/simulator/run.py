@@ -38,10 +38,12 @@ from mlstack.errors import ClusterError, ConflictError, TransientError, Unreacha
 from mlstack.kube.client import ClientWrapper, GuardedClient, ObjectRef, WatchEvent
 from mlstack.kube.lease import Lease
 from mlstack.simulator import scenario as objects
+from mlstack.simulator.control_plane import Scheduler, Workloads, collect_garbage
 from mlstack.simulator.engine import (
     START_MS,
     Action,
     Kernel,
+    Kubelets,
     Obj,
     SimulatedCluster,
     SimulatedStore,
@@ -49,11 +51,15 @@ from mlstack.simulator.engine import (
     is_live,
     manifest,
 )
-from mlstack.simulator.laws import WITHOUT_PLACES, breaches_of_plan, breaches_of_sample, stale_pods
-from mlstack.simulator.measures import ClusterObserver, Sample
-from mlstack.simulator.nodes import Kubelets, Workloads, collect_garbage
+from mlstack.simulator.measures import (
+    WITHOUT_PLACES,
+    ClusterObserver,
+    Sample,
+    breaches_of_plan,
+    breaches_of_sample,
+    stale_pods,
+)
 from mlstack.simulator.scenario import EVENTS, NAMESPACE, JobPlan, NodeGroup, Scenario, ScenarioEvent
-from mlstack.simulator.scheduler import Scheduler
 
 SAMPLE_MS = 1_000
 WORK_MS = 1_000
@@ -183,7 +189,6 @@ class SimulationEnvironment:
             raise TransientError("the server is busy", where=str(ref))
 
     def _add_nodes(self, group: NodeGroup) -> None:
-        """Add nodes, numbered on from those of the same group."""
         first = sum(node["metadata"]["name"].startswith(f"{group.name}-") for node in self.store.all("Node"))
         for node in objects.nodes(group, first):
             if group.background:  # it is there when the scheduler first hears of the node
@@ -234,7 +239,6 @@ class SimulationEnvironment:
             self.store.update(live, metadata={"generation": generation}, spec=fields)
 
     def _trainers(self, job: str) -> list[Obj]:
-        """Give the pods of the trainers of a job that run."""
         labels = {JOB_LABEL: job, ROLE_LABEL: "trainer"}.items()
         return [
             pod
@@ -414,7 +418,6 @@ class SimulatedController:
                 self._environment.accuse(f"lease: {self.name} writes while {holder or 'nobody'} leads")
 
     def _plan_next(self) -> None:
-        """Put the next pass on the calendar, unless an earlier one stands there."""
         due_ms = max(self._requeue.next_ms(), self._kernel.now_ms)
         if self._due_ms is None or due_ms < self._due_ms:
             self._due_ms = due_ms
@@ -499,7 +502,6 @@ class Baseline:
             self._kernel.after(100, self._scale)
 
     def _scale(self, *, is_tick: bool = False) -> None:
-        """Decide, and write the parallelism of every job that changes."""
         plan = edl_v010(self._snapshot(), self._config)
         for job in self._jobs:
             live = self._store.get("Job", f"{job.name}-trainer", NAMESPACE)

@@ -21,10 +21,9 @@ from mlstack.elastic.training_job import (
 from mlstack.errors import ConfigError
 from mlstack.names import nearest
 from mlstack.objects.resources import quantity
+from mlstack.simulator.control_plane import SchedulerSettings, WorkloadSettings
 from mlstack.simulator.engine import Obj, manifest
 from mlstack.simulator.measures import BACKGROUND
-from mlstack.simulator.nodes import WorkloadSettings
-from mlstack.simulator.scheduler import SchedulerSettings
 from mlstack.testing.writes import merge_patch
 from mlstack.yaml.read import read_document
 

@@ -6,10 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 from mlstack.simulator import scenario
-from mlstack.simulator.engine import Kernel, Obj, SimulatedStore, manifest
-from mlstack.simulator.nodes import Kubelets, Workloads, WorkloadSettings, collect_garbage
+from mlstack.simulator.control_plane import (
+    Scheduler,
+    SchedulerSettings,
+    Workloads,
+    WorkloadSettings,
+    collect_garbage,
+)
+from mlstack.simulator.engine import Kernel, Kubelets, Obj, SimulatedStore, manifest
 from mlstack.simulator.scenario import NodeGroup, Scenario, ScenarioEvent, classes, nodes
-from mlstack.simulator.scheduler import Scheduler, SchedulerSettings
 
 SMALL_JOB = {
     "min": 2,

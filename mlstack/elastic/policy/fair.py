@@ -44,8 +44,7 @@ def fair(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
 def share_out(snapshot: Snapshot, config: PolicyConfig, scoring: Scoring) -> ScalePlan:
     """Serve demands, gangs and minima, then fill free room and even out as `scoring` ranks the jobs.
 
-    A round may leave room to what came before it, so rounds follow until one changes nothing: what the plan
-    leaves then needs no further plan.
+    A round may leave room to what came before it: rounds follow until one changes nothing.
     """
     # How many trainers may still be moved for fairness within the window that ends now.
     since_ms = snapshot.now_ms - config.moves_window_ms
@@ -96,10 +95,7 @@ class Headroom:
         return True
 
     def restore(self) -> None:
-        """Take trainers above a minimum until enough places are free, or no more can be made.
-
-        The one goes that makes most places: of the lowest priority, then of the richest job.
-        """
+        """Take trainers of the lowest priority, then the richest job, until enough places are free."""
         for kind, (free, kept) in self._kinds.items():
             while sum(free.sums()) < kept:
                 options = [
@@ -152,8 +148,7 @@ def can_grow(state: JobState, now_ms: int) -> bool:
 def grow(cluster: ClusterState, headroom: Headroom) -> None:
     """Fill free room: the highest priority first, then the lowest share.
 
-    A job gets so many fewer as failed and are not to be replaced yet; others may have these. What it would
-    get in their place is taken back, once a plan.
+    Others may have what a job would get for trainers that failed and are not replaced yet: it is taken back.
     """
     _fill(cluster, headroom)
     lent = 0
@@ -188,18 +183,15 @@ def _rank(state: JobState) -> tuple[int, int, str]:
 
 # --- trainers move from rich jobs to poor ones ---
 
-Place = tuple[NodeInfo, tuple[TrainerSlot, ...]]
-"""A node, and the trainers that have to go from there."""
+Place = tuple[NodeInfo, tuple[TrainerSlot, ...]]  # a node, and the trainers that have to go from there
 
 
 class Balance:
-    """Moves for fairness alone."""
+    """Moves for fairness alone, `budget` at the most."""
 
     def __init__(self, cluster: ClusterState, headroom: Headroom, budget: int) -> None:
-        self._headroom = headroom
-        self._cluster = cluster
+        self._cluster, self._headroom, self._budget = cluster, headroom, budget
         self._now_ms = cluster.snapshot.now_ms
-        self._budget = budget  # how many more trainers may be taken
 
     def even_out(self) -> None:
         """Move trainers until nothing is gained by it or the budget is used up."""
@@ -207,7 +199,6 @@ class Balance:
             pass
 
     def _move_one(self) -> bool:
-        """Give the poorest job that can be helped one trainer of richer ones."""
         failed: set[Hashable] = set()
         gaining = [state for state in self._cluster.states.values() if can_gain(state, self._now_ms)]
         for state in sorted(gaining, key=lambda state: (-state.job.priority, state.share, state.job.key)):
@@ -239,10 +230,8 @@ class Balance:
         return True
 
     def _spare(self, rich: JobState, poor: JobState) -> int:
-        """Give how many trainers a job can lose to another one."""
-        if rich is poor or rich.job.priority > poor.job.priority or not rich.surplus:
-            return 0
-        if is_cooling(rich, self._now_ms):
+        is_above = rich.job.priority > poor.job.priority
+        if rich is poor or is_above or not rich.surplus or is_cooling(rich, self._now_ms):
             return 0
         if rich.job.priority < poor.job.priority:
             return rich.surplus
@@ -268,9 +257,9 @@ class Balance:
                 and all([node.later[resource] + frees[resource] >= part for resource, part in poor.amounts])
             }
             options = [
-                (rank(slot, node), node, slot)
+                (rank(slot, slot.node), slot.node, slot)
                 for slot in rich.slots
-                if (node := slot.node) is not None and node in enough and can_go(slot)
+                if slot.node is not None and slot.node in enough and can_go(slot)
             ]
             if options:
                 _, node, slot = min(options, key=lambda option: option[0])
@@ -287,11 +276,8 @@ class Balance:
             if node not in giving:
                 continue
             row = clear(self._cluster, node, poor.amounts, lambda state: allowed.get(state, 0))
-            if (
-                row is not None
-                and 0 < len(row.slots) <= self._budget
-                and (best is None or row[:4] < best[0][:4])
-            ):
+            is_possible = row is not None and 0 < len(row.slots) <= self._budget
+            if row is not None and is_possible and (best is None or row[:4] < best[0][:4]):
                 best = (row, node)
         return (best[1], best[0].slots) if best else None
 
@@ -310,13 +296,12 @@ def conclude(cluster: ClusterState) -> ScalePlan:
             if old.node is not None and new is not None:
                 state.gone.remove(row)
                 state.slots[state.slots.index(new)] = old
-    reservations = [
-        Reservation(node=node.name, request=request, key=key)
-        for node, request, key, _ in cluster.reservations.values()
-    ]
+    reserved = sorted(cluster.reservations.values(), key=lambda row: (row[2], row[0].name))
     return ScalePlan(
         decisions={key: _decide(cluster, state) for key, state in cluster.states.items()},
-        reservations=tuple(sorted(reservations, key=lambda row: (row.key, row.node))),
+        reservations=tuple(
+            Reservation(node=node.name, request=request, key=key) for node, request, key, _ in reserved
+        ),
         unplaced=tuple(cluster.unplaced[key] for key in sorted(cluster.unplaced)),
         moves=sum(cause == "fairness" for state in cluster.states.values() for _, cause, _ in state.gone),
         steps=cluster.steps,
@@ -460,7 +445,8 @@ def _amount(name: str, amount: int) -> str:
     if name == "cpu":
         return f"{amount / 1000:g} cpu"
     if name in ("memory", "ephemeral-storage"):
-        return f"{amount / 2**30:.4g} GiB {name}" if amount >= 2**30 else f"{amount / 2**20:.4g} MiB {name}"
+        unit, size = ("GiB", 2**30) if amount >= 2**30 else ("MiB", 2**20)
+        return f"{amount / size:.4g} {unit} {name}"
     return resources.port_words(name, amount) if resources.is_host_port(name) else f"{amount} {name}"
 
 

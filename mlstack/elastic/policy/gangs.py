@@ -120,7 +120,6 @@ def _is_room(pairs: list[tuple[Room, Room]], amounts: Shape, number: int, givers
 
 
 def _without(cluster: ClusterState, preempted: Collection[JobState]) -> list[Room]:
-    """Give the room of each node once those jobs are gone."""
     gone, keys = set(preempted), {other.job.key for other in preempted}
     rooms = [_lifted(node, node.later, gone) for node in cluster.nodes]
     held = [(cluster.by_name.get(held.node), held.request) for other in preempted for held in other.job.held]
@@ -133,7 +132,6 @@ def _without(cluster: ClusterState, preempted: Collection[JobState]) -> list[Roo
 
 
 def _lifted(node: NodeInfo, room: Room, states: Set[JobState]) -> Room:
-    """Give a room of a node and that of all trainers there of those jobs."""
     lifted = list(room)
     for state in node.states.keys() & states if states else ():
         number = len(node.states[state])
@@ -153,10 +151,7 @@ class Demands:
         self._left = sorted(cluster.snapshot.demands, key=self._rank)
 
     def _rank(self, demand: Demand) -> tuple[int, int, int, bool, int, str]:
-        """Rank by priority, that of the job too, and age; then tied and large ones, which have least choice.
-
-        Room that was made for the gang of a job is so not taken by an older job of lower priority.
-        """
+        """Rank by priority, the job's too (room made for a gang is kept), age, then tied and large ones."""
         state = self._cluster.states.get(demand.job)
         priority = state.job.priority if state else 0
         size = dominant(shape(demand.request), self._cluster.whole) if demand.job else 0
@@ -407,7 +402,6 @@ def restore_rendezvous(cluster: ClusterState) -> None:
 
 
 def _may_use(state: JobState, node: NodeInfo | None) -> bool:
-    """Tell whether a new trainer of a job can go to a node."""
     if node is None or node.name in state.bars:
         return False
     return state.job.nodes is None or node.name in state.job.nodes

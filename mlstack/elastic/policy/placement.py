@@ -179,10 +179,7 @@ _FREE = Clearance(-(1 << 62), 0, 0, 0, ())
 
 
 def can_go(slot: TrainerSlot) -> bool:
-    """Tell whether so many others of its job run that the job does not fall below its minimum meanwhile.
-
-    The one at which the others meet never goes while the job goes on.
-    """
+    """Tell whether a trainer may go: its job keeps a running minimum, and the meeting point."""
     if slot.is_meeting:
         return False
     return not slot.is_bound or slot.state.bound > slot.state.job.minimum
@@ -226,10 +223,7 @@ def clear(cluster: ClusterState, node: NodeInfo, amounts: Shape, allow: Allowanc
 
 
 def least(node: NodeInfo, amounts: Shape, allow: Allowance) -> tuple[int, int, int, int] | None:
-    """Give a clearance without its slots that is no dearer than the one `clear` finds, None if it finds none.
-
-    There may be none all the same.
-    """
+    """Give what a clearance costs at least, None if there is none for sure."""
     later = node.later
     short = [(resource, amount - later[resource]) for resource, amount in amounts if later[resource] < amount]
     if not short:
@@ -250,7 +244,6 @@ def least(node: NodeInfo, amounts: Shape, allow: Allowance) -> tuple[int, int, i
 def _single(
     node: NodeInfo, allowed: dict[JobState, int], priority: int, short: list[tuple[int, int]]
 ) -> list[TrainerSlot]:
-    """Find one trainer of a priority whose room is enough, none if there is none."""
     slots = [
         slot
         for state in allowed
@@ -416,10 +409,9 @@ def place_server(
     *,
     is_late: bool = False,
 ) -> NodeInfo | None:
-    """Find room for a master or parameter server where it costs the fewest places for trainers.
+    """Find room for a server where it costs the fewest places for trainers.
 
-    One that `is_late` is there already: then rather where no trainer has to go, and on nodes too that are
-    passed over, since it may be tied to one.
+    One that `is_late` is there already: rather where no trainer has to go, and on barred nodes too.
     """
     node = _node_for_server(cluster, state, shape(request), node_names, is_late=is_late)
     if node is not None:

@@ -180,10 +180,7 @@ class Tally:
         return self.lines[resource] - self.demand[resource]
 
     def first_fit(self, request: Vector, resources: Iterable[int], nodes: frozenset[str] | None) -> str:
-        """Give the first node by name with room in those resources, empty if there is none.
-
-        Where there was no room there is none later unless some was given back: those nodes are passed over.
-        """
+        """Give the first node by name with room, empty if none; where there was none is none later."""
         asked = tuple((resource, request[resource]) for resource in resources if request[resource])
         start = self._full.get((asked, nodes), 0)
         for place in range(start, len(self._names)):
@@ -207,10 +204,7 @@ Step = Callable[[Job, int], int]
 
 
 def taking_part(jobs: Sequence[Job], *, is_whole: bool) -> list[Job]:
-    """Give the jobs that may be rescaled: those that run, but all as soon as one job is wholly pending.
-
-    With `is_whole` those alone run that have as many trainers as they were told to have.
-    """
+    """Give the jobs to rescale: those that run (with all trainers: `is_whole`), or all if one is pending."""
     is_somebody_waiting, running = False, set()
     for job in jobs:
         ready = [trainer.is_ready for trainer in job.trainers]
@@ -263,8 +257,6 @@ def walk(
 
 
 class _Mended(Tally):
-    """The mended dry run."""
-
     def __init__(self, snapshot: Snapshot, *, load_pct: int) -> None:
         super().__init__(snapshot, load_pct=load_pct)
         # the nodes of the trainers that it planned, by job
@@ -366,8 +358,6 @@ def _reason(job: Job, target: int) -> Reason:
 
 
 class _Original(Tally):
-    """The original dry run."""
-
     def __init__(self, snapshot: Snapshot, *, load_pct: int) -> None:
         super().__init__(snapshot, load_pct=load_pct)
         # GPUs above which trainers are taken away

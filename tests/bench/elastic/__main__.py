@@ -20,7 +20,7 @@ from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 
-from mlstack.simulator.laws import breaches_of_sample
+from mlstack.simulator.measures import breaches_of_sample
 from mlstack.simulator.run import SimulationOutcome, simulate
 from mlstack.simulator.scenario import CASES, Scenario, published, with_preemption
 from tests.bench.elastic.play import Played, play

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from mlstack.kube.api_server import connect
-from mlstack.simulator.laws import breaches_of_sample, stale_pods
-from mlstack.simulator.measures import Sample
+from mlstack.simulator.measures import Sample, breaches_of_sample, stale_pods
 from tests.bench.elastic.spectator import Spectator
 from tests.support.cluster import TestCluster
 from tests.support.elastic import training_job

@@ -14,7 +14,7 @@ from mlstack.elastic.snapshot import PolicyConfig, ScalePlan, Snapshot
 from mlstack.elastic.training_job import parse
 from mlstack.kube.client import ObjectRef, WatchEvent
 from mlstack.simulator import scenario
-from mlstack.simulator.laws import breaches_of_sample
+from mlstack.simulator.measures import breaches_of_sample
 from mlstack.simulator.run import simulate
 from tests.support.elastic import node, numbered, pod, training_job
 from tests.support.simulated import Sandbox

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from mlstack.clock import time_ms, timestamp
+from mlstack.elastic.actions import INCOMPLETE_MS
 from mlstack.elastic.facts import JobFacts, parse_job
 from mlstack.elastic.inspect import look, planned
-from mlstack.elastic.job_reconciler import INCOMPLETE_MS
 from mlstack.elastic.snapshot import PolicyConfig
 from mlstack.elastic.state import BAR_MS, GANG_MS, RETRY_MS, restore_moves
 from mlstack.kube.client import ObjectRef

@@ -1,7 +1,7 @@
 """Virtual time, chance from one seed, objects with versions, and events that arrive late and in order."""
 
 from mlstack.kube.client import WatchEvent
-from mlstack.simulator.engine import START_MS, Kernel, SimulatedStore, timestamp
+from mlstack.simulator.engine import START_MS, Kernel, SimulatedStore
 
 POD = {"kind": "Pod", "metadata": {"name": "a", "namespace": "x"}, "spec": {}, "status": {}}
 
@@ -26,10 +26,6 @@ def test_generators_of_one_name_and_seed_draw_alike_and_others_do_not() -> None:
     draws = [Kernel(seed).generator(name).random() for seed, name in ((1, "a"), (1, "a"), (1, "b"), (2, "a"))]
     assert draws[0] == draws[1]
     assert len(set(draws)) == 3
-
-
-def test_times_are_written_in_whole_seconds() -> None:
-    assert timestamp(1_500) == "1970-01-01T00:00:01Z"
 
 
 def test_a_write_has_a_higher_version_keeps_the_uid_and_changes_no_object_that_somebody_holds() -> None:

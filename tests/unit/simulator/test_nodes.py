@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
+from mlstack.simulator.control_plane import Workloads, WorkloadSettings
 from mlstack.simulator.engine import Kernel, SimulatedStore
-from mlstack.simulator.nodes import Workloads, WorkloadSettings
 from mlstack.simulator.scenario import NAMESPACE, Service, deployment
 from tests.support.simulated import Sandbox
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from mlstack.simulator.control_plane import SchedulerSettings
 from mlstack.simulator.engine import manifest
-from mlstack.simulator.scheduler import SchedulerSettings
 from tests.support.simulated import Sandbox
 
 TERM = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n0-0"]}]}

@@ -1,22 +1,34 @@
-"""A kube-scheduler: its queue, default filters, scoring by allocation and node affinity, preemption."""
+"""The control plane: a kube-scheduler with preemption, and the controllers of workloads and garbage."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
+from mlstack.clock import time_ms
 from mlstack.dataclass import dataclass
 from mlstack.elastic import facts
 from mlstack.elastic.facts import NodeFacts, PodFacts
 from mlstack.kube.client import WatchEvent
 from mlstack.objects import resources
 from mlstack.objects.resources import NodePlace, is_eligible
-from mlstack.simulator.engine import Action, Kernel, Obj, SimulatedStore, is_ready, with_condition
+from mlstack.simulator.engine import (
+    ENDED,
+    Action,
+    Kernel,
+    Obj,
+    SimulatedStore,
+    is_live,
+    is_ready,
+    manifest,
+    with_condition,
+)
 
-AFFINITY_WEIGHT = 2
-"""Weight of preferred node affinity beside the score of the room, as in the default profile."""
+# Weight of preferred node affinity beside the score of the room, as in the default profile.
+_AFFINITY_WEIGHT = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +82,7 @@ class SchedulingQueue:
     def pop(self) -> QueuedPod | None:
         """Give the pod to be tried next, None if there is none.
 
-        A scheduler without other work does not wait for the end of a back-off, since Kubernetes 1.33
-        (SchedulerPopFromBackoffQ); ends within a second are equal.
+        Without other work it does not wait for the end of a back-off (SchedulerPopFromBackoffQ of 1.33).
         """
         for heap in (self._active, self._backoff):
             while heap:
@@ -151,9 +162,7 @@ class SchedulerNode:
 
     def fits(self, requests: Mapping[str, int], more: Mapping[str, int] | None = None) -> bool:
         """Tell whether there is room, `more` free than it looks."""
-        free = self.free
-        if more is None:
-            return all(free[name] >= amount for name, amount in requests.items())
+        free, more = self.free, more or {}
         return all(free[name] + more.get(name, 0) >= amount for name, amount in requests.items())
 
     def score(self, requests: Mapping[str, int], scoring: str) -> int:
@@ -186,8 +195,7 @@ def find_victims(
 ) -> Candidate | None:
     """Give who has to go from a node for a pod, None if that does not help.
 
-    Budgets are kept where there is a choice, and broken where there is none. `reserved` is what the node
-    keeps for other pods that were nominated.
+    Budgets are broken where there is no choice; `reserved` is kept for other pods that were nominated.
     """
     priority = pod.priority or 0
     lower = [other for other in node.pods.values() if (other.priority or 0) < priority]
@@ -248,10 +256,7 @@ def disruption_budgets(store: SimulatedStore) -> Budgets:
 
 
 class Scheduler:
-    """Gives pods their nodes, one at a time.
-
-    What it knows of nodes and pods comes by watch, its own bindings it assumes at once.
-    """
+    """Gives pods their nodes, one at a time; its own bindings it assumes before its watch tells them."""
 
     def __init__(self, store: SimulatedStore, settings: SchedulerSettings) -> None:
         self._store, self._kernel, self._settings = store, store.kernel, settings
@@ -297,7 +302,6 @@ class Scheduler:
         self._retry_all()
 
     def _assume(self, pod: PodFacts, node: str) -> None:
-        """Count a pod on its node from now on."""
         self._queue.drop(pod.uid)
         self._nominated.pop(pod.uid, None)
         if node in self._nodes:
@@ -339,7 +343,6 @@ class Scheduler:
         self._kernel.after(pause_ms, self._schedule_one)
 
     def _filter(self, pod: PodFacts) -> Iterator[SchedulerNode]:
-        """Give the nodes that a pod may go to, room aside."""
         if self._eligible is None:
             self._eligible = facts.eligible(node.place for node in self._nodes.values() if node.takes_pods)
         names = self._eligible(pod.shape)
@@ -355,7 +358,6 @@ class Scheduler:
         return not reserved or node.fits(pod.requests, {name: -amount for name, amount in reserved.items()})
 
     def _reserved(self, node: SchedulerNode, pod: PodFacts) -> Counter[str]:
-        """Give what a node keeps for nominated pods of the same or higher priority."""
         reserved: Counter[str] = Counter()
         for uid, (name, other) in self._nominated.items():
             is_before = uid != pod.uid and (other.priority or 0) >= (pod.priority or 0)
@@ -364,13 +366,12 @@ class Scheduler:
         return reserved
 
     def _best(self, live: Mapping[str, Any], pod: PodFacts, nodes: list[SchedulerNode]) -> SchedulerNode:
-        affinity = ((live["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
-            "preferredDuringSchedulingIgnoredDuringExecution"
-        )
+        node_affinity = (live["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+        affinity = node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution")
         weights = [_affinity(affinity, node.place) for node in nodes] if affinity else [0] * len(nodes)
         most = max(weights) or 1
         scores = [
-            node.score(pod.requests, self._settings.scoring) + AFFINITY_WEIGHT * 100 * weight // most
+            node.score(pod.requests, self._settings.scoring) + _AFFINITY_WEIGHT * 100 * weight // most
             for node, weight in zip(nodes, weights, strict=True)
         ]
         best = max(scores)
@@ -439,3 +440,157 @@ def _affinity(terms: Iterable[Mapping[str, Any]], place: NodePlace) -> int:
         for term in terms
         if is_eligible({"required": {"nodeSelectorTerms": [term["preference"]]}}, untainted)
     )
+
+
+# --- controllers of workloads and garbage ---
+
+KINDS = ("Deployment", "Job", "StatefulSet")
+_SYNC_MS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadSettings:
+    """How quick the controllers are; all of them share one limit, as in kube-controller-manager."""
+
+    rate: int = 20  # requests a second, over a longer time
+    burst: int = 30  # requests at once
+    # whether pods of nodes with several of them go first, and those of about one age in no order (since
+    # Kubernetes 1.21)
+    spreads_removal: bool = True
+
+
+class Workloads:
+    """Controllers of Deployments (without ReplicaSets), Jobs (as EDL used them) and StatefulSets."""
+
+    def __init__(self, store: SimulatedStore, settings: WorkloadSettings) -> None:
+        self._store, self._kernel, self._settings = store, store.kernel, settings
+        self._full_ms = 0  # when the bucket of requests will be full again
+        self._names = store.kernel.generator("workloads")
+        self._owned: dict[str, dict[str, Obj]] = {}
+        self._doomed: dict[str, set[str]] = {}
+        self._due: set[tuple[str, str, str]] = set()
+        store.watch(["Pod"], self._track)
+        store.watch([*KINDS, "Pod"], self._hear, name="workloads")
+
+    def _track(self, event: WatchEvent) -> None:
+        pod = event.object
+        for owner in pod["metadata"].get("ownerReferences") or ():
+            pods = self._owned.setdefault(owner["uid"], {})
+            if event.type == "DELETED":
+                pods.pop(pod["metadata"]["uid"], None)
+            else:
+                pods[pod["metadata"]["uid"]] = dict(pod)
+
+    def _hear(self, event: WatchEvent) -> None:
+        kind, metadata = event.object["kind"], event.object["metadata"]
+        namespace = metadata.get("namespace") or ""
+        if kind == "Pod":
+            for owner in metadata.get("ownerReferences") or ():
+                if owner["kind"] in KINDS:
+                    self._enqueue((owner["kind"], owner["name"], namespace), _SYNC_MS)
+        elif event.type != "DELETED":
+            self._enqueue((kind, metadata["name"], namespace), _SYNC_MS)
+
+    def _enqueue(self, key: tuple[str, str, str], delay_ms: int) -> None:
+        if key not in self._due:
+            self._due.add(key)
+            self._kernel.after(delay_ms, lambda: self._sync(key))
+
+    def _sync(self, key: tuple[str, str, str]) -> None:
+        self._due.discard(key)
+        owner = self._store.get(*key)
+        if owner is None or "deletionTimestamp" in owner["metadata"]:
+            return
+        pods = list(self._owned.get(owner["metadata"]["uid"], {}).values())
+        is_set = key[0] == "StatefulSet"
+        pause_ms = 1000 // self._settings.rate
+        for step in self._ordinal_steps(owner, pods) if is_set else self._steps(owner, pods):
+            full_ms = max(self._full_ms, self._kernel.now_ms) + pause_ms
+            if full_ms - self._kernel.now_ms > pause_ms * self._settings.burst:
+                self._enqueue(key, pause_ms)
+                break
+            self._full_ms = full_ms
+            step()
+        if is_set:
+            self._report(owner)
+
+    def _steps(self, owner: Obj, pods: list[Obj]) -> Iterator[Action]:
+        """Give the steps to so many pods, no matter which.
+
+        Pods that have to go are chosen once, and nothing else is done until all of them are going: so does a
+        ReplicaSet's controller, and pods of full nodes go without regard to how many neighbours go with them.
+        """
+        # Work of a Job that names no number of completions is over with the first success.
+        if owner["kind"] == "Job" and any(pod["status"].get("phase") == "Succeeded" for pod in pods):
+            return
+        uid, count = owner["metadata"]["uid"], _replicas(owner)
+        live = [pod for pod in pods if is_live(pod)]
+        going = [pod for pod in live if pod["metadata"]["uid"] in self._doomed.get(uid, ())]
+        if not going:
+            going = sorted(live, key=self._removal_order(live))[: max(0, len(live) - count)]
+            self._doomed[uid] = {pod["metadata"]["uid"] for pod in going}
+        for pod in going:
+            yield partial(self._store.delete, pod)
+        for _ in range(0 if going else count - len(live)):
+            yield partial(self._create, owner)
+
+    def _removal_order(self, live: list[Obj]) -> Callable[[Obj], tuple[Any, ...]]:
+        """Give the order in which pods go: what has come least far, runs on fuller nodes, then is younger."""
+        together = Counter(pod["spec"].get("nodeName", "") for pod in live)
+
+        def order(pod: Obj) -> tuple[Any, ...]:
+            node, metadata = pod["spec"].get("nodeName", ""), pod["metadata"]
+            progress = (bool(node), pod["status"].get("phase") == "Running", is_ready(pod))
+            if not self._settings.spreads_removal:
+                return (*progress, -int(metadata["uid"].replace("-", ""), 16))
+            age = (self._kernel.now_ms - time_ms(metadata["creationTimestamp"])).bit_length()
+            return (*progress, -together[node], age, metadata["name"])
+
+        return order
+
+    def _ordinal_steps(self, owner: Obj, pods: list[Obj]) -> Iterator[Action]:
+        """Give the steps to pods of the ordinals from 0; one that failed makes way for another."""
+        by_name = {pod["metadata"]["name"]: pod for pod in pods}
+        names = [f"{owner['metadata']['name']}-{ordinal}" for ordinal in range(_replicas(owner))]
+        for name in names:
+            if name not in by_name:
+                yield partial(self._create, owner, name)
+            elif by_name[name]["status"].get("phase") in ENDED:
+                yield partial(self._store.delete, by_name[name])
+        for name in sorted(by_name.keys() - set(names), reverse=True):
+            if is_live(by_name[name]):
+                yield partial(self._store.delete, by_name[name])
+
+    def _create(self, owner: Obj, name: str = "") -> None:
+        template, metadata = owner["spec"]["template"], owner["metadata"]
+        name = name or f"{metadata['name']}-{self._names.randrange(16**8):08x}"
+        reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True}
+        reference |= {"name": metadata["name"], "uid": metadata["uid"]}
+        own = {**(template.get("metadata") or {}), "ownerReferences": [reference]}
+        pod = manifest("v1", "Pod", name, metadata["namespace"], metadata=own, spec=template["spec"])
+        self._store.write(self._store.admit(pod))
+
+    def _report(self, owner: Obj) -> None:
+        pods = [pod for pod in self._owned.get(owner["metadata"]["uid"], {}).values() if is_live(pod)]
+        ready = sum(map(is_ready, pods))
+        generation = owner["metadata"].get("generation", 1)
+        status = {"replicas": len(pods), "readyReplicas": ready, "availableReplicas": ready}
+        if live := self._store.current(owner):
+            self._store.update(live, status={"observedGeneration": generation, **status})
+
+
+def _replicas(owner: Mapping[str, Any]) -> int:
+    return int(owner["spec"].get("parallelism" if owner["kind"] == "Job" else "replicas", 1))
+
+
+def collect_garbage(store: SimulatedStore) -> None:
+    """Let what was owned go after its owner, from now on."""
+
+    def hear(event: WatchEvent) -> None:
+        uid = event.object["metadata"]["uid"]
+        for kind in (*KINDS, "Pod", "Service", "PodDisruptionBudget") if event.type == "DELETED" else ():
+            for obj in store.all(kind):
+                if any(owner.get("uid") == uid for owner in obj["metadata"].get("ownerReferences") or ()):
+                    store.delete(obj)
+
+    store.watch(["TrainingJob", *KINDS], hear, name="collector")
