@@ -20,7 +20,8 @@ from mlstack import __version__
 from mlstack.cli.commands import COMMANDS, NEXT_STEP, OPTIONS, SUMMARY, program_help
 from mlstack.cli.fast import INTERRUPTED_EXIT_CODE, Interruption
 from mlstack.cli.options import MISSING, SHARED, Options, is_list, parameter
-from mlstack.cli.output import ClosedOutputError, emit, guarded, json_escaped, say, stop_writing, write
+from mlstack.cli.output import ClosedOutputError, guarded, json_escaped, say, stop_writing, write
+from mlstack.cli.page import emit
 from mlstack.cli.ports import Ports, Session
 from mlstack.errors import INTERNAL_EXIT_CODE, MlstackError, UsageError
 from mlstack.names import nearest

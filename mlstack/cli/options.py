@@ -21,7 +21,7 @@ import typer
 from typer.models import ArgumentInfo
 
 from mlstack import clock, names
-from mlstack.cli.output import FORMATS, OBJECT_FORMATS
+from mlstack.cli.page import FORMATS, OBJECT_FORMATS
 from mlstack.errors import UsageError
 from mlstack.names import nearest
 

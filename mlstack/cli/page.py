@@ -1,20 +1,36 @@
-"""What a person reads, as values: lines, tables, their layout, the views of results, and the door to rich."""
+"""Results on the screen: formats, what a person reads as values (lines, tables, views), the door to rich."""
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from mlstack.cli.output import is_terminal, raw, safe, say, scrubbed, write
+from mlstack.cli.output import (
+    escaped,
+    is_terminal,
+    json_escaped,
+    notes_text,
+    objects_yaml,
+    raw,
+    safe,
+    say,
+    scrubbed,
+    write,
+)
 from mlstack.dataclass import dataclass
-from mlstack.objects.masking import MASK
+from mlstack.objects import masking
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+    from mlstack.objects.kube_object import DesiredState, KubeObject
 
 Style = Literal["", "add", "remove", "change", "head", "dim"]
 COLOURS = {"": "", "add": "green", "remove": "red", "change": "yellow", "head": "bold", "dim": "dim"}
@@ -248,8 +264,6 @@ def page_of(result: object) -> Page:
             return VIEWS[name](result)
         if name in TABLE_VIEWS:
             return TABLE_VIEWS[name].page(result)
-    from mlstack.cli.output import yaml_text
-
     return Page(tuple(TextLine(line) for line in yaml_text(result).splitlines()))
 
 
@@ -359,7 +373,7 @@ def one_line_value(value: Any) -> str:
     """Write a value on one line, as a person would type it; what nobody could read by its size and digest."""
     from mlstack.yaml import write
 
-    if value is None or value == MASK:
+    if value is None or value == masking.MASK:
         return value or ""
     text = value if isinstance(value, str) else write.to_flow(value)
     return size_and_digest(text) if len(text) > LONGEST_LINE else write.to_flow(value)
@@ -371,3 +385,131 @@ def size_and_digest(text: str) -> str:
 
     content = text.encode("utf-8", "surrogatepass")
     return f"({len(content)} bytes, sha256:{sha256(content).hexdigest()[:_DIGITS]}…)"
+
+
+# --- results ---
+
+
+def emit(result: object, output_format: str) -> int:
+    """Print a result on stdout; exit code 1 for a truthful no (`result.ok` is false), else 0."""
+    if output_format == "table":
+        view = page_of(result)
+        show(view)
+        for note in view.notes:
+            say(note)
+    elif output_format in FORMATS:
+        write(FORMATS[output_format](result), exact=True)
+    else:
+        from mlstack.cli.commands.render import FINDING_FORMATS
+
+        write(FINDING_FORMATS[output_format](result), exact=True)
+    return 0 if getattr(result, "ok", True) else 1
+
+
+def table_text(result: object, *, names_only: bool = False) -> str:
+    """Write the human view as plain text, or the names in it alone, one a line, for other programs."""
+    view = page_of(result)
+    return "\n".join(map(one_line, view.names)) if names_only else text(view)
+
+
+def yaml_text(result: object) -> str:
+    """Write the whole result as YAML."""
+    from mlstack.yaml.write import to_yaml
+
+    return to_yaml(_without_unwritable(masking.scrubbed_value(document(result))))
+
+
+def json_text(result: object) -> str:
+    """Write the whole result as JSON, types kept."""
+    return json_escaped(json.dumps(masking.scrubbed_value(document(result)), indent=2, ensure_ascii=False))
+
+
+# A new output format is one function here, and its name in the help of `-o`; one of findings alone, as SARIF,
+# a decorated function in `commands/render.py`.
+FORMATS: Mapping[str, Callable[[object], str]] = {
+    "json": json_text,
+    "name": lambda result: table_text(result, names_only=True),
+    "table": table_text,
+    "yaml": yaml_text,
+}
+
+
+def document(result: object) -> Any:
+    """Turn a result into plain data that says what it is: its `kind` is the name of its schema."""
+    from mlstack.app.app import API_VERSION
+
+    content = plain(result)
+    if not hasattr(result, "__dataclass_fields__") or "$schema" in content or hasattr(result, "api_version"):
+        return content
+    return {"apiVersion": API_VERSION, "kind": type(result).__name__, **content}
+
+
+def plain(value: Any) -> Any:
+    """Turn a result into mappings, lists and scalars, with the keys that files use (camelCase)."""
+    if hasattr(value, "to_dict"):
+        return plain(value.to_dict())
+    if isinstance(value, Enum):
+        return value.value
+    if "__str__" in type(value).__dict__ and not isinstance(value, str):
+        return str(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        content = {camel(field.name): plain(getattr(value, field.name)) for field in fields(value)}
+        return content if "ok" in content or not hasattr(value, "ok") else {"ok": value.ok, **content}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def camel(name: str) -> str:
+    """Write the name of a field as files do."""
+    first, *rest = name.strip("_").split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _without_unwritable(value: Any) -> Any:
+    """Give plain data without the characters that YAML cannot carry, which are written visibly."""
+    if isinstance(value, str):
+        return escaped(value) if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value) else value
+    if isinstance(value, Mapping):
+        return {_without_unwritable(key): _without_unwritable(item) for key, item in value.items()}
+    return [_without_unwritable(item) for item in value] if isinstance(value, list) else value
+
+
+# --- whole Kubernetes objects ---
+
+
+def emit_objects(state: DesiredState, output_format: str, *, show_secrets: bool = False) -> int:
+    """Print the objects of a render, on a terminal without secrets; its notes go to stderr."""
+    if state.notes:
+        say(*notes_text(state).split("\n"))
+    objects = state.objects
+    if state.has_secrets and sys.stdout.isatty() and not show_secrets:
+        objects = tuple(manifest.with_data(masked(manifest.data, state)) for manifest in objects)
+        say(
+            f"note: secrets are hidden on a terminal; `mlstack render {state.environment} --show-secrets` and"
+            " `> FILE` write them"
+        )
+    write(OBJECT_FORMATS[output_format](objects), exact=True)
+    return 0
+
+
+def masked(data: Mapping[str, Any], state: DesiredState) -> dict[str, Any]:
+    """Give an object as a person may read it."""
+    return dict(masking.scrubbed_value(masking.mask_values(masking.mask_object(data), state.secrets)))
+
+
+def objects_json(objects: Sequence[KubeObject]) -> str:
+    """Write objects as one Kubernetes List."""
+    from mlstack.yaml.write import to_json
+
+    items = [dict(manifest.data) for manifest in objects]
+    return json_escaped(to_json({"apiVersion": "v1", "kind": "List", "items": items}))
+
+
+OBJECT_FORMATS: Mapping[str, Callable[[Sequence[KubeObject]], str]] = {
+    "yaml": objects_yaml,
+    "json": objects_json,
+    "name": lambda objects: "\n".join(escaped(str(manifest.identity), kept="") for manifest in objects),
+}

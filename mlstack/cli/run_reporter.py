@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from mlstack.cli import views_deploy
 from mlstack.cli.fast import INTERRUPTED_EXIT_CODE
-from mlstack.cli.output import ClosedOutputError, document, emit, is_terminal, plain, say, stop_writing, write
-from mlstack.cli.page import Page, TextLine, show
+from mlstack.cli.output import ClosedOutputError, is_terminal, say, stop_writing, write
+from mlstack.cli.page import Page, TextLine, document, emit, plain, show
 from mlstack.cli.ports import operations
 from mlstack.errors import ConfigError, MlstackError, UsageError
 

@@ -76,7 +76,7 @@ def _versions(result: Versions) -> Page:
 
 @view
 def _schema(result: app.Schema) -> Page:
-    from mlstack.cli.output import json_text
+    from mlstack.cli.page import json_text
 
     return shown(result, json_text(result).splitlines(), result.name)
 

@@ -24,7 +24,7 @@ from mlstack.app.app import API_VERSION
 from mlstack.app.declare import keys_of
 from mlstack.app.environment import Environment
 from mlstack.cli import page
-from mlstack.cli.output import camel
+from mlstack.cli.page import camel
 from mlstack.operations.app import EnvironmentDescription
 
 # What a field of this name is in every result where nothing else is said of it.

@@ -20,7 +20,7 @@ from mlstack.cli.options import (
     parameters,
     word,
 )
-from mlstack.cli.output import emit
+from mlstack.cli.page import emit
 from mlstack.cli.ports import Session, code_store, operations, read_text
 from mlstack.errors import MlstackError, UsageError
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from mlstack.cli import page, run_reporter, views_deploy
 from mlstack.cli.main import ListingGroup, family
 from mlstack.cli.options import CLUSTER, CONFIRMED, GIVEN, PLACE, duration, environments, option, word
-from mlstack.cli.output import emit, is_terminal, say, table_text, write
+from mlstack.cli.output import is_terminal, say, write
+from mlstack.cli.page import emit, table_text
 from mlstack.cli.ports import Result, Session, is_pattern, operations
 from mlstack.errors import MlstackError, NotReadyError, UsageError
 

@@ -11,7 +11,8 @@ from mlstack.cli.main import FreeOptionsCommand, family
 from mlstack.cli.options import ENV_OPTION, option, prototypes, registries, word
 from mlstack.cli.options import examples as offer_examples
 from mlstack.cli.options import packages as offer_packages
-from mlstack.cli.output import emit, emit_objects, say, table_text, write
+from mlstack.cli.output import say, write
+from mlstack.cli.page import emit, emit_objects, table_text
 from mlstack.cli.ports import Session, code_store, operations
 from mlstack.errors import UsageError
 

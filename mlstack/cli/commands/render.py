@@ -8,16 +8,20 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlstack import __version__
 from mlstack.cli import page
 from mlstack.cli.main import ListingGroup, PolicyCommand, family
 from mlstack.cli.options import GIVEN, option, policy_sets
-from mlstack.cli.output import document, emit_objects, escaped, json_escaped, object_files, say
+from mlstack.cli.output import escaped, json_escaped, say
+from mlstack.cli.page import document, emit_objects
 from mlstack.cli.ports import Session, code_store, operations, read_text
 from mlstack.errors import UsageError
 from mlstack.objects import masking
+
+if TYPE_CHECKING:
+    from mlstack.objects.kube_object import KubeObject
 
 top = family()
 images = family(
@@ -50,13 +54,40 @@ def render(
         return emit_objects(state, options.output, show_secrets=show_secrets)
     if options.output == "name":
         raise UsageError("`--out` writes whole objects, `-o name` only names", hint="leave one of them out")
-    files = object_files(state.objects, options.output)
+    files = _object_files(state.objects, options.output)
     edit.write_files(
         {out / path: content for path, (_, content) in files.items()},
         private=[out / path for path, (manifest, _) in files.items() if manifest.kind == "Secret"],
     )
     say(*(f"note: {note}" for note in state.notes), f"{len(files)} files in {out}")
     return 0
+
+
+_LONGEST_FILE = 180  # bytes, of 255: a temporary name is longer
+
+
+def _object_files(objects: Sequence[KubeObject], suffix: str) -> dict[Path, tuple[KubeObject, bytes]]:
+    """Give one file an object (`yaml` or `json`), named by component, kind, namespace and name.
+
+    Names of some kinds (roles, bindings) hold any character but `/` and `%`. What two names must differ in on
+    every system, and must not be lost, is written as in addresses: `a:b` is `a%3Ab`.
+    """
+    from mlstack.yaml import write
+
+    def percent_encoded(match: re.Match[str]) -> str:
+        return "".join(f"%{byte:02X}" for byte in match[0].encode())
+
+    write_object = write.to_yaml if suffix == "yaml" else write.to_json
+    files = {}
+    for manifest in objects:
+        kind = f"{manifest.kind}.{manifest.group}" if manifest.group else manifest.kind
+        parts = [kind.lower(), *([manifest.namespace] if manifest.namespace else []), manifest.name]
+        name = "_".join(re.sub(r"[^a-z0-9.-]", percent_encoded, part) for part in parts)
+        if len(name) > _LONGEST_FILE:
+            name = f"{name[: _LONGEST_FILE - 13]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+        file = Path(manifest.component or "_", f"{name}.{suffix}")
+        files[file] = (manifest, write_object(dict(manifest.data)).encode())
+    return files
 
 
 @top.command(

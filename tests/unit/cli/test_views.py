@@ -10,8 +10,7 @@ import pytest
 from mlstack import operations
 from mlstack.app.params import Origin
 from mlstack.cli import page as views
-from mlstack.cli.output import FORMATS, plain, table_text
-from mlstack.cli.page import text_width
+from mlstack.cli.page import FORMATS, plain, table_text, text_width
 from mlstack.operations.app import EnvironmentChanged, EnvironmentList, EnvironmentRow
 from mlstack.operations.components import ComponentList, ComponentRow
 from mlstack.operations.params import ParamList, ParamRow
