@@ -8,12 +8,12 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from graphlib import TopologicalSorter
 from math import inf
 from queue import Empty, SimpleQueue
 from threading import Event, Lock
 from typing import Any, Literal, TypeVar
 
-from mlstack.app.app import ReadyRules
 from mlstack.clock import Clock
 from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import Change, what_moved, with_uid
@@ -80,8 +80,6 @@ class Run:
         clock: Clock,
         on_event: OnEvent,
         context: DiffContext | None = None,
-        component_s: Mapping[str, float] | None = None,
-        rules: ReadyRules | None = None,
         secrets: Sequence[str] = (),
         timeout_s: float | None = None,
         fail_fast: bool = False,
@@ -94,8 +92,7 @@ class Run:
         self._on_event, self._lock, self._closed = on_event, Lock(), False
         self._clock, self._context, self._timeout_s = _StoppedClock(clock, self.stopped), context, timeout_s
         self._limit_s = inf if timeout_s is None else timeout_s
-        self._component_s, self._rules, self._secrets = component_s, rules, secrets
-        self._fail_fast = fail_fast
+        self._secrets, self._fail_fast = secrets, fail_fast
         self.use(cluster)
 
     def use(self, cluster: Cluster) -> None:
@@ -111,13 +108,14 @@ class Run:
         self.writer = ObjectWriter(
             self.cluster, clock=self._clock, tell=self.tell, context=self._context, timeout_s=self._limit_s
         )
+        resolved = self._context.resolved if self._context else None
         self.barriers = Barriers(
             cluster=self.cluster,
             clock=_StoppedClock(self._clock, self.stopped, ends=True),
             on_event=self.tell,
             timeout_s=self._timeout_s,
-            component_s=self._component_s,
-            rules=self._rules,
+            component_s=resolved.state.timeouts if resolved else None,
+            rules=resolved.rules if resolved else None,
             secrets=self._secrets,
         )
 
@@ -137,8 +135,7 @@ class Run:
             MlstackError: objects failed, and what depends on them was skipped; all the others were done.
         """
         left = self.left(changes)
-        graph = order.graph([change.subject for change in left], depends)
-        self._go(graph, Work(self, graph, left))
+        self._go(Work(self, order.graph([change.subject for change in left], depends), left))
 
     def delete(
         self,
@@ -157,13 +154,13 @@ class Run:
         """
         left = self.left(changes)
         graph = order.graph([change.subject for change in left], depends, strict=False).reversed()
-        self._go(graph, Work(self, graph, left, deletes=True, grace_period_s=grace_period_s, wait=wait))
+        self._go(Work(self, graph, left, deletes=True, grace_period_s=grace_period_s, wait=wait))
 
-    def _go(self, graph: Graph, work: Work) -> None:
+    def _go(self, work: Work) -> None:
         deletions = DeletionWatcher(
             self.cluster, clock=self._clock, on_event=self.tell, timeout_s=self._timeout_s
         )
-        schedule = Schedule(graph, work, deletions, self.stopped, fail_fast=self._fail_fast)
+        schedule = Schedule(work.graph, work, deletions, self.stopped, fail_fast=self._fail_fast)
         try:
             schedule.run()
         except KeyboardInterrupt:
@@ -227,6 +224,7 @@ class Work:
         grace_period_s: int | None = None,
         wait: bool = True,
     ) -> None:
+        self.graph = graph
         self._run, self._changes = run, {change.identity: change for change in changes}
         self._deletes, self._grace_period_s, self._wait = deletes, grace_period_s, wait
         # A failure skips what comes after it along these. What could not be deleted may need all that was
@@ -245,11 +243,15 @@ class Work:
 
     def steps(self, node: Node) -> Steps:
         """Do one node; between two steps an object has to be gone, which takes no thread."""
+        run = self._run
         if isinstance(node, Barrier):
-            if not self.is_idle(node):
-                self._wait_at(node)
+            members = [self._changes[key] for key in node.members if key in self._changes]
+            if not self.is_idle(node) and (objects := _applied(members)):
+                run.barriers.ready(str(node), objects)
+            if not self.is_idle(node) and node.kind == "endpoint" and node.about is not None:
+                run.barriers.endpoint(node.about, _applied(self._concerned(node)))
             return
-        run, change = self._run, self._changes[node]
+        change = self._changes[node]
         if not change.writes:
             run.end("unchanged" if change.action == "unchanged" else "kept", change, change.reason)
             return
@@ -282,13 +284,6 @@ class Work:
         if isinstance(after, Barrier) and after.kind == "component" and not isinstance(node, Barrier):
             return f"depends on {after}, where `{node}` {end}"
         return f"depends on {node if isinstance(node, Barrier) else f'`{node}`'}, which {end}"
-
-    def _wait_at(self, barrier: Barrier) -> None:
-        members = [self._changes[key] for key in barrier.members if key in self._changes]
-        if objects := _applied(members):
-            self._run.barriers.ready(str(barrier), objects)
-        if barrier.kind == "endpoint" and barrier.about is not None:
-            self._run.barriers.endpoint(barrier.about, _applied(self._concerned(barrier)))
 
     def _concerned(self, barrier: Barrier) -> list[Change]:
         # A webhook that is there already is asked now, whether its Service answers or not.
@@ -329,12 +324,9 @@ class Schedule:
         self._graph, self._work, self._deletions, self._stopped = graph, work, deletions, stopped
         self._fail_fast = fail_fast
         self._numbers = {node: number for number, node in enumerate(graph.nodes)}
-        self._blocked = {node: len(graph.before[node]) for node in graph.nodes}
-        self._behind: dict[Node, list[Node]] = {node: [] for node in graph.nodes}
-        for node, needed in graph.before.items():
-            for before in needed:
-                self._behind[before].append(node)
-        self._next = [number for number, node in enumerate(graph.nodes) if not self._blocked[node]]
+        self._sorter = TopologicalSorter(graph.before)
+        self._sorter.prepare()
+        self._next: list[int] = []  # what nothing blocks
         self._news: SimpleQueue[_News] = SimpleQueue()
         self._parked: dict[Node, Steps] = {}
         self._running: set[Node] = set()
@@ -351,12 +343,9 @@ class Schedule:
             MlstackError: nothing can go on: no server, no credentials, no lock. What had begun was finished.
             KeyboardInterrupt: likewise; what had begun got `GRACE_S` to end.
         """
-        slow = [node for node in self._numbers if isinstance(node, Barrier) and not self._work.is_idle(node)]
-        waiters = min(len(slow), _MOST_WAITERS) or 1
+        slow = sum(isinstance(node, Barrier) and not self._work.is_idle(node) for node in self._numbers)
         self._writers = ThreadPoolExecutor(WORKERS, thread_name_prefix="mlstack-write")
-        self._waiters = ThreadPoolExecutor(
-            min(waiters, _MOST_WAITERS) or 1, thread_name_prefix="mlstack-wait"
-        )
+        self._waiters = ThreadPoolExecutor(min(slow, _MOST_WAITERS) or 1, thread_name_prefix="mlstack-wait")
         interrupted = False
         try:
             while self._begin():
@@ -385,7 +374,11 @@ class Schedule:
 
     def _begin(self) -> bool:
         """Begin what nothing blocks; tell whether anything is under way."""
-        while self._next and self._writing < _AHEAD:
+        while self._writing < _AHEAD:
+            for node in self._sorter.get_ready():
+                heapq.heappush(self._next, self._numbers[node])
+            if not self._next:
+                break
             node = self._graph.nodes[heapq.heappop(self._next)]
             needed = [other for other, bond in self._graph.before[node].items() if bond in self._work.binding]
             failed = next((before for before in needed if before in self._ends), None)
@@ -397,11 +390,11 @@ class Schedule:
                 if isinstance(node, Barrier):  # nobody knows it by name
                     self._handed_on[node] = why
                 self._work.skip(node, why)
-                self._release(node)
+                self._sorter.done(node)
             elif self._work.is_idle(node):
                 for _ in self._work.steps(node):
                     raise AssertionError(f"{node} waits for a deletion although it is idle")
-                self._release(node)
+                self._sorter.done(node)
             else:
                 self._running.add(node)
                 self._hand_over(node)
@@ -454,13 +447,7 @@ class Schedule:
                 raise error
             self.failures.append(error)
             self._ends[node] = "is not ready" if isinstance(node, Barrier) else "failed"
-        self._release(node)
-
-    def _release(self, node: Node) -> None:
-        for after in self._behind[node]:
-            self._blocked[after] -= 1
-            if not self._blocked[after]:
-                heapq.heappush(self._next, self._numbers[after])
+        self._sorter.done(node)
 
 
 class _StoppedClock:
@@ -517,8 +504,6 @@ class ObjectWriter:
         self._redefined: set[tuple[str, str]] = set()
         self.progress: dict[Identity, str] = {}
 
-    # --- what is wanted ---
-
     def write(self, change: Change) -> Generator[Gone, None, Applied]:
         """Bring an object about; what is in the way, because it is being deleted, is waited for.
 
@@ -560,10 +545,7 @@ class ObjectWriter:
             return applied
 
     def _update(self, change: Change) -> Applied:
-        """Write to the very version that a change was computed from, owners and hand-over first.
-
-        An object that moved is looked at again; nothing is taken that was not looked at before.
-        """
+        """Write to the very version that a change was computed from, owners and hand-over first."""
         for _ in range(_TIMES):
             version = change.live_version
             try:
@@ -606,8 +588,6 @@ class ObjectWriter:
             hint="nothing of it was written; look at the difference and apply again",
         ) from moved
 
-    # --- what goes ---
-
     def delete(
         self, change: Change, *, grace_period_s: int | None = None, wait: bool = True
     ) -> Generator[Gone, None, tuple[Ended, str]]:
@@ -641,11 +621,9 @@ class ObjectWriter:
             raise
 
     def _take_away(self, change: Change, ref: ObjectRef) -> Generator[Gone, None, None]:
-        """Delete an object that is to be made anew, without what it must leave behind.
-
-        A StatefulSet may own its claims (`persistentVolumeClaimRetentionPolicy`) and would take them with
-        it, so it goes alone. The new one adopts its pods; they end only where the new one could not.
-        """
+        """Delete an object that is to be made anew, without what it must leave behind."""
+        # A StatefulSet may own its claims (`persistentVolumeClaimRetentionPolicy`) and would take them with
+        # it, so it goes alone. The new one adopts its pods; they end only where the new one could not.
         propagation: Propagation = "Foreground"
         pods: Sequence[Mapping[str, Any]] = ()
         if (change.identity.group, change.identity.kind) == ("apps", "StatefulSet"):
@@ -653,7 +631,11 @@ class ObjectWriter:
             live, namespace = self._cluster.get(ref), change.identity.namespace
             if live is not None and _kept_by_pods(live) != _kept_by_pods(change.subject.data):
                 pods = self._cluster.list("v1", "Pod", namespace=namespace, metadata_only=True).items
-        own = [pod["metadata"] for pod in pods if change.live_uid in _owner_uids(pod)]
+        own = [
+            pod["metadata"]
+            for pod in pods
+            if any(o.get("uid") == change.live_uid for o in pod["metadata"].get("ownerReferences") or ())
+        ]
         ends = [Gone(ObjectRef("v1", "Pod", ref.namespace, str(pod["name"])), pod["uid"]) for pod in own]
         if self._persist(change, partial(self._begin_end, ref, change.live_uid, propagation)):
             yield Gone(ref, change.live_uid)
@@ -669,8 +651,6 @@ class ObjectWriter:
             return self._cluster.delete(ref, propagation=propagation, uid=uid) is not None
         except ObjectNotFoundError:  # somebody was quicker, or an answer of the server was lost
             return False
-
-    # --- what passes ---
 
     def _persist(self, change: Change, ask: Callable[[], T]) -> T:
         """Ask until there is an answer that stays."""
@@ -715,10 +695,6 @@ def _payload(change: Change) -> Mapping[str, Any]:
 
 def _version(applied: Applied) -> str:
     return str(applied.object["metadata"]["resourceVersion"])
-
-
-def _owner_uids(live: Mapping[str, Any]) -> list[Any]:
-    return [owner.get("uid") for owner in live["metadata"].get("ownerReferences") or ()]
 
 
 def _kept_by_pods(data: Mapping[str, Any]) -> list[Any]:

@@ -258,8 +258,6 @@ def _begin(plan: ApplyPlan, clock: Clock, on_event: OnEvent) -> Run:
         on_event=on_event,
         clock=clock,
         context=context_of(resolved, plan.options, plan.inventory) if applies else None,
-        component_s=resolved.state.timeouts if applies else None,
-        rules=resolved.rules if applies else None,
         secrets=hidden([change.subject for change in changes.changes], changes.secrets),
         timeout_s=plan.options.timeout_s,
         fail_fast=plan.options.fail_fast,
