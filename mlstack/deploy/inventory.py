@@ -565,31 +565,26 @@ def write(
         parent, parts = encode(new, version=mlstack.__version__, kinds=cluster.kinds(refresh=refresh))
         for part in parts:
             _apply(cluster, part, on_event)
-        live = _write_parent(cluster, old, new, parent, on_event)
+        for attempt in range(_ATTEMPTS):  # a refusal after a lost answer of the server means nothing
+            read = {"uid": old.uid, "resourceVersion": old.version} if old.exists else {}
+            try:
+                live = _apply(cluster, {**parent, "metadata": {**parent["metadata"], **read}}, on_event)
+                uid, version = live.object["metadata"]["uid"], live.object["metadata"]["resourceVersion"]
+                break
+            except ConflictError:
+                now = load_inventory(
+                    cluster, app=new.app, environment=new.environment, namespace=new.namespace
+                )
+                uid, version = now.uid, now.version
+                if now.exists and now.members == new.members:
+                    break
+                if attempt + 1 == _ATTEMPTS or now.exists != old.exists or now.members != old.members:
+                    raise
+                old = replace(now, parts=old.parts)
         names = tuple(str(part["metadata"]["name"]) for part in parts)
         if old.parts or names:
             _delete_parts(cluster, new, keep=names)
-    return replace(new, version=live["resourceVersion"], uid=live["uid"], parts=names, notes=())
-
-
-def _write_parent(
-    cluster: Cluster, old: Inventory, new: Inventory, parent: dict[str, Any], on_event: OnEvent
-) -> Live:
-    """Write the parent and give its metadata; refusals after a lost answer of the server mean nothing."""
-    for attempt in range(_ATTEMPTS):
-        read = {"uid": old.uid, "resourceVersion": old.version} if old.exists else {}
-        try:
-            document = {**parent, "metadata": {**parent["metadata"], **read}}
-            written: Live = _apply(cluster, document, on_event).object["metadata"]
-            return written
-        except ConflictError:
-            now = load_inventory(cluster, app=new.app, environment=new.environment, namespace=new.namespace)
-            if now.exists and now.members == new.members:
-                return {"uid": now.uid, "resourceVersion": now.version}
-            if attempt + 1 == _ATTEMPTS or now.exists != old.exists or now.members != old.members:
-                raise
-            old = now
-    raise AssertionError("the last attempt returns or raises")
+    return replace(new, version=version, uid=uid, parts=names, notes=())
 
 
 def _apply(cluster: Cluster, document: Live, on_event: OnEvent) -> Applied:

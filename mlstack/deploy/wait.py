@@ -19,7 +19,7 @@ from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef, backoff
 from mlstack.kube.watch import ResourceWatcher, WatchSource
 from mlstack.objects import kube_object
-from mlstack.objects.kube_object import Identity, KubeObject, group_of, kinds_of_crd
+from mlstack.objects.kube_object import Identity, KubeObject, kinds_of_crd
 from mlstack.readiness import rule
 from mlstack.readiness.evaluate import SERVICE_LABEL, Logs, ResourceStatus, assess, has_endpoint, kinds_below
 from mlstack.readiness.rule import Facts, Readiness, ReadinessState, Terms, time_s
@@ -83,6 +83,9 @@ def until_applied(
     terms |= {key: of_object.untouched for key, of_object in terms.items() if key not in written}
     uids = {change.identity: change.live_uid for change in changes if change.live_uid}
     uids |= {key: str(live["metadata"]["uid"]) for key, live in written.items()}
+    now_s, entries = clock.now_s(), (live["metadata"].get("managedFields") or () for live in written.values())
+    times_s = [time_s(entry["time"]) for rows in entries for entry in rows if entry.get("time")]
+    ahead_s = max(times_s, default=now_s) - now_s  # by so much the server's clock is ahead of ours
     watcher = ReadinessWatcher(
         resolved.cluster,
         [obj for obj in objects if terms[obj.identity].policy != "none"],
@@ -90,19 +93,12 @@ def until_applied(
         labels=kube_object.selector(app=resolved.state.app, environment=resolved.state.environment),
         wait_for_load_balancer=resolved.place.wait_for_load_balancer,
         uids=uids,
-        ahead_s=_ahead_s(written.values(), clock.now_s()),
+        ahead_s=ahead_s if abs(ahead_s) > CLOCKS_DIFFER_S else 0.0,
         rules=resolved.rules,
         logs=Logs.of_state(resolved.cluster, resolved.state),
     )
     hint = f"mlstack status {resolved.place.name}"
     until_ready(watcher, terms, clock=clock, on_event=on_event, standings=standings, hint=hint)
-
-
-def _ahead_s(written: Iterable[Manifest], now_s: float) -> float:
-    """Give the seconds by which the server's clock is ahead of ours; 0 unless it is plainly another time."""
-    entries = (entry for live in written for entry in live["metadata"].get("managedFields") or ())
-    ahead_s = max((time_s(entry["time"]) for entry in entries if entry.get("time")), default=now_s) - now_s
-    return ahead_s if abs(ahead_s) > CLOCKS_DIFFER_S else 0.0
 
 
 def until_ready(
@@ -114,11 +110,7 @@ def until_ready(
     standings: dict[Identity, ReadinessState] | None = None,
     hint: str = "",
 ) -> None:
-    """Return when every object works, or goes on by itself as its terms allow.
-
-    `standings` is filled with the last state of every object, however this ends; `hint` says what to do when
-    something does not work.
-    """
+    """Return when every object works, or goes on by itself as its terms allow; `hint` is for others."""
     wait = _Wait(terms, clock, on_event, {} if standings is None else standings)
     with watcher:
         for statuses in watcher.rounds():
@@ -157,8 +149,7 @@ class _Wait:
 
     def of(self, *verdicts: str) -> dict[Identity, Readiness]:
         """Give the objects with these verdicts."""
-        states = self.standings.items()
-        return {key: state.readiness for key, state in states if state.verdict in verdicts}
+        return {key: row.readiness for key, row in self.standings.items() if row.verdict in verdicts}
 
     def look(self, statuses: Sequence[ResourceStatus], outage: MlstackError | None) -> None:
         """Take what is seen now, and tell what is new."""
@@ -335,8 +326,7 @@ def until_established(
             raise NotReadyError(f"`{ref}` cannot be served: {readiness.reason}", where=str(ref))
         return readiness.state == "ready"
 
-    identity = Identity(group_of(ref.api_version), ref.kind, ref.namespace, ref.name)
-    event = RunEvent("still", identity, "until the API server serves it")
+    event = RunEvent("still", ref.identity, "until the API server serves it")
     if not _poll(is_served, timeout_s, event, clock=clock, on_event=on_event):
         raise NotReadyError(
             f"`{ref}` was not served within {timeout_s:.0f} s",
@@ -419,21 +409,15 @@ class Gone:
 
 Steps = Generator[Gone, None, None]
 """The work of one change; between two steps an object has to be gone."""
-Then = Callable[[MlstackError | None], None]
 
 
 @dataclass
 class _Awaited:
     gone: Gone
-    then: Then
+    then: Callable[[MlstackError | None], None]
     source: WatchSource
     since_s: float
     asked_s: float = 0.0
-
-    @property
-    def identity(self) -> Identity:
-        ref = self.gone.ref
-        return Identity(group_of(ref.api_version), ref.kind, ref.namespace, ref.name)
 
 
 class DeletionWatcher:
@@ -449,7 +433,7 @@ class DeletionWatcher:
         self._pauses = backoff(*_PAUSES_S)
         self._thread: Thread | None = None
 
-    def wait(self, gone: Gone, then: Then) -> None:
+    def wait(self, gone: Gone, then: Callable[[MlstackError | None], None]) -> None:
         """Call `then` once an object is gone, with the reason if it is not in time; from another thread."""
         ref = gone.ref
         source = WatchSource(ref.api_version, ref.kind, ref.namespace or None, metadata_only=True)
@@ -502,30 +486,30 @@ class DeletionWatcher:
             if awaited is not None and (uid != awaited.gone.uid) == is_there:
                 self._end(awaited, None)
         now_s = self._clock.now_s()
-        left = [awaited for awaited in waiting if self._is_waiting(awaited)]
-        self._ask([awaited for awaited in left if self._is_doubtful(awaited, listed_before, now_s)], now_s)
+        waiting = [awaited for awaited in waiting if self._is_waiting(awaited)]
+        self._ask(waiting, listed_before, now_s)
+        waiting = [awaited for awaited in waiting if self._is_waiting(awaited)]
         moved_s = self._moved_s if self._timeout_s is None else 0.0
         self._end_late(
             [
                 awaited
-                for awaited in left
-                if self._is_waiting(awaited)
-                and now_s - max(awaited.since_s, moved_s) >= self._limit_s(awaited)
+                for awaited in waiting
+                if now_s - max(awaited.since_s, moved_s) >= self._limit_s(awaited)
             ]
         )
         if now_s - self._told_s >= STILL_S:
             self._told_s = now_s
-            self._tell([awaited for awaited in left if self._is_waiting(awaited)])
+            self._tell([awaited for awaited in waiting if self._is_waiting(awaited)])
 
-    def _is_doubtful(self, awaited: _Awaited, listed_before: set[WatchSource], now_s: float) -> bool:
-        """Tell whether no watch speaks of an object: it was gone before, or may not be watched."""
-        if now_s - awaited.asked_s < _AGAIN_S:
-            return False
-        if self._feed.error(awaited.source) is not None:
-            return True
-        return awaited.source in listed_before and self._uids.get(awaited.gone.ref) != awaited.gone.uid
-
-    def _ask(self, doubtful: list[_Awaited], now_s: float) -> None:
+    def _ask(self, waiting: list[_Awaited], listed_before: set[WatchSource], now_s: float) -> None:
+        """Ask for objects that no watch speaks of: they were gone before, or may not be watched."""
+        doubtful = [
+            awaited
+            for awaited in waiting
+            if now_s - awaited.asked_s >= _AGAIN_S
+            if self._feed.error(awaited.source) is not None
+            or (awaited.source in listed_before and self._uids.get(awaited.gone.ref) != awaited.gone.uid)
+        ]
         lives = parallel.run(lambda awaited: self._cluster.get(awaited.gone.ref), doubtful)
         for awaited, live in zip(doubtful, lives, strict=True):
             awaited.asked_s = now_s
@@ -556,11 +540,12 @@ class DeletionWatcher:
             return
         held = holders(self._cluster, [left[0].gone])[0]
         reason = f": {held}" if held else ""
-        if len(left) == 1:
-            self._on_event(RunEvent("still", left[0].identity, f"until it is gone{reason}"))
+        keys = [awaited.gone.ref.identity for awaited in left]
+        if len(keys) == 1:
+            self._on_event(RunEvent("still", keys[0], f"until it is gone{reason}"))
             return
-        names = listed([str(awaited.identity) for awaited in left])
-        self._on_event(RunEvent("still", None, f"until {len(left)} objects are gone: {names}{reason}"))
+        text = f"until {len(keys)} objects are gone: {listed([*map(str, keys)])}{reason}"
+        self._on_event(RunEvent("still", None, text))
 
     def _is_waiting(self, awaited: _Awaited) -> bool:
         return self._waiting.get(awaited.gone.ref) is awaited
@@ -620,10 +605,9 @@ def is_same(live: Mapping[str, Any], uid: str) -> bool:
     return (live.get("metadata") or {}).get("uid") == uid
 
 
-_Items = Callable[[str, str, str | None], tuple[Mapping[str, Any], ...]]
-
-
-def _held_below(live: Mapping[str, Any], items: _Items) -> str:
+def _held_below(
+    live: Manifest, items: Callable[[str, str, str | None], tuple[Mapping[str, Any], ...]]
+) -> str:
     """Name the objects that keep a definition or an owner from going, with their finalizers."""
     kinds, metadata, below = kinds_of_crd(live), live["metadata"], list[Mapping[str, Any]]()
     if kinds:
@@ -634,13 +618,12 @@ def _held_below(live: Mapping[str, Any], items: _Items) -> str:
         owners, before = {str(metadata.get("uid"))}, -1
         while len(below) != before:  # what belongs to it, and to what belongs to it
             before = len(below)
-            below = [item for item in around if owners & _owner_uids(item)]
+            below = [
+                item
+                for item in around
+                if any(str(o.get("uid")) in owners for o in item["metadata"].get("ownerReferences") or ())
+            ]
             owners |= {str(item["metadata"].get("uid")) for item in below}
-    held = [
-        f"{ObjectRef.of(item)} ({', '.join(own_finalizers(item))})" for item in below if own_finalizers(item)
-    ]
+    named = [(item, ", ".join(own_finalizers(item))) for item in below]
+    held = [f"{ObjectRef.of(item)} ({finalizers})" for item, finalizers in named if finalizers]
     return f"held by {listed(held, most=_HOLDERS_NAMED)}" if held else ""
-
-
-def _owner_uids(live: Mapping[str, Any]) -> set[str]:
-    return {str(owner.get("uid")) for owner in live["metadata"].get("ownerReferences") or ()}

@@ -25,7 +25,7 @@ from mlstack.errors import (
 )
 from mlstack.events import STILL_S
 from mlstack.objects import masking
-from mlstack.objects.kube_object import MANAGER, Kinds
+from mlstack.objects.kube_object import MANAGER, Identity, Kinds, group_of
 
 if TYPE_CHECKING:  # the verbs with their types, which a wrapper hands on without saying them again
     from mlstack.kube.api_server import ApiServerClient as _Verbs
@@ -96,6 +96,11 @@ class ObjectRef:
             str(metadata.get("namespace") or ""),
             str(metadata.get("name") or ""),
         )
+
+    @property
+    def identity(self) -> Identity:
+        """Give the identity of the object, whichever version it is addressed in."""
+        return Identity(group_of(self.api_version), self.kind, self.namespace, self.name)
 
     def __str__(self) -> str:
         """Write the object as people name it: `Deployment kubeflow/tf-hub`."""

@@ -75,11 +75,11 @@ from mlstack.kube.client import Cluster, Opener
 from mlstack.kube.parallel import prefetch
 from mlstack.objects.kube_object import Identity
 from mlstack.operations import row
-from mlstack.readiness.capacity import Fit
 from mlstack.readiness.evaluate import assess, hidden
 from mlstack.readiness.rule import Facts, Policy
 
 if TYPE_CHECKING:
+    from mlstack.readiness.capacity import Fit
     from mlstack.registries.images import ImageFault
 
 _USUAL = ApplyOptions()
@@ -107,11 +107,7 @@ def plan_apply(target: Target, *, opener: Opener, options: ApplyOptions = _USUAL
 def _plan(
     resolved: ResolvedTarget, options: ApplyOptions, *, what: str = "", may_be_empty: bool = False
 ) -> ApplyPlan:
-    """Work out what a deploy of what is wanted would do, by an apply unless it is said `what` else.
-
-    Raises:
-        ForbiddenError: rights are missing; names all of them.
-    """
+    """Work out what a deploy of what is wanted would do, by an apply unless it is said `what` else."""
     place, identity = resolved.place, resolved.identity
     if not may_be_empty:
         guard.refuse_empty(resolved.state)
@@ -134,22 +130,15 @@ def _plan(
     plan = replace(plan, what=what, pin=identity if is_new else None)
     if plan.writes and not options.dry_run:
         check_rights(plan.resolved, plan.changes.changes, plan.inventory, may_all=plan.may_all)
-    return _with_capacity(plan) if options.check_capacity else plan
+    if options.check_capacity:
+        from mlstack.deploy import capacity
 
-
-def _with_capacity(plan: ApplyPlan) -> ApplyPlan:
-    """Give a plan that knows whether the cluster has room for the pods that it makes."""
-    from mlstack.deploy import capacity
-
-    return replace(plan, capacity=capacity.check(plan.resolved, plan.changes.changes))
+        plan = replace(plan, capacity=capacity.check(plan.resolved, plan.changes.changes))
+    return plan
 
 
 def _with_room(plan: ApplyPlan) -> ApplyPlan:
-    """Give a plan that tells of what is not certain to fit.
-
-    Raises:
-        ClusterError: some pods are known to find no room.
-    """
+    """Give a plan that tells of what is not certain to fit, unless some pods are known to find no room."""
     if plan.capacity is None:
         return plan
     from mlstack.deploy import capacity
@@ -190,37 +179,33 @@ def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
     inventory: Inventory | None = None
     try:
         now = _still_valid(plan, run)
-        inventory = now.inventory
+        inventory, changes, options = now.inventory, now.changes.changes, now.options
+        writes = [change for change in changes if change.desired is not None]
+        deletions = [change for change in changes if change.desired is None]
         if not now.deletes:
-            inventory = grow(run.records, inventory, now.changes.changes, on_event=run.tell)
-        writes = [change for change in now.changes.changes if change.desired is not None]
+            inventory = grow(run.records, inventory, changes, on_event=run.tell)
         run.apply(writes, depends=now.changes.depends)
-        if now.options.wait and not now.deletes:
-            changes = [change for change in writes if change.action != "missing"]
+        if options.wait and not now.deletes:
+            there = [change for change in writes if change.action != "missing"]
             until_applied(
                 now.resolved,
-                changes,
-                now.options,
+                there,
+                options,
                 written=run.written,
                 standings=run.standings,
                 clock=clock,
                 on_event=run.tell,
             )
-        run.delete(
-            [change for change in now.changes.changes if change.desired is None],
-            depends=now.changes.depends,
-            grace_period_s=now.grace_period_s,
-            wait=now.options.wait,
-        )
+        grace_period_s = now.grace_period_s
+        run.delete(deletions, depends=now.changes.depends, grace_period_s=grace_period_s, wait=options.wait)
     except (MlstackError, KeyboardInterrupt) as error:
         _keep_what_was_done(plan, run, past, inventory, error)
         raise
     if plan.deletes:
         _forget(now, run, past)
         return
-    recorded = prefetch(
-        partial(record, plan, past, None, outcomes=run.outcomes, on_event=run.tell)
-    )  # neither record needs the other
+    # Neither record needs the other.
+    recorded = prefetch(partial(record, plan, past, None, outcomes=run.outcomes, on_event=run.tell))
     try:
         _shrink_inventory(now, run, inventory, run.records)
     finally:
