@@ -532,7 +532,7 @@ def group(namespace: str, minikube: TestCluster) -> Iterator[str]:
     """An API group of this test alone."""
     found = f"{namespace}.safety.example.com"
     yield found
-    minikube.kubectl("delete", "crd", f"widgets.{found}", "--ignore-not-found", "--wait=true")
+    minikube.kubectl("delete", "crd", f"widgets.{found}", "--ignore-not-found", "--wait=false")
 
 
 def definition(group: str, *fields: str, rules: Objects = (), **spec: Any) -> Data:

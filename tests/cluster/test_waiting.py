@@ -16,7 +16,7 @@ from mlstack.events import RunEvent
 from mlstack.kube.api_server import connect
 from mlstack.operations.deploy import apply
 from tests.support.cluster import TestCluster
-from tests.support.deploying import Stack, config_map, crd, deployment, is_established, tfjob
+from tests.support.deploying import FastClock, Stack, config_map, crd, deployment, is_established, tfjob
 from tests.support.training_operator import TrainingOperator
 from tests.support.waiting import wait_until
 
@@ -102,7 +102,7 @@ def test_apply_ends_when_pods_run(stack: Stack, minikube: TestCluster, namespace
 
 def test_a_pod_without_gpu_is_told_soon(stack: Stack) -> None:
     stack.write("web", deployment(**GPU))
-    run = Background(stack, timeout_s=20)
+    run = Background(stack, timeout_s=8)
     reason = "no node of this cluster has nvidia.com/gpu (0/1 nodes: Insufficient nvidia.com/gpu)"
     run.told(reason)
     error = run.failure()
@@ -114,7 +114,7 @@ def test_a_rollout_says_what_its_new_pod_waits_for(stack: Stack) -> None:
     stack.write("web", deployment(**SMALL))
     assert states(stack.apply(wait=True)) == {"web": "ready"}
     stack.write("web", deployment(**GPU))
-    run = Background(stack, timeout_s=10)
+    run = Background(stack, timeout_s=7)
     why = "0 of 1 new pods ready: no node of this cluster has nvidia.com/gpu (0/1 nodes: Insufficient"
     run.told(why)
     row = stack.status().components[0].objects[0]
@@ -129,7 +129,7 @@ def test_a_probe_that_fails_is_told_while_waiting(
 ) -> None:
     probe = {"httpGet": {"path": "/healthz", "port": 8080}}
     stack.write("web", unready(kind, readinessProbe=probe))
-    run = Background(stack, timeout_s=12, wait_for_jobs=True)
+    run = Background(stack, timeout_s=8, wait_for_jobs=True)
     run.told("container main runs, but its readiness probe (GET /healthz on port 8080) has not succeeded yet")
     said = "Readiness probe failed: HTTP probe failed with statuscode: 503"
     say_unhealthy(minikube, namespace, said)
@@ -176,18 +176,20 @@ def test_a_quota_is_told_as_what_it_is(stack: Stack, minikube: TestCluster, name
         f"/api/v1/namespaces/{namespace}/resourcequotas/gpus", lambda one: one["status"].get("used")
     )
     stack.write("web", deployment(replicas=2, **SMALL))
-    run = Background(stack, timeout_s=15)
+    run = Background(stack, timeout_s=8)
     run.told("1 of 2 pods ready: waiting for quota: exceeded quota: gpus")
     assert "waiting for quota" in run.failure().message
 
 
 def test_an_image_that_cannot_be_pulled_ends_the_wait(stack: Stack) -> None:
+    stack.clock = FastClock(times=5)
+    begun_s = stack.clock.now_s()
     stack.write("web", annotated(deployment(**SMALL), waiting="ImagePullBackOff"))
     run = Background(stack)
     run.told("container main: ImagePullBackOff")
     error = run.failure()
     assert "failed: 0 of 1 pods ready: container main: ImagePullBackOff" in error.message
-    assert time.monotonic() - run.begun_s > 25
+    assert stack.clock.now_s() - begun_s > 25
 
 
 def test_a_claim_that_is_never_bound_tells_why(stack: Stack) -> None:
