@@ -49,11 +49,7 @@ class Address:
 
 
 def address(text: str) -> Address:
-    """Read the address of a server; a query in it counts nothing, as with kubectl.
-
-    Raises:
-        ValueError: it is none, or that of no host.
-    """
+    """Read the address of a server; a query counts nothing, as with kubectl. A ValueError if it is none."""
     parts = _ADDRESS.fullmatch(text)
     if parts is None:
         raise ValueError("no address")
@@ -66,11 +62,7 @@ def address(text: str) -> Address:
 
 
 def host_name(text: str) -> str:
-    """Give a name as it is asked for in DNS: in small letters, those of other alphabets encoded; or a number.
-
-    Raises:
-        ValueError: no host can have it.
-    """
+    """Give a name as DNS is asked for it: in small letters, encoded; a ValueError if no host can have it."""
     if ip_number(text):
         return text
     name = text if text.isascii() else text.encode("idna").decode()

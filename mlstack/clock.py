@@ -49,11 +49,7 @@ _FACTORS = (3600.0, 60.0, 1.0)
 
 
 def seconds(text: str) -> float:
-    """Read a duration in seconds; a number alone is seconds.
-
-    Raises:
-        ValueError: it is no duration; says what one looks like.
-    """
+    """Read a duration in seconds, a number alone too; a ValueError says what one looks like."""
     cleaned = text.strip()
     if re.fullmatch(r"\d+(\.\d+)?", cleaned):
         return float(cleaned)
@@ -64,11 +60,7 @@ def seconds(text: str) -> float:
 
 
 def limit_s(variable: str, usual_s: float, environ: Mapping[str, str]) -> float:
-    """Give the time limit of an environment variable (`MLSTACK_REQUEST_TIMEOUT=5m`), else the usual one.
-
-    Raises:
-        UsageError: it holds no duration, or none at all.
-    """
+    """Give the time limit of an environment variable (`MLSTACK_REQUEST_TIMEOUT=5m`), else the usual one."""
     text = environ.get(variable, "")
     if not text:
         return usual_s

@@ -413,11 +413,7 @@ def lines_of(raw: Any) -> Iterator[bytes]:
 
 
 def pieces_of(raw: Any) -> Iterator[bytes]:
-    """Give an answer that was not read whole as it comes, however long it is.
-
-    Raises:
-        NoAnswerError: it breaks off, or stays silent for as long as all of it might have taken.
-    """
+    """Give an answer that was not read whole as it comes; a NoAnswerError if it breaks off."""
     try:
         raw.connection.source.is_endless = True
         yield from raw.stream(_PIECE, decode_content=False)

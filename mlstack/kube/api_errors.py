@@ -79,14 +79,9 @@ class _Refusal:
 
 
 def error_of(code: int, body: Any, *, subject: str, namespace: str = "", kind: str = "") -> ClusterError:
-    """Give the error that an answer of the API server means.
+    """Give the error that an answer means: its HTTP status, the decoded Status or the text.
 
-    Args:
-        code: HTTP status.
-        body: the decoded Status, or the text where the answer was no JSON.
-        subject: what the request was about, as people name it: `Deployment kubeflow/tf-hub`.
-        namespace: the namespace of the request.
-        kind: the kind of the request.
+    `subject` names what the request was about as people do: `Deployment kubeflow/tf-hub`.
     """
     status: Mapping[str, Any] = body if isinstance(body, Mapping) else {"message": str(body)}
     message, details = str(status.get("message") or "no message"), status.get("details")

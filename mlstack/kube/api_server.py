@@ -123,12 +123,7 @@ def connect(
 
 
 class ApiServerClient:
-    """A cluster behind an API server; see `mlstack.kube.client.Cluster` for the verbs.
-
-    Args:
-        transport: sends the requests.
-        ca: `sha256:…` of the CA certificates the server is verified with, None for public ones.
-    """
+    """A cluster behind an API server; `ca` is the hash of what it is verified with, None for public ones."""
 
     def __init__(self, transport: Transport, *, ca: str | None) -> None:
         self._transport, self._ca = transport, ca

@@ -117,11 +117,7 @@ class Kubeconfig:
     entries: Mapping[str, Mapping[str, Entry]] | None = field(default=None, repr=False)
 
     def context(self, name: str) -> Context:
-        """Give a context.
-
-        Raises:
-            NotFoundError: with the nearest known one.
-        """
+        """Give a context; a NotFoundError names the nearest known one."""
         if name not in self.contexts:
             files = ", ".join(map(str, self.paths)) or "the kubeconfig"
             near = nearest(name, self.contexts)
@@ -130,12 +126,7 @@ class Kubeconfig:
         return self.contexts[name]
 
     def of_server(self, server: str) -> Context:
-        """Give the context that leads to a server.
-
-        Raises:
-            NotFoundError: there is none.
-            UsageError: there are several.
-        """
+        """Give the context that leads to a server; a NotFoundError if none does, a UsageError if several."""
         known = [ctx for ctx in self.contexts.values() if ctx.server.rstrip("/") == server.rstrip("/")]
         if len(known) == 1:
             return known[0]
@@ -223,11 +214,7 @@ def load(option: str | None, environ: Mapping[str, str]) -> Kubeconfig:
 
 
 def read(option: str | None, environ: Mapping[str, str]) -> Kubeconfig:
-    """Read the files that kubectl would read; those that are not there are passed over.
-
-    Raises:
-        ClusterError: kubectl would not read one of them.
-    """
+    """Read the files that kubectl would read, those that are there; a ClusterError says that it would not."""
     files: tuple[Path, ...]
     if option:  # names one, whatever its name; the variable a list
         files = (Path(option),)
@@ -313,11 +300,7 @@ def pem_text(data: bytes) -> str:
 
 
 def read_bounded(file: Path, most_bytes: int = 1 << 20) -> bytes:
-    """Read a file, or what is written to a pipe; neither a device without end nor a silent pipe holds us up.
-
-    Raises:
-        OSError: it cannot be read, gives nothing for 10 s, or is larger.
-    """
+    """Read a file or pipe; one without end or that gives nothing for 10 s fails like any, by OSError."""
     number = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     data = bytearray()
     try:
@@ -395,11 +378,7 @@ _NO_HEADER = re.compile(r"[^a-z0-9!#$&'*+.^_`|~-]")
 
 
 def _impersonation(user: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Give the headers by which a user of a kubeconfig acts as another one, as kubectl sends them.
-
-    Raises:
-        ValueError: it cannot be told as whom; to go on would be to act with the user's own rights.
-    """
+    """Give the headers by which a user acts as another one; a ValueError if it is not clear as whom."""
     given = {key: user[key] for key in (*_AS, _EXTRA) if user.get(key)}
     if given and not (isinstance(given.get("as"), str) and isinstance(given.get("as-uid", ""), str)):
         raise ValueError("no user")

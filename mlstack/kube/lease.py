@@ -113,12 +113,7 @@ class Lease:
             return Taken(term=_term(taken), before=_term(live) if foreign else None)
 
     def renew(self, term: Term) -> Term:
-        """Say that we are still here.
-
-        Raises:
-            LostError: somebody else has it, or it was deleted.
-            ClusterError: the cluster does not answer or refuses.
-        """
+        """Say that we are still here; a LostError says that somebody else has it, or that it was deleted."""
         while True:
             live = self.cluster.get(self.ref)
             if live is None or _holder(live) != self.holder or live["metadata"]["uid"] != term.uid:
@@ -129,11 +124,7 @@ class Lease:
                 continue
 
     def release(self, term: Term) -> None:
-        """Delete the Lease if it is still ours.
-
-        Raises:
-            ClusterError: the cluster does not answer or refuses.
-        """
+        """Delete the Lease if it is still ours."""
         version = term.version
         while True:
             try:

@@ -325,11 +325,7 @@ def ask_plugin(resolved: ContextLogin, plugin: Plugin) -> Proof:
 
 
 def read_answer(plugin: Plugin, output: bytes) -> Proof:
-    """Read the answer of a plug-in.
-
-    Raises:
-        ValueError: it is none; the text says why, without any part of the answer that could be secret.
-    """
+    """Read the answer of a plug-in; a ValueError says why it is none, without what could be secret."""
     try:
         answer = json.loads(output)
     except (ValueError, RecursionError):
@@ -398,11 +394,7 @@ def _provider_login(entry: kubeconfig.ContextEntry) -> IdToken:
 
 
 def id_token_proof(token: str) -> Proof:
-    """Give the proof of an OpenID Connect token, which says itself when it expires.
-
-    Raises:
-        ValueError: it is no such token.
-    """
+    """Give the proof of an OpenID Connect token, which says when it expires; a ValueError if it is none."""
     _, payload, _ = token.split(".")
     try:
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
@@ -464,11 +456,7 @@ class IdTokens:
 
 
 def keep(source: IdToken, tokens: Mapping[str, str]) -> None:
-    """Write new tokens into the kubeconfig, as kubectl does; nothing else changes there.
-
-    Raises:
-        ValueError: they cannot be written; the text says why, without any part of them.
-    """
+    """Write new tokens into the kubeconfig, as kubectl does; a ValueError says why not, without them."""
     from mlstack.app.edit import write_files
     from mlstack.yaml import edit, read
 
@@ -493,11 +481,7 @@ def keep(source: IdToken, tokens: Mapping[str, str]) -> None:
 
 
 def renew(settings: Mapping[str, str]) -> dict[str, str]:
-    """Get a new id-token for a refresh-token, and the refresh-token for the next time.
-
-    Raises:
-        ValueError: there is none; the text says why, without any part of a token or password.
-    """
+    """Get new tokens for a refresh-token; a ValueError says why there are none, without a secret."""
     try:
         ca_pem = kubeconfig.Entry(settings).pem(_AUTHORITY)
     except (OSError, UnfitError):

@@ -64,11 +64,7 @@ def run(
 
 
 def whole(results: Sequence[R | MlstackError]) -> list[R]:
-    """Give results that all came.
-
-    Raises:
-        MlstackError: some did not; all their errors as one.
-    """
+    """Give results that all came; else all their errors are raised as one."""
     if failures := [result for result in results if isinstance(result, MlstackError)]:
         raise together(failures)
     return [result for result in results if not isinstance(result, MlstackError)]

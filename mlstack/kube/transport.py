@@ -113,14 +113,7 @@ class Transport:
         self.why_nobody = "" if is_private else unsafe
 
     def send(self, request: Request) -> Response:
-        """Send a request and read the answer, whatever its code.
-
-        It goes again while the server asks for patience; refused credentials are renewed once.
-
-        Raises:
-            UnreachableError: no answer.
-            ClusterError: the answer is not Kubernetes'.
-        """
+        """Send a request, again while the server asks for patience, and read the answer whatever its code."""
         answer = patiently(
             lambda: self._answer(request, self._read_timeout_s, whole=True),
             sleep=self._sleep,
@@ -130,30 +123,17 @@ class Transport:
         return self._decoded(answer)
 
     def text(self, request: Request, *, timeout_s: float) -> Response | str:
-        """Send a request once and give its answer as text, or the answer if it is no 200.
-
-        Raises:
-            UnreachableError: no answer, or not all of it, within `timeout_s`.
-        """
+        """Send a request once and give its answer as text, or the answer if it is no 200."""
         answer = self._answer(request, timeout_s, whole=True)
         return answer.data.decode("utf-8", "replace") if answer.status == 200 else self._decoded(answer)
 
     def stream(self, request: Request, *, timeout_s: float) -> Response | Iterator[bytes]:
-        """Send a request and give the lines of its answer as they come, or the answer if it is no 200.
-
-        The lines end when the server ends them, the connection breaks, or `timeout_s` is over.
-
-        Raises:
-            UnreachableError: no answer at all.
-        """
+        """Send a request and give the lines of its answer while it lasts, or the answer if it is no 200."""
         answer = self._answer(request, timeout_s, whole=False)
         return lines_of(answer.raw) if answer.status == 200 else self._decoded(answer)
 
     def _answer(self, request: Request, timeout_s: float, *, whole: bool) -> Response:
-        """Get an answer: with newer credentials if these are refused, on another connection if one broke.
-
-        Where reading is led elsewhere on the same server, it goes there.
-        """
+        """Get an answer: with newer credentials, on another connection, or from where it leads to."""
         headers, is_renewed, repeated = self._credentials(None) or {}, False, False
         content = {} if request.body is None else {"Content-Type": request.content_type}
         body = None if request.body is None else _encode(request.body)
@@ -220,11 +200,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9._~:-]*")
 
 
 def decoded(data: bytes) -> Any:
-    """Read JSON as an API server means it: halves of characters are none.
-
-    Raises:
-        ValueError: it is none, or nested deeper than any object is.
-    """
+    """Read JSON as an API server means it, without halves of characters; a ValueError if it is none."""
     text = data.decode("utf-8")
     try:
         value = _JSON.decode(text)

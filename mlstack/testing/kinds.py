@@ -365,10 +365,7 @@ def fill_in(obj: Mapping[str, Any], key: tuple[str, str]) -> Obj:
 
 
 def tidy(value: Any, shape: Shape) -> Any:
-    """Give a built-in value as the server writes it: without nulls, empty maps and empty lists.
-
-    An empty struct stays: it says something (`emptyDir: {}`).
-    """
+    """Give a built-in value without nulls, empty maps and lists; an empty struct stays (`emptyDir: {}`)."""
     if isinstance(value, list):
         return [tidy(item, shape.items) for item in value]
     if not isinstance(value, Mapping):

@@ -147,21 +147,13 @@ class Shape:
         return self.is_granular_map(value) or (isinstance(value, list) and self.is_keyed)
 
     def parts(self, value: Any) -> dict[str, tuple[Any, Shape]]:
-        """Give what a granular value consists of, by path element.
-
-        Raises:
-            KeyFault: an item of a keyed list cannot be named.
-        """
+        """Give what a granular value consists of, by path element; a KeyFault if it has no name."""
         if isinstance(value, list):
             return {self.element_of(item): (item, self.items) for item in value}
         return {field_of(name): (inner, self.at(name) or OPEN) for name, inner in value.items()}
 
     def element_of(self, item: Any) -> str:
-        """Name an item of a keyed list or set.
-
-        Raises:
-            KeyFault: a key is missing, or the item is no map.
-        """
+        """Name an item of a keyed list or set; a KeyFault where a key is missing, or it is no map."""
         if self.schema.get("x-kubernetes-list-type") == "set":
             return f"v:{_json(item)}"
         if not isinstance(item, Mapping):
@@ -434,23 +426,7 @@ def apply(
     force: bool,
     now: str,
 ) -> tuple[dict[str, Any], Entries]:
-    """Lay what a manager wants over a live object.
-
-    Args:
-        live: the object as it is, None to create it.
-        desired: the fields the manager wants.
-        shape: of the kind.
-        writer: the manager.
-        force: take fields of others.
-        now: time for the entries, as the server writes it.
-
-    Returns:
-        The object without managed fields, and who owns what in it.
-
-    Raises:
-        OwnershipConflict: others own fields whose values would change.
-        KeyFault: an item of a keyed list cannot be named.
-    """
+    """Lay what a manager wants over a live object; gives it without managed fields, and who owns what."""
     old = without_entries(live or {})
     entries = entries_of(((live or {}).get("metadata") or {}).get("managedFields") or ())
     if live is not None and not entries:
@@ -476,16 +452,7 @@ def update(
     now: str,
     listed: Entries,
 ) -> Entries:
-    """Say who owns what after an object was written whole, or in part by a patch.
-
-    Args:
-        before: the object as it was; what an object of its kind always has, if it is created.
-        new: the object after.
-        shape: of the kind.
-        writer: who wrote.
-        now: time for the entries.
-        listed: who owned what.
-    """
+    """Say who owns what after an object was written whole or by a patch; `listed` says who did before."""
     difference = compare(without_entries(before), new, shape)
     others = _others(difference, listed, writer, force=True)
     changed = (difference.added | difference.modified) - _NEVER_OWNED
