@@ -14,17 +14,12 @@ from typing import Any
 import pytest
 
 from tests.controlplane.recipes import Programs
-from tests.support.api import ApiRefusedError, Json
+from tests.support.api import Json
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import MINIKUBE, ControlPlane
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
-
-
-def test_contexts_lead_to_different_clusters(minikube: TestCluster, gke: TestCluster) -> None:
-    assert _uid_of_kube_system(minikube) != _uid_of_kube_system(gke)
-    assert minikube.ca_pem != gke.ca_pem
 
 
 def test_one_kubeconfig_leads_to_both_clusters(control_plane: ControlPlane, kubeconfig: Path) -> None:
@@ -39,43 +34,6 @@ def test_one_kubeconfig_leads_to_both_clusters(control_plane: ControlPlane, kube
 
 def test_server_says_the_version_it_was_built_from(minikube: TestCluster) -> None:
     assert minikube.request("GET", "/version")["gitVersion"] == "v1.36.3"
-
-
-def test_pods_of_a_deployment_run(minikube: TestCluster, namespace: str) -> None:
-    minikube.kubectl("create", "deployment", "web", "--image=web", "--replicas=3", "-n", namespace)
-    found = minikube.wait_for(
-        f"/apis/apps/v1/namespaces/{namespace}/deployments/web",
-        lambda deployment: deployment["status"].get("availableReplicas") == 3,
-    )
-    pods = minikube.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
-    assert found["status"]["readyReplicas"] == 3
-    assert [pod["status"]["phase"] for pod in pods] == ["Running"] * 3
-    assert len({pod["status"]["podIP"] for pod in pods}) == 3
-
-
-def test_pod_with_a_claim_runs(gke: TestCluster, namespace: str) -> None:
-    claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
-    size = {"requests": {"storage": "1Gi"}}
-    claim = {"metadata": {"name": "home"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": size}}
-    gke.request("POST", claims, claim)
-    volumes = [{"name": "home", "persistentVolumeClaim": {"claimName": "home"}}]
-    _create_pod(gke, namespace, spec={"volumes": volumes})
-    _wait_for_phase(gke, namespace, "Running")
-    assert gke.request("GET", f"{claims}/home")["status"]["phase"] == "Bound"
-
-
-def test_pod_that_no_node_can_hold_says_why(minikube: TestCluster, namespace: str) -> None:
-    _create_pod(minikube, namespace, gpus="1")
-    pod = minikube.wait_for(_pod(namespace), lambda pod: _condition(pod, "PodScheduled") is not None)
-    condition = _condition(pod, "PodScheduled")
-    assert condition is not None
-    assert condition["reason"] == "Unschedulable"
-    assert "Insufficient nvidia.com/gpu" in condition["message"]
-
-
-def test_gpu_pod_runs_where_there_are_gpus(gke: TestCluster, namespace: str) -> None:
-    _create_pod(gke, namespace, gpus="2")
-    _wait_for_phase(gke, namespace, "Running")
 
 
 def test_deleted_pod_goes_soon(minikube: TestCluster, namespace: str) -> None:
@@ -95,57 +53,6 @@ def test_pod_may_use_up_its_grace(minikube: TestCluster, namespace: str) -> None
     minikube.request("DELETE", _pod(namespace, "later"))
     minikube.wait_until_gone(_pod(namespace, "later"))
     assert _phase(minikube, namespace) == "Running"
-
-
-@pytest.mark.parametrize(
-    ("code", "phase", "reason"),
-    [("0", "Succeeded", "Completed"), ("3", "Failed", "Error")],
-    ids=["done", "broken"],
-)
-def test_pod_ends_when_an_annotation_says_so(
-    minikube: TestCluster, namespace: str, code: str, phase: str, reason: str
-) -> None:
-    _create_pod(minikube, namespace)
-    _wait_for_phase(minikube, namespace, "Running")
-    minikube.kubectl("annotate", "pod", "pod", f"mlstack.dev/test-exit={code}", "-n", namespace)
-    pod = _wait_for_phase(minikube, namespace, phase)
-    ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
-    assert (ended["exitCode"], ended["reason"]) == (int(code), reason)
-
-
-def test_pod_waits_when_an_annotation_says_so(minikube: TestCluster, namespace: str) -> None:
-    _create_pod(minikube, namespace, annotations={"mlstack.dev/test-waiting": "ImagePullBackOff"})
-    pod = minikube.wait_for(_pod(namespace), lambda pod: pod["status"].get("containerStatuses"))
-    waiting = pod["status"]["containerStatuses"][0]["state"]["waiting"]
-    assert (pod["status"]["phase"], waiting["reason"]) == ("Pending", "ImagePullBackOff")
-
-
-def test_job_is_complete_when_its_pod_ends(minikube: TestCluster, namespace: str) -> None:
-    end = {"metadata": {"annotations": {"mlstack.dev/test-exit": "0"}}, "spec": _pod_spec()}
-    jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
-    minikube.request("POST", jobs, {"metadata": {"name": "job"}, "spec": {"template": end}})
-    minikube.wait_for(f"{jobs}/job", lambda job: job["status"].get("succeeded") == 1)
-
-
-def test_users_may_do_what_they_were_given(minikube: TestCluster, namespace: str) -> None:
-    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]
-    lister = minikube.create_user(f"lister-{namespace}", rules, namespace=namespace)
-    maps, pods = (f"/api/v1/namespaces/{namespace}/{plural}" for plural in ("configmaps", "pods"))
-    assert minikube.client(lister).request("GET", maps)["kind"] == "ConfigMapList"
-    assert minikube.client(minikube.viewer).request("GET", pods)["kind"] == "PodList"
-    for user, path in ((lister, pods), (minikube.nobody, pods), (minikube.nobody, maps)):
-        with pytest.raises(ApiRefusedError) as refused:
-            minikube.client(user).request("GET", path)
-        assert refused.value.status == 403
-        assert user.name in refused.value.body["message"]
-
-
-def test_objects_survive_the_death_of_the_api_server(gke: TestCluster, namespace: str) -> None:
-    uid = _uid_of_kube_system(gke)
-    gke.restart_apiserver()
-    assert _uid_of_kube_system(gke) == uid
-    _create_pod(gke, namespace)
-    _wait_for_phase(gke, namespace, "Running")
 
 
 def test_nothing_beyond_loopback_can_be_dialled(control_plane: ControlPlane) -> None:
@@ -230,15 +137,6 @@ def _phase(cluster: TestCluster, namespace: str) -> str:
 
 def _wait_for_phase(cluster: TestCluster, namespace: str, phase: str, *, name: str = "pod") -> Json:
     return cluster.wait_for(_pod(namespace, name), lambda pod: pod["status"]["phase"] == phase)
-
-
-def _condition(pod: Json, kind: str) -> Json | None:
-    rows = (row for row in pod["status"].get("conditions", []) if row["type"] == kind)
-    return next(rows, None)
-
-
-def _uid_of_kube_system(cluster: TestCluster) -> str:
-    return str(cluster.request("GET", "/api/v1/namespaces/kube-system")["metadata"]["uid"])
 
 
 def _kubectl(control_plane: ControlPlane, *arguments: str) -> str:

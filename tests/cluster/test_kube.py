@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from mlstack.errors import ForbiddenError, InvalidError, TransientError, Unreach
 from mlstack.kube import api_server as kube
 from mlstack.kube.client import Cluster, ObjectRef
 from tests.support.cluster import TestCluster, User
-from tests.support.cluster_contract import config_map, deployment, eventually
+from tests.support.cluster_contract import config_map, eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -38,56 +37,11 @@ def refused(cluster: Cluster, obj: dict[str, Any]) -> ForbiddenError:
     return caught.value
 
 
-def test_missing_rights_are_named(connect: Connect, minikube: TestCluster, namespace: str) -> None:
-    error = refused(connect(minikube.viewer), config_map(namespace, x="1"))
-    assert error.why == "rights"
-    assert 'User "viewer" cannot patch resource "configmaps"' in error.message
-
-
 def test_the_identity_of_a_cluster_needs_no_rights(connect: Connect, minikube: TestCluster) -> None:
     known, unknown = connect().identity(), connect(minikube.nobody).identity()
     assert known.uid is not None
     assert unknown.uid is None
     assert (known.ca, known.server) == (unknown.ca, unknown.server)
-
-
-def test_two_clusters_differ(kubeconfig: Path) -> None:
-    one, other = (kube.connect(name, kubeconfig=str(kubeconfig)).identity() for name in ("minikube", "gke"))
-    assert one.uid != other.uid
-    assert one.ca != other.ca
-
-
-def test_a_token_that_is_not_accepted_is_told(connect: Connect) -> None:
-    with pytest.raises(ForbiddenError) as caught:
-        connect(User(name="x", token="expired")).identity()
-    assert caught.value.why == "credentials"
-
-
-def test_another_ca_is_not_trusted(minikube: TestCluster, gke: TestCluster, tmp_path: Path) -> None:
-    path = minikube.write_kubeconfig(tmp_path / "k")
-    content, other = (json.loads(file.read_text()) for file in (path, gke.kubeconfig))
-    authority = "certificate-authority-data"
-    content["clusters"][0]["cluster"][authority] = other["clusters"][0]["cluster"][authority]
-    path.write_text(json.dumps(content))
-    with pytest.raises(UnreachableError, match="TLS fails"):
-        kube.connect("minikube", kubeconfig=str(path)).identity()
-
-
-def test_a_quota_is_told(connect: Connect, namespace: str) -> None:
-    cluster = connect()
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "few", "namespace": namespace},
-        "spec": {"hard": {"count/secrets": "0"}},
-    }
-    cluster.apply(quota)
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": namespace}}
-    ref = ObjectRef.of(quota)
-    eventually(lambda: ((cluster.get(ref) or {}).get("status") or {}).get("hard"))
-    error = refused(cluster, secret)
-    assert error.why == "quota"
-    assert "exceeded quota: few" in error.message
 
 
 def test_a_policy_is_told(connect: Connect, namespace: str) -> None:
@@ -181,36 +135,6 @@ def test_a_webhook_that_does_not_answer_is_worth_another_try(connect: Connect, n
         cluster.delete(ObjectRef.of(hook), propagation="Background")
     assert found.webhook == "down.example.com"
     assert "connection refused" in found.message
-
-
-def test_a_namespace_that_goes_is_told(connect: Connect) -> None:
-    cluster = connect()
-    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "going"}}
-    cluster.apply(space)
-    held = config_map("going", x="1")
-    held["metadata"]["finalizers"] = ["example.com/hold"]
-    cluster.apply(held)
-    cluster.delete(ObjectRef.of(space))
-    error = refused(cluster, config_map("going", "b", x="1"))
-    cluster.patch(ObjectRef.of(held), {"metadata": {"finalizers": None}})
-    assert error.why == "terminating"
-    eventually(lambda: cluster.get(ObjectRef.of(space)) is None, timeout_s=30)
-
-
-def test_a_job_leaves_no_pods_behind(connect: Connect, namespace: str) -> None:
-    cluster = connect()
-    template = deployment(namespace)["spec"]["template"]
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "j", "namespace": namespace},
-        "spec": {"template": {"spec": {**template["spec"], "restartPolicy": "Never"}}},
-    }
-    ref = ObjectRef.of(cluster.apply(job).object)
-    eventually(lambda: cluster.list("v1", "Pod", namespace=namespace).items, timeout_s=30)
-    cluster.delete(ref)
-    eventually(lambda: cluster.get(ref) is None, timeout_s=60)
-    assert cluster.list("v1", "Pod", namespace=namespace).items == ()
 
 
 def test_sixteen_writers_share_one_client(connect: Connect, namespace: str) -> None:
