@@ -24,19 +24,19 @@ pytestmark = pytest.mark.cluster
 CORE = "kubeflow/core/kubeflow-core"
 IMAGE = {"image": "registry.example.org/team/train:1.0"}
 JOBS: Mapping[str, tuple[str, Mapping[str, Any], Mapping[str, int]]] = {
-    "tf-cnn": ("kubeflow/tf-job/tf-cnn", {}, {"ps": 1, "worker": 1}),
-    "tf-cnn with GPUs": (
+    "cnn": ("kubeflow/tf-job/tf-cnn", {}, {"ps": 1, "worker": 1}),
+    "cnn-with-gpus": (
         "kubeflow/tf-job/tf-cnn",
         {"num_workers": 2, "num_gpus": 1},
         {"ps": 1, "worker": 2},
     ),
-    "tf-job": (
+    "job": (
         "kubeflow/tf-job/tf-job",
         {**IMAGE, "num_workers": 2, "num_ps": 1, "num_evaluators": 1},
         {"chief": 1, "worker": 2, "ps": 1, "evaluator": 1},
     ),
-    "tf-job of one pod": ("kubeflow/tf-job/tf-job", {**IMAGE, "script": "print('hello')\n"}, {"chief": 1}),
-    "tf-job-simple": ("kubeflow/tf-job/tf-job-simple", {}, {"worker": 2}),
+    "one-pod": ("kubeflow/tf-job/tf-job", {**IMAGE, "script": "print('hello')\n"}, {"chief": 1}),
+    "simple": ("kubeflow/tf-job/tf-job-simple", {}, {"worker": 2}),
 }
 
 
@@ -75,10 +75,10 @@ def clean(control_plane: ControlPlane) -> Iterator[None]:
 
 @pytest.fixture
 def deploy(tmp_path: Path, gke: TestCluster, namespace: str, kubeconfig: Path) -> Iterator[Deploy]:
-    """Give a function that makes an app with kubeflow-core and a job `it`, and applies the former to gke."""
+    """Give a function that makes an app with kubeflow-core and jobs, and applies the former to gke."""
 
-    def make(prototype: str, params: Mapping[str, Any], **core: Any) -> Terminal:
-        components = {"core": (CORE, {"installHub": False, **core}), "it": (prototype, params)}
+    def make(jobs: Mapping[str, tuple[str, Mapping[str, Any]]], **core: Any) -> Terminal:
+        components = {"core": (CORE, {"installHub": False, **core}), **jobs}
         app = examples.write_app(tmp_path / "app", components)
         place = {"context": "gke", "namespace": namespace}
         file = app.root / "environments" / "gke" / "environment.yaml"
@@ -88,7 +88,7 @@ def deploy(tmp_path: Path, gke: TestCluster, namespace: str, kubeconfig: Path) -
         return terminal
 
     yield make
-    gke.kubectl("delete", "tfjob", "it", "-n", namespace, "--ignore-not-found", "--cascade=background")
+    gke.kubectl("delete", "tfjob", "--all", "-n", namespace, "--cascade=background")
 
 
 @pytest.fixture
@@ -111,31 +111,33 @@ def operator(
     return start
 
 
-@pytest.mark.parametrize("job", JOBS)
-def test_a_job_runs_and_its_pods_know_each_other(
-    job: str, gke: TestCluster, namespace: str, deploy: Deploy, operator: Callable[[], TrainingOperator]
+def test_jobs_run_and_their_pods_know_each_other(
+    gke: TestCluster, namespace: str, deploy: Deploy, operator: Callable[[], TrainingOperator]
 ) -> None:
-    prototype, params, roles = JOBS[job]
-    terminal = deploy(prototype, params)
+    terminal = deploy({name: (prototype, params) for name, (prototype, params, _) in JOBS.items()})
     started = operator()
-    terminal.run("apply", "gke", "-c", "it", "--yes")
-    pods = running_pods(gke, namespace, roles)
-    assert {name: tf_config(pod) for name, pod in pods.items()} == expected_configs(namespace, roles)
-    status = json.loads(terminal.run("status", "gke", "-c", "it", "-o", "json"))
-    (component,) = status["components"]
-    (shown,) = [each for each in component["objects"] if each["kind"] == "TFJob"]
-    assert (status["ok"], shown["state"]) == (True, "ready")
-    assert {each["name"] for each in shown["pods"]} == pods.keys()
+    chosen = [word for name in JOBS for word in ("-c", name)]
+    terminal.run("apply", "gke", *chosen, "--yes")
+    pods = {name: running_pods(gke, namespace, name, roles) for name, (_, _, roles) in JOBS.items()}
+    status = json.loads(terminal.run("status", "gke", *chosen, "-o", "json"))
+    assert status["ok"] and len(status["components"]) == len(JOBS)
+    for component in status["components"]:
+        (shown,) = [each for each in component["objects"] if each["kind"] == "TFJob"]
+        name, roles = shown["name"], JOBS[shown["name"]][2]
+        configs = {pod_name: tf_config(pod) for pod_name, pod in pods[name].items()}
+        assert configs == expected_configs(namespace, name, roles)
+        assert shown["state"] == "ready"
+        assert {each["name"] for each in shown["pods"]} == pods[name].keys()
     assert_nothing_was_forbidden(started)
 
 
 def test_gpus_are_asked_for_by_workers_alone(
     gke: TestCluster, namespace: str, deploy: Deploy, operator: Callable[[], TrainingOperator]
 ) -> None:
-    terminal = deploy("kubeflow/tf-job/tf-cnn", {"num_gpus": 2})
+    terminal = deploy({"it": ("kubeflow/tf-job/tf-cnn", {"num_gpus": 2})})
     operator()
     terminal.run("apply", "gke", "-c", "it", "--yes")
-    pods = running_pods(gke, namespace, {"ps": 1, "worker": 1})
+    pods = running_pods(gke, namespace, "it", {"ps": 1, "worker": 1})
     limits = {name: pod["spec"]["containers"][0]["resources"].get("limits") for name, pod in pods.items()}
     assert limits == {"it-ps-0": None, "it-worker-0": {"nvidia.com/gpu": "2"}}
     assert pods["it-worker-0"]["spec"]["nodeSelector"] == {"cloud.google.com/gke-accelerator": "nvidia-l4"}
@@ -145,20 +147,19 @@ def test_gpus_are_asked_for_by_workers_alone(
 def test_an_operator_of_one_namespace_needs_no_rights_elsewhere(
     gke: TestCluster, namespace: str, deploy: Deploy, operator: Callable[[], TrainingOperator]
 ) -> None:
-    terminal = deploy(
-        "kubeflow/tf-job/tf-job-simple", {}, deploymentScope="namespace", deploymentNamespace=namespace
-    )
+    jobs = {"it": ("kubeflow/tf-job/tf-job-simple", {})}
+    terminal = deploy(jobs, deploymentScope="namespace", deploymentNamespace=namespace)
     role = gke.request("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/tf-job-operator")
     assert [rule["resources"] for rule in role["rules"]] == [["validatingwebhookconfigurations"]]
     started = operator()
     terminal.run("apply", "gke", "-c", "it", "--yes")
-    running_pods(gke, namespace, {"worker": 2})
+    running_pods(gke, namespace, "it", {"worker": 2})
     assert_nothing_was_forbidden(started)
 
 
-def running_pods(cluster: TestCluster, namespace: str, roles: Mapping[str, int]) -> dict[str, Json]:
+def running_pods(cluster: TestCluster, namespace: str, job: str, roles: Mapping[str, int]) -> dict[str, Json]:
     """Wait until all pods of the job run, and give them by name."""
-    names = [f"it-{role}-{index}" for role, count in roles.items() for index in range(count)]
+    names = [f"{job}-{role}-{index}" for role, count in roles.items() for index in range(count)]
     path = f"/api/v1/namespaces/{namespace}/pods"
     return {
         name: cluster.wait_for(
@@ -175,15 +176,15 @@ def tf_config(pod: Json) -> Any:
     return json.loads(texts[0]) if texts else None
 
 
-def expected_configs(namespace: str, roles: Mapping[str, int]) -> dict[str, Any]:
+def expected_configs(namespace: str, job: str, roles: Mapping[str, int]) -> dict[str, Any]:
     """Give what each pod of a job should be told."""
     cluster = {
-        role: [f"it-{role}-{index}.{namespace}.svc:2222" for index in range(count)]
+        role: [f"{job}-{role}-{index}.{namespace}.svc:2222" for index in range(count)]
         for role, count in roles.items()
     }
     alone = sum(roles.values()) == 1
     return {
-        f"it-{role}-{index}": None
+        f"{job}-{role}-{index}": None
         if alone
         else {"cluster": cluster, "task": {"type": role, "index": index}, "environment": "cloud"}
         for role, count in roles.items()

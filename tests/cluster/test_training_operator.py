@@ -32,25 +32,17 @@ def tfjobs(gke: TestCluster, namespace: str) -> Iterator[str]:
         gke.wait_until_gone(_CRD)
 
 
-def test_operator_runs_a_job_to_its_end(
+def test_operator_takes_up_a_job_that_was_there_before_and_runs_it_to_its_end(
     gke: TestCluster, namespace: str, tfjobs: str, training_operator: StartOperator
 ) -> None:
-    training_operator(gke, "tfjob")
     gke.request("POST", tfjobs, _tfjob("cnn"))
+    training_operator(gke, "tfjob")
     gke.wait_for(f"{tfjobs}/cnn", lambda job: _is_true(job, "Running"))
     pod = gke.request("GET", f"/api/v1/namespaces/{namespace}/pods/cnn-worker-1")
     assert json.loads(_environment(pod)["TF_CONFIG"])["task"] == {"type": "worker", "index": 1}
     for index in (0, 1):
         gke.kubectl("annotate", "pod", f"cnn-worker-{index}", "mlstack.dev/test-exit=0", "-n", namespace)
     gke.wait_for(f"{tfjobs}/cnn", lambda job: _is_true(job, "Succeeded"))
-
-
-def test_operator_takes_up_a_job_that_was_there_before(
-    gke: TestCluster, tfjobs: str, training_operator: StartOperator
-) -> None:
-    gke.request("POST", tfjobs, _tfjob("early"))
-    training_operator(gke, "tfjob")
-    gke.wait_for(f"{tfjobs}/early", lambda job: _is_true(job, "Running"))
 
 
 def _tfjob(name: str) -> Json:
