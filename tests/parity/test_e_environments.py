@@ -48,6 +48,7 @@ def test_e7_describe_uses_the_names_of_the_file(demo: Path, run: Runner) -> None
 def test_e8_the_current_environment_is_shown_set_and_unset(demo: Path, run: Runner) -> None:
     assert run.ok("env current") == ""
     run.ok("env current --set gke")
+    assert run("env current --set gek").code == 4
     assert run.ok("env current") == "gke\n"
     assert run.ok("render") == run.ok("render gke")
     for _ in range(2):

@@ -7,7 +7,7 @@ import pytest
 from mlstack.app import files
 from mlstack.app.app_dir import AppDir
 from mlstack.app.environment import ClusterIdentity
-from mlstack.errors import ConfigError, MlstackError, UsageError
+from mlstack.errors import ConfigError, UsageError
 from mlstack.kube.kubeconfig import Kubeconfig
 from mlstack.operations import app
 from tests.support.builders import read_tree
@@ -28,11 +28,6 @@ def test_new_app_has_every_file_it_needs(tmp_path: Path) -> None:
     assert AppDir(tmp_path / "my-app").components() == ()
 
 
-def test_default_registry_can_be_left_out(tmp_path: Path) -> None:
-    assert app.init(tmp_path, "x", default_registry=False).registries == ()
-    assert AppDir(tmp_path).app.registries == ()
-
-
 def test_gitignore_hides_no_file_that_is_shared(tmp_path: Path) -> None:
     app.init(tmp_path, "x")
     patterns = [
@@ -46,14 +41,6 @@ def test_name_must_fit_a_label(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError):
         app.init(tmp_path / "new", name)
     assert not (tmp_path / "new").exists()
-
-
-def test_existing_app_is_left_alone(tmp_path: Path) -> None:
-    app.init(tmp_path, "x")
-    before = read_tree(tmp_path)
-    with pytest.raises(MlstackError, match="already"):
-        app.init(tmp_path, "y")
-    assert read_tree(tmp_path) == before
 
 
 def test_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
@@ -142,25 +129,6 @@ def test_no_current_context_is_said_with_the_way_out(made: AppDir) -> None:
     assert "--context" in str(caught.value.hint)
 
 
-def test_list_marks_the_current_one(made: AppDir) -> None:
-    add(made, "a")
-    add(made, "b", context="gke")
-    app.current_environment(made, chosen="b")
-    rows = app.list_environments(made).environments
-    assert [(row.name, row.current, row.context) for row in rows] == [
-        ("a", False, "minikube"),
-        ("b", True, "gke"),
-    ]
-
-
-def test_current_can_be_chosen_and_unset(made: AppDir) -> None:
-    add(made)
-    assert app.current_environment(made).name is None
-    assert app.current_environment(made, chosen="dev").name == "dev"
-    assert app.current_environment(AppDir(made.root)).name == "dev"
-    assert app.current_environment(made, unset=True).name is None
-
-
 def test_change_touches_what_is_named_alone(made: AppDir) -> None:
     file = made.root / add(made).file
     file.write_text(file.read_text() + "# ours\n")
@@ -187,31 +155,6 @@ def test_cluster_can_be_forgotten(made: AppDir) -> None:
     assert made.environment("dev").cluster is not None
     app.change_environment(made, "dev", {}, forget_cluster=True)
     assert made.environment("dev").cluster is None
-
-
-def test_rename_moves_the_files_and_the_choice(made: AppDir) -> None:
-    add(made)
-    app.current_environment(made, chosen="dev")
-    app.change_environment(made, "dev", {}, new_name="eu/dev")
-    assert app.current_environment(made).name == "eu/dev"
-    assert made.environment_names == ("eu/dev",)
-
-
-def test_remove_removes_exactly_that_environment(made: AppDir) -> None:
-    add(made, "eu")
-    before = read_tree(made.root)
-    add(made, "eu/dev")
-    app.current_environment(made, chosen="eu/dev")
-    app.remove_environment(made, "eu/dev")
-    assert read_tree(made.root) == before
-    assert app.current_environment(made).name is None
-
-
-def test_extended_environment_cannot_go(made: AppDir) -> None:
-    add(made)
-    add(made, "child", extends="dev")
-    with pytest.raises(UsageError, match="extended by `child`"):
-        app.remove_environment(made, "dev")
 
 
 def test_allowed_namespaces_are_set_and_taken_back(made: AppDir) -> None:

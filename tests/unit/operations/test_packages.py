@@ -10,7 +10,7 @@ from mlstack.app.app_dir import AppDir
 from mlstack.app.components import ComponentRequest
 from mlstack.app.files import read_folder
 from mlstack.app.package import digest
-from mlstack.errors import MlstackError, RegistryError
+from mlstack.errors import MlstackError
 from mlstack.operations import components, packages, registries
 from tests.support.builders import read_tree, write_tree
 from tests.support.registry import REGISTRY, generate, small_app
@@ -34,17 +34,6 @@ def test_install_again_keeps_everything(tmp_path: Path) -> None:
     before = read_tree(made.root)
     assert {row.state for row in packages.install_packages(made, ["ours/tools"]).packages} == {"kept"}
     assert read_tree(made.root) == before
-
-
-def test_changed_vendor_folder_is_refused_and_restored_by_force(tmp_path: Path) -> None:
-    made = small_app(tmp_path)
-    file = made.root / "vendor/ours/tools@1.2.0/web/prototype.yaml"
-    original = file.read_bytes()
-    file.write_bytes(original + b"# changed\n")
-    with pytest.raises(RegistryError, match=r"not what mlstack\.lock says"):
-        AppDir(made.root).prototype("web")
-    packages.install_packages(AppDir(made.root), ["ours/tools"], force=True)
-    assert file.read_bytes() == original
 
 
 def two_versions(tmp_path: Path) -> AppDir:
@@ -177,24 +166,6 @@ def test_installed_packages_need_no_registry(tmp_path: Path) -> None:
     both = packages.list_packages(made)
     assert [row.package for row in both.packages] == ["ours/base", "ours/tools"]
     assert "ours" in both.notes[0]
-
-
-@pytest.mark.parametrize("installed", [True, False])
-def test_describe_works_before_and_after_install(tmp_path: Path, installed: bool) -> None:
-    found = packages.describe_package(small_app(tmp_path, installed=installed), "ours/tools")
-    assert (found.version, found.license, found.requires) == ("1.2.0", "Apache-2.0", ("base",))
-    assert found.installed == (("1.2.0",) if installed else ())
-    assert [each.name for each in found.prototypes] == ["web"]
-
-
-def test_remove_takes_what_only_it_required(tmp_path: Path) -> None:
-    made = small_app(tmp_path)
-    assert sorted(packages.remove_package(made, "ours/tools").packages) == [
-        "ours/base@1.0.0",
-        "ours/tools@1.2.0",
-    ]
-    assert not list((made.root / "vendor").rglob("*.yaml"))
-    assert made.app.packages == ()
 
 
 def test_what_is_locked_is_restored_from_where_it_came_though_the_registry_leads_elsewhere(

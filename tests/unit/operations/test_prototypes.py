@@ -7,11 +7,10 @@ import pytest
 
 from mlstack.app.app_dir import AppDir
 from mlstack.app.components import ComponentRequest
-from mlstack.errors import MlstackError, NotFoundError, UsageError
+from mlstack.errors import MlstackError, NotFoundError
 from mlstack.operations import app, components, packages, registries
 from mlstack.operations.components import generate
 from tests.support.builders import read_tree, write_tree
-from tests.support.cli import Runner
 from tests.support.kubectl import KUBECONFIG
 from tests.support.registry import small_app
 
@@ -65,12 +64,8 @@ def test_without_packages_the_next_step_is_said(tmp_path: Path) -> None:
     assert "mlstack pkg install" in str(caught.value.hint)
 
 
-def test_search_looks_in_descriptions_and_in_packages_not_installed(tmp_path: Path) -> None:
-    made = small_app(tmp_path / "one")
-    assert [row.name for row in packages.search_prototypes(made, "one PAGE").prototypes] == ["web"]
-    assert packages.search_prototypes(made, "nothing like it").prototypes == ()
-    bare = small_app(tmp_path / "two", installed=False)
-    (row,) = packages.search_prototypes(bare, "small things").prototypes
+def test_search_looks_in_packages_that_are_not_installed(tmp_path: Path) -> None:
+    (row,) = packages.search_prototypes(small_app(tmp_path, installed=False), "small things").prototypes
     assert (row.name, row.full_name, row.installed) == ("web", "ours/tools/web", False)
 
 
@@ -89,17 +84,6 @@ def test_description_says_all_of_a_parameter(made: AppDir) -> None:
     assert rows["size"].deprecated == "use `replicas`"
     assert (rows["args"].type, rows["tags"].type) == ("list", "map")
     assert rows["color"].limits == 'one of "red", "green"'
-
-
-def test_preview_gives_the_objects_and_writes_nothing(made: AppDir) -> None:
-    before = read_tree(made.root)
-    state = components.preview_prototype(
-        made, ComponentRequest(prototype="web", texts={"image": "nginx", "color": "green"})
-    )
-    (found,) = state.objects
-    assert (found.kind, found.name, found.namespace) == ("ConfigMap", "web", "default")
-    assert found.data["data"]["color"] == "green"
-    assert read_tree(made.root) == before
 
 
 def test_preview_in_an_environment_takes_its_namespace(made: AppDir) -> None:
@@ -162,19 +146,6 @@ def content(made: AppDir, file: str = "components/front.yaml") -> str:
     return (made.root / file).read_text()
 
 
-def test_component_is_a_reference_with_the_given_values_alone(made: AppDir) -> None:
-    result = generate(made, wanted(replicas="2"))
-    assert (result.name, result.prototype, result.file) == (
-        "front",
-        "ours/tools/web",
-        "components/front.yaml",
-    )
-    assert content(made) == (
-        "apiVersion: mlstack.dev/v1\nkind: Component\nprototype: ours/tools/web\n"
-        "params:\n  image: nginx\n  replicas: 2\n"
-    )
-
-
 def test_name_of_the_component_is_not_written_twice(made: AppDir) -> None:
     generate(made, ComponentRequest(prototype="web", name="front", texts={"name": "front", "image": "x"}))
     assert "name: front" not in content(made)
@@ -192,49 +163,10 @@ def test_another_object_name_is_kept(made: AppDir) -> None:
     assert "  name: other\n" in content(made)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("debug", "debug: true"), ("args", "args:\n  - a\n  - b c"), ("tags", 'tags:\n    x: "1"')],
-)
-def test_values_are_typed_by_the_schema(made: AppDir, text: str, value: str) -> None:
-    texts = {"debug": None, "args": "a,b c", "tags": "x=1"}
-    generate(made, wanted(**{text: texts[text]}))
-    assert value in content(made)
-
-
-def test_old_and_dashed_spellings_are_understood(made: AppDir) -> None:
-    generate(made, wanted(**{"num-replicas": "3"}))
-    assert "replicas: 3" in content(made)
-
-
 def test_module_becomes_a_folder(made: AppDir) -> None:
     assert generate(made, wanted("shop.front")).file == "components/shop/front.yaml"
     by_option = ComponentRequest(prototype="web", name="back", module="shop/inner", texts={"image": "x"})
     assert generate(made, by_option).name == "shop.inner.back"
-
-
-def test_values_file_lies_below_options(made: AppDir, tmp_path: Path) -> None:
-    file = tmp_path / "values.yaml"
-    file.write_text("image: caddy\nreplicas: 4\n")
-    generate(
-        made, ComponentRequest(prototype="web", name="front", texts={"replicas": "5"}, values_files=(file,))
-    )
-    assert "image: caddy\n  replicas: 5\n" in content(made)
-
-
-def test_each_of_several_values_files_counts(made: AppDir, tmp_path: Path, run: Runner) -> None:
-    write_tree(
-        tmp_path,
-        {
-            "one.yaml": "image: caddy\nreplicas: 4\ntags: {team: vision, tier: web}\n",
-            "two.yaml": "replicas: 5\ntags: {tier: edge}\n",
-        },
-    )
-    files = f"--values {tmp_path}/one.yaml --values {tmp_path}/two.yaml"
-    run.ok(f"--dir {made.root} generate web front {files}")
-    expected = {"image": "caddy", "replicas": 5, "tags": {"team": "vision", "tier": "edge"}}
-    assert AppDir(made.root).component("front").params == expected  # type: ignore[union-attr]
-    assert "image: caddy" in run.ok(f"--dir {made.root} prototype preview web x {files}")
 
 
 @pytest.mark.parametrize(
@@ -271,14 +203,6 @@ def test_a_prototypes_own_name_needs_no_note(made: AppDir, name: str) -> None:
     assert result.notes == ("Look at it with a browser.",)
 
 
-def test_existing_component_is_replaced_on_request_only(made: AppDir) -> None:
-    generate(made, wanted())
-    with pytest.raises(UsageError, match="already"):
-        generate(made, wanted(replicas="2"))
-    assert generate(made, wanted(replicas="2"), replace=True).replaced
-    assert "replicas: 2" in content(made)
-
-
 def test_notes_tell_of_use_and_deprecation(made: AppDir) -> None:
     notes = generate(made, wanted(size="big")).notes
     assert "Look at it with a browser." in notes
@@ -293,20 +217,6 @@ def test_list_knows_prototypes_and_manifests(made: AppDir) -> None:
         ("front", "prototype", "web", "ours/tools@1.2.0"),
         ("plain", "manifest", None, None),
     ]
-
-
-def test_remove_leaves_no_trace_in_environments(made: AppDir) -> None:
-    app.add_environment(made, "gke", kubeconfig=KUBECONFIG, use_preset=False)
-    before = read_tree(made.root)
-    generate(made, wanted())
-    (made.root / "environments/gke/params.yaml").write_text(
-        "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\ncomponents:\n  front:\n    replicas: 2\n"
-    )
-    again = AppDir(made.root)
-    result = components.remove_component(again, "front")
-    assert result.files == ("components/front.yaml", "environments/gke/params.yaml")
-    assert "front" not in (made.root / "environments/gke/params.yaml").read_text()
-    assert set(read_tree(made.root)) == {*before, "environments/gke/params.yaml"}
 
 
 def test_a_removal_that_a_wrong_file_ends_removes_nothing(made: AppDir) -> None:

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from mlstack.app.app_dir import AppDir
-from mlstack.operations import app
 from mlstack.operations import registries as registry
-from tests.support.builders import read_tree, write_tree
+from tests.support.builders import write_tree
 from tests.support.registry import REGISTRY, small_app
 
 LAUNCH = "github.com/google/kubeflow/tree/master/kubeflow"
@@ -24,14 +23,6 @@ def test_address_of_the_launch_leads_to_the_bundled_registry(made: AppDir) -> No
     assert result.packages >= 4
 
 
-def test_default_registry_of_a_new_app_is_the_same_one(tmp_path: Path) -> None:
-    app.init(tmp_path / "new", "new")
-    made = AppDir(tmp_path / "new")
-    before = read_tree(made.root)
-    assert registry.add_registry(made, "kubeflow", LAUNCH).known
-    assert read_tree(made.root) == before
-
-
 @pytest.mark.parametrize("name", [".", "../shelf", "../shelf/."])
 def test_index_of_a_registry_bears_the_name_of_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -40,16 +31,6 @@ def test_index_of_a_registry_bears_the_name_of_its_folder(
     monkeypatch.chdir(folder)
     registry.index_registry(Path(name))
     assert "\nname: shelf\n" in (folder / "registry.yaml").read_text()
-
-
-def test_list_and_describe(made: AppDir) -> None:
-    (row,) = registry.list_registries(made).registries
-    assert (row.name, row.protocol, row.address, row.bundled) == ("ours", "directory", "../registry", False)
-    packages = registry.describe_registry(made, "ours").packages
-    assert [(each.name, each.version, each.installed) for each in packages] == [
-        ("base", "1.0.0", "1.0.0"),
-        ("tools", "1.2.0", "1.2.0"),
-    ]
 
 
 def test_index_is_written_once_and_kept_fresh(tmp_path: Path) -> None:
