@@ -162,10 +162,6 @@ class RegistryIndex:
         known = ", ".join(entry.version for entry in package.versions)
         raise NotFoundError(f"package `{name}` has no version `{version}`", hint=f"known versions: {known}")
 
-    def revision_of(self, name: str, version: str = "") -> str:
-        """Give the commit or digest at which a version is read again; empty where there is none."""
-        return self.version(name, version).revision or self.revision
-
 
 @dataclass(frozen=True, kw_only=True)
 class StackComponent:

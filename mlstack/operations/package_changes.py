@@ -169,7 +169,7 @@ def update_packages(
         planned = installation.plan(app, requirements, catalog, free=free)
         return _preview(app, planned, notes)
     changed = installation.change(app, entered, free=free)
-    packages = _moved(changed.before, changed.after)
+    packages = _moved(changed.before, changed.lock)
     return Updated(preview=False, packages=packages, notes=(*notes, *changed.notes))
 
 

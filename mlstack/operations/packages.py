@@ -18,7 +18,7 @@ from mlstack.operations import row
 from mlstack.readiness.rule import need_text
 from mlstack.registries import installation
 from mlstack.registries.installation import (
-    Changed,
+    Installation,
     built_in_package,
     built_in_prototype,
     covers,
@@ -146,20 +146,20 @@ def restore_packages(app: AppDir, *, force: bool = False) -> Installed:
     return _installed(app, installation.change(app, {}, force=None if force else ()), [], copies)
 
 
-def _installed(app: AppDir, changed: Changed, named: Sequence[str], copies: Sequence[Copy]) -> Installed:
+def _installed(app: AppDir, changed: Installation, named: Sequence[str], copies: Sequence[Copy]) -> Installed:
     """Write what is left, and tell what became of the named packages and what they require, or of all."""
     with app.locked():
         app.vendor_kustomizations(copies)
     before = {(package.ref, package.digest) for package in changed.before.packages}
-    fetched = {package.ref for package in changed.fetched}
+    fetched = {package.locked.ref for package in changed.fetched}
     rows = {}
-    for package in _required_first(changed.after.packages, named):
+    for package in _required_first(changed.lock.packages, named):
         state = "kept" if (package.ref, package.digest) in before else "installed"
         state = "restored" if state == "kept" and package.ref in fetched else state
         environments = tuple(name for name in package.environments if name != APP)
         about = {"package": package.full_name, "state": state, "environments": environments}
         rows[package.ref] = row(InstalledPackage, package, **about)
-    gone = {package.ref for package in changed.before.packages} - {p.ref for p in changed.after.packages}
+    gone = {package.ref for package in changed.before.packages} - {p.ref for p in changed.lock.packages}
     return Installed(
         packages=tuple(rows.values()),
         removed=tuple(sorted(map(str, gone))),

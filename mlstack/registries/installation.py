@@ -1,4 +1,4 @@
-"""What an app has to get: versions chosen for its requirements, what is missing fetched, nothing written."""
+"""What an app has to get: versions chosen for its requirements, what is missing fetched, and signed."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ _MOST_ROUNDS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Installation:
-    """What is to be written: the lock, and packages that `vendor/` lacks."""
+    """What is written, or to be: the lock, and packages that `vendor/` lacks."""
 
+    before: Lock
     lock: Lock
     fetched: tuple[FetchedPackage, ...]
     notes: tuple[str, ...] = ()  # what registries say against versions
@@ -92,7 +93,7 @@ def plan(
     free: Collection[tuple[str, str]] = (),
     force: Collection[str] = (),
 ) -> Installation:
-    """Work out what an app gets.
+    """Work out what an app gets; nothing is written.
 
     Args:
         app: the app directory.
@@ -129,20 +130,11 @@ def plan(
     _check(app, packages, tuple(fetched.values()))
     registries = catalog.locked_registries(app.lock.registries, {package.registry for package in packages})
     return Installation(
+        before=app.lock,
         lock=replace(app.lock, registries=tuple(registries), packages=packages),
         fetched=tuple(fetched.values()),
         notes=(*catalog.notes, *(note for c in choices for note in catalog.warnings(c.package, c.version))),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Changed:
-    """What a command did to the packages of an app."""
-
-    before: Lock
-    after: Lock
-    fetched: tuple[LockedPackage, ...]  # what `vendor/` got
-    notes: tuple[str, ...] = ()
 
 
 def change(
@@ -151,7 +143,7 @@ def change(
     *,
     free: Collection[tuple[str, str]] = (),
     force: Collection[str] | None = (),
-) -> Changed:
+) -> Installation:
     """Bring new requirements into an app, with all that follows; all of it or nothing is written.
 
     Args:
@@ -176,17 +168,11 @@ def change(
         forced = {locked.full_name for locked in before.packages} if force is None else force
         installation = plan(app, requirements, catalog, free=free, force=forced)  # it takes its time
         with app.locked():
-            if (app.app.registries, app.lock) != (registries, before) or (
-                requirements_of(app, exact) != requirements
-            ):
+            now = (app.app.registries, app.lock, requirements_of(app, exact))
+            if now != (registries, before, requirements):
                 continue  # others have edited meanwhile
             app.install(installation.lock, installation.fetched, entered=exact)
-        return Changed(
-            before=before,
-            after=installation.lock,
-            fetched=tuple(package.locked for package in installation.fetched),
-            notes=installation.notes,
-        )
+        return installation
     message = "packages and registries were changed by other commands meanwhile; nothing was installed"
     raise ConfigError(message, where=layout.APP_FILE, hint="try again")
 
@@ -201,23 +187,18 @@ def preferences(
     return {key: version for key, version in stay.items() if key not in free}
 
 
-def relocked(app: AppDir, requirements: Requirements) -> Lock:
-    """Give the lock that requirements lead to with what is locked, no registry asked."""
-    packages = _locked_choices(app, requirements, app.lock.packages)
-    used = {package.registry for package in packages}
-    return Lock(registries=tuple(r for r in app.lock.registries if r.name in used), packages=packages)
-
-
-def _locked_choices(
-    app: AppDir, requirements: Requirements, locked: Iterable[LockedPackage]
-) -> tuple[LockedPackage, ...]:
-    known = {(package.full_name, package.version): package for package in locked}
-    catalog = AppCatalog(app.app.registries, known.values(), root=app.root, offline=True)
-    choices = select(requirements, catalog, preferred=preferences(known.values()))
+def _relocked(app: AppDir, requirements: Requirements, locked: Iterable[LockedPackage]) -> Lock:
+    """Give the lock that requirements lead to among what is locked, no registry asked."""
+    versions = {(package.full_name, package.version): package for package in locked}
+    catalog = AppCatalog(app.app.registries, versions.values(), root=app.root, offline=True)
+    choices = select(requirements, catalog, preferred=preferences(versions.values()))
     for choice in choices:
-        if (choice.package, choice.version) not in known:
+        if (choice.package, choice.version) not in versions:
             raise NotFoundError(f"`{choice.package}@{choice.version}` is not locked")
-    return _as_chosen(known, choices)
+    packages = _as_chosen(versions, choices)
+    used = {package.registry for package in packages}
+    registries = (registry for registry in app.lock.registries if registry.name in used)
+    return Lock(registries=tuple(registries), packages=packages)
 
 
 def _is_missing(app: AppDir, locked: LockedPackage | None, free: Collection[str]) -> bool:
@@ -262,19 +243,15 @@ def refuse_stale(app: AppDir) -> None:
     Raises:
         ConfigError: with what differs.
     """
-    hint = "mlstack pkg install"
     try:
-        lock = relocked(app, requirements_of(app))
+        lock = _relocked(app, requirements_of(app), app.lock.packages)
+        before, after = ({(p.ref, p.environments) for p in each.packages} for each in (app.lock, lock))
+        differs = ", ".join(sorted({f"`{ref}`" for ref, _ in before ^ after}))
     except (ConfigError, NotFoundError) as error:
-        message = f"mlstack.lock is not up to date with the app's requirements: {error.message}"
-        raise ConfigError(message, where="mlstack.lock", hint=hint) from error
-    told = {(p.ref, p.environments) for p in app.lock.packages} ^ {
-        (p.ref, p.environments) for p in lock.packages
-    }
-    if told:
-        names = ", ".join(sorted({f"`{ref}`" for ref, _ in told}))
-        message = f"mlstack.lock is not up to date with the app's requirements: {names}"
-        raise ConfigError(message, where="mlstack.lock", hint=hint)
+        differs = error.message
+    if differs:
+        message = f"mlstack.lock is not up to date with the app's requirements: {differs}"
+        raise ConfigError(message, where="mlstack.lock", hint="mlstack pkg install")
 
 
 def remove(app: AppDir, removed: Entered, *, gone: Collection[LockedPackage] = ()) -> tuple[str, ...]:
@@ -289,16 +266,10 @@ def remove(app: AppDir, removed: Entered, *, gone: Collection[LockedPackage] = (
         return any(p.full_name == ref.full_name and fits(p.version, ref.version) for p in left)
 
     # What was never installed is no reason to keep another from being removed.
-    known = Requirements(
-        app=tuple(filter(is_there, requirements.app)),
-        environments={
-            name: tuple(filter(is_there, refs)) for name, refs in requirements.environments.items()
-        },
-    )
-    packages = _locked_choices(app, known, left)
-    used = {package.registry for package in packages}
-    registries = tuple(registry for registry in app.lock.registries if registry.name in used)
-    folders = app.install(Lock(registries=registries, packages=packages), removed=removed)
+    scopes = requirements.environments.items()
+    environments = {name: tuple(filter(is_there, refs)) for name, refs in scopes}
+    installed = Requirements(app=tuple(filter(is_there, requirements.app)), environments=environments)
+    folders = app.install(_relocked(app, installed, left), removed=removed)
     return tuple(str(package.ref) for package in folders)
 
 
@@ -308,11 +279,7 @@ def covers(named: PackageRef, ref: PackageRef) -> bool:
 
 
 def leave_environment(app: AppDir, wanted: PackageRef, environment: str) -> tuple[str, ...]:
-    """Take a requirement out of an environment's file, so that it has the app's version; give what is gone.
-
-    Raises:
-        NotFoundError: there is no such environment, or it does not ask for that package.
-    """
+    """Take a requirement out of an environment's file, so that it has the app's version; give what is gone."""
     app.environment(environment)
     own = app.environment_chain(environment)[-1].environment.packages
     removed = tuple(ref for ref in own if covers(wanted, ref))
@@ -327,10 +294,7 @@ def leave_environment(app: AppDir, wanted: PackageRef, environment: str) -> tupl
 def full_ref(app: AppDir, text: str, *, offline: bool = False) -> PackageRef:
     """Read a package as typed; its registry may be left out where only one has such a package.
 
-    Args:
-        app: the app directory.
-        text: as typed.
-        offline: look among the installed ones alone.
+    With `offline` it is looked for among the installed ones alone.
 
     Raises:
         UsageError: it is no package.
@@ -351,10 +315,9 @@ def full_ref(app: AppDir, text: str, *, offline: bool = False) -> PackageRef:
         listed = ", ".join(f"`{owner}/{name}`" for owner in owners)
         message = f"`{name}` could be any of the packages {listed}"
         raise NotFoundError(message, hint="write the registry in front")
-    usual = "mlstack pkg list --installed" if offline else "mlstack pkg list"
-    raise NotFoundError(
-        f"no {'installed package' if offline else 'registry has a package'} `{name}`", hint=usual
-    )
+    if offline:
+        raise NotFoundError(f"no installed package `{name}`", hint="mlstack pkg list --installed")
+    raise NotFoundError(f"no registry has a package `{name}`", hint="mlstack pkg list")
 
 
 def read_package(app: AppDir, ref: PackageRef) -> tuple[Package, LockedPackage, tuple[str, ...]]:
@@ -382,10 +345,9 @@ def read_package(app: AppDir, ref: PackageRef) -> tuple[Package, LockedPackage, 
     fetched = {(c.package, c.version): catalog.fetch(c.package, c.version) for c in choices}
     packages = _as_chosen({key: package.locked for key, package in fetched.items()}, choices)
     vendor = Vendor(app.root, packages, app.store, fetched=tuple(fetched.values()))
-    key = (exact.full_name, exact.version)
     locked = next(package for package in packages if package.ref == exact)
     package = guarded(partial(vendor.package, locked), str(exact))
-    return package, locked, tuple(catalog.warnings(*key))
+    return package, locked, tuple(catalog.warnings(exact.full_name, exact.version))
 
 
 # --- the package that every app has at hand ---
@@ -416,14 +378,7 @@ def built_in_prototype(app: AppDir, name: str) -> tuple[Prototype, PackageRef] |
 
 
 def find_usable(app: AppDir, name: str) -> tuple[Prototype, PackageRef | None]:
-    """Find a prototype that a component can be made of: an installed one, or a built-in one.
-
-    Returns:
-        The prototype, and its package if that is still to be installed.
-
-    Raises:
-        NotFoundError: as of `find_prototype`.
-    """
+    """Find a prototype for a component: an installed one, or a built-in one with its package to install."""
     short = name.removeprefix(KSONNET_PREFIX)
     with suppress(NotFoundError):
         installed = app.vendor.prototype(name)

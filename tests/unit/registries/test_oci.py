@@ -68,7 +68,7 @@ def round_trip(host: str) -> None:
     index = own.index()
     assert (index.known_as, list(index.packages)) == ("own", ["common", "jobs"])
     assert [entry.version for entry in index.packages["jobs"].versions] == ["0.1.0", "0.10.0"]
-    assert index.revision_of("jobs") == second.manifest_digest
+    assert index.version("jobs").revision == second.manifest_digest
     assert own.fetch("jobs") == as_files(next_jobs())
     assert own.fetch("jobs", "0.1.0") == as_files(JOBS)
     for reference in (first.manifest_digest, "0.1.0"):
