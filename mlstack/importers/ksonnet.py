@@ -11,16 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from mlstack.app.document import decode
 from mlstack.app.files import read_file
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, SchemaError
 from mlstack.importers.jsonnet import Evaluation, NotLiteralError, Outcome, evaluate, literal
-from mlstack.importers.plan import Data
+from mlstack.importers.plan import Data, ImportFailure
 from mlstack.names import nearest
 from mlstack.render.render import unpacked
+from mlstack.testing.writes import merge_patch
 from mlstack.yaml import read
 
 FORMATS = ("0.0.1", "0.1.0", "0.2.0", "0.3.0")
@@ -72,11 +73,6 @@ class KsComponent:
         """Give `module.name`, as ks calls it in parameters and labels."""
         return f"{self.module}.{self.name}" if self.module else self.name
 
-    @property
-    def is_jsonnet(self) -> bool:
-        """Tell whether it is code."""
-        return self.file.suffix == ".jsonnet"
-
 
 @dataclass(frozen=True, kw_only=True)
 class KsApp:
@@ -95,24 +91,18 @@ class KsApp:
 
     def components(self, module: str) -> tuple[KsComponent, ...]:
         """Give the components of a module in the order of their files."""
-        folder = self.folder(module)
-        files = sorted(folder.iterdir()) if folder.is_dir() else []
+        kinds = (".jsonnet", ".yaml", ".json")
+        files = (file for file in sorted(self.folder(module).glob("*")) if file.suffix in kinds)
         return tuple(
-            KsComponent(module=module, name=file.stem, file=file)
-            for file in files
-            if file.suffix in (".jsonnet", ".yaml", ".json") and file.is_file()
+            KsComponent(module=module, name=file.stem, file=file) for file in files if file.is_file()
         )
 
     @cached_property
     def unrendered(self) -> tuple[str, ...]:
         """Give the components of modules that no environment deploys."""
         deployed = {module for environment in self.environments for module in environment.modules}
-        return tuple(
-            component.full_name
-            for module in _modules(self.root)
-            if module not in deployed
-            for component in self.components(module)
-        )
+        modules = [module for module in _modules(self.root) if module not in deployed]
+        return tuple(each.full_name for module in modules for each in self.components(module))
 
 
 def is_app(folder: Path) -> bool:
@@ -124,12 +114,7 @@ def is_app(folder: Path) -> bool:
 
 
 def read_app(root: Path) -> KsApp:
-    """Read an app.
-
-    Raises:
-        NotFoundError: there is none in the folder.
-        ConfigError: its `app.yaml` is broken, or of a format that is none of ksonnet's.
-    """
+    """Read an app; raises a NotFoundError or ConfigError for what is none."""
     if not root.is_dir():
         raise NotFoundError(f"no folder `{root}`", hint="name the folder with ksonnet's app.yaml")
     if not is_app(root):
@@ -140,8 +125,7 @@ def read_app(root: Path) -> KsApp:
     spec = _map(root / "app.yaml")
     version = str(spec.get("apiVersion", ""))
     if version not in FORMATS:
-        known = ", ".join(FORMATS)
-        message = f"`{version}` is no format of ksonnet's apps; known: {known}"
+        message = f"`{version}` is no format of ksonnet's apps; known: {', '.join(FORMATS)}"
         raise SchemaError(message, where=str(root / "app.yaml"))
     overlay = _map(root / "app.override.yaml") if (root / "app.override.yaml").is_file() else {}
     registries = {**_maps(spec, "registries"), **_maps(overlay, "registries")}
@@ -177,11 +161,7 @@ def _modules(root: Path) -> tuple[str, ...]:
 
 
 def selected(app: KsApp, names: tuple[str, ...]) -> KsApp:
-    """Give the app with these environments alone; all if none is named.
-
-    Raises:
-        NotFoundError: there is no such environment.
-    """
+    """Give the app with these environments alone; all if none is named."""
     known = [environment.name for environment in app.environments if environment.path]
     for name in names:
         if name not in known:
@@ -254,10 +234,6 @@ def mapping(value: Any) -> Mapping[str, Any]:
 # --- how ks composes an environment: parameters of module and environment, components, `main.jsonnet` ---
 
 
-COMPONENT_LABEL = "ksonnet.io/component"
-_EXTRA = ""  # stands for the objects that `main.jsonnet` brings by itself
-
-
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """What a person adds to an evaluation."""
@@ -269,16 +245,12 @@ class Options:
     vendor: Path | None = None  # packages that were fetched, as vendor/ has them
 
 
-@dataclass(frozen=True, kw_only=True)
-class Failure:
-    """A component that could not be evaluated in an environment."""
+class Lacking(NamedTuple):
+    """What a component that could not be evaluated in an environment would need."""
 
-    component: str
     environment: str
-    reason: str
-    where: str = ""  # file:line below the app
-    missing: tuple[str, ...] = ()  # imports that led nowhere
-    lacks_ksonnet_lib: bool = False  # it needs more of it than our stub has
+    imports: tuple[str, ...]  # that led nowhere
+    ksonnet_lib: bool  # more of it than our stub has
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,32 +259,10 @@ class Composition:
 
     # component -> environment -> objects
     objects: Mapping[str, Mapping[str, tuple[Data, ...]]]
-    failures: tuple[Failure, ...]
+    failures: tuple[ImportFailure, ...]
+    lacking: tuple[Lacking, ...]
     params: Mapping[str, Mapping[str, Mapping[str, Any]]]  # environment -> component -> values
     notes: tuple[str, ...]
-
-
-def merge_patch(target: Any, patch: Any) -> Any:
-    """Lay a JSON merge patch over a value, as `std.mergePatch` does."""
-    if not isinstance(patch, Mapping):
-        return patch
-    result = dict(target) if isinstance(target, Mapping) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merge_patch(result.get(key), value)
-    return result
-
-
-def compose(app: KsApp, options: Options) -> Composition:
-    """Give the objects of every environment and component.
-
-    Raises:
-        RegistryError: the evaluator is missing.
-        ConfigError: a file cannot be read.
-    """
-    return _Composer(app, options).composition()
 
 
 @dataclass(frozen=True)
@@ -324,26 +274,43 @@ class _Part:
 _Job = tuple[_Part, KsComponent | None, Evaluation]
 
 
+def compose(app: KsApp, options: Options) -> Composition:
+    """Give the objects of every environment and component.
+
+    Raises:
+        RegistryError: the evaluator is missing.
+        ConfigError: a file cannot be read.
+    """
+    composer = _Composer(app, options)
+    params, objects = composer.composed()
+    values: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for part, components in params.items():
+        prefix = f"{part.module}." if part.module else ""
+        own = values.setdefault(part.environment.name, {})
+        own |= {f"{prefix}{name}": value for name, value in components.items() if isinstance(value, Mapping)}
+    return Composition(
+        objects=objects,
+        failures=tuple(composer.failures),
+        lacking=tuple(composer.lacking),
+        params=values,
+        notes=tuple(composer.notes),
+    )
+
+
 class _Composer:
     def __init__(self, app: KsApp, options: Options) -> None:
         self._app, self._options = app, options
         self._root = app.root.resolve()
-        self._notes: dict[str, None] = dict.fromkeys(app.notes)
-        self._failures: list[Failure] = []
+        self.notes: dict[str, None] = dict.fromkeys(app.notes)
+        self.failures: list[ImportFailure] = []
+        self.lacking: list[Lacking] = []
 
-    def composition(self) -> Composition:
+    def composed(self) -> tuple[dict[_Part, dict[str, Any]], dict[str, dict[str, tuple[Data, ...]]]]:
+        """Give the parameters of each module in each environment, and the objects of the components."""
         parts = [_Part(env, module) for env in self._app.environments for module in env.modules]
         raw = self._module_params(parts)
         params = self._environment_params(raw)
-        objects = self._objects(raw, params)
-        values: dict[str, dict[str, Mapping[str, Any]]] = {}
-        for part, known in params.items():
-            prefix = f"{part.module}." if part.module else ""
-            own = values.setdefault(part.environment.name, {})
-            own |= {f"{prefix}{name}": value for name, value in known.items() if isinstance(value, Mapping)}
-        return Composition(
-            objects=objects, failures=tuple(self._failures), params=values, notes=tuple(self._notes)
-        )
+        return params, self._objects(raw, params)
 
     # --- parameters ---
 
@@ -357,9 +324,8 @@ class _Composer:
             try:
                 values[part] = literal(text)
             except NotLiteralError:
-                codes = {"__ksonnet/environments": _place(part.environment)}
-                jobs[part] = self._job(part, file, text, codes)
-        for part, outcome in zip(jobs, evaluate([*jobs.values()]), strict=True):
+                jobs[part] = self._job(part, file, text, {})
+        for part, outcome in _evaluated(jobs):
             if outcome.error:
                 self._failed(part, self._app.components(part.module), outcome)
             else:
@@ -371,27 +337,23 @@ class _Composer:
         values: dict[_Part, dict[str, Any]] = {}
         jobs: dict[_Part, Evaluation] = {}
         for part, module in raw.items():
-            common = mapping(module.get("global"))
+            common, more = mapping(module.get("global")), self._options.params
             prefix = f"{part.module}." if part.module else ""
-            own = {
-                f"{prefix}{name}": merge_patch(
-                    merge_patch(value, common), self._options.params.get(f"{prefix}{name}", {})
-                )
-                for name, value in mapping(module.get("components")).items()
-            }
+            components = mapping(module.get("components")).items()
+            own = {f"{prefix}{name}": merge_patch(value, common) for name, value in components}
+            own = {name: merge_patch(value, more.get(name, {})) for name, value in own.items()}
             file = self._folder(part.environment) / "params.libsonnet"
             if not file.is_file():
                 values[part] = _localised(own, part.module)
                 if path := part.environment.path:
                     self._note(f"environments/{path}: no params.libsonnet; the modules' values count")
                 continue
-            text = self._text(file).replace(
+            text = self._text(file)
+            text = text.replace(
                 'import "../../components/params.libsonnet"', 'std.extVar("__ksonnet/params")'
             )
-            codes = {"__ksonnet/params": json.dumps({"components": own})}
-            codes["__ksonnet/environments"] = _place(part.environment)
-            jobs[part] = self._job(part, file, text, codes)
-        for part, outcome in zip(jobs, evaluate([*jobs.values()]), strict=True):
+            jobs[part] = self._job(part, file, text, {"params": json.dumps({"components": own})})
+        for part, outcome in _evaluated(jobs):
             if outcome.error or not isinstance(outcome.value, Mapping):
                 self._failed(part, self._app.components(part.module), outcome)
             else:
@@ -414,13 +376,12 @@ class _Composer:
             text = self._main(file)
             for component in (*self._app.components(part.module), None):
                 try:
-                    codes = {"__ksonnet/components": self._code(component, raw[part])}
+                    codes = {"components": self._code(component, raw[part])}
                 except MlstackError as error:
                     failed = Outcome(error=error.message, where=error.where or "")
                     self._failed(part, (component,) if component else (), failed)
                     continue
-                codes["__ksonnet/params"] = json.dumps({"components": values})
-                codes["__ksonnet/environments"] = _place(part.environment)
+                codes["params"] = json.dumps({"components": values})
                 jobs.append((part, component, self._job(part, file, text, codes)))
         outcomes = evaluate([job for _, _, job in jobs])
         outcomes, looking = self._with_others(jobs, outcomes)
@@ -437,7 +398,6 @@ class _Composer:
         self, jobs: Sequence[_Job], outcomes: Sequence[Outcome]
     ) -> tuple[list[Outcome], dict[str, None]]:
         """Evaluate components that look at the others once more, beside all that can be evaluated."""
-        result = [*outcomes]
         again: dict[int, Evaluation] = {}
         names: dict[str, None] = {}
         for number, (part, component, job) in enumerate(jobs):
@@ -451,9 +411,7 @@ class _Composer:
             codes = {**job.ext_codes, "__ksonnet/components": " + ".join(sound)}
             again[number] = replace(job, ext_codes=codes)
             names[component.full_name] = None
-        for number, outcome in zip(again, evaluate([*again.values()]), strict=True):
-            result[number] = outcome
-        return result, names
+        return [*{**dict(enumerate(outcomes)), **dict(_evaluated(again))}.values()], names
 
     def _leave_to_others(
         self, objects: dict[str, dict[str, tuple[Data, ...]]], names: Mapping[str, None]
@@ -485,7 +443,7 @@ class _Composer:
         if component is None:
             return "{}"
         name = json.dumps(component.full_name)
-        if component.is_jsonnet:
+        if component.file.suffix == ".jsonnet":
             return f"{{ {name}: (import {json.dumps(str(component.file.resolve()))}) }}"
         documents = read.read_documents(self._text(component.file), source=self._shown(component.file))
         if not documents:
@@ -513,7 +471,7 @@ class _Composer:
             self._failed(part, (component,), error)
         elif component.full_name in value:
             made = value[component.full_name]
-            if not component.is_jsonnet and component.full_name in params:
+            if component.file.suffix != ".jsonnet" and component.full_name in params:
                 made = merge_patch(made, params[component.full_name])
             yield component.full_name, made
 
@@ -524,17 +482,15 @@ class _Composer:
         for item in listed:
             for _, data in unpacked(item):
                 if data is None and (isinstance(value, list) or item is not None):
-                    self._note(
-                        f"{name}: an item of its List is null in `{part.environment.name}`; it is left out"
-                    )
+                    where = f"`{part.environment.name}`"
+                    self._note(f"{name}: an item of its List is null in {where}; it is left out")
                 elif isinstance(data, Mapping) and data.get("kind") == "List" and not data.get("items"):
                     continue
                 elif not isinstance(data, Mapping) or not data.get("kind") or not data.get("apiVersion"):
                     reason = (
                         "it brings something that is no object of Kubernetes (no `apiVersion` and `kind`)"
                     )
-                    failure = Failure(component=name, environment=part.environment.name, reason=reason)
-                    self._failures.append(failure)
+                    self._fail(part, name, reason)
                     return None
                 else:
                     objects.append(_without_label(data))
@@ -544,6 +500,7 @@ class _Composer:
 
     def _job(self, part: _Part, file: Path, text: str, codes: Mapping[str, str]) -> Evaluation:
         environment, root = part.environment, self._root
+        place = json.dumps({"server": environment.server, "namespace": environment.namespace})
         vendors = [root / "vendor", *([self._options.vendor] if self._options.vendor else [])]
         packages = {
             library.path: str(folder)
@@ -576,12 +533,8 @@ class _Composer:
             roots=tuple(map(str, roots)),
             printed=tuple(str(known.file.resolve()) for known in self._app.components(part.module)),
             ext_vars=dict(self._options.ext_vars),
-            ext_codes=codes,
+            ext_codes={f"__ksonnet/{name}": code for name, code in {**codes, "environments": place}.items()},
         )
-
-    def _library(self, environment: KsEnvironment, path: str) -> str:
-        library = environment.libraries.get("/".join(path.split("/")[:2]))
-        return f"{library.path}@{library.version}".rstrip("@") if library else ""
 
     def _folder(self, environment: KsEnvironment) -> Path:
         return self._app.root / "environments" / environment.path
@@ -593,30 +546,32 @@ class _Composer:
         return str(place).replace(f"{self._root}/", "").replace(f"{self._app.root}/", "")
 
     def _note(self, text: str) -> None:
-        self._notes[text] = None
+        self.notes[text] = None
 
     def _failed(self, part: _Part, components: Sequence[KsComponent], outcome: Outcome) -> None:
         reason = self._shown("".join(filter(str.isprintable, outcome.error)))
         lacks_ksonnet_lib = outcome.used_stub and reason.lower().startswith("field does not exist")
         if lacks_ksonnet_lib:
             reason += "; the app has no ksonnet-lib: --jpath names the folder of one"
-        if outcome.missing and (library := self._library(part.environment, outcome.missing[-1])):
-            reason += f"; package {library} is not in vendor/"
-        self._failures += [
-            Failure(
-                component=component.full_name,
-                environment=part.environment.name,
-                reason=reason,
-                where=self._shown(outcome.where),
-                missing=outcome.missing,
-                lacks_ksonnet_lib=lacks_ksonnet_lib,
-            )
-            for component in components
-        ]
+        libraries, path = part.environment.libraries, (outcome.missing or ("",))[-1]
+        if library := libraries.get("/".join(path.split("/")[:2])):
+            name = f"{library.path}@{library.version}".rstrip("@")
+            reason += f"; package {name} is not in vendor/"
+        for component in components:
+            self.lacking.append(Lacking(part.environment.name, outcome.missing, lacks_ksonnet_lib))
+            self._fail(part, component.full_name, reason, self._shown(outcome.where))
+
+    def _fail(self, part: _Part, component: str, reason: str, where: str = "") -> None:
+        name = part.environment.name
+        failure = ImportFailure(component=component, environment=name, reason=reason, where=where)
+        self.failures.append(failure)
 
 
-def _place(environment: KsEnvironment) -> str:
-    return json.dumps({"server": environment.server, "namespace": environment.namespace})
+_K = TypeVar("_K")
+
+
+def _evaluated(jobs: Mapping[_K, Evaluation]) -> Iterator[tuple[_K, Outcome]]:
+    yield from zip(jobs, evaluate([*jobs.values()]), strict=True)
 
 
 def _localised(components: Mapping[str, Any], module: str) -> dict[str, Any]:
@@ -632,10 +587,9 @@ def _identity(data: Data) -> tuple[object, ...]:
 
 
 def _without_label(data: Data) -> Data:
-    metadata = data.get("metadata")
-    labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
-    if not isinstance(metadata, Mapping) or not isinstance(labels, Mapping) or COMPONENT_LABEL not in labels:
+    metadata = dict(mapping(data.get("metadata")))
+    labels = dict(mapping(metadata.pop("labels", None)))
+    if "ksonnet.io/component" not in labels:
         return data
-    kept = {key: value for key, value in labels.items() if key != COMPONENT_LABEL}
-    inner = {key: value for key, value in metadata.items() if key != "labels"}
-    return {**data, "metadata": {**inner, **({"labels": kept} if kept else {})}}
+    del labels["ksonnet.io/component"]
+    return {**data, "metadata": {**metadata, **({"labels": labels} if labels else {})}}

@@ -43,6 +43,16 @@ class PlannedComponent:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ImportFailure:
+    """A component that could not be imported for an environment."""
+
+    component: str
+    environment: str
+    reason: str  # why, in a sentence
+    where: str = ""  # file:line below the app of ksonnet
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlannedPackage:
     """A package of the app's own, in a registry that is a folder of the app."""
 
@@ -106,19 +116,19 @@ def plan_variants(
     *,
     sources: Mapping[str, str],
     all_targets: bool = True,
-) -> tuple[ImportPlan, list[tuple[str, str, str]]]:
+) -> tuple[ImportPlan, list[ImportFailure]]:
     """Give what an app needs to bring these objects in these environments.
 
     `sources` say where a component came from. An environment that deploys everything names no targets, if
     `all_targets` of the app are those that are imported here.
 
     Returns:
-        The plan, and (component, environment, reason) of what cannot be brought.
+        The plan, and what cannot be brought.
     """
     places = {environment.name: environment for environment in environments}
     order = sorted(places, key=lambda name: (name != "", name != "default", name))
     notes: dict[str, None] = {}
-    refused: list[tuple[str, str, str]] = []
+    refused: list[ImportFailure] = []
     groups: list[_Group] = []
     for component, by_environment in objects.items():
         sound = dict(_sound(component, by_environment, places, notes, refused))
@@ -135,7 +145,10 @@ def plan_variants(
         try:
             text = head + write.to_yaml_documents(base)
         except ValueError as error:
-            refused += [(group.component, other, str(error)) for other in group.environments]
+            refused += [
+                ImportFailure(component=group.component, environment=other, reason=str(error))
+                for other in group.environments
+            ]
             targets = {other: [n for n in listed if n != name] for other, listed in targets.items()}
             continue
         planned.append(PlannedComponent(name=name, text=text, objects=tuple(base)))
@@ -182,7 +195,7 @@ def _sound(
     by_environment: Mapping[str, Sequence[Data]],
     places: Mapping[str, Environment],
     notes: dict[str, None],
-    refused: list[tuple[str, str, str]],
+    refused: list[ImportFailure],
 ) -> Iterator[tuple[str, list[Data]]]:
     """Give the objects that can be brought, without the namespace of their environment."""
     for name, listed in by_environment.items():
@@ -198,7 +211,7 @@ def _sound(
                     ] = None
                 known.setdefault(identity, shaped)
         except ConfigError as error:
-            refused.append((component, name, error.message))
+            refused.append(ImportFailure(component=component, environment=name, reason=error.message))
             continue
         yield name, list(known.values())
 

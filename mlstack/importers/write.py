@@ -22,6 +22,7 @@ from mlstack.errors import UsageError
 from mlstack.importers.ksonnet import mapping
 from mlstack.importers.plan import (
     Data,
+    ImportFailure,
     ImportPlan,
     Objects,
     PlannedComponent,
@@ -50,16 +51,6 @@ class ImportedRow:
     objects: int
     kinds: tuple[str, ...]  # of its objects
     replaced: bool = False  # there was one of that name before
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImportFailure:
-    """A component that could not be imported for an environment."""
-
-    component: str
-    environment: str
-    reason: str  # why, in a sentence
-    where: str = ""  # file:line below the app of ksonnet
 
 
 @dataclass(frozen=True, kw_only=True)

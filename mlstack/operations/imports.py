@@ -26,14 +26,12 @@ from mlstack.importers.ksonnet import Composition, KsApp, Options, compose
 from mlstack.importers.plan import Data, ImportPlan, PlannedComponent, component_name, plan_variants, same
 from mlstack.importers.write import (
     Imported,
-    ImportFailure,
     prove,
     summary,
     write_app,
     write_plan,
 )
 from mlstack.names import check_environment_name, check_namespace
-from mlstack.operations import row
 from mlstack.registries import git, installation
 from mlstack.registries.helm import ChartSource, read_chart
 from mlstack.registries.registry import indexes
@@ -109,8 +107,9 @@ def _with_environments(
             objects.setdefault(component.name, {})[name] = component.objects
     everywhere = Environment(name=_BASE, namespace=_BASE)
     plan, refused = plan_variants(objects, [everywhere, *own.values()], sources={})
-    for refused_name, environment, reason in refused:
-        raise ConfigError(f"component `{refused_name}` in `{environment or 'the base'}`: {reason}")
+    for failure in refused:
+        place = failure.environment or "the base"
+        raise ConfigError(f"component `{failure.component}` in `{place}`: {failure.reason}")
     texts = {component.name: component for component in base.components}
     kept = [_as_written(component, texts) for component in plan.components]
     deployed = {name for place in plan.environments if place.name == _BASE for name in place.targets}
@@ -169,11 +168,7 @@ def import_ksonnet(
     if request.as_prototype:
         package = component_name(source.name).lower()
         plan = templates.as_prototypes(plan, package, known=composition.params)
-    failures = [row(ImportFailure, failed) for failed in composition.failures]
-    failures += [
-        ImportFailure(component=component, environment=environment, reason=reason)
-        for component, environment, reason in refused
-    ]
+    failures = [*composition.failures, *refused]
     notes = [*composition.notes, *remarks, *plan.notes, *notes]
     if source.unrendered:
         notes.append(f"left out, as no environment targets them: {', '.join(source.unrendered)}")
@@ -218,16 +213,16 @@ def _fetch_missing(source: KsApp, composition: Composition, vendor: Path) -> lis
     """Fetch the packages that evaluation lacks, at the commits in app.yaml, and ksonnet-lib; tell which."""
     notes: dict[str, None] = {}
     places = {environment.name: environment for environment in source.environments}
-    for failed in composition.failures:
-        place = places[failed.environment]
-        libraries = [place.libraries.get("/".join(path.split("/")[:2])) for path in failed.missing]
+    for lacking in composition.lacking:
+        place = places[lacking.environment]
+        libraries = [place.libraries.get("/".join(path.split("/")[:2])) for path in lacking.imports]
         for library in filter(None, libraries):
             folder = vendor / library.registry / f"{library.name}@{library.version}"
             address = source.registries.get(library.registry, "")
             if library.version and address:
                 notes |= dict.fromkeys(_fetch(address, library.version, library.name, folder))
         version = place.kubernetes_version
-        if failed.lacks_ksonnet_lib and version:
+        if lacking.ksonnet_lib and version:
             minor = version.split(".")[1] if version.count(".") else ""
             release = {"7": "ksonnet.beta.2", "8": "ksonnet.beta.3"}.get(minor, "ksonnet.beta.4")
             notes |= dict.fromkeys(_fetch(_KSONNET_LIB, "", release, vendor / "ksonnet-lib" / version))
@@ -258,7 +253,7 @@ def _modernised(app: AppDir, source: KsApp, composition: Composition) -> list[st
     modules = {module for environment in source.environments for module in environment.modules}
     members = [component for module in sorted(modules) for component in source.components(module)]
     for member in members:
-        if not member.is_jsonnet or member.full_name not in app.component_files:
+        if member.file.suffix != ".jsonnet" or member.full_name not in app.component_files:
             continue
         code = decode(read_file(member.file), file=str(member.file))
         offered = (
@@ -496,7 +491,6 @@ def _import_objects(
     is_all = not set(app.component_files) - {full_name}
     plan, refused = plan_variants(named, compared, sources={full_name: source}, all_targets=is_all)
     proofs = prove(named, plan, compared, request.keep_proof)
-    failures = [ImportFailure(component=c, environment=e, reason=reason) for c, e, reason in refused]
     if not places:
         plan = replace(plan, environments=(), patches={})
     with app.locked():
@@ -504,9 +498,9 @@ def _import_objects(
     return replace(
         written,
         environments=tuple(proofs),
-        failures=tuple(failures),
+        failures=tuple(refused),
         notes=(*notes, *plan.notes),
-        summary=summary(proofs, failures),
+        summary=summary(proofs, refused),
     )
 
 

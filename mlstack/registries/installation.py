@@ -279,7 +279,7 @@ def covers(named: PackageRef, ref: PackageRef) -> bool:
 
 
 def leave_environment(app: AppDir, wanted: PackageRef, environment: str) -> tuple[str, ...]:
-    """Take a requirement out of an environment's file, so that it has the app's version; give what is gone."""
+    """Take a requirement out of an environment's file, so that the app's counts; give what is gone."""
     app.environment(environment)
     own = app.environment_chain(environment)[-1].environment.packages
     removed = tuple(ref for ref in own if covers(wanted, ref))
