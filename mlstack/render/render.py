@@ -93,33 +93,32 @@ def load(
         ConfigError: a file, parameter or template is wrong; names component, file and line.
         NotFoundError: no such environment, component or prototype.
     """
-    app.app, app.lock  # noqa: B018 # a fault of them is no component's
-    own = app.environment(environment)
-    used = replace(own, namespace=namespace or own.namespace)
-    app.check_patches(environment)
-    selected = app.selected(used, components)
-    depends = app.depends(selected)
-    for is_located in dict.fromkeys((locate, True)):
-        loader = Loader(app, used, overrides=overrides, store=store, locate=is_located, stand_ins=stand_ins)
-        try:
-            rendered = [loader.render(component) for component in selected]
-            stamped = _stamped(rendered, app=app.app, environment=used)
-            others: list[KubeObject] = []
-            if components and metadata.unknown_configs(stamped):
-                rest = [component for component in app.selected(used) if component not in selected]
-                others = _stamped([*_renderable(loader, rest)], app=app.app, environment=used)
-            stamped = metadata.with_config_hashes(stamped, others, salt=f"{app.app.name}/{used.name}")
-            kube_object.refuse_duplicates(stamped)
-            objects = order.ordered(stamped, depends)
-            break
-        except ConfigError as error:
-            # Again for the lines of what it says of whole objects; other errors have theirs.
-            if is_located or type(error) is not ConfigError:
-                raise
+    shapes = Pack(store, f"shapes:{app.root}")
+    with read.keeping_shapes(shapes):
+        app.app, app.lock  # noqa: B018 # a fault of them is no component's
+        own = app.environment(environment)
+        used = replace(own, namespace=namespace or own.namespace)
+        app.check_patches(environment)
+        selected = app.selected(used, components)
+        depends = app.depends(selected)
+        for is_located in dict.fromkeys((locate, True)):
+            loader = Loader(
+                app, used, overrides=overrides, store=store, locate=is_located, stand_ins=stand_ins
+            )
+            try:
+                rendered, objects = _rendered(loader, selected, depends, is_part=bool(components))
+                break
+            except ConfigError as error:
+                # Again for the lines of what it says of whole objects; other errors have theirs.
+                if is_located or type(error) is not ConfigError:
+                    raise
     loader.save()
+    has_secrets = any(c.has_secrets for c in rendered) or any(obj.kind == "Secret" for obj in objects)
+    if not has_secrets and len(selected) == len(app.component_files):  # values of others may be secret
+        shapes.save()
     # What people know things by is no secret, even where one says the same.
     masking.allow((app.app.name, used.name, used.namespace, used.context))
-    masking.allow(text for obj in stamped for text in (obj.name, obj.namespace, obj.kind, obj.component))
+    masking.allow(text for obj in objects for text in (obj.name, obj.namespace, obj.kind, obj.component))
     notes = [note for component in rendered for note in component.notes]
     notes += app.undeclared_globals(used.name, selected)
     notes += _no_targets(app, used, selected)
@@ -134,10 +133,30 @@ def load(
         depends=depends,
         timeouts={name: timeout_s for name, timeout_s in timeouts.items() if timeout_s is not None},
         notes=tuple(dict.fromkeys(notes)),
-        has_secrets=any(c.has_secrets for c in rendered) or any(obj.kind == "Secret" for obj in stamped),
+        has_secrets=has_secrets,
         uses_programs=any(component.uses_programs for component in rendered),
         secrets=tuple(dict.fromkeys(text for component in rendered for text in component.secrets)),
     )
+
+
+def _rendered(
+    loader: Loader,
+    selected: Sequence[Component | Manifest],
+    depends: Mapping[str, Sequence[str]],
+    *,
+    is_part: bool,
+) -> tuple[list[Rendered], tuple[KubeObject, ...]]:
+    """Give what each component renders to, and the objects of all, stamped and in order."""
+    app, environment = loader.app, loader.environment
+    rendered = [loader.render(component) for component in selected]
+    stamped = _stamped(rendered, app=app.app, environment=environment)
+    others: list[KubeObject] = []
+    if is_part and metadata.unknown_configs(stamped):
+        rest = [component for component in app.selected(environment) if component not in selected]
+        others = _stamped([*_renderable(loader, rest)], app=app.app, environment=environment)
+    stamped = metadata.with_config_hashes(stamped, others, salt=f"{app.app.name}/{environment.name}")
+    kube_object.refuse_duplicates(stamped)
+    return rendered, order.ordered(stamped, depends)
 
 
 def _no_targets(
@@ -260,7 +279,7 @@ class Loader:
         locate: bool = False,
         stand_ins: bool = False,
     ) -> None:
-        self._app, self._environment, self._overrides = app, environment, overrides
+        self.app, self.environment, self._overrides = app, environment, overrides
         self._store, self._locate, self._stand_ins = store, locate, stand_ins
         self._renderers: dict[str, Renderer] = {}
         self._code = Pack(store, f"templates:{app.root}")
@@ -283,11 +302,9 @@ class Loader:
                 return self._kustomized(component)
             if isinstance(component, Manifest):
                 return self._manifest(component)
-            environment = self._environment.name
-            prototype = self._app.prototype(
-                component.prototype, where=component.file, environment=environment
-            )
-            resolved = self._app.resolve(component, environment, self._overrides)
+            environment = self.environment.name
+            prototype = self.app.prototype(component.prototype, where=component.file, environment=environment)
+            resolved = self.app.resolve(component, environment, self._overrides)
             checked, filled = self._filled(prototype, resolved)
             # What was read elsewhere is to leave no trace: not even a hash of it.
             passed = self._store if filled.values == resolved.values else None
@@ -297,11 +314,11 @@ class Loader:
     def _filled(self, prototype: Prototype, resolved: Resolved) -> tuple[Resolved, Resolved]:
         """Give the parameters to check, and those to render, with secret values that stand elsewhere."""
         try:
-            filled = self._app.filled(prototype, resolved)
+            filled = self.app.filled(prototype, resolved)
         except (ConfigError, RegistryError):
             if not self._stand_ins:
                 raise
-            return resolved, self._app.filled(prototype, resolved, stand_ins=True)
+            return resolved, self.app.filled(prototype, resolved, stand_ins=True)
         return filled, filled
 
     def from_values(self, component: Component, prototype: Prototype, resolved: Resolved) -> Rendered:
@@ -311,13 +328,13 @@ class Loader:
             TemplateError: a template does not render.
             YamlError: what it renders is no YAML.
         """
-        resolved = self._app.filled(prototype, resolved, stand_ins=True)  # whoever needs them has filled them
+        resolved = self.app.filled(prototype, resolved, stand_ins=True)  # whoever needs them has filled them
         if prototype.chart is not None:
             try:
                 return self._charted(component, prototype, prototype.chart, resolved)
             except TemplateRefusedError as error:
                 raise _refused(error, component, resolved) from error
-        namespace = str(resolved.values.get("namespace") or self._environment.namespace)
+        namespace = str(resolved.values.get("namespace") or self.environment.namespace)
         variables = self._variables(component, resolved, namespace)
         try:
             objects, notes = self._templated(prototype, variables, component.full_name)
@@ -338,7 +355,7 @@ class Loader:
         """Give the objects of a chart, remembered or rendered: twice unless it is known to repeat itself."""
         from mlstack.render import helm
 
-        name, environment = component.full_name, self._environment
+        name, environment = component.full_name, self.environment
         release = helm.Release(
             name=component.name,
             namespace=environment.namespace,
@@ -409,9 +426,9 @@ class Loader:
         """Give what the environment's cluster serves, if a snapshot of it says."""
         from mlstack.app.snapshot import read_snapshot
 
-        if self._environment.name not in self._app.environment_names:
+        if self.environment.name not in self.app.environment_names:
             return ()
-        snapshot = read_snapshot(self._app, self._environment.name)
+        snapshot = read_snapshot(self.app, self.environment.name)
         return snapshot.api_versions if snapshot is not None else ()
 
     def _helm_version(self) -> str:
@@ -430,13 +447,13 @@ class Loader:
         from mlstack.render import kustomize
 
         name = component.full_name
-        text = kustomize.build(self._app, component)
+        text = kustomize.build(self.app, component)
         documents = read.read_documents(text, source=f"what kustomize builds of `{component.source}`")
         objects = self._parsed(documents, name, component.file, None)
         return Rendered(
             component=name,
             objects=self._patched([*objects], name),
-            namespace=self._environment.namespace,
+            namespace=self.environment.namespace,
             uses_programs=True,
         )
 
@@ -444,22 +461,22 @@ class Loader:
         def place_of(line: int) -> TemplatePlace:
             return TemplatePlace(component.file, line)
 
-        documents = [document.content for document in self._app.read_manifest(component)]
+        documents = [document.content for document in self.app.read_manifest(component)]
         objects = self._parsed(documents, component.full_name, component.file, place_of)
         return Rendered(
             component=component.full_name,
             objects=self._patched([*objects], component.full_name),
-            namespace=self._environment.namespace,
+            namespace=self.environment.namespace,
         )
 
     def _variables(self, component: Component, resolved: Resolved, namespace: str) -> dict[str, Any]:
-        environment = self._environment
+        environment = self.environment
         return {
             "params": dict(resolved.values),
             "name": resolved.values.get("name") or component.name,
             "component": {"name": component.name, "module": component.module},
             "namespace": namespace,
-            "app": {"name": self._app.app.name},
+            "app": {"name": self.app.app.name},
             "env": {
                 "name": environment.name,
                 "namespace": environment.namespace,
@@ -528,7 +545,7 @@ class Loader:
 
     def _patched(self, objects: Sequence[KubeObject], component: str) -> tuple[KubeObject, ...]:
         # An environment without a file, as a preview's, has no patches.
-        documents = self._app.patches(self._environment.name, component) if self._environment.file else ()
+        documents = self.app.patches(self.environment.name, component) if self.environment.file else ()
         patches = [
             read_patch(
                 document.value,
@@ -556,12 +573,12 @@ class Loader:
         """Give the schema of an object, and what follows its references; a definition's has none."""
         from mlstack.validate.validate import load_schemas
 
-        schemas = load_schemas(self._environment.kubernetes_version)
+        schemas = load_schemas(self.environment.kubernetes_version)
         api_version, kind = str(data.get("apiVersion", "")), str(data.get("kind", ""))
         group, version = group_of(api_version), api_version.rpartition("/")[2]
         if (root := schemas.root(group, version, kind)) is not None:
             return root, schemas
-        for file, text in self._app.vendor.crds().items():
+        for file, text in self.app.vendor.crds().items():
             for document in read.read_documents(text, source=file) if f"kind: {kind}" in text else ():
                 spec = document.value.get("spec") or {}
                 if spec.get("group") == group and (spec.get("names") or {}).get("kind") == kind:

@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
+from hashlib import blake2b
 from itertools import chain
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 from mlstack.dataclass import dataclass
 from mlstack.errors import YamlError
@@ -193,8 +194,36 @@ _MOST_SHAPES = 2000
 # A container, its key or index, and the number of a scalar or a text with some.
 _Part = tuple[Path, Any, Any]
 _Shape = list[tuple[bytes, int, Mapping[Path, Position], list[_Part]]]  # of each document
-_SHAPES: dict[tuple[str, bool], _Shape | None] = {}
+_SHAPES: dict[str, _Shape | None] = {}
 """What a shape was read as; None for those that were met once, or have to be read as they are."""
+_MET = b"met once"
+
+
+class ShapeStore(Protocol):
+    """Keeps shapes between runs."""
+
+    def get(self, key: str) -> bytes | None:
+        """Give the bytes of a key, or None."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep bytes under a key."""
+
+
+_stores: list[ShapeStore] = []
+
+
+@contextmanager
+def keeping_shapes(store: ShapeStore) -> Iterator[None]:
+    """Take shapes from a store, and put into it those that are new: PyYAML is not even loaded for known ones.
+
+    Shapes hold text of what was read: whoever keeps the store beyond this run sees that no secret is in it.
+    """
+    _stores.append(store)
+    _SHAPES.clear()
+    try:
+        yield
+    finally:
+        _stores.pop()
 
 
 def _read_by_shape(text: str, with_positions: bool) -> list[Document] | None:
@@ -202,21 +231,45 @@ def _read_by_shape(text: str, with_positions: bool) -> list[Document] | None:
     if len(text) > _LARGEST_SHAPE or "\ue0a0" in text:
         return None
     pieces = _LINE_END.split(text)
-    key = "\ue0a0".join(pieces[::2]), with_positions
-    if key not in _SHAPES:
-        if len(_SHAPES) >= _MOST_SHAPES:
-            _SHAPES.clear()
-        _SHAPES[key] = None
+    key = str(int(with_positions)) + "\ue0a0".join(pieces[::2])
+    if key not in _SHAPES and not _recalled(key):
         return None
     shape = _SHAPES[key]
     if shape is None:
         if (shape := _shape(pieces[::2], with_positions)) is None:
             return None
         _SHAPES[key] = shape
+        if _stores:
+            plain = [
+                (*document[:2], {p: tuple(at) for p, at in document[2].items()}, document[3])
+                for document in shape
+            ]
+            _stores[-1].put(_name(key), marshal.dumps(plain))
     try:
         return [_filled(document, pieces[1::2]) for document in shape]
     except ValueError:  # a scalar that is refused: to be read for its line
         return None
+
+
+def _recalled(key: str) -> bool:
+    """Look in the store for what was met before this run; else note that it was met now."""
+    data = _stores[-1].get(_name(key)) if _stores else None
+    if len(_SHAPES) >= _MOST_SHAPES:
+        _SHAPES.clear()
+    _SHAPES[key] = None
+    if data is not None and data != _MET:
+        documents = marshal.loads(data)
+        _SHAPES[key] = [
+            (value, line, {p: Position(*at) for p, at in places.items()}, parts)
+            for value, line, places, parts in documents
+        ]
+    elif data is None and _stores:
+        _stores[-1].put(_name(key), _MET)
+    return data is not None
+
+
+def _name(key: str) -> str:
+    return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
 
 
 def _shape(texts: Sequence[str], with_positions: bool) -> _Shape | None:

@@ -290,8 +290,28 @@ def test_compiled_templates_are_kept_between_runs(app: Build) -> None:
     first = load(app(packaged()), store=store)
     kept: Mapping[str, bytes] = dict(store)
     assert load(app(packaged()), store=store) == first
-    assert kept == store
-    assert any(key.startswith("templates:") for key in kept)
+    templates = {key: data for key, data in store.items() if key.startswith("templates:")}
+    assert templates
+    assert templates.items() <= kept.items()
+
+
+def test_shapes_of_texts_are_kept_between_runs_but_none_with_secrets(app: Build) -> None:
+    def shapes(files: Tree) -> set[bytes]:
+        store = MemoryCache()
+        for _ in range(2):
+            load(app(files), store=store)
+        return {data for key, data in store.items() if key.startswith("shapes:")}
+
+    secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: 'b c'}\n"
+    assert shapes(packaged())
+    assert not shapes({**packaged(), "components/s.yaml": secret})
+
+
+def test_what_is_read_by_a_kept_shape_is_what_is_read_without(app: Build) -> None:
+    store = MemoryCache()
+    for count in (1, 2, 3):
+        root = app({**packaged(), "environments/gke/params.yaml": _gpus(count)})
+        assert load(root, "gke", store=store) == load(root, "gke")
 
 
 @pytest.mark.slow
