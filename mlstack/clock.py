@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Protocol
@@ -21,6 +21,14 @@ class Clock(Protocol):
     def sleep(self, seconds: float) -> None:
         """Return when so many seconds have passed."""
         ...
+
+
+def backoff(first_s: float, longest_s: float) -> Iterator[float]:
+    """Give pauses without end, in seconds: each twice as long as the one before, up to the longest."""
+    pause_s = first_s
+    while True:
+        yield pause_s
+        pause_s = min(pause_s * 2, longest_s)
 
 
 def timestamp(seconds: float) -> str:

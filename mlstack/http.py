@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse, IncompleteRead, RemoteDisconnected
+from itertools import islice
 from threading import Lock, Thread
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from urllib3 import exceptions as urllib3_errors
 from urllib3.util import parse_url
 
 from mlstack.addresses import Address, Endpoint, address, host_name
+from mlstack.clock import backoff
 from mlstack.dataclass import dataclass
 from mlstack.objects import masking
 
@@ -31,7 +33,6 @@ CONNECTIONS = 32
 """How many connections are kept for the next request: as many as ever write and wait at once."""
 PATIENCE_S = 30.0
 """How long one request goes on when the server asks it to come again later."""
-_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
 MOST_BYTES = 128 << 20
 """How much an answer may have, as it comes and unpacked: ten times of what a large cluster lists at once."""
 MOST_HEAD_BYTES = 1 << 20
@@ -297,7 +298,7 @@ def patiently(
         busy: statuses that mean the same as a 429, or as a 500 or 503 that names a time.
         longest_s: after how long it is sent again in any case.
     """
-    deadline_s, pauses = clock() + PATIENCE_S, iter(_PAUSES_S)
+    deadline_s, pauses = clock() + PATIENCE_S, islice(backoff(0.5, 4.0), 4)
     while True:
         answer = send()
         asked_s = retry_after_s(answer.headers)

@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from threading import Event, Lock
 from typing import Any, Literal, TypeVar
 
-from mlstack.clock import Clock
+from mlstack.clock import Clock, backoff
 from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import Change, what_moved, with_uid
 from mlstack.deploy.diff import diff_object
@@ -47,7 +47,7 @@ from mlstack.errors import (
 )
 from mlstack.events import STILL_S, OnEvent, RunEvent, RunEventKind
 from mlstack.kube import parallel
-from mlstack.kube.client import Applied, Cluster, GuardedClient, ObjectRef, Patience, Propagation, backoff
+from mlstack.kube.client import Applied, Cluster, GuardedClient, ObjectRef, Patience, Propagation
 from mlstack.kube.parallel import GRACE_S, WORKERS
 from mlstack.objects import order
 from mlstack.objects.kube_object import Identity, KubeObject, kinds_of_crd

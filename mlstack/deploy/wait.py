@@ -9,14 +9,14 @@ from typing import Any
 
 from mlstack import clock as durations
 from mlstack.app.app import ReadyRules
-from mlstack.clock import Clock
+from mlstack.clock import Clock, backoff
 from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import ApplyOptions, Change
 from mlstack.deploy.target import ResolvedTarget
 from mlstack.errors import ClusterError, ForbiddenError, MlstackError, NotReadyError, ObjectNotFoundError
 from mlstack.events import STILL_S, OnEvent, RunEvent, RunEventKind, listed, silent
 from mlstack.kube import parallel
-from mlstack.kube.client import Cluster, ObjectRef, backoff
+from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.kube.watch import ResourceWatcher, WatchSource
 from mlstack.objects import kube_object
 from mlstack.objects.kube_object import Identity, KubeObject, kinds_of_crd

@@ -10,6 +10,7 @@ from queue import Empty, Queue
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Literal
 
+from mlstack.clock import backoff
 from mlstack.dataclass import dataclass
 from mlstack.elastic.cache import BUDGET, SERVICE, ClusterCache
 from mlstack.elastic.reconciler import Pass, Reconciler
@@ -27,7 +28,7 @@ from mlstack.errors import (
     ObjectNotFoundError,
     UsageError,
 )
-from mlstack.kube.client import Cluster, GuardedClient, WatchEvent, backoff
+from mlstack.kube.client import Cluster, GuardedClient, WatchEvent
 from mlstack.kube.lease import API_VERSION as LEASE_API_VERSION
 from mlstack.kube.lease import HeldError, Lease, LostError, Term
 from mlstack.kube.watch import Listed, Reflector, WatchSource

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mlstack.app.environment import ClusterIdentity
-from mlstack.clock import Clock
+from mlstack.clock import Clock, backoff
 from mlstack.dataclass import dataclass
 from mlstack.errors import (
     ConflictError,
@@ -366,14 +366,6 @@ OUTAGE_S = 60.0
 BUSY_S = 120.0
 # Right after its start a server does not know all rights and kinds yet.
 WARMING_UP_S = 5.0
-
-
-def backoff(first_s: float, longest_s: float) -> Iterator[float]:
-    """Give pauses without end, in seconds: each twice as long as the one before, up to the longest."""
-    pause_s = first_s
-    while True:
-        yield pause_s
-        pause_s = min(pause_s * 2, longest_s)
 
 
 class Patience:
