@@ -184,26 +184,6 @@ def test_environments_that_we_wrote_are_not_checked_again(
     assert AppDir(demo.root, store=passed).environment("new").context == "c"
 
 
-def nested(app: Build, **changes: str) -> AppDir:
-    made = built(app, environments__gke__nested__environment=ENVIRONMENT, **changes)
-    write_tree(made.root, {".mlstack/current-environment": "gke\n"})
-    return made
-
-
-def test_renaming_an_environment_takes_files_heirs_and_the_choice_along(app: Build) -> None:
-    made = nested(
-        app,
-        environments__gke__patches__cnn="kind: A\n",
-        environments__heir__environment=ENVIRONMENT + "extends: gke # parent\n",
-    )
-    made.rename_environment("gke", "prod/main")
-    assert made.environment_names == ("gke/nested", "heir", "minikube", "prod/main")
-    assert made.environment("heir").namespace == "ml"
-    assert text(made, "environments/heir/environment.yaml") == ENVIRONMENT + "extends: prod/main # parent\n"
-    assert (made.root / "environments/prod/main/patches/cnn.yaml").is_file()
-    assert made.current_environment() == "prod/main"
-
-
 # --- registries and new apps ---
 
 

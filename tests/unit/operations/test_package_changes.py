@@ -13,22 +13,6 @@ from tests.support.builders import read_tree, write_tree
 from tests.support.registry import REGISTRY, generate, small_app
 from tests.support.tools import tool
 
-DEPLOYMENT = """\
----
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: {{ name }}
-spec:
-  selector:
-    matchLabels: {app: {{ name }}}
-  template:
-    metadata:
-      labels: {app: {{ name }}}
-    spec:
-      containers: [{name: web, image: {{ params.image }}}]
-"""
-
 
 def release(folder: Path, version: str, **changes: str) -> None:
     """Put a version of `tools` into a registry, with words of its prototype and template replaced."""
@@ -61,45 +45,6 @@ def app_with(folder: Path) -> AppDir:
     write_tree(made.root, {"environments/gke/environment.yaml": environment})
     generate(made, "front", replicas="3")
     return AppDir(made.root)
-
-
-def test_a_preview_says_what_counts_what_is_hidden_and_what_is_lost(tmp_path: Path) -> None:
-    made = app_with(tmp_path)
-    release(tmp_path, "2.0.0", color="hue")
-    values = "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\ncomponents: {front: {color: red}}\n"
-    write_tree(made.root, {"environments/gke/params.yaml": values})
-    made, before = AppDir(made.root), read_tree(made.root)
-    result = package_changes.update_packages(made, preview=True)
-    assert read_tree(made.root) == before
-    assert [(row.package, row.before, row.after) for row in result.packages] == [
-        ("ours/tools", "1.2.0", "2.0.0")
-    ]
-    effects = {row.parameter: (row.kind, row.origin) for row in result.parameters}
-    assert effects["color"] == ("gone", "environments/gke/params.yaml:3")
-    assert effects["hue"][0] == "new"
-    assert any("`front` would not render for `gke`" in note for note in result.notes)
-
-
-def test_a_preview_names_objects_that_would_be_made_anew(tmp_path: Path) -> None:
-    made = app_with(tmp_path)
-    template = tmp_path / "registry/tools/web/templates/page.yaml.j2"
-    template.write_text(template.read_text() + DEPLOYMENT)
-    shutil.rmtree(made.root / "vendor")
-    registries.index_registry(tmp_path / "registry")
-    packages.remove_package(small_app(tmp_path / "other"), "ours/tools")
-    (made.root / "mlstack.lock").unlink()
-    packages.install_packages(AppDir(made.root))
-    newer = tmp_path / "registry/tools-2"
-    shutil.copytree(tmp_path / "registry/tools", newer)
-    (newer / "package.yaml").write_text((newer / "package.yaml").read_text().replace("1.2.0", "2.0.0"))
-    page = newer / "web/templates/page.yaml.j2"
-    page.write_text(page.read_text().replace("{app: {{ name }}}", "{app: {{ name }}, tier: web}"))
-    registries.index_registry(tmp_path / "registry")
-    result = package_changes.update_packages(AppDir(made.root), ["tools"], preview=True)
-    assert [(row.environment, row.object, row.action) for row in result.objects] == [
-        ("gke", "Deployment ml/front", "recreate")
-    ]
-    assert "`spec.selector` cannot change while it exists" in result.objects[0].reason
 
 
 def test_another_version_of_what_packages_share_comes_with_an_update_alone(tmp_path: Path) -> None:

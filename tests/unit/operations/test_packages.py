@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.app.app import PackageRef
 from mlstack.app.app_dir import AppDir
-from mlstack.app.components import ComponentRequest
 from mlstack.app.files import read_folder
 from mlstack.app.package import digest
 from mlstack.errors import MlstackError
@@ -48,29 +46,6 @@ def two_versions(tmp_path: Path) -> AppDir:
     registries.index_registry(tmp_path / "registry")
     packages.install_packages(made, ["ours/tools"])
     return made
-
-
-def test_an_older_version_stands_beside_the_newest(tmp_path: Path) -> None:
-    made = two_versions(tmp_path)
-    generate(made, "before")
-    packages.install_packages(made, ["ours/tools@1.2.0"])
-    generate(made, "after")
-    components.generate(
-        made, ComponentRequest(prototype="ours/tools@1.2.0/web", name="old", texts={"image": "nginx"})
-    )
-    components.generate(
-        made, ComponentRequest(prototype="tools@1.2.0/web", name="old2", texts={"image": "nginx"})
-    )
-    assert [str(each) for each in made.app.packages] == ["ours/tools", "ours/tools@1.2.0"]
-    assert [each.ref for each in made.lock.packages if each.name == "tools"] == [
-        PackageRef(registry="ours", name="tools", version=version) for version in ("1.2.0", "2.0.0")
-    ]
-    assert {row.name: (row.package, made.component(row.name).prototype) for row in rows(made)} == {  # type: ignore[union-attr]
-        "after": ("ours/tools@2.0.0", "ours/tools/web"),
-        "before": ("ours/tools@2.0.0", "ours/tools/web"),
-        "old": ("ours/tools@1.2.0", "ours/tools@1.2.0/web"),
-        "old2": ("ours/tools@1.2.0", "ours/tools@1.2.0/web"),
-    }
 
 
 def rows(made: AppDir) -> tuple[components.ComponentRow, ...]:

@@ -4,23 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.app.app_dir import AppDir
 from mlstack.operations import registries as registry
 from tests.support.builders import write_tree
-from tests.support.registry import REGISTRY, small_app
-
-LAUNCH = "github.com/google/kubeflow/tree/master/kubeflow"
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> AppDir:
-    return small_app(tmp_path)
-
-
-def test_address_of_the_launch_leads_to_the_bundled_registry(made: AppDir) -> None:
-    result = registry.add_registry(made, "kubeflow", LAUNCH)
-    assert (result.bundled, result.known, result.address) == (True, False, LAUNCH)
-    assert result.packages >= 4
+from tests.support.registry import REGISTRY
 
 
 @pytest.mark.parametrize("name", [".", "../shelf", "../shelf/."])
