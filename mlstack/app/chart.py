@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from functools import partial
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -18,7 +19,7 @@ from mlstack.app import document
 from mlstack.app.files import LIMITS, MAX_BYTES, MAX_FILES, check_name
 from mlstack.app.params import overlaid
 from mlstack.app.prototype import Package, json_type
-from mlstack.app.schema import is_checkable
+from mlstack.app.schema import Inliner, is_checkable
 from mlstack.errors import ConfigError, RegistryError, SchemaError, YamlError
 from mlstack.names import is_parameter_name, names_a_package
 from mlstack.yaml.read import read_document, read_documents
@@ -27,7 +28,7 @@ Files = Mapping[PurePosixPath, bytes]
 
 CHART_FILE = PurePosixPath("Chart.yaml")
 _VALUES, _SCHEMA = PurePosixPath("values.yaml"), PurePosixPath("values.schema.json")
-_DEEPEST, _LARGEST = 40, 20_000  # levels and values of a schema with its references followed
+_DEEPEST = 40  # levels of values with hints
 _KEY = r"([A-Za-z_][-_A-Za-z0-9]*):(?:\s|$)"
 _COMMENT = r"#+\s?(?:--\s+|@param\s+\S+\s+(?:\[[^\]]*\]\s*)?)?(.*)"
 _LONGEST_HELP = 300
@@ -236,48 +237,20 @@ def _schema(files: Files) -> dict[str, Any]:
         return {}
     if not isinstance(root, Mapping):
         return {}
-    inlined = _Inliner(root).schema(root)
+    # What leads elsewhere, in a circle or too far says nothing.
+    inlined = Inliner(partial(_part, root), lambda fault: {}).schema(root)
     for name in ("$schema", "$id", "id", "$defs", "definitions"):
         inlined.pop(name, None)
     return inlined if is_checkable(inlined) else {}
 
 
-class _Inliner:
-    """Follows references inside one document; what leads elsewhere, in a circle or too far says nothing."""
-
-    def __init__(self, root: Mapping[str, Any]) -> None:
-        self._root, self._left = root, _LARGEST
-
-    def schema(self, schema: Any, inside: tuple[str, ...] = ()) -> Any:
-        self._left -= 1
-        if isinstance(schema, list):
-            return [self.schema(entry, inside) for entry in schema]
-        if not isinstance(schema, Mapping):
-            return schema
-        if self._left < 0 or len(inside) > _DEEPEST:
-            return {}
-        reference = schema.get("$ref")
-        if not isinstance(reference, str):
-            return {key: self._word(key, value, inside) for key, value in schema.items()}
-        target = None if reference in inside else self._target(reference)
-        beside = {key: value for key, value in schema.items() if key != "$ref"}
-        return {**self.schema(target or {}, (*inside, reference)), **self.schema(beside, inside)}
-
-    def _word(self, key: str, value: Any, inside: tuple[str, ...]) -> Any:
-        if key in ("default", "const", "enum", "examples"):
-            return value
-        if key in ("properties", "patternProperties", "dependentSchemas") and isinstance(value, Mapping):
-            return {name: self.schema(inner, inside) for name, inner in value.items()}
-        return self.schema(value, inside)
-
-    def _target(self, reference: str) -> Mapping[str, Any] | None:
-        value: Any = self._root
-        if not reference.startswith("#/"):
-            return None
-        for part in reference[2:].split("/"):
-            key = part.replace("~1", "/").replace("~0", "~")
-            value = value.get(key) if isinstance(value, Mapping) else None
-        return value if isinstance(value, Mapping) else None
+def _part(root: Mapping[str, Any], reference: str) -> Any:
+    """Give what a reference inside a document leads to; nothing for one that leads elsewhere."""
+    value: Any = root if reference.startswith("#/") else None
+    for part in reference[2:].split("/"):
+        key = part.replace("~1", "/").replace("~0", "~")
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 # --- archives: the same files give the same bytes everywhere; read with suspicion ---

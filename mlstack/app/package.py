@@ -18,10 +18,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NoReturn
 
 from mlstack import __version__
 from mlstack.app import chart, document
@@ -32,7 +33,7 @@ from mlstack.app.index import KSONNET_PREFIX, IndexPackage, IndexPrototype, Inde
 from mlstack.app.lock import LockedPackage, newest
 from mlstack.app.params import spelling_table
 from mlstack.app.prototype import Alias, Chart, Example, Need, Package, Param, Prototype, PrototypeFile
-from mlstack.app.schema import PassedStore, check_file, check_schema
+from mlstack.app.schema import Inliner, PassedStore, check_file, check_schema
 from mlstack.dataclass import dataclass
 from mlstack.disk_cache import from_json
 from mlstack.errors import ConfigError, NotFoundError, RegistryError, SchemaError
@@ -75,22 +76,15 @@ class FetchedPackage:
 
 
 class PackageFolder:
-    """A package's files, read apart on demand.
+    """A package's files, read apart on demand; messages call the folder `source`.
 
-    Args:
-        files: relative path → bytes.
-        source: what messages call the folder (`vendor/kubeflow/core@0.1.0`).
-        registry: the app's name of the registry it came from.
-        passed: files that have passed their schema before are not checked again.
+    Files that have passed their schema before (`passed`) are not checked again.
     """
 
     def __init__(
         self, files: Files, *, source: str, registry: str = "", passed: PassedStore | None = None
     ) -> None:
-        self.files = files
-        self.source = source
-        self.registry = registry
-        self._passed = passed
+        self.files, self.source, self.registry, self._passed = files, source, registry, passed
         self._documents: dict[str, AppDocument] = {}
 
     @classmethod
@@ -111,11 +105,7 @@ class PackageFolder:
 
     @cached_property
     def head(self) -> Package:
-        """Give what `package.yaml` says; prototypes are left out.
-
-        Raises:
-            SchemaError: it is missing or wrong.
-        """
+        """Give what `package.yaml` says, without prototypes; a SchemaError if it is missing or wrong."""
         keys = [key.field for key in keys_of(Package)]
 
         def read() -> dict[str, Any]:
@@ -154,40 +144,29 @@ class PackageFolder:
     def entry(self, path: str, *, strict: bool = True) -> IndexPackage:
         """Give what the index of a registry says of this version, which lies at `path`.
 
-        Without `strict` only the name is told of a prototype whose file is wrong.
-
-        Raises:
-            SchemaError: `package.yaml` or a `prototype.yaml` is wrong.
+        Without `strict` only the name is told of a prototype whose file is wrong; else that is a SchemaError.
         """
-        prototypes = []
+        head, prototypes = self.head, []
         for name in self.prototype_names:
-            if self.is_chart:
-                prototypes.append(IndexPrototype(name=name, summary=self.head.summary))
-                continue
-            try:
-                file = self._prototype_file(name)
-            except ConfigError:
-                if strict:
-                    raise
-                prototypes.append(IndexPrototype(name=name))
-            else:
-                aliases = tuple(file.aliases)
-                prototypes.append(IndexPrototype(name=name, summary=file.summary, aliases=aliases))
-        head = self.head
+            summary, aliases = head.summary if self.is_chart else "", tuple[str, ...]()
+            with suppress(ConfigError) if not strict else nullcontext():
+                if not self.is_chart:
+                    file = self._prototype_file(name)
+                    summary, aliases = file.summary, tuple(file.aliases)
+            prototypes.append(IndexPrototype(name=name, summary=summary, aliases=aliases))
+        version = IndexVersion(
+            version=head.version,
+            path=path,
+            digest=self.digest,
+            requires=head.requires,
+            requires_mlstack=head.requires_mlstack,
+        )
         return IndexPackage(
             name=head.name,
             summary=head.summary,
             keywords=head.keywords,
             prototypes=tuple(prototypes),
-            versions=(
-                IndexVersion(
-                    version=head.version,
-                    path=path,
-                    digest=self.digest,
-                    requires=head.requires,
-                    requires_mlstack=head.requires_mlstack,
-                ),
-            ),
+            versions=(version,),
         )
 
     def aliases(self, name: str) -> Mapping[str, Alias]:
@@ -302,11 +281,9 @@ class PackageFolder:
     def _texts_below(
         self, folder: PurePosixPath, prefix: str, suffix: str = ""
     ) -> dict[str, tuple[str, str]]:
-        return {
-            f"{prefix}{path.relative_to(folder).as_posix()}": (f"{self.source}/{path}", self._text(path))
-            for path in self.files
-            if path.name.endswith(suffix) and path.is_relative_to(folder)
-        }
+        paths = (path for path in self.files if path.name.endswith(suffix) and path.is_relative_to(folder))
+        names = {f"{prefix}{path.relative_to(folder).as_posix()}": path for path in paths}
+        return {name: (f"{self.source}/{path}", self._text(path)) for name, path in names.items()}
 
     def document(self, path: str, kind: str) -> AppDocument:
         """Give a checked document of the package."""
@@ -331,18 +308,7 @@ _REMEMBERED = (
 )
 
 
-# --- a prototype's parameters from its schema: blocks joined, `$ref: package#/name` inlined ------------
-
-LARGEST_SCHEMA = 20_000
-"""Values in the parameters of a prototype with everything inlined: references could ask for billions."""
-_DEEPEST_REFERENCES = 50
-# Keywords whose value maps names to schemas, and those whose value is data.
-_NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
-_DATA = frozenset({"default", "const", "enum", "examples", "x-value-aliases"})
-# What would be looked up elsewhere, or changes what the other keywords mean.
-_FOREIGN = ("$dynamicRef", "$recursiveRef", "$schema")
-# jsonschema looks for the one by the patterns of the other with Python's `re`.
-_NEVER_BOTH = frozenset({"unevaluatedProperties", "patternProperties"})
+# --- a prototype's parameters from its schema: blocks joined, `$ref: package#/name` inlined ---
 
 
 def _joined_schema(
@@ -364,7 +330,7 @@ def _joined_schema(
         joined["required"] = required
     if conditions:
         joined["allOf"] = conditions
-    inlined: Mapping[str, Any] = _Inliner(packages).schema(joined)
+    inlined: Mapping[str, Any] = Inliner(partial(_definition, packages), _refuse).schema(joined)
     owners: dict[str, str] = {}
     for name, schema in inlined["properties"].items():
         for spelling in (name, *schema.get("aliases", ())):
@@ -383,53 +349,13 @@ def _mapping(schema: Any) -> Mapping[str, Any]:
     return schema if isinstance(schema, Mapping) else {}
 
 
-class _Inliner:
-    """Replaces references by what they mean; words beside a reference lie on top of it."""
+def _definition(packages: Mapping[str, PackageFolder], reference: str) -> Any:
+    package, separator, name = reference.partition("#/")
+    return packages[package].definitions.get(name) if separator and package in packages else None
 
-    def __init__(self, packages: Mapping[str, PackageFolder]) -> None:
-        self._packages = packages
-        self._left = LARGEST_SCHEMA
-        self._keywords: set[str] = set()
 
-    def schema(self, schema: Any, inside: tuple[str, ...] = ()) -> Any:
-        self._left -= 1
-        if self._left < 0:
-            raise ValueError(f"hold more than {LARGEST_SCHEMA:,} values with references followed")
-        if isinstance(schema, list):
-            return [self.schema(entry, inside) for entry in schema]
-        if not isinstance(schema, Mapping):
-            return schema
-        for keyword in _FOREIGN:
-            if isinstance(schema.get(keyword), str):
-                raise ValueError(f"use `{keyword}: {schema[keyword]}`, which mlstack does not follow")
-        self._keywords |= _NEVER_BOTH & schema.keys()
-        if len(self._keywords) > 1:
-            raise ValueError(f"use both {' and '.join(f'`{name}`' for name in sorted(_NEVER_BOTH))}")
-        reference = schema.get("$ref")
-        if not isinstance(reference, str):
-            return {
-                key: value
-                if key in _DATA
-                else {name: self.schema(entry, inside) for name, entry in value.items()}
-                if key in _NAMED and isinstance(value, Mapping)
-                else self.schema(value, inside)
-                for key, value in schema.items()
-            }
-        target = self._target(reference, inside)
-        beside = {key: value for key, value in schema.items() if key != "$ref"}
-        return {**self.schema(target, (*inside, reference)), **self.schema(beside, inside)}
-
-    def _target(self, reference: str, inside: Sequence[str]) -> Mapping[str, Any]:
-        if len(inside) > _DEEPEST_REFERENCES:
-            raise ValueError(f"follow more than {_DEEPEST_REFERENCES} references, one into the next")
-        if reference in inside:
-            raise ValueError(f"refer to each other in a circle: {' → '.join([*inside, reference])}")
-        package, separator, name = reference.partition("#/")
-        is_known = bool(separator) and package in self._packages
-        target = self._packages[package].definitions.get(name) if is_known else None
-        if not isinstance(target, Mapping):
-            raise ValueError(f"refer to `{reference}`, which is no definition of a required package")
-        return target
+def _refuse(fault: str) -> NoReturn:
+    raise ValueError(fault)
 
 
 def _params(schema: Mapping[str, Any]) -> dict[str, Param]:
@@ -480,15 +406,12 @@ class Vendor:
         self._locked = sorted(packages, key=lambda p: (p.full_name, version_key(p.version)))
         self._by_version = {(locked.full_name, locked.version): locked for locked in self._locked}
         self._passed = passed
-        self._folders: dict[str, PackageFolder] = {  # of packages that are not written yet, at first
-            package.locked.folder: PackageFolder(
-                package.files,
-                source=package.locked.full_name,
-                registry=package.locked.registry,
-                passed=passed,
+        self._folders: dict[str, PackageFolder] = {}
+        for package in fetched:  # which are not written yet
+            locked = package.locked
+            self._folders[locked.folder] = PackageFolder(
+                package.files, source=locked.full_name, registry=locked.registry, passed=passed
             )
-            for package in fetched
-        }
         self._prototypes: dict[tuple[str, str], Prototype] = {}
         self._named: dict[tuple[str, str | None], Prototype] = {}  # as components spell them
         self._plain: dict[str | None, dict[str, LockedPackage]] = {}
@@ -504,10 +427,9 @@ class Vendor:
         if not path.is_dir():
             message = f"package `{locked.ref}` is missing from vendor/"
             raise RegistryError(message, where=locked.folder, hint="mlstack pkg install")
+        facts = {"source": locked.folder, "registry": locked.registry}
         try:
-            folder = PackageFolder.read(
-                path, source=locked.folder, registry=locked.registry, passed=self._passed
-            )
+            folder = PackageFolder.read(path, passed=self._passed, **facts)
         except ConfigError as error:
             message = f"package `{locked.ref}` is refused: {error}"
             raise RegistryError(message, where=error.where, hint=restore) from error
@@ -574,24 +496,18 @@ class Vendor:
             short = name.rpartition("/")[2]
             if short in libraries or short == locked.name:
                 continue
-            needed = self._needed(owner, short, environment)
+            # The version that is locked with it, else the usual one.
+            names = (full_name for full_name in owner.requires if full_name.endswith(f"/{short}"))
+            full_name = next(names, f"{owner.registry}/{short}")
+            exact = self._by_version.get((full_name, owner.requires.get(full_name) or ""))
+            needed = exact or self.plain(environment).get(full_name)
             if needed is None:
-                raise RegistryError(
-                    f"package `{owner.ref}` requires `{name}`, which is not installed",
-                    where=f"{owner.folder}/package.yaml",
-                    hint="mlstack pkg install",
-                )
+                message = f"package `{owner.ref}` requires `{name}`, which is not installed"
+                where = f"{owner.folder}/package.yaml"
+                raise RegistryError(message, where=where, hint="mlstack pkg install")
             libraries[short] = self.folder(needed)
             rest += [(needed, inner) for inner in libraries[short].head.requires]
         return libraries
-
-    def _needed(self, owner: LockedPackage, short: str, environment: str | None) -> LockedPackage | None:
-        """Give the package that another requires: the version locked with it, else the usual one."""
-        full_name = next(
-            (name for name in owner.requires if name.endswith(f"/{short}")), f"{owner.registry}/{short}"
-        )
-        exact = owner.requires.get(full_name)
-        return self._by_version.get((full_name, exact or "")) or self.plain(environment).get(full_name)
 
     def plain(self, environment: str | None = None) -> dict[str, LockedPackage]:
         """Give by full name what names without a version mean in an environment; for None in the app.
@@ -634,12 +550,11 @@ class Vendor:
         owner, _, prototype = name.rpartition("/")
         registry, _, versioned = owner.rpartition("/")
         package, _, version = versioned.partition("@")
+        named = [locked for locked in (self._locked if version else plain.values()) if locked.name == package]
         candidates = [
             locked
-            for locked in (self._locked if version else plain.values())
-            if locked.name == package
-            and registry in ("", locked.registry)
-            and version in ("", locked.version)
+            for locked in named
+            if registry in ("", locked.registry) and version in ("", locked.version)
         ]
         if not candidates:
             known = {locked.name: locked.full_name for locked in plain.values()}
@@ -674,21 +589,14 @@ class Vendor:
 
     def _matches(self, name: str, plain: Mapping[str, LockedPackage]) -> Iterator[list[_Named]]:
         """Give the prototypes of that very name, those with such an alias, and those it is an end of."""
-        packages = [(locked, self.folder(locked)) for locked in plain.values()]
-        yield [(locked, name) for locked, folder in packages if name in folder.prototype_names]
-        aliases = {
-            (locked, own): folder.aliases(own)
-            for locked, folder in packages
-            for own in folder.prototype_names
-        }
+        every = [(locked, own) for locked in plain.values() for own in self.folder(locked).prototype_names]
+        yield [(locked, own) for locked, own in every if own == name]
+        aliases = {(locked, own): self.folder(locked).aliases(own) for locked, own in every}
         yield [key for key, others in aliases.items() if name in others]
         # Whole words; an alias with parameters of its own goes by its whole name: an end must not lose them.
         endings = tuple(f"{separator}{name}" for separator in "-._") if name else ()
-        yield [
-            (locked, own)
-            for (locked, own), others in aliases.items()
-            if any(
-                spelling.endswith(endings)
-                for spelling in (own, *(name for name, it in others.items() if not (it.params or it.renames)))
-            )
-        ]
+        plain_names = {
+            key: (key[1], *(name for name, alias in others.items() if not (alias.params or alias.renames)))
+            for key, others in aliases.items()
+        }
+        yield [key for key, names in plain_names.items() if any(name.endswith(endings) for name in names)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -462,3 +462,70 @@ def _hint(refusal: _Refusal, setting: Setting | None, *, secret: bool = False) -
     if setting.layer == "command line":
         return f"--set {key}={value}"
     return f"mlstack param set {setting.target} {key} {value}".replace("  ", " ")
+
+
+# --- references, replaced by what they mean ---
+
+LARGEST_SCHEMA = 20_000  # values with everything inlined: references could ask for billions
+_DEEPEST_REFERENCES = 50
+# Keywords whose value maps names to schemas, and those whose value is data.
+_NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+_DATA = frozenset({"default", "const", "enum", "examples", "x-value-aliases"})
+# What would be looked up elsewhere, or changes what the other keywords mean.
+_FOREIGN = ("$dynamicRef", "$recursiveRef", "$schema")
+# jsonschema looks for the one by the patterns of the other with Python's `re`.
+_NEVER_BOTH = frozenset({"unevaluatedProperties", "patternProperties"})
+
+
+class Inliner:
+    """Replaces references by what they mean; words beside a reference lie on top of it.
+
+    Args:
+        find: gives the schema of a reference; what is none says that it leads nowhere.
+        refuse: raises, or gives what takes the place of what cannot be followed; the fault follows the words
+            "its parameters".
+    """
+
+    def __init__(self, find: Callable[[str], Any], refuse: Callable[[str], Mapping[str, Any]]) -> None:
+        self._find, self._refuse = find, refuse
+        self._left = LARGEST_SCHEMA
+        self._keywords: set[str] = set()
+
+    def schema(self, schema: Any, inside: tuple[str, ...] = ()) -> Any:
+        """Inline a schema that stands inside some references."""
+        self._left -= 1
+        if self._left < 0:
+            return self._refuse(f"hold more than {LARGEST_SCHEMA:,} values with references followed")
+        if isinstance(schema, list):
+            return [self.schema(entry, inside) for entry in schema]
+        if not isinstance(schema, Mapping):
+            return schema
+        for keyword in _FOREIGN:
+            if isinstance(schema.get(keyword), str):
+                self._refuse(f"use `{keyword}: {schema[keyword]}`, which mlstack does not follow")
+        self._keywords |= _NEVER_BOTH & schema.keys()
+        if len(self._keywords) > 1:
+            self._refuse(f"use both {' and '.join(f'`{name}`' for name in sorted(_NEVER_BOTH))}")
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            return {
+                key: value
+                if key in _DATA
+                else {name: self.schema(entry, inside) for name, entry in value.items()}
+                if key in _NAMED and isinstance(value, Mapping)
+                else self.schema(value, inside)
+                for key, value in schema.items()
+            }
+        target = self._target(reference, inside)
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        return {**self.schema(target, (*inside, reference)), **self.schema(beside, inside)}
+
+    def _target(self, reference: str, inside: tuple[str, ...]) -> Mapping[str, Any]:
+        if len(inside) > _DEEPEST_REFERENCES:
+            return self._refuse(f"follow more than {_DEEPEST_REFERENCES} references, one into the next")
+        if reference in inside:
+            return self._refuse(f"refer to each other in a circle: {' → '.join([*inside, reference])}")
+        target = self._find(reference)
+        if isinstance(target, Mapping):
+            return target
+        return self._refuse(f"refer to `{reference}`, which is no definition of a required package")
