@@ -216,17 +216,16 @@ class ClusterCache:
         return {name: known for name, known in sets.items() if known is not None and known.owner == job.uid}
 
     def lacking(self, job: JobFacts) -> dict[ObjectRef, Literal["missing", "changed"]]:
-        """Tell which Services and budgets of a job are not there, or differ in what matters.
+        """Tell which Services and budgets of a job are not there (as its own), or differ in what matters.
 
-        One that is there but is not the job's own is missing. A budget that somebody gave the other of its
-        two numbers is left: with both no server would take it.
+        A budget that somebody gave the other of its two numbers is left: no server would take both.
         """
         lacking: dict[ObjectRef, Literal["missing", "changed"]] = {}
         for ref, form in _companions(job):
-            known = self._stores[ref.kind].get(f"{ref.namespace}/{ref.name}")
-            if known is None or known.owner != job.uid:
+            live = self._stores[ref.kind].get(f"{ref.namespace}/{ref.name}")
+            if live is None or live.owner != job.uid:
                 lacking[ref] = "missing"
-            elif any(None not in pair and pair[0] != pair[1] for pair in zip(known.form, form, strict=True)):
+            elif any(None not in pair and pair[0] != pair[1] for pair in zip(live.form, form, strict=True)):
                 lacking[ref] = "changed"
         return lacking
 
@@ -234,10 +233,10 @@ class ClusterCache:
         """Give the budget of trainers, with its UID, of a job of which none has to be there."""
         if job.trainer is None or job.trainer.count:
             return {}
-        known = self._budgets.get(f"{job.namespace}/{job.trainer.set_name}")
-        if known is None or known.owner != job.uid or known.is_going:
+        budget = self._budgets.get(f"{job.namespace}/{job.trainer.set_name}")
+        if budget is None or budget.owner != job.uid or budget.is_going:
             return {}
-        return {ObjectRef(*BUDGET, job.namespace, job.trainer.set_name): known.uid}
+        return {ObjectRef(*BUDGET, job.namespace, job.trainer.set_name): budget.uid}
 
     def quotas(self, namespace: str) -> list[QuotaFacts]:
         """Give the ResourceQuotas of a namespace."""
@@ -254,11 +253,11 @@ class ClusterCache:
         if job.spec is None:
             return Priority()
         name = job.spec.priority_class
-        known = self._classes.get(name) if name else None
-        if name and known is None:
+        named = self._classes.get(name) if name else None
+        if name and named is None:
             text = f"there is no PriorityClass `{name}`: the job counts with priority 0"
             return Priority(value=min(0, self._highest(job, 0)), asked=0, reason="NoSuchClass", message=text)
-        asked = known.value if known is not None else job.spec.priority
+        asked = named.value if named is not None else job.spec.priority
         value = min(asked, self._highest(job, asked))
         text = f"PriorityClass `{name}`, {asked}" if name else f"priority {asked}"
         if value < asked:
@@ -268,30 +267,30 @@ class ClusterCache:
 
     def _highest(self, job: JobFacts, asked: int) -> int:
         """Give the highest priority of a namespace, `asked` where there is no limit."""
-        granted = self._grants.highest(job.namespace)
+        granted = self._grants.namespaces.get(job.namespace, self._grants.everywhere)
         if granted is None:
             return asked
         names = frozenset[str]().union(*(quota.classes for quota in self.quotas(job.namespace)))
-        classes = [self._classes.get(name) for name in names]
-        return max([granted, *(known.value for known in classes if known is not None)])
+        return max([granted, *(self._classes[name].value for name in names & self._classes.keys())])
 
     def class_values(self) -> dict[str, int]:
         """Give the priorities of classes by name; the empty name is the default."""
-        default = min((known.value for known in self._classes.values() if known.is_default), default=0)
-        return {"": default, **{name: known.value for name, known in self._classes.items()}}
+        default = min((row.value for row in self._classes.values() if row.is_default), default=0)
+        return {"": default, **{name: row.value for name, row in self._classes.items()}}
 
     def weights(self) -> dict[str, int]:
         """Give the weights of jobs; a namespace has no more in all than jobs, or one would have it all."""
         asked = {job.key: job.spec.weight for job in self.jobs.values() if job.spec and job.wants_pods}
         if self._grants == NO_LIMIT:
             return asked
-        namespaces = {key: key.partition("/")[0] for key in asked}
-        counts, sums = Counter(namespaces.values()), Counter[str]()
+        counts, sums = Counter[str](), Counter[str]()
         for key, weight in asked.items():
-            sums[namespaces[key]] += weight
+            counts[key.partition("/")[0]] += 1
+            sums[key.partition("/")[0]] += weight
         shares = {
-            key: max(1, _FINE * weight * counts[namespaces[key]] // sums[namespaces[key]])
+            key: max(1, _FINE * weight * counts[namespace] // sums[namespace])
             for key, weight in asked.items()
+            for namespace in [key.partition("/")[0]]
         }
         common = gcd(*shares.values())
         return {key: share // common for key, share in shares.items()}
@@ -306,10 +305,10 @@ MOVES_KEPT_MS = 60_000
 class JobLimits:
     """What the controller has a plan wait for, of one job: what went wrong with it before."""
 
-    barred: Mapping[str, int] = field(default_factory=dict)  # nodes passed over, with the time until when
-    failed: int = 0  # trainers that failed and are not to be replaced yet
-    not_before_ms: int = 0  # when it may be admitted again at the earliest
-    refused: str = ""  # why the API server does not take its gang, or more trainers of it
+    barred: Mapping[str, int] = field(default_factory=dict)  # as in `snapshot.Job`, like the next three
+    failed: int = 0
+    not_before_ms: int = 0
+    refused: str = ""
     ceiling: int = 0  # trainers beyond which it is refused more, 0 for no such number
 
 
@@ -430,16 +429,16 @@ class _SnapshotBuilder:
     def _demand_servers(self, job: JobFacts, live: Mapping[str, PodFacts]) -> None:
         """Demand room for masters and parameter servers that wait, or that their StatefulSet will create."""
         for role in job.servers:
-            known = self._cache.sets.get(f"{job.namespace}/{role.set_name}")
+            its_set = self._cache.sets.get(f"{job.namespace}/{role.set_name}")
             for name in (f"{role.set_name}-{index}" for index in range(role.count)):
                 if name not in live:
                     demand = Demand(
                         key=f"{job.namespace}/{name}",
                         request=vector(role.requests, self._names),
                         priority=self._classes.get(role.priority_class, 0),
-                        created_ms=known.created_ms if known else job.spec.created_ms if job.spec else 0,
+                        created_ms=its_set.created_ms if its_set else job.spec.created_ms if job.spec else 0,
                         job=job.key,
-                        nodes=self._cache.eligible_nodes(known.shape if known else role.shape),
+                        nodes=self._cache.eligible_nodes((its_set or role).shape),
                     )
                     self._demands.append(demand)
                 elif not live[name].node:
@@ -469,7 +468,18 @@ class _SnapshotBuilder:
             created_ms=spec.created_ms,
             state=stage,
             target=job.target,
-            trainers=tuple(_trainer(job, pod) for pod in sorted(live, key=lambda pod: pod.name)),
+            trainers=tuple(
+                Trainer(
+                    name=pod.name,
+                    node=pod.node,
+                    planned=pod.planned,
+                    created_ms=pod.created_ms,
+                    is_ready=pod.is_ready,
+                    is_tried=pod.is_tried,
+                    is_meeting=pod.name == job.meeting,
+                )
+                for pod in sorted(live, key=lambda pod: pod.name)
+            ),
             lacks_meeting=has_pods and not limits.failed and self._lacks_meeting(job, pods),
             not_before_ms=limits.not_before_ms,
             refused=limits.refused,
@@ -502,27 +512,14 @@ class _SnapshotBuilder:
         return tuple(sorted(held, key=lambda room: (room.node, room.request)))
 
 
-def _trainer(job: JobFacts, pod: PodFacts) -> Trainer:
-    return Trainer(
-        name=pod.name,
-        node=pod.node,
-        planned=pod.planned,
-        created_ms=pod.created_ms,
-        is_ready=pod.is_ready,
-        is_tried=pod.is_tried,
-        is_meeting=pod.name == job.meeting,
-    )
-
-
 def _resources(
     present: Sequence[PodFacts], jobs: Iterable[JobFacts], nodes: Iterable[NodeFacts]
 ) -> tuple[str, ...]:
     """Give the resources that matter: those that every pod takes, that some ask for, and all devices.
 
-    A node with GPUs is one also while nobody asks for them: who asks next finds it free of others.
-    Ports of nodes matter only where jobs or pods that wait for room ask for them: else room would be made
-    for a pod on nodes whose port others keep. Of ports that are always asked for together one is enough: a
-    job may ask for hundreds.
+    A node with GPUs is one also while nobody asks for them: who asks next finds it free of others. Ports
+    matter where jobs or pods that wait ask for them: else room would be made on nodes whose port others keep.
+    Of ports that are always asked for together one is enough: a job may ask for hundreds.
     """
     held = [pod.requests for pod in present]
     asked = [role.requests for job in jobs for role in (*job.servers, job.trainer) if role]

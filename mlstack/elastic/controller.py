@@ -219,8 +219,7 @@ LEASE_NAMESPACE = "mlstack-system"
 DEBOUNCE_MS = 1_000
 TICK_MS = 5_000
 
-# While nothing is due the loop looks so often whether it leads, more often while it waits to, and while a
-# watch is broken.
+# While nothing is due the loop looks so often whether it leads, more often while it waits or is deaf.
 _GLANCE_S, _SHORT_GLANCE_S, _DEAF_GLANCE_S = 1.0, 0.2, 0.1
 _TROUBLE_MS = (1_000, 30_000)
 # While a watch is broken nothing is decided, since half of the news may be missing; but not for ever.
@@ -237,8 +236,7 @@ class ControllerSettings:
     grants: PriorityGrants = field(default_factory=PriorityGrants)
     namespaces: tuple[str, ...] = ()  # where jobs are looked after; empty for everywhere
     identity: str  # name of this process; no other has it
-    # Tells whether another process certainly runs no more, by its name.
-    is_gone: Callable[[str], bool] = lambda name: False
+    is_gone: Callable[[str], bool] = lambda name: False  # whether that process certainly runs no more
     lease_namespace: str = LEASE_NAMESPACE
     lease_name: str = LEASE_NAME
     tick_ms: int = TICK_MS  # longest time between two passes
@@ -342,10 +340,8 @@ class Informer:
 
     def is_deaf(self) -> bool:
         """Tell whether something may have happened that was not heard: a watch broke off and is not back."""
-        now_s = self._monotonic_s()
-        return any(
-            resumed_s is None or now_s - resumed_s < _QUIET_S for resumed_s in list(self._broken.values())
-        )
+        now_s, resumed = self._monotonic_s(), list(self._broken.values())
+        return any(resumed_s is None or now_s - resumed_s < _QUIET_S for resumed_s in resumed)
 
     def update(self, *, timeout_s: float) -> bool:
         """Take in what has happened, waiting so long for something; says whether anything changed."""
@@ -549,9 +545,10 @@ class Controller:
         self._requeue.started(now_ms, done.next_ms)
         if self._metrics is not None:
             self._metrics.observe_pass(done, seconds=self._monotonic_s() - begun_s)
-        lines = [f"{event.job} {event.reason}: {event.text}" for event in done.events]
-        level = self._settings.log_level
-        lines = [*(lines if level != "error" else []), *map(str, done.actions if level == "debug" else ())]
+        level, lines = self._settings.log_level, list[str]()
+        if level != "error":
+            lines += [f"{event.job} {event.reason}: {event.text}" for event in done.events]
+        lines += map(str, done.actions if level == "debug" else ())
         for line in (*lines, *(f"{action} refused: {refusal}" for action, refusal in done.refused)):
             self._log(line)
 

@@ -28,8 +28,8 @@ _ODD_TYPES = "a status has fields of other types than its API gives them"
 class Placement:
     """Trainers of a job on one node."""
 
-    node: str  # its name, empty for those without a node
-    trainers: int  # how many
+    node: str  # empty for those without a node
+    trainers: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class PlannedJob:
 class Lacking:
     """A pod or job without a place."""
 
-    key: str  # of the pod or job
+    key: str
     missing: str  # what is missing, as people write it: `cpu 2500m, memory 1Gi, host port 7164/TCP`
 
 
@@ -63,10 +63,10 @@ class Lacking:
 class ElasticPlan:
     """What the controller would do now."""
 
-    policy: str  # name of the policy
+    policy: str
     nodes: int  # how many nodes take pods
-    jobs: tuple[PlannedJob, ...]  # what becomes of the jobs
-    unplaced: tuple[Lacking, ...]  # what found no place
+    jobs: tuple[PlannedJob, ...]
+    unplaced: tuple[Lacking, ...]
     moves: int  # trainers moved for fairness alone
     steps: int  # how many steps the policy took
 
@@ -158,22 +158,13 @@ def _read(
 
 
 def check_namespaces(cluster: Cluster, names: Iterable[str]) -> None:
-    """Refuse namespaces that are not there, as far as we may know.
-
-    Raises:
-        NotFoundError: at least one is not there.
-        ClusterError: the cluster does not answer.
-    """
+    """Raise NotFoundError for namespaces that are not there, as far as we may know."""
     if missing := missing_namespaces(cluster, names):
         raise NotFoundError(f"the cluster has no {missing}", hint="kubectl get namespaces")
 
 
 def missing_namespaces(cluster: Cluster, names: Iterable[str]) -> str:
-    """Name the namespaces that are not there, as far as we may know; empty if all are.
-
-    Raises:
-        ClusterError: the cluster does not answer.
-    """
+    """Name the namespaces that are not there, as far as we may know; empty if all are."""
     missing = []
     for name in names:
         with suppress(ForbiddenError):  # whoever may not look is told nothing
@@ -206,8 +197,8 @@ def planned(snapshot: Snapshot, config: PolicyConfig) -> ElasticPlan:
     decided = plan(snapshot, config)
     unplaced = []
     for row in decided.unplaced:
-        amounts = [pair for pair in zip(snapshot.resources, row.missing, strict=True) if pair[1]]
-        missing = ", ".join(_amount(resource, value) for resource, value in amounts)
+        amounts = zip(snapshot.resources, row.missing, strict=True)
+        missing = ", ".join(_amount(resource, value) for resource, value in amounts if value)
         unplaced.append(Lacking(key=row.key, missing=missing))
     return ElasticPlan(
         policy=config.mode,

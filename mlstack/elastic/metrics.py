@@ -12,13 +12,10 @@ from typing import Any
 from mlstack.elastic.cache import free_room, minus
 from mlstack.elastic.policy.fair import jain
 from mlstack.elastic.reconciler import Pass
-from mlstack.elastic.snapshot import Decision, Job, Snapshot
+from mlstack.elastic.snapshot import Decision, Job, Snapshot, Vector
 
-NO_ANSWER = "<error>"
-"""The code of a request without an answer, as Kubernetes' own clients have it."""
-
-# The loop goes round every second; a pass with hundreds of writes takes some.
-ALIVE_S = 60.0
+_NO_ANSWER = "<error>"  # the code of a request without an answer, as Kubernetes' own clients have it
+_ALIVE_S = 60.0  # the loop goes round every second; a pass with hundreds of writes takes some
 
 _PLANS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 _BUCKETS_S: Mapping[str, Sequence[float]] = {
@@ -62,19 +59,14 @@ _METRICS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("foreign_pods_pending", "pass", ("priority",), "Pods of others without a node"),
     ("snapshot_age_seconds", "pass", (), "Time since the last pass"),
     ("leader", "gauge", (), "1 while this process leads"),
-    (
-        "scale_operations",
-        "counter",
-        ("direction", "reason"),
-        "Changes of the number of trainers of a job",
-    ),
+    ("scale_operations", "counter", ("direction", "reason"), "Changes of the number of trainers of a job"),
     ("trainer_deletions", "counter", (), "Trainers that this controller deleted before they had ended"),
     (
         "api_requests",
         "counter",
         ("verb", "code"),
         "Requests to the API server, each try of one, by verb (lists are get, a watch is one request) "
-        f"and HTTP code of the answer ({NO_ANSWER}: there was none)",
+        f"and HTTP code of the answer ({_NO_ANSWER}: there was none)",
     ),
     ("failed_passes", "counter", (), "Passes that the cluster cut short"),
     ("plan_seconds", "histogram", (), "Time in which the policy decides"),
@@ -102,11 +94,10 @@ class Metrics:
         self._own: dict[str, Any] = {}
         for name, kind, labels, text in _METRICS:
             if kind != "pass":
-                buckets = {"buckets": _BUCKETS_S[name]} if kind == "histogram" else {}
+                options: dict[str, Any] = {"buckets": _BUCKETS_S[name]} if kind == "histogram" else {}
+                options["registry"] = self._registry
                 new = getattr(prometheus, kind.title())
-                self._own[name] = new(
-                    f"mlstack_elastic_{name}", text, labels, registry=self._registry, **buckets
-                )
+                self._own[name] = new(f"mlstack_elastic_{name}", text, labels, **options)
 
     def collect(self) -> Iterator[Any]:
         """Give the gauges of the last pass, for the registry."""
@@ -152,12 +143,12 @@ class Metrics:
 
     def answered(self, verb: str, status: int | None) -> None:
         """Take note of a request to the API server and the HTTP status of its answer; from any thread."""
-        self._own["api_requests"].labels(verb, NO_ANSWER if status is None else str(status)).inc()
+        self._own["api_requests"].labels(verb, _NO_ANSWER if status is None else str(status)).inc()
 
     @property
     def is_alive(self) -> bool:
         """Tell whether the loop still goes round."""
-        return self._monotonic_s() - self._looked_s < ALIVE_S
+        return self._monotonic_s() - self._looked_s < _ALIVE_S
 
     @property
     def is_ready(self) -> bool:
@@ -190,9 +181,7 @@ def _of_jobs(done: Pass) -> dict[str, Rows]:
         "plan_steps": _one(done.plan.steps),
         "foreign_pods_pending": [((str(priority),), number) for priority, number in sorted(foreign.items())],
     }
-    of_job: dict[str, list[tuple[Sequence[str], float]]] = {
-        name: [] for name, _, labels, _ in _METRICS if labels == _JOB
-    }
+    of_job: dict[str, Any] = {name: [] for name, _, labels, _ in _METRICS if labels == _JOB}
     for job in snapshot.jobs:
         target, span = _decision(done, job).target, job.maximum - job.minimum
         values = {
@@ -222,20 +211,20 @@ def _of_room(snapshot: Snapshot) -> dict[str, Rows]:
         )
         total, left = _plus(total, node.allocatable), _plus(left, room)
         lost = lost if is_placeable else _plus(lost, room)
-    amounts = {
-        "cluster_requested_ratio": minus(total, left),
-        "cluster_placeable_ratio": minus(left, lost),
-        "stranded_ratio": lost,
-    }
     offered = [(index, name) for index, name in enumerate(snapshot.resources) if total[index]]
-    rows: dict[str, Rows] = {
-        name: [((resource,), parts[index] / total[index]) for index, resource in offered]
-        for name, parts in amounts.items()
+
+    def ratio(parts: Vector) -> Rows:
+        return [((resource,), parts[index] / total[index]) for index, resource in offered]
+
+    return {
+        "cluster_allocatable": [((name,), total[index]) for index, name in offered],
+        "cluster_requested_ratio": ratio(minus(total, left)),
+        "cluster_placeable_ratio": ratio(minus(left, lost)),
+        "stranded_ratio": ratio(lost),
     }
-    return {**rows, "cluster_allocatable": [((name,), total[index]) for index, name in offered]}
 
 
-def _plus(room: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...]:
+def _plus(room: Vector, more: Vector) -> Vector:
     return tuple(amount + plus for amount, plus in zip(room, more, strict=True))
 
 

@@ -245,18 +245,13 @@ def _affinity(nodes: Sequence[str], *, is_required: bool) -> Object:
 
 # --- the objects of a job ---
 
-_VERSIONS = {
-    "Pod": "v1",
-    "Service": "v1",
-    "PodDisruptionBudget": "policy/v1",
-    "StatefulSet": "apps/v1",
-}
+_VERSIONS = {"Pod": "v1", "Service": "v1", "PodDisruptionBudget": "policy/v1", "StatefulSet": "apps/v1"}
+# By these labels programs of EDL's time find each other.
 _EDL_LABELS: Mapping[RoleName, str] = {
     "trainer": "paddle-job",
     "pserver": "paddle-job-pserver",
     "master": "paddle-job-master",
 }
-"""The labels by which programs of EDL's time find each other."""
 
 
 def trainer(job: TrainingJob, index: int, *, node: str = "", transitions: int | None = None) -> Object:

@@ -62,11 +62,11 @@ class Demand:
 class Trainer:
     """A trainer pod that neither ended nor is going."""
 
-    name: str  # name of the pod
+    name: str  # of the pod
     node: str  # where it is bound, empty while it waits for a place
     planned: str  # the node that the plan had for it when it was created, empty for none
     created_ms: int
-    is_ready: bool = False  # whether it is ready
+    is_ready: bool = False
     is_tried: bool = True  # while it waits: whether the scheduler has looked for a node in vain
     is_meeting: bool = False  # whether the others of its job meet at it: it is taken with the whole job alone
 
@@ -96,10 +96,8 @@ class Held:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """How fast a job trains with so many trainers."""
+    """How fast a job trains, as reported: (trainers, speed); speeds are whole, only their ratios count."""
 
-    # (trainers, speed), as reported, before any smoothing; speeds in a unit of the job's own, so that they
-    # are whole: only their ratios count
     points: tuple[tuple[int, int], ...]
 
 
@@ -134,10 +132,8 @@ class Job:
     changed_ms: int | None = None  # when its target was last changed, None if never
     curve: Curve | None = None  # speed by trainers, if known
     speed: str = "linear"  # name of a speed model if no curve is known: `linear`, `amdahl:0.9`, `optimus:...`
-    # fewest with which it goes on where there is no room for its minimum; None for the minimum
-    floor: int | None = None
-    # why the API server does not take its gang, or more trainers than its maximum here; empty while it does
-    refused: str = ""
+    floor: int | None = None  # fewest with which it goes on where its minimum has no room, if they are less
+    refused: str = ""  # why the API server does not take its gang, or more trainers than its maximum here
 
     @property
     def least(self) -> int:
@@ -155,14 +151,13 @@ def stands_still(job: Job) -> bool:
 class Snapshot:
     """One moment of a cluster."""
 
-    now_ms: int  # the moment
-    resources: tuple[str, ...]  # names of the resources, in the order of every vector
-    nodes: tuple[Node, ...]  # nodes that take pods
-    demands: tuple[Demand, ...] = ()  # pods that wait for a node, without trainers
-    arriving: tuple[Arriving, ...] = ()  # room that will come free
-    jobs: tuple[Job, ...] = ()  # the training jobs
-    # when trainers were last moved between jobs for fairness alone, one entry a move
-    moves_ms: tuple[int, ...] = ()
+    now_ms: int
+    resources: tuple[str, ...]  # names, in the order of every vector
+    nodes: tuple[Node, ...]
+    demands: tuple[Demand, ...] = ()
+    arriving: tuple[Arriving, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    moves_ms: tuple[int, ...] = ()  # when trainers were moved for fairness alone, one entry a move
 
 
 # --- what a policy decides about the jobs of a snapshot, and why ---
@@ -189,7 +184,7 @@ Cause = Literal[
 class Reason:
     """Why a job gets what it gets."""
 
-    cause: Cause  # the rule
+    cause: Cause
     text: str  # one line for people: numbers, names, no more
 
 
@@ -208,9 +203,7 @@ class Decision:
     # for `master` and `pserver` of a job just admitted: a node for each pod
     hints: Mapping[str, tuple[str, ...]]
     moves: int = 0  # how many of its victims or places are moves for fairness alone
-    # how many trainers that failed are left out of its target, so that others may have their room until they
-    # are replaced; those of a minimum are not
-    withheld: int = 0
+    withheld: int = 0  # trainers that failed and are left out of its target: their room is lent till then
     reasons: tuple[Reason, ...]  # why, the weightiest first; never empty
 
 
@@ -218,8 +211,8 @@ class Decision:
 class Reservation:
     """Room on a node that is kept for a pod which is not there yet, or not yet bound."""
 
-    node: str  # where
-    request: Vector  # how much
+    node: str
+    request: Vector
     key: str  # the demand, or the job with its role: `default/a master`
 
 
@@ -250,14 +243,11 @@ class PolicyConfig:
     """Settings of a policy."""
 
     mode: str = "fair"  # name of the policy
-    # part of the places for a trainer that growth leaves free, in hundredths of all places
-    headroom_pct: int = 0
+    headroom_pct: int = 0  # hundredths of all places for a trainer that growth leaves free
     moves: int = 15  # most trainers moved for fairness alone within a window
-    moves_window_ms: int = 10_000  # length of that window
+    moves_window_ms: int = 10_000
     stuck_ms: int = 15_000  # how long a trainer may wait for a node that the plan had for it
-    # how long a waiting job lets younger ones of its priority pass; after that the nodes it could use are
-    # kept from them
-    backfill_ms: int = 300_000
+    backfill_ms: int = 300_000  # how long a waiting job lets younger ones pass before its nodes are kept
     max_load_pct: int = 97  # part of the cluster that EDL's rules fill (`-max_load_desired` of EDL)
 
 
@@ -268,10 +258,6 @@ class PriorityGrants:
     everywhere: int | None = 0  # in namespaces that are not named; None for no limit, as in a simulation
     namespaces: Mapping[str, int] = field(default_factory=dict)  # by name, instead of that
 
-    def highest(self, namespace: str) -> int | None:
-        """Give the highest of a namespace, None for no limit."""
-        return self.namespaces.get(namespace, self.everywhere)
-
 
 NO_LIMIT = PriorityGrants(everywhere=None)
 
@@ -281,8 +267,7 @@ class Priority:
     """The priority of a job among jobs."""
 
     value: int = 0  # what it counts with
-    asked: int = 0  # what it asks for, 0 unless said
-    # one word, empty where it asks for nothing
+    asked: int = 0  # what it asks for
     reason: Literal["", "Granted", "AboveNamespace", "NoSuchClass"] = ""
     message: str = ""
 

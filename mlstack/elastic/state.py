@@ -56,8 +56,8 @@ class JobEvent:
     job: str  # its key
     reason: str  # one word in CamelCase, as people select by it
     action: str  # what the controller did
-    text: str  # one line for people
-    type: Literal["Normal", "Warning"] = "Normal"  # whether somebody should look
+    text: str
+    type: Literal["Normal", "Warning"] = "Normal"
     lasts: bool = False  # whether it is a state, told in every pass while it lasts
 
     @property
@@ -116,19 +116,15 @@ def decision_events(job: JobFacts, decision: Decision) -> list[JobEvent]:
 
 def status_events(job: JobFacts, after: Mapping[str, Any]) -> list[JobEvent]:
     """Give what there is to tell about conditions that turn bad with a new status."""
-    before, now = (
-        {
-            str(condition.get("reason")): str(condition.get("message") or "")
-            for condition in reversed(status.get("conditions") or ())
-            if condition.get("type") == "Degraded"
-        }
+    degraded: list[Mapping[str, Any]] = [
+        next((row for row in status.get("conditions") or () if row.get("type") == "Degraded"), {})
         for status in (job.status, after)
-    )
-    return [
-        JobEvent(job=job.key, reason=reason, action="Observe", text=now[reason], type="Warning")
-        for reason in ("MinimumLost", "InvalidSpec", "Paused")
-        if reason in now and reason not in before
     ]
+    before, now = degraded
+    reason, text = str(now.get("reason")), str(now.get("message") or "")
+    if reason == before.get("reason") or reason not in ("MinimumLost", "InvalidSpec", "Paused"):
+        return []
+    return [JobEvent(job=job.key, reason=reason, action="Observe", text=text, type="Warning")]
 
 
 @dataclass
@@ -138,8 +134,8 @@ class EventSeries:
     event: str  # name of its event, empty for one of a leader before
     last_ms: int  # when it was told last
     sent_ms: int  # when it was written last
-    count: int = 1  # how often it happened
-    sent: int = 1  # how often it had happened when it was written last
+    count: int = 1
+    sent: int = 1  # the count when it was written last
 
 
 @dataclass
@@ -244,14 +240,12 @@ class JobRecord:
     """What is kept of one job."""
 
     uid: str  # of the job: another of the same name starts anew
-
     # Trainers that failed by themselves.
     counted: set[str] = field(default_factory=set)  # UIDs of pods whose failure was counted
     failed: int = 0  # how many, since ever
     retry: Backoff = field(default_factory=lambda: Backoff(*RETRY_MS))  # when they are replaced
     rounds: int = 0  # how often in a row all of them failed
     fallen: set[str] = field(default_factory=set)  # UIDs of those of the last such round
-
     # A gang that found no place, or was refused.
     gang: Backoff = field(default_factory=lambda: Backoff(*GANG_MS))  # when the job may be admitted again
     given_up: int = 0  # generation of the job when it was last: one that was changed since is tried at once
@@ -262,13 +256,11 @@ class JobRecord:
     short_ms: int | None = None  # since when pods of it are not there at all, None while they are
     refused_since_ms: int | None = None  # since when that is because the cluster does not take them
     asked_ms: int = 0  # when it was last asked why its StatefulSets make no pods
-
     # More trainers that were refused.
     ceiling: int = 0  # trainers beyond which the cluster took no more, 0 where it takes them
     growth: Backoff = field(default_factory=lambda: Backoff(*GANG_MS))  # when more are tried again
     capped: int = 0  # generation of the job that it took no more of
     growth_refusal: str = ""
-
     # Places and what stands around the trainers.
     bars: dict[str, Backoff] = field(default_factory=dict)  # how often a node had a place on paper only
     hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # planned nodes of the servers
@@ -277,7 +269,6 @@ class JobRecord:
     unwritten: frozenset[ObjectRef] = frozenset()  # what of it was refused then
     taken_names: dict[ObjectRef, str] = field(default_factory=dict)  # whose name somebody else has, and why
     restored_ms: int = 0  # when a Service or budget was last written because somebody had changed it
-
     # Writes.
     writes: Backoff = field(default_factory=lambda: Backoff(*WRITE_MS))  # when tried again after a refusal
     refusal: str = ""  # why the cluster did not take pods, or what is around them; empty once it takes one
@@ -487,10 +478,9 @@ def judge(job: JobFacts, pods: list[PodFacts], record: JobRecord, now_ms: int) -
     """Tell what became of the trainers of a job that is under way.
 
     Losses (preemption, eviction, a lost node, somebody's deletion) are replaced at once and not counted. A
-    trainer that failed by itself fails a job that is not fault tolerant; others are replaced after a time
-    that doubles from 10 s to a minute, unless more failed than the job allows, or all of them several times
-    in a row: one common moment, as when a server was away, does not end a job. The first that succeeds says
-    that there is no work left: nothing is replaced from then on.
+    trainer that failed by itself is replaced after a pause, unless that fails the job: one that is not fault
+    tolerant, that allows no more, or of which all failed several times in a row (one common moment, as when a
+    server was away, does not end it). After the first that succeeds there is no work left to replace for.
     """
     assert job.spec is not None
     trainers = [pod for pod in pods if pod.role == "trainer"]
