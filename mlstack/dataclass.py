@@ -11,7 +11,7 @@ import dataclasses
 from _thread import RLock  # `threading` is not loaded for it
 from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
@@ -27,6 +27,18 @@ else:
         cls.__dataclass_fields__ = unmade
         cls.__init__ = unmade.constructor()
         return cls
+
+
+Value = TypeVar("Value")
+
+
+def row(kind: type[Value], /, *sources: object, **values: Any) -> Value:
+    """Make a dataclass of `values`, and of what the first source that has it says of each other field."""
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        source = next((source for source in sources if hasattr(source, field.name)), None)
+        if source is not None:
+            values.setdefault(field.name, getattr(source, field.name))
+    return kind(**values)
 
 
 _MAKING = RLock()

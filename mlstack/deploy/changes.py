@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from mlstack.app.app import API_VERSION
 from mlstack.app.environment import ClusterIdentity
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.errors import ConflictError, InvalidError, MlstackError
 from mlstack.events import Outcome, RunEvent, listed
 from mlstack.kube import parallel
@@ -365,33 +365,25 @@ def report(changes: Changes) -> ChangeReport:
     later = [change.desired for change in changes.changes if change.desired is not None]
     now = [change.live or change.desired for change in changes.changes if change.action != "create"]
     takes = footprint(later)
-    return ChangeReport(
+    return row(
+        ChangeReport,
+        changes,
         ok=not changes.visible,
-        app=changes.app,
-        environment=changes.environment,
-        namespace=changes.namespace,
-        context=changes.context,
         objects=tuple(_row(change, changes.secrets) for change in changes.changes),
         counts=changes.counts(),
         takes=takes.now,
         takes_more=takes - footprint([obj for obj in now if obj is not None]),
-        notes=changes.notes,
     )
 
 
 def _row(change: Change, secrets: Sequence[str]) -> ObjectChange:
     desired = change.desired if change.action == "create" else None
-    return ObjectChange(
+    return row(
+        ObjectChange,
+        change,
+        change.identity,
         object=str(change.identity),
-        api_version=change.api_version,
-        kind=change.identity.kind,
-        namespace=change.identity.namespace,
-        name=change.identity.name,
-        component=change.component,
-        action=change.action,
-        reason=change.reason,
         fields=veiled(change.fields, secrets),
-        notes=change.notes,
         manifest=mask_values(mask_object(desired.data), secrets) if desired is not None else None,
         refused=change.refusal.reasons if change.refusal else (),
         hint=change.refusal.hint if change.refusal else "",
@@ -411,31 +403,28 @@ def run_result(
     for change in changes.changes:
         key, state = change.identity, states.get(change.identity)
         event = outcomes.get(key, RunEvent("skipped", None, "not reached"))
+        stood = {"state": state.readiness.state, "reason": state.readiness.reason} if state else {}
+        text, component = event.text, change.component
         rows.append(
-            ObjectResult(
+            row(
+                ObjectResult,
+                key,
                 object=str(key),
-                kind=key.kind,
-                namespace=key.namespace,
-                name=key.name,
-                component=change.component,
-                outcome=event.kind,  # type: ignore[arg-type]  # callers pass only events that end an object
-                text=event.text,
-                state=state.readiness.state if state else "",
-                reason=state.readiness.reason if state else "",
+                component=component,
+                outcome=event.kind,
+                text=text,
+                **stood,
             )
         )
-    is_done = not any(row.outcome in ("failed", "skipped") for row in rows)
-    return RunResult(
+    is_done = not any(result.outcome in ("failed", "skipped") for result in rows)
+    return row(
+        RunResult,
+        changes,
         kind=kind,
         ok=is_done and all(state.is_good for state in states.values()),
-        app=changes.app,
-        environment=changes.environment,
-        namespace=changes.namespace,
-        context=changes.context,
         dry_run=dry_run,
         objects=tuple(rows),
-        counts=dict(sorted(Counter(row.outcome for row in rows).items())),
-        notes=changes.notes,
+        counts=dict(sorted(Counter(result.outcome for result in rows).items())),
     )
 
 

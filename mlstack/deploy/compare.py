@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from mlstack.app.environment import Environment
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.deploy import conflicts
 from mlstack.deploy.changes import Action, ApplyOptions, Change, masked, veiled, with_uid
 from mlstack.deploy.diff import MOVES, is_meddled, kept_labels
@@ -402,11 +402,10 @@ def _row(
     maker: ManagedFieldsEntry | None = None,
     fields: tuple[Difference, ...] = (),
 ) -> DriftRow:
-    return DriftRow(
+    return row(
+        DriftRow,
+        identity,
         object=str(identity),
-        kind=identity.kind,
-        namespace=identity.namespace,
-        name=identity.name,
         component=component,
         state=state,
         reason=reason,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mlstack.dataclass import row
 from mlstack.deploy.changes import ApplyOptions, Change, Changes, Refusal, digest_of
 from mlstack.deploy.inventory import people_hash
 from mlstack.deploy.live import DiffContext, is_reachable, only_field
@@ -58,17 +59,8 @@ def diff(context: DiffContext, *, check_new: bool = False) -> Changes:
             "what was applied before cannot be read, so fields that others changed and the files no longer"
             f" have may stay: {context.applied.fault}"
         )
-    return Changes(
-        app=state.app,
-        environment=state.environment,
-        namespace=state.namespace,
-        context=resolved.place.context,
-        cluster=resolved.identity,
-        changes=changes,
-        depends=state.depends,
-        secrets=state.secrets,
-        notes=tuple(notes),
-    )
+    context_name, identity = resolved.place.context, resolved.identity
+    return row(Changes, state, context=context_name, cluster=identity, changes=changes, notes=tuple(notes))
 
 
 def kept_labels(labels: Iterable[tuple[Identity, Sequence[tuple[str, str]]]]) -> tuple[str, ...]:

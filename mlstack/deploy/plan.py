@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import mlstack
 from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.clock import Clock, timestamp
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.deploy.changes import (
     DESTRUCTIVE,
     EXISTING,
@@ -217,14 +217,13 @@ def plan_deletion(
         raise fault
     pruned = everything(resolved, known, members, spare=spare)
     notes = [f"by the inventory alone, as the files cannot be rendered: {fault.message}"] if fault else []
-    changes = Changes(
-        app=state.app,
-        environment=state.environment,
-        namespace=state.namespace,
+    changes = row(
+        Changes,
+        state,
         context=resolved.place.context,
         cluster=resolved.identity,
         changes=pruned.changes,
-        depends=state.depends,
+        secrets=(),
         notes=(*known.notes, *notes, *pruned.notes),
     )
     return ApplyPlan(
@@ -521,7 +520,7 @@ def failure_goal(failed: ApplyPlan, error: MlstackError, good: LastGood | None) 
     made; nothing else that a revision says is done without a question.
     """
     done = error.partial
-    if not (isinstance(done, RunResult) and any(row.outcome in CHANGING for row in done.objects)):
+    if not (isinstance(done, RunResult) and any(result.outcome in CHANGING for result in done.objects)):
         return "nothing was changed, so nothing is rolled back"
     if good is None:
         return "nothing is rolled back: no earlier revision of this environment worked"
@@ -538,16 +537,16 @@ def failure_goal(failed: ApplyPlan, error: MlstackError, good: LastGood | None) 
         f" if that is wanted: mlstack rollback {failed.place.name} {number}"
         for key in doubted
     ]
-    for row in done.objects:
-        if row.outcome in ("recreated", "deleted", "terminating"):
-            notes.append(f"{row.object} was {row.outcome}: what it had done or held does not come back")
+    for result in done.objects:
+        if result.outcome in ("recreated", "deleted", "terminating"):
+            notes.append(f"{result.object} was {result.outcome}: what it had done or held does not come back")
     return RollbackGoal(
         resolved=replace(resolved, state=state, whole=good.state),
         # The set was whole once, so that what goes is what the failed apply brought.
         options=replace(failed.options, prune=True, create=True, allow_large_prune=True),
         what=f"rollback to {number} after a failure",
         now=resolved.state,
-        created=frozenset(row.object for row in done.objects if row.outcome == "created"),
+        created=frozenset(result.object for result in done.objects if result.outcome == "created"),
         notes=(f"rolling back to revision {number}", *stays, *notes),
     )
 

@@ -9,18 +9,7 @@ for a file that is wrong or cannot be written, `RegistryError` and `ClusterError
 refuses. Nothing of the app is changed then.
 """
 
-from dataclasses import fields
-from typing import Any, TypeVar
-
 from mlstack.app import layout
-
-Result = TypeVar("Result")
-
-
-def row(kind: type[Result], source: object, /, **values: Any) -> Result:
-    """Make a dataclass of `values`, and of what the source has under the names of its other fields."""
-    names = [field.name for field in fields(kind) if field.name not in values]  # type: ignore[arg-type]
-    return kind(**{name: getattr(source, name) for name in names if hasattr(source, name)}, **values)
 
 
 def written_by(where: str) -> str:

@@ -20,12 +20,11 @@ from mlstack.app.reader import read_preset
 from mlstack.app.schema import check_value
 from mlstack.app.secret_values import literals, mapped, shown
 from mlstack.clock import Clock, timestamp
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.kube.kubeconfig import IN_CLUSTER
 from mlstack.names import check_environment_name, check_namespace, not_found
 from mlstack.objects import masking
-from mlstack.operations import row
 from mlstack.registries.registry import DEFAULT_REGISTRY
 from mlstack.render.metadata import added
 

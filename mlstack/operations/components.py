@@ -26,14 +26,13 @@ from mlstack.app.params import ParamScope, Resolved, as_typed
 from mlstack.app.prototype import Prototype
 from mlstack.app.reader import read_preset
 from mlstack.app.schema import PassedStore, check_file
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.deploy.inventory import Inventory, load_inventory
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.kube.client import Opener
 from mlstack.kube.parallel import prefetch
 from mlstack.names import check_package_name, not_found
 from mlstack.objects.kube_object import DesiredState
-from mlstack.operations import row
 from mlstack.registries import installation
 from mlstack.registries.installation import find_usable
 from mlstack.registries.registry import DEFAULT_REGISTRY

@@ -17,7 +17,7 @@ from mlstack.app.app import API_VERSION
 from mlstack.app.app_dir import AppDir
 from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.clock import Clock
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.deploy import lock as locking
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import (
@@ -74,7 +74,6 @@ from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, Opener
 from mlstack.kube.parallel import prefetch
 from mlstack.objects.kube_object import Identity
-from mlstack.operations import row
 from mlstack.readiness.evaluate import assess, hidden
 from mlstack.readiness.rule import Facts, Policy
 

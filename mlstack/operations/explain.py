@@ -29,12 +29,12 @@ from mlstack.app.params import (
 )
 from mlstack.app.prototype import Param, mask_value
 from mlstack.app.reader import read_preset
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.errors import NotFoundError
 from mlstack.names import nearest, not_found
 from mlstack.objects.kube_object import DesiredState, KubeObject, plural_of
 from mlstack.objects.masking import mask_object, mask_values
-from mlstack.operations import row, written_by
+from mlstack.operations import written_by
 from mlstack.render import metadata, render
 from mlstack.render.patches import patched, read_patch
 from mlstack.render.reach import NO_FIELD, ComponentTrials, Path, Reach, path_text

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from mlstack.app.app import API_VERSION
 from mlstack.app.environment import Environment
 from mlstack.clock import Clock
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.deploy import compare, history, lock
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import Changes, ObjectChange, report
@@ -22,7 +22,6 @@ from mlstack.kube.client import Opener
 from mlstack.kube.lease import Lease, Term
 from mlstack.objects import order
 from mlstack.objects.masking import mask_object, mask_values
-from mlstack.operations import row
 from mlstack.render.render import known_secrets
 
 # --- `unlock`: free an environment whose lock a dead run has left behind ---

@@ -15,11 +15,10 @@ from mlstack.app.package import PackageFolder, Vendor, changed_files, digest
 from mlstack.app.params import spelling_table
 from mlstack.app.prototype import Package, Param, Prototype, mask_value
 from mlstack.app.reader import AppReader
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.deploy import history
 from mlstack.errors import MlstackError, RegistryError, UsageError
 from mlstack.names import best_first, not_found
-from mlstack.operations import row
 from mlstack.readiness.evaluate import needs_new_run
 from mlstack.registries import installation
 from mlstack.registries.installation import Installation, full_ref, read_package, requirements_of

@@ -11,10 +11,9 @@ from mlstack.app.app_dir import AppDir, Copy
 from mlstack.app.index import KSONNET_PREFIX, IndexPackage, RegistryIndex
 from mlstack.app.lock import LockedPackage
 from mlstack.app.prototype import Prototype
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.errors import MlstackError, NotFoundError, UsageError
 from mlstack.names import nearest, not_found
-from mlstack.operations import row
 from mlstack.readiness.rule import need_text
 from mlstack.registries import installation
 from mlstack.registries.installation import (

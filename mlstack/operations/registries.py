@@ -16,10 +16,9 @@ from mlstack.app.lock import newest
 from mlstack.app.package import PackageFolder
 from mlstack.app.params import marked_images
 from mlstack.app.reader import as_overridden
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.errors import MlstackError, NotFoundError, RegistryError, TemplateError, UsageError
 from mlstack.names import check_registry_name, nearest, not_found, version_key
-from mlstack.operations import row
 from mlstack.registries.directory import build_index, refuse_chart
 from mlstack.registries.distribution import SCHEME
 from mlstack.registries.oci import Published, Repository, place_of

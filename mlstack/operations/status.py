@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from mlstack.app.app import API_VERSION, Component
 from mlstack.app.app_dir import AppDir
 from mlstack.clock import Clock
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.deploy.changes import Change
 from mlstack.deploy.inventory import load_inventory, ref_of
 from mlstack.deploy.live import namespaces_of, placed
@@ -17,7 +17,6 @@ from mlstack.deploy.wait import Gone, holders, obstacles
 from mlstack.errors import ClusterError, ForbiddenError
 from mlstack.kube.client import ObjectRef, Opener
 from mlstack.objects.kube_object import KubeObject, selector
-from mlstack.operations import row
 from mlstack.readiness.evaluate import Logs, ResourceStatus, inspect
 from mlstack.readiness.rule import State, how_to_bring, how_to_install, is_unseen, operator_of
 from mlstack.readiness.watcher import UNSEEN, ReadinessWatcher
