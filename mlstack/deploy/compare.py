@@ -155,9 +155,7 @@ def _moved(state: DesiredState, place: Environment, other: Environment) -> Desir
 def _live_state(resolved: ResolvedTarget) -> DesiredState:
     """Give what we own of the objects that an environment has in its cluster."""
     state = resolved.state
-    inventory = load_or_find(
-        resolved.cluster, app=state.app, environment=state.environment, namespace=resolved.place.namespace
-    )
+    inventory = load_or_find(resolved.cluster, state)
     members = inventory.of_components(state.components) if resolved.selective else inventory.ordered()
 
     def fetch(member: Member) -> KubeObject | None:
@@ -316,9 +314,7 @@ def find_drift(resolved: ResolvedTarget) -> tuple[tuple[DriftRow, ...], tuple[st
     First stand the objects of the files in their order, then those that only the cluster has.
     """
     state, cluster = resolved.state, resolved.cluster
-    inventory = load_or_find(
-        cluster, app=state.app, environment=state.environment, namespace=resolved.place.namespace
-    )
+    inventory = load_or_find(cluster, state)
     labelled = inventory.label if inventory.members else dict
     objects = tuple(manifest.with_data(labelled(manifest.data)) for manifest in state.objects)
     resolved = replace(resolved, state=replace(state, objects=objects))

@@ -424,15 +424,15 @@ _READS = 3  # a reader may meet a writer that has just put other parts in place 
 # --- load ---
 
 
-def load_inventory(cluster: Cluster, *, app: str, environment: str, namespace: str) -> Inventory:
-    """Read the inventory of an environment; one without a version if there is none.
+def load_inventory(cluster: Cluster, owner: DesiredState | Inventory) -> Inventory:
+    """Read the inventory of the owner's environment; one without a version if there is none.
 
     A damaged one is rebuilt from the marks on the objects, and its notes say so.
 
     Raises:
         ClusterError: the ConfigMap of its name is another tool's or another environment's.
     """
-    empty = Inventory(app=app, environment=environment, namespace=namespace)
+    empty = Inventory(app=owner.app, environment=owner.environment, namespace=owner.namespace)
     ref, parent = empty.ref(), dict[str, Any]()
     for _ in range(_READS):
         live = cluster.get(ref)
@@ -440,7 +440,7 @@ def load_inventory(cluster: Cluster, *, app: str, environment: str, namespace: s
             return empty
         parent = live
         check_parent(parent, empty.id)
-        if not belongs_to(parent, app=app, environment=environment):
+        if not belongs_to(parent, app=owner.app, environment=owner.environment):
             raise ClusterError(
                 f"`{ref}` is the inventory of another app or environment",
                 hint="give one of the two apps another name or namespace",
@@ -572,9 +572,7 @@ def write(
                 uid, version = live.object["metadata"]["uid"], live.object["metadata"]["resourceVersion"]
                 break
             except ConflictError:
-                now = load_inventory(
-                    cluster, app=new.app, environment=new.environment, namespace=new.namespace
-                )
+                now = load_inventory(cluster, new)
                 uid, version = now.uid, now.version
                 if now.exists and now.members == new.members:
                     break

@@ -323,8 +323,7 @@ def fetch(
 ) -> DiffContext:
     """Read all that a comparison needs: few lists, then single objects, side by side; nothing is written."""
     state, cluster = resolved.state, resolved.cluster
-    load = partial(load_inventory, cluster, app=state.app, environment=state.environment)
-    reading = None if inventory else prefetch(partial(load, namespace=state.namespace))
+    reading = None if inventory else prefetch(partial(load_inventory, cluster, state))
     needed = namespaces_of(state.objects, state)
     namespaces = prefetch(partial(parallel.run, partial(has_namespace, cluster), needed))
     groups = [group for group in large_groups(state.objects) if Kinds.builtin().lookup(*group[:2])]

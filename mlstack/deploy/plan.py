@@ -209,9 +209,7 @@ def plan_deletion(
         place, app, fault = target.place(), target.app.app.name, error
         state = DesiredState(app=app, environment=place.name, namespace=place.namespace, objects=())
     resolved = resolve(target, opener, state=state)
-    known = load_or_find(
-        resolved.cluster, app=state.app, environment=state.environment, namespace=resolved.place.namespace
-    )
+    known = load_or_find(resolved.cluster, state)
     members = members_to_delete(resolved, known)
     if isinstance(fault, NotFoundError) and not members:
         raise fault
@@ -415,11 +413,9 @@ def _files_differ(target: Target, state: DesiredState) -> Iterator[str]:
 def earlier_state(
     earlier: DesiredState, now: DesiredState, *, may_lose: bool = False
 ) -> tuple[DesiredState, tuple[str, ...]]:
-    """Give an earlier set as far as one can go back to it, and say what stays as it is today.
-
-    A claim holds data: it is neither replaced nor made smaller. A definition that would lose fields or
-    versions would take along what is stored in them; it goes back only if it `may_lose` them.
-    """
+    """Give an earlier set as far as one can go back to it, and say what stays as it is today."""
+    # A claim holds data: it is neither replaced nor made smaller. A definition that would lose fields or
+    # versions would take along what is stored in them; it goes back only if it `may_lose` them.
     from mlstack.deploy import replacement
 
     current = {obj.identity: obj for obj in now.objects}
@@ -440,10 +436,8 @@ def earlier_state(
 
 
 def sparing_claims(changes: Iterable[Change], now: DesiredState) -> tuple[Change, ...]:
-    """Give the changes of a rollback without those that would take volume claims along.
-
-    What is listed for deletion may be known by its metadata alone, so the set of today is asked as well.
-    """
+    """Give the changes of a rollback without those that would take volume claims along."""
+    # What is listed for deletion may be known by its metadata alone, so the set of today is asked as well.
     holding = {obj.identity for obj in now.objects if _takes_claims_along(obj)}
     along = "its volume claims would be deleted with it (persistentVolumeClaimRetentionPolicy)"
     return tuple(

@@ -31,7 +31,7 @@ from mlstack.events import listed
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects import kube_object
-from mlstack.objects.kube_object import Identity, Kind, KubeObject, kinds_of_crd
+from mlstack.objects.kube_object import DesiredState, Identity, Kind, KubeObject, kinds_of_crd
 from mlstack.objects.order import last_first
 
 # Annotations that keep an object when what brought it goes, ours and those of kindred tools.
@@ -46,7 +46,6 @@ KEEP_ANNOTATIONS: Mapping[str, frozenset[str]] = {
 
 LARGE = 4
 """From so many deletions on, more than half of all members looks like a mistake; small sets change often."""
-
 
 _SPARED = (  # option, group and kind, and why such objects are kept
     (
@@ -101,10 +100,7 @@ _HIDDEN = PruneVerdict("kept", "its API does not answer at present")
 
 
 def _verdict(member: Member, live: Live | None, inventory: Inventory, spare: KeepOptions) -> PruneVerdict:
-    """Say what becomes of a member that is to go.
-
-    It goes only if it still carries our marks, and is the very object we wrote or one that we applied since.
-    """
+    """Say what becomes of a member: it goes if it has our marks, and is what we wrote or applied since."""
     if live is None:
         return PruneVerdict("gone")
     metadata = live["metadata"]
@@ -168,7 +164,7 @@ def candidates(resolved: ResolvedTarget, inventory: Inventory, changes: Sequence
     """Find the members of an inventory that the files no longer bring, and say what becomes of each.
 
     `changes` are what becomes of what is wanted. With selected components only theirs are looked at; what
-    another component of the environment brings now has moved and stays. Nothing is written.
+    another component of the environment brings now has moved and stays.
     """
     selected = resolved.state.known_as
     members = inventory.of_components(selected) if resolved.selective else inventory.ordered()
@@ -190,7 +186,11 @@ def candidates(resolved: ResolvedTarget, inventory: Inventory, changes: Sequence
             verdict = PruneVerdict("kept", doubt)
         verdicts[key] = verdict
         if verdict.fate in ("kept", "delete"):
-            deletions[key] = _deletion(member, verdict, live, _why(member, live))
+            why = f"component `{member.component}` no longer brings it"
+            if live is not None and live["metadata"].get("deletionTimestamp"):
+                held = obstacles(live)
+                why += f"; it is being deleted already{f', and {held}' if held else ''}"
+            deletions[key] = _deletion(member, verdict, live, why)
     order = last_first([change.subject for change in deletions.values()])
     return PruneSet(
         changes=tuple(deletions[key] for key in order),
@@ -215,14 +215,6 @@ def _brought_elsewhere(resolved: ResolvedTarget) -> tuple[frozenset[Identity], s
 
 def _forgotten(verdicts: Verdicts) -> frozenset[Identity]:
     return frozenset(key for key, verdict in verdicts.items() if verdict.fate in ("gone", "foreign"))
-
-
-def _why(member: Member, live: Live | None) -> str:
-    why = f"component `{member.component}` no longer brings it"
-    if live is None or not live["metadata"].get("deletionTimestamp"):
-        return why
-    held = obstacles(live)
-    return f"{why}; it is being deleted already{f', and {held}' if held else ''}"
 
 
 # --- everything, by the inventory, the marks and the files ---
@@ -527,18 +519,16 @@ def find_by_labels(cluster: Cluster, missing: Inventory, *, why: str = "there is
     return replace(missing.with_members(members), notes=notes)
 
 
-def load_or_find(cluster: Cluster, *, app: str, environment: str, namespace: str) -> Inventory:
+def load_or_find(cluster: Cluster, state: DesiredState) -> Inventory:
     """Read the inventory of an environment; where there is none, find its objects by their marks."""
-    inventory = load_inventory(cluster, app=app, environment=environment, namespace=namespace)
+    inventory = load_inventory(cluster, state)
     return inventory if inventory.exists else find_by_labels(cluster, inventory)
 
 
 def members_by_labels(cluster: Cluster, inventory: Inventory) -> tuple[tuple[Member, ...], tuple[str, ...]]:
-    """Give the members that carry our marks and are ours by their field manager, and what could not be seen.
-
-    Marks alone do not make a member: controllers copy labels to what they make (a Service's to its
-    Endpoints). Objects of a set with another ID belong to the same environment in another namespace.
-    """
+    """Give members with our marks that are ours by their field manager, and what could not be seen."""
+    # Marks alone do not make a member: controllers copy labels to what they make (a Service's to its
+    # Endpoints). Objects of a set with another ID belong to the same environment in another namespace.
     items, notes = labelled_objects(cluster, inventory)
     members = [member_of(item) for item in items if is_ours(item, inventory)]
     return tuple({member.identity: member for member in members}.values()), notes

@@ -175,8 +175,8 @@ def _deployed(
         return (), ()
 
     def load(place: Environment) -> Inventory:
-        where = {"environment": place.name, "namespace": place.namespace}
-        return load_inventory(opener(place.context), app=app.app.name, **where)
+        owner = Inventory(app=app.app.name, environment=place.name, namespace=place.namespace)
+        return load_inventory(opener(place.context), owner)
 
     pending = [(place, prefetch(partial(load, place))) for place in places]
     rows, notes = [], []

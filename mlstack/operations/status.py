@@ -189,9 +189,7 @@ def _surplus(
     going = before.going
     try:
         going = tuple(_namespaces_going(resolved, objects))
-        inventory = load_inventory(
-            cluster, app=state.app, environment=state.environment, namespace=state.namespace
-        )
+        inventory = load_inventory(cluster, state)
         if not inventory.exists and any(status.live for status in statuses):
             inventory = find_by_labels(cluster, inventory)
         changes = candidates(resolved, inventory, brought).changes

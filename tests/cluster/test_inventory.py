@@ -33,7 +33,8 @@ def path(namespace: str, name: str = "", kind: str = "configmaps") -> str:
 
 def recorded(stack: Stack, namespace: str) -> Mapping[Identity, Member]:
     cluster = stack.opener("minikube")
-    return inventory.load_inventory(cluster, app="demo", environment="minikube", namespace=namespace).members
+    empty = Inventory(app="demo", environment="minikube", namespace=namespace)
+    return inventory.load_inventory(cluster, empty).members
 
 
 # --- kubectl --------------------------------------------------------------------------------------
@@ -181,7 +182,7 @@ def test_six_thousand_members_are_kept_in_parts(stack: Stack, minikube: TestClus
     ]
     kept = inventory.write(cluster, empty, empty.with_members(many))
     assert len(kept.parts) == 2
-    found = inventory.load_inventory(cluster, app="demo", environment="minikube", namespace=namespace)
+    found = inventory.load_inventory(cluster, empty)
     assert found.members == kept.members
     fewer = inventory.write(cluster, found, found.without(list(found.members)[:3_000]))
     assert fewer.parts == ()

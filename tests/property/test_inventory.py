@@ -76,7 +76,7 @@ def contents(cluster: MemoryCluster) -> dict[Identity, Any]:
 
 
 def recorded(cluster: MemoryCluster) -> Mapping[Identity, Member]:
-    return inventory.load_inventory(cluster, app="demo", environment="minikube", namespace="ml").members
+    return inventory.load_inventory(cluster, EMPTY).members
 
 
 @given(before=wanted, after=wanted, writes=st.integers(0, 14), answered=st.booleans())

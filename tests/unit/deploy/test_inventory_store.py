@@ -32,7 +32,7 @@ def members(count: int) -> Iterable[Member]:
 
 
 def read(cluster: MemoryCluster) -> Inventory:
-    return inventory.load_inventory(cluster, app="demo", environment="dev", namespace="default")
+    return inventory.load_inventory(cluster, EMPTY)
 
 
 def names(cluster: MemoryCluster) -> list[str]:
