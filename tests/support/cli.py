@@ -87,6 +87,29 @@ class Runner:
         assert ran.code == 0, f"{words}: {ran}"
         return ran.out
 
+    def play(self, session: str, **facts: Callable[[], object]) -> None:
+        """Run a session of lines: what a person does, what is run and said, what is so then.
+
+        `COMMAND`, which succeeds; `COMMAND | EXIT CODE | TEXT | no TEXT`, which prints the texts;
+        `says yes`, `says no`, `types NAME`, as the person at the terminal; `FACT = VALUE`.
+        """
+        for line in filter(None, map(str.strip, session.splitlines())):
+            command, *wanted = line.split(" | ")
+            name, equals, value = line.partition(" = ")
+            if line in ("says yes", "says no"):
+                self.answer = line == "says yes"
+            elif line.startswith("types "):
+                self.answer, self.typed = True, line.removeprefix("types ")
+            elif equals and name in facts:
+                assert str(facts[name]()) == value, line
+            else:
+                ran = self(command)
+                code, *texts = wanted or ["0"]
+                assert ran.code == int(code), (line, ran)
+                for text in texts:
+                    missing = text.startswith("no ")
+                    assert (text.removeprefix("no ") in ran.out + ran.err) != missing, (text, ran)
+
     def cluster(self, context: str) -> Cluster:
         """Give the cluster behind a context."""
         if context not in self.clusters:

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli.commands.deploy import split_words
 from mlstack.deploy.history import History, Revision
 from mlstack.deploy.inventory import Inventory, payload_hash
-from mlstack.errors import UsageError
 from mlstack.kube.client import ObjectRef
 from mlstack.objects import kube_object
 from mlstack.objects.kube_object import DesiredState, KubeObject
@@ -50,28 +48,6 @@ def whats(run: Runner) -> list[tuple[str, str]]:
     return [(row["what"], row["result"]) for row in rows[::-1]]
 
 
-@pytest.mark.parametrize(
-    ("words", "most", "found"),
-    [
-        ([], 1, (None, [])),
-        (["gke"], 1, ("gke", [])),
-        (["3"], 1, (None, [3])),
-        (["gke", "3"], 1, ("gke", [3])),
-        (["3", "4"], 1, ("3", [4])),
-        (["3", "4"], 2, (None, [3, 4])),
-        (["gke", "3", "4"], 2, ("gke", [3, 4])),
-    ],
-)
-def test_words_are_an_environment_and_numbers(words: list[str], most: int, found: Any) -> None:
-    assert split_words(words, most=most) == found
-
-
-@pytest.mark.parametrize("words", [["gke", "x"], ["gke", "0"], ["gke", "-1"], ["gke", "1", "2"]])
-def test_other_words_are_refused(words: list[str]) -> None:
-    with pytest.raises(UsageError):
-        split_words(words, most=1)
-
-
 def test_a_person_sees_what_would_come_back_and_is_asked(run: Runner) -> None:
     write("web", config_map(a="2"))
     run.ok("apply minikube --yes")
@@ -85,12 +61,38 @@ def test_a_person_sees_what_would_come_back_and_is_asked(run: Runner) -> None:
     assert live(run, "ConfigMap", "settings")["data"] == {"a": "1"}
 
 
-def test_a_protected_environment_wants_its_name(run: Runner) -> None:
+SESSIONS = {
+    "words are an environment and numbers": """
+        env current --set minikube
+        history show 1 | 0 | revision 1 of `minikube`
+        history show minikube 1 | 0 | revision 1 of `minikube`
+        history show minikube | 0 | revision 2 of `minikube`
+        history diff 1 2 | 1 | revision 1 -> 2
+        history diff minikube 1 2 | 1 | revision 1 -> 2
+        history diff 1 | 1 | revision 1 -> 2
+        history show 3 4 | 4 | environment `3`
+        rollback minikube 0 | 2 | a revision is a number from 1, got `0`
+        history show minikube x | 2 | got `x`
+        history show minikube -1 | 2
+        history show minikube 1 2 | 2 | too many words
+        history diff | 2 | which revision?
+    """,
+    "a protected environment wants its name": """
+        env set minikube --protected
+        rollback minikube --yes | 2
+        rollback minikube --yes-i-mean minikube
+    """,
+    "a wrong answer to a failure is refused": """
+        apply minikube --on-failure=undo | 2 | use stop or rollback
+    """,
+}
+
+
+@pytest.mark.parametrize("session", SESSIONS.values(), ids=SESSIONS)
+def test_words(run: Runner, session: str) -> None:
     write("web", config_map(a="2"))
     run.ok("apply minikube --yes")
-    run.ok("env set minikube --protected")
-    assert run("rollback minikube --yes").code == 2
-    assert run("rollback minikube --yes-i-mean minikube").code == 0
+    run.play(session)
 
 
 def test_a_failed_apply_stops_by_default(run: Runner) -> None:
@@ -100,18 +102,27 @@ def test_a_failed_apply_stops_by_default(run: Runner) -> None:
     assert whats(run) == [("apply", "done"), ("apply", "failed")]
 
 
-def test_a_failed_apply_is_rolled_back_when_asked_and_still_fails(run: Runner) -> None:
+def test_a_failed_apply_is_rolled_back_when_asked_and_still_fails(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write("web", config_map(a="2"), config_map("new"), broken())
-    failed = run("apply minikube --yes --on-failure=rollback")
-    assert failed.code == 6
+    deleted: list[str] = []
+    delete = run.cluster("minikube").delete
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            run.cluster("minikube"),
+            "delete",
+            lambda ref, **how: (deleted.append(ref.kind), delete(ref, **how))[1],
+        )
+        failed = run("apply minikube --yes --on-failure=rollback -o json")
+    assert (failed.code, failed.json["ok"]) == (6, False)  # of the two runs one result goes to stdout
+    assert deleted.count("Lease") == 1  # nobody comes between a failed apply and its rollback
     assert live(run, "ConfigMap", "settings")["data"] == {"a": "1"}
     assert live(run, "ConfigMap", "new") is None
     assert whats(run)[1:] == [("apply", "failed"), ("rollback to 1 after a failure", "done")]
-    lines = failed.err.splitlines()
-    assert "note: rolling back to revision 1" in lines
-    assert next(line for line in lines if line.startswith("error: ")).startswith(
-        "error: `CustomResourceDefinition brokens.broken.org`"
-    )
+    assert "note: rolling back to revision 1" in failed.err.splitlines()
+    error = json.loads(failed.err.splitlines()[-1])["error"]
+    assert error["message"].startswith("`CustomResourceDefinition brokens.broken.org`")
 
 
 def test_a_rollback_that_is_cut_off_tells_what_it_had_done(
@@ -133,33 +144,6 @@ def test_a_rollback_that_is_cut_off_tells_what_it_had_done(
     assert updated.split() == ["updated", "ConfigMap", "default/settings"]
     assert last.endswith(": 1 failed, 1 updated")
     assert cluster.list("coordination.k8s.io/v1", "Lease").items == ()
-
-
-def test_nobody_comes_between_a_failed_apply_and_its_rollback(
-    run: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    holders: list[str] = []
-    cluster = run.cluster("minikube")
-    delete = cluster.delete
-
-    def released(ref: ObjectRef, **how: Any) -> Any:
-        if ref.kind == "Lease":
-            holders.append("released")
-        return delete(ref, **how)
-
-    monkeypatch.setattr(cluster, "delete", released)
-    write("web", config_map(a="2"), broken())
-    assert run("apply minikube --yes --on-failure=rollback").code == 6
-    assert whats(run)[1:] == [("apply", "failed"), ("rollback to 1 after a failure", "done")]
-    assert holders == ["released"]
-    assert run.cluster("minikube").list("coordination.k8s.io/v1", "Lease").items == ()
-
-
-def test_with_json_one_result_goes_to_stdout(run: Runner) -> None:
-    write("web", config_map(a="2"), broken())
-    failed = run("apply minikube --yes --on-failure=rollback -o json")
-    assert json.loads(failed.out)["ok"] is False
-    assert live(run, "ConfigMap", "settings")["data"] == {"a": "1"}
 
 
 def test_only_the_components_of_the_failed_apply_go_back(run: Runner) -> None:
@@ -192,15 +176,14 @@ def test_a_component_that_never_worked_goes_again(run: Runner) -> None:
 BINDING = ObjectRef("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "planted")
 
 
+def written_history(run: Runner) -> History:
+    of = {"app": "demo", "environment": "minikube", "namespace": "default"}
+    return History(cluster=run.cluster("minikube"), clock=run.clock, **of)
+
+
 def plant(run: Runner, *objects: Mapping[str, Any]) -> None:
     """Write a revision as anybody can who may write Secrets in the namespace: it says it worked."""
-    held = History(
-        cluster=run.cluster("minikube"),
-        app="demo",
-        environment="minikube",
-        namespace="default",
-        clock=run.clock,
-    )
+    held = written_history(run)
     marks = {"app": "demo", "environment": "minikube", "component": "web"}
     made = tuple(
         KubeObject(
@@ -260,13 +243,7 @@ def test_hashes_that_somebody_forged_bear_nothing_out(run: Runner) -> None:
     evil = run.cluster("minikube").get(inventory)
     assert evil is not None
     lines = [json.loads(line) for line in evil["data"]["members"].splitlines()]
-    sent = History(
-        cluster=run.cluster("minikube"),
-        app="demo",
-        environment="minikube",
-        namespace="default",
-        clock=run.clock,
-    )
+    sent = written_history(run)
     object_ = sent.load(sent.revisions()[-1]).objects[0]
     labelled = Inventory(app="demo", environment="minikube", namespace="default").label(object_.data)
     forged = [[*line[:6], payload_hash(labelled), *line[7:]] for line in lines]
@@ -328,11 +305,6 @@ def test_when_nothing_was_changed_nothing_is_rolled_back(run: Runner) -> None:
     failed = run("apply minikube --yes --on-failure=rollback")
     assert "nothing was changed, so nothing is rolled back" in failed.err
     assert whats(run) == [("apply", "done")]
-
-
-def test_a_wrong_answer_to_a_failure_is_refused(run: Runner) -> None:
-    refused = run("apply minikube --on-failure=undo")
-    assert (refused.code, "use stop or rollback" in refused.err) == (2, True)
 
 
 @pytest.mark.slow

@@ -7,8 +7,9 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -22,8 +23,6 @@ from tests.support.registry import small_app
 
 pytestmark = pytest.mark.slow
 
-PAGE = ObjectRef("v1", "ConfigMap", "default", "front")
-
 
 @pytest.fixture
 def run(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
@@ -34,38 +33,277 @@ def run(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     return run
 
 
+PAGE = ObjectRef("v1", "ConfigMap", "default", "front")
+LOCK = ObjectRef("coordination.k8s.io/v1", "Lease", "default", "mlstack-demo.minikube")
+# What every run is about: an app with the component `front`, and the context minikube of an empty cluster.
+SESSIONS = {
+    "pure creation goes ahead even on a terminal": """
+        says no
+        apply minikube
+        color = red
+        asked = 0
+    """,
+    "a terminal asks with the changes in view": """
+        apply minikube
+        param set front color green
+        says no
+        apply minikube | 1 | data.color: red -> green | nothing was done
+        color = red
+        says yes
+        apply minikube
+        color = green
+        asked = 2
+        question = Apply this in `minikube` (context minikube, namespace default)?
+    """,
+    "diff shows new objects whole and the question only their names": """
+        env set minikube --protected
+        says no
+        diff minikube | 1 |   + kind: ConfigMap
+        apply minikube | 1 | + create ConfigMap default/front | no kind: ConfigMap
+    """,
+    "yes answers the question": """
+        apply minikube
+        param set front color green
+        says no
+        apply minikube --yes
+        color = green
+        asked = 0
+    """,
+    "updates go ahead where nobody can be asked": """
+        apply minikube
+        param set front color green
+        apply minikube
+        color = green
+    """,
+    "a protected environment wants its name where nobody can be asked": """
+        env set minikube --protected
+        apply minikube | 2 | `minikube` is protected: `apply` would create 1 object there
+        apply minikube --yes | 2 | nothing was done; --yes is not enough, repeat with: --yes-i-mean minikube
+        color = None
+        apply minikube --yes-i-mean minikube
+        color = red
+    """,
+    "the name of another environment is no yes": """
+        apply minikube --yes-i-mean gke | 2 | `--yes-i-mean gke` names another environment than `minikube`
+        env set minikube --protected
+        apply minikube --yes-i-mean gke | 2 | `--yes-i-mean gke` names another environment than `minikube`
+        color = None
+    """,
+    "a protected environment wants its name typed on a terminal": """
+        env set minikube --protected
+        types y
+        apply minikube | 1
+        types yes
+        apply minikube --yes | 1
+        types Minikube
+        apply minikube | 1
+        color = None
+        types minikube
+        apply minikube --yes
+        color = red
+        asked = 4
+        question = `minikube` is protected. Type its name to apply this in `minikube` (context minikube, …
+    """,
+    "nobody is asked where nothing changes": """
+        apply minikube
+        says no
+        apply minikube
+        env set minikube --protected
+        apply minikube
+        asked = 0
+    """,
+    "deleting from a protected environment wants its name": """
+        apply minikube
+        env set minikube --protected
+        delete minikube --yes | 2
+        color = red
+        delete minikube --yes-i-mean minikube
+        color = None
+    """,
+    "the name answers in an unprotected environment too": """
+        apply minikube
+        delete minikube --yes-i-mean minikube
+        color = None
+    """,
+    "delete always asks or wants yes": """
+        apply minikube
+        delete minikube | 2
+        says no
+        delete minikube | 1
+        color = red
+        asked = 1
+        delete minikube --yes
+        color = None
+        delete minikube
+        asked = 1
+    """,
+    "a dry run writes nothing and asks nothing": """
+        says no
+        apply minikube --dry-run | 0 | dry run
+        color = None
+        apply minikube
+        delete minikube --dry-run | 0 | dry run
+        color = red
+        asked = 0
+    """,
+    "a second apply writes nothing": """
+        apply minikube
+        version = 1
+        apply minikube | 0 | 1 unchanged
+        version = 1
+    """,
+    "a plan file needs no question": """
+        plan minikube --out plan.json
+        says no
+        apply plan.json --dry-run | 0 | nothing was written
+        diff minikube | 1
+        apply plan.json --no-wait
+        asked = 0
+    """,
+    "a deletion in a plan needs no question either": """
+        generate web back --image nginx
+        apply minikube --no-wait
+        component rm back
+        plan minikube --out plan.json
+        apply plan.json --no-wait | 0 | 1 deleted
+    """,
+    "a protected environment wants its name for a plan file all the same": """
+        env set minikube --protected
+        plan minikube --out plan.json
+        apply plan.json --no-wait --yes | 2 | --yes-i-mean minikube
+        apply plan.json --no-wait --yes-i-mean minikube
+    """,
+    "a plan exits with 0 whatever it holds": """
+        plan minikube
+        apply minikube --no-wait
+        plan minikube
+    """,
+    "an environment may be called like a file": """
+        env add x.json --context gke --no-preset
+        apply x.json --no-wait
+    """,
+    "what does not go together is refused": """
+        diff minikube gke --live | 2
+        diff minikube gke -n other | 2
+        diff x:y z | 2
+        apply minikube --lock-timeout=soon | 2 | is no duration
+        apply minikube --lock-timeout=5x | 2 | is no duration
+        apply minikube --lock-timeout= | 2 | is no duration
+        apply minikube --lock-timeout=-1 | 2 | is no duration
+    """,
+    "a summary leaves out fields and manifests": """
+        diff minikube | 1 | image
+        diff minikube --summary | 1 | + create ConfigMap default/front (front) | no image
+    """,
+    "nobody there means that nothing goes without yes": """
+        generate web back --image nginx
+        apply minikube
+        component rm back
+        diff minikube | 1 | - delete ConfigMap default/back | component `back` no longer brings it
+        diff minikube --no-prune
+        apply minikube | 2 | would delete 1 object in `minikube`
+        apply minikube --no-prune
+        says no
+        apply minikube | 1 | - delete ConfigMap default/back
+        back = there
+        apply minikube --yes
+        back = gone
+    """,
+    "too much at once is refused with the way out": """
+        generate web back --image nginx
+        apply minikube
+        generate web a --image nginx
+        generate web b --image nginx
+        generate web c --image nginx
+        generate web d --image nginx
+        apply minikube --no-prune
+        component rm a
+        component rm b
+        component rm c
+        component rm d
+        component rm back
+        apply minikube --yes | 2 | 5 of 6 deployed objects would be deleted: more than half
+        apply minikube --yes | 2 | --allow-large-prune
+        apply minikube --yes --allow-large-prune
+        back = gone
+    """,
+    "a run leaves no lock": """
+        apply minikube
+        lock = free
+        unlock minikube | 0 | was not locked
+    """,
+}
+HELD = "held by grace@ci (pid 7) since "
+LOCKED = {
+    "apply is refused while another run holds the lock": f"""
+        apply minikube --lock-timeout 0 | 6 | `minikube` is locked: {HELD} | mlstack unlock minikube
+        color = None
+    """,
+    "looking needs no lock": """
+        diff minikube | 1 | no locked
+        apply minikube --dry-run | 0 | no locked
+    """,
+    "unlock wants a yes": f"""
+        unlock minikube | 2 | {HELD}
+        lock = held
+        unlock minikube --yes | 0 | freed from grace@ci (pid 7)
+        lock = free
+    """,
+    "unlock asks with the holder in view": """
+        says no
+        unlock minikube | 1
+        lock = held
+        says yes
+        unlock minikube
+        lock = free
+    """,
+    "unlock of a protected environment wants its name": """
+        env set minikube --protected
+        unlock minikube --yes | 2
+        lock = held
+        types minikube
+        unlock minikube
+        lock = free
+    """,
+}
+
+
 def color(run: Runner) -> str | None:
-    found = run.cluster("minikube").get(PAGE)
-    return found["data"]["color"] if found else None
+    page = run.cluster("minikube").get(PAGE)
+    return page["data"]["color"] if page else None
 
 
-def test_pure_creation_goes_ahead_even_on_a_terminal(run: Runner) -> None:
-    run.answer = False
-    run.ok("apply minikube")
-    assert (color(run), run.asked) == ("red", [])
+def facts(run: Runner) -> dict[str, Callable[[], object]]:
+    cluster = run.cluster("minikube")
+    first: list[str] = []
+
+    def version() -> int:
+        """Count the versions that the object has had when somebody looked."""
+        live = cluster.get(PAGE) or {}
+        first.append(live["metadata"]["resourceVersion"])
+        return len(set(first))
+
+    return {
+        "color": lambda: color(run),
+        "asked": lambda: len(run.asked),
+        "question": lambda: run.asked[-1].replace("namespace default):", "…"),
+        "version": version,
+        "back": lambda: "there" if cluster.get(replace(PAGE, name="back")) else "gone",
+        "lock": lambda: "held" if cluster.get(LOCK) else "free",
+    }
 
 
-def test_terminal_asks_with_the_changes_in_view(run: Runner) -> None:
-    run.ok("apply minikube")
-    run.ok("param set front color green")
-    run.answer = False
-    refused = run("apply minikube")
-    assert (refused.code, color(run)) == (1, "red")
-    assert "data.color: red -> green" in refused.err
-    assert "nothing was done" in refused.err
-    run.answer = True
-    run.ok("apply minikube")
-    assert color(run) == "green"
-    assert run.asked == ["Apply this in `minikube` (context minikube, namespace default)?"] * 2
+@pytest.mark.parametrize("session", SESSIONS.values(), ids=SESSIONS)
+def test_a_person_and_a_program_are_asked_alike(run: Runner, session: str) -> None:
+    run.play(session, **facts(run))
 
 
-def test_diff_shows_new_objects_whole_and_the_question_only_their_names(run: Runner) -> None:
-    run.ok("env set minikube --protected")
-    run.answer = False
-    assert "\n  + kind: ConfigMap\n" in run("diff minikube").out
-    asked = run("apply minikube").err
-    assert "+ create ConfigMap default/front" in asked
-    assert "kind: ConfigMap" not in asked
+@pytest.mark.parametrize("session", LOCKED.values(), ids=LOCKED)
+def test_a_lock_of_somebody_else(run: Runner, session: str) -> None:
+    cluster, now_s = run.cluster("minikube"), run.clock.now_s
+    Lease(cluster=cluster, namespace="default", name=LOCK.name, holder="grace@ci/7/x", now_s=now_s).take()
+    run.play(session, **facts(run))
+    assert all("from grace@ci (pid 7) since " in question for question in run.asked)
 
 
 def test_diff_shows_the_beginning_of_what_nobody_reads_to_its_end(run: Runner) -> None:
@@ -138,119 +376,6 @@ def test_diff_shows_the_lines_that_differ_in_long_values(run: Runner) -> None:
     ]
 
 
-def test_yes_answers_the_question(run: Runner) -> None:
-    run.ok("apply minikube")
-    run.ok("param set front color green")
-    run.answer = False
-    run.ok("apply minikube --yes")
-    assert (color(run), run.asked) == ("green", [])
-
-
-def test_updates_go_ahead_where_nobody_can_be_asked(run: Runner) -> None:
-    run.ok("apply minikube")
-    run.ok("param set front color green")
-    run.ok("apply minikube")
-    assert color(run) == "green"
-
-
-def test_protected_environment_wants_its_name_where_nobody_can_be_asked(run: Runner) -> None:
-    run.ok("env set minikube --protected")
-    for words in ("apply minikube", "apply minikube --yes"):
-        refused = run(words)
-        assert refused.code == 2
-        assert "environment `minikube` is protected: `apply` would create 1 object there" in refused.err
-        assert "nothing was done; --yes is not enough, repeat with: --yes-i-mean minikube" in refused.err
-    assert color(run) is None
-    run.ok("apply minikube --yes-i-mean minikube")
-    assert color(run) == "red"
-
-
-def test_the_name_of_another_environment_is_no_yes(run: Runner) -> None:
-    for protected in ("--protected", "--unprotected"):
-        run.ok(f"env set minikube {protected}")
-        refused = run("apply minikube --yes-i-mean gke")
-        assert refused.code == 2
-        assert "`--yes-i-mean gke` names another environment than `minikube`" in refused.err
-        assert color(run) is None
-
-
-@pytest.mark.parametrize("option", ["", " --yes"])
-def test_protected_environment_wants_its_name_typed_on_a_terminal(run: Runner, option: str) -> None:
-    run.ok("env set minikube --protected")
-    run.answer = True
-    for typed in ("", "y", "yes", "Minikube"):
-        run.typed = typed
-        assert run(f"apply minikube{option}").code == 1
-        assert color(run) is None
-    run.typed = "minikube"
-    run.ok(f"apply minikube{option}")
-    assert color(run) == "red"
-    question = "`minikube` is protected. Type its name to apply this in `minikube` (context minikube,"
-    assert all(asked.startswith(question) for asked in run.asked)
-    assert len(run.asked) == 5
-
-
-def test_nobody_is_asked_where_nothing_changes(run: Runner) -> None:
-    run.ok("apply minikube")
-    run.ok("env set minikube --protected")
-    run.ok("apply minikube")
-
-
-def test_deleting_from_a_protected_environment_wants_its_name(run: Runner) -> None:
-    run.ok("apply minikube")
-    run.ok("env set minikube --protected")
-    assert run("delete minikube --yes").code == 2
-    assert color(run) == "red"
-    run.ok("delete minikube --yes-i-mean minikube")
-    assert color(run) is None
-
-
-def test_the_name_answers_in_an_unprotected_environment_too(run: Runner) -> None:
-    run.ok("apply minikube")
-    run.ok("delete minikube --yes-i-mean minikube")
-    assert color(run) is None
-
-
-def test_delete_always_asks_or_wants_yes(run: Runner) -> None:
-    run.ok("apply minikube")
-    assert run("delete minikube").code == 2
-    run.answer = False
-    assert run("delete minikube").code == 1
-    assert color(run) == "red"
-    run.ok("delete minikube --yes")
-    assert color(run) is None
-
-
-def test_nothing_to_delete_is_fine_without_a_question(run: Runner) -> None:
-    run.answer = False
-    run.ok("delete minikube")
-    assert run.asked == []
-
-
-def test_nothing_to_change_is_not_asked_for(run: Runner) -> None:
-    run.ok("apply minikube")
-    run.answer = False
-    run.ok("apply minikube")
-    assert run.asked == []
-
-
-def test_dry_run_writes_nothing_and_asks_nothing(run: Runner) -> None:
-    run.answer = False
-    out = run.ok("apply minikube --dry-run")
-    assert "dry run" in out
-    assert (color(run), run.asked) == (None, [])
-    run.ok("apply minikube")
-    assert "dry run" in run.ok("delete minikube --dry-run")
-    assert color(run) == "red"
-
-
-def test_second_apply_writes_nothing(run: Runner) -> None:
-    run.ok("apply minikube")
-    before = run.cluster("minikube").get(PAGE)
-    assert "1 unchanged" in run.ok("apply minikube")
-    assert run.cluster("minikube").get(PAGE) == before
-
-
 def test_failure_half_way_shows_what_was_done_then_what_failed(
     run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,241 +442,38 @@ def _lost(outlet: str) -> Iterator[TextIO]:
             stream.close()
 
 
-@pytest.fixture
-def planned(run: Runner) -> Runner:
-    """An app with a plan for its environment."""
-    run.ok("plan minikube --out plan.json")
-    return run
-
-
-def test_a_plan_file_needs_no_question(planned: Runner) -> None:
-    planned.answer = False
-    assert planned("apply plan.json --no-wait").code == 0
-    assert planned.asked == []
-
-
-def test_a_deletion_in_a_plan_needs_no_question_either(planned: Runner) -> None:
-    planned.ok("generate web back --image nginx")
-    planned.ok("apply minikube --no-wait")
-    planned.ok("component rm back")
-    planned.ok("plan minikube --out plan.json")
-    assert "1 deleted" in planned.ok("apply plan.json --no-wait")
-
-
-def test_a_protected_environment_wants_its_name_all_the_same(planned: Runner) -> None:
-    planned.ok("env set minikube --protected")
-    planned.ok("plan minikube --out plan.json")
-    refused = planned("apply plan.json --no-wait --yes")
-    assert refused.code == 2
-    assert "--yes-i-mean minikube" in refused.err
-    assert planned("apply plan.json --no-wait --yes-i-mean minikube").code == 0
-
-
-def test_a_dry_run_of_a_plan_writes_nothing(planned: Runner) -> None:
-    assert "nothing was written" in planned.ok("apply plan.json --dry-run")
-    assert planned("diff minikube").code == 1
-
-
-def test_a_plan_exits_with_0_whatever_it_holds(planned: Runner) -> None:
-    assert planned("plan minikube").code == 0
-    planned.ok("apply minikube --no-wait")
-    assert planned("plan minikube").code == 0
-
-
-def test_diff_shows_what_it_can_beside_what_is_not_valid(planned: Runner) -> None:
-    planned.ok("apply minikube --no-wait")
+def test_diff_shows_what_it_can_beside_what_is_not_valid(run: Runner) -> None:
+    run.ok("apply minikube --no-wait")
     bad = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bad}\nnonsense: 1\n"
     good = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: good}\ndata: {a: x}\n"
     Path("components/more.yaml").write_text(f"{bad}---\n{good}")
-    found = planned("diff minikube")
+    found = run("diff minikube")
     assert found.code == 6
     assert "+ create ConfigMap default/good" in found.out
     assert "    refused: `.nonsense` field not declared in schema" in found.out
     assert found.err.startswith("error: `ConfigMap default/bad` is refused")
-    found = planned("diff minikube -o json")
+    found = run("diff minikube -o json")
     assert found.code == 6
     refused = {row["name"]: bool(row["refused"]) for row in found.json["objects"]}
     assert (refused["bad"], refused["good"]) == (True, False)
-    assert planned("apply minikube --yes").code == 6
-    assert planned("plan minikube").code == 6
+    assert run("apply minikube --yes").code == 6
+    assert run("plan minikube").code == 6
+
+
+def test_one_side_is_an_ordinary_difference(run: Runner) -> None:
+    assert run("diff remote:minikube -o name").out == run("diff minikube -o name").out
 
 
 @pytest.mark.parametrize(
     "options",
     ["--no-create", "--adopt", "--force-conflicts", "-c front", "-n other", "--set front.color=green"],
 )
-def test_what_the_plan_decides_cannot_be_chosen_again(planned: Runner, options: str) -> None:
-    refused = planned(f"apply plan.json {options}")
-    assert refused.code == 2
-    assert "plan" in refused.err
-
-
-def test_an_environment_may_be_called_like_a_file(planned: Runner) -> None:
-    planned.ok("env add x.json --context gke --no-preset")
-    assert planned("apply x.json --no-wait").code == 0
-
-
-def test_only_one_side_is_an_ordinary_difference(planned: Runner) -> None:
-    assert planned("diff remote:minikube -o name").out == planned("diff minikube -o name").out
-
-
-@pytest.mark.parametrize("command", ["diff minikube gke --live", "diff minikube gke -n other", "diff x:y z"])
-def test_what_does_not_go_together_is_refused(planned: Runner, command: str) -> None:
-    assert planned(command).code == 2
-
-
-def test_a_summary_leaves_out_fields_and_manifests(planned: Runner) -> None:
-    whole, short = planned("diff minikube"), planned("diff minikube --summary")
-    assert whole.code == short.code == 1
-    assert len(short.out.splitlines()) < len(whole.out.splitlines())
-    assert "+ create ConfigMap default/front (front)" in short.out
-    assert "image" not in short.out
-
-
-BACK = ObjectRef("v1", "ConfigMap", "default", "back")
-
-
-@pytest.fixture
-def pruning(run: Runner) -> Runner:
-    """An app that was applied with two components, of which one was removed since."""
-    run.ok("generate web back --image nginx")
-    run.ok("apply minikube")
-    run.ok("component rm back")
-    return run
-
-
-def is_there(pruning: Runner) -> bool:
-    return pruning.cluster("minikube").get(BACK) is not None
-
-
-def test_a_difference_shows_what_would_go(pruning: Runner) -> None:
-    shown = pruning("diff minikube")
-    assert shown.code == 1
-    assert "- delete ConfigMap default/back" in shown.out
-    assert "component `back` no longer brings it" in shown.out
-    assert pruning("diff minikube --no-prune").code == 0
-
-
-def test_nobody_there_means_that_nothing_goes_without_yes(pruning: Runner) -> None:
-    refused = pruning("apply minikube")
-    assert refused.code == 2
-    assert "would delete 1 object in `minikube`" in refused.err
-    assert is_there(pruning)
-    assert pruning("apply minikube --yes").code == 0
-    assert not is_there(pruning)
-
-
-def test_a_person_is_asked_with_the_deletion_in_view(pruning: Runner) -> None:
-    pruning.answer = False
-    refused = pruning("apply minikube")
-    assert refused.code == 1
-    assert "- delete ConfigMap default/back" in refused.err
-    assert is_there(pruning)
-
-
-def test_no_prune_leaves_it(pruning: Runner) -> None:
-    assert pruning("apply minikube --no-prune").code == 0
-    assert is_there(pruning)
-
-
-def test_too_much_at_once_is_refused_with_the_way_out(pruning: Runner) -> None:
-    for name in ("a", "b", "c", "d"):
-        pruning.ok(f"generate web {name} --image nginx")
-    pruning.ok("apply minikube --no-prune")
-    for name in ("a", "b", "c", "d"):
-        pruning.ok(f"component rm {name}")
-    refused = pruning("apply minikube --yes")
-    assert refused.code == 2
-    assert "5 of 6 deployed objects would be deleted: more than half" in refused.err
-    assert "--allow-large-prune" in refused.err
-    assert pruning("apply minikube --yes --allow-large-prune").code == 0
-    assert not is_there(pruning)
-
-
-LOCK = ObjectRef("coordination.k8s.io/v1", "Lease", "default", "mlstack-demo.minikube")
-
-
-def lock(run: Runner) -> None:
-    """Let somebody else hold the lock."""
-    Lease(
-        cluster=run.cluster("minikube"),
-        namespace="default",
-        name=LOCK.name,
-        holder="grace@ci/7/x",
-        now_s=run.clock.now_s,
-    ).take()
-
-
-def is_locked(run: Runner) -> bool:
-    return run.cluster("minikube").get(LOCK) is not None
-
-
-def test_a_run_leaves_no_lock(run: Runner) -> None:
-    run.ok("apply minikube")
-    assert not is_locked(run)
-
-
-def test_apply_is_refused_while_another_run_holds_the_lock(run: Runner) -> None:
-    lock(run)
-    refused = run("apply minikube --lock-timeout 0")
-    assert refused.code == 6
-    assert "environment `minikube` is locked: held by grace@ci (pid 7) since " in refused.err
-    assert "mlstack unlock minikube" in refused.err
-    assert run.cluster("minikube").get(ObjectRef("v1", "ConfigMap", "default", "front")) is None
-
-
-@pytest.mark.parametrize("words", ["diff minikube", "apply minikube --dry-run"])
-def test_looking_needs_no_lock(run: Runner, words: str) -> None:
-    lock(run)
-    assert run(words).code in (0, 1)
-    assert "locked" not in run(words).err
-
-
-def test_unlock_says_that_nothing_is_locked(run: Runner) -> None:
-    assert "was not locked" in run.ok("unlock minikube")
-
-
-def test_unlock_wants_a_yes(run: Runner) -> None:
-    lock(run)
-    refused = run("unlock minikube")
-    assert refused.code == 2
-    assert "held by grace@ci (pid 7) since " in refused.err
-    assert is_locked(run)
-    assert "freed from grace@ci (pid 7)" in run.ok("unlock minikube --yes")
-    assert not is_locked(run)
-
-
-def test_unlock_asks_with_the_holder_in_view(run: Runner) -> None:
-    lock(run)
-    run.answer = False
-    assert run("unlock minikube").code == 1
-    assert is_locked(run)
-    run.answer = True
-    run.ok("unlock minikube")
-    assert not is_locked(run)
-    assert "from grace@ci (pid 7) since " in run.asked[0]
-    assert "expires in " in run.asked[0]
-
-
-def test_unlock_of_a_protected_environment_wants_its_name(run: Runner) -> None:
-    run.ok("env set minikube --protected")
-    lock(run)
-    assert run("unlock minikube --yes").code == 2
-    assert is_locked(run)
-    run.answer, run.typed = True, "minikube"
-    run.ok("unlock minikube")
-    assert not is_locked(run)
+def test_what_the_plan_decides_cannot_be_chosen_again(run: Runner, options: str) -> None:
+    run.play(f"plan minikube --out plan.json\napply plan.json {options} | 2 | plan")
 
 
 def test_unlock_prints_who_held_it(run: Runner) -> None:
-    lock(run)
+    cluster, now_s = run.cluster("minikube"), run.clock.now_s
+    Lease(cluster=cluster, namespace="default", name=LOCK.name, holder="grace@ci/7/x", now_s=now_s).take()
     printed = run("unlock minikube --yes -o json").json
-    assert printed["unlocked"] is True
-    assert printed["holder"].startswith("grace@ci (pid 7) since ")
-
-
-@pytest.mark.parametrize("text", ["soon", "5x", "", "-1"])
-def test_what_is_no_duration_is_refused(run: Runner, text: str) -> None:
-    refused = run("apply", "minikube", f"--lock-timeout={text}")
-    assert refused.code == 2
-    assert "is no duration" in refused.err
+    assert (printed["unlocked"], printed["holder"].startswith("grace@ci (pid 7) since ")) == (True, True)

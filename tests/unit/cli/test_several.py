@@ -25,11 +25,6 @@ def app(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made.root
 
 
-def break_us(app: Path) -> None:
-    file = "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\ncomponents: {front: {replicas: 99}}\n"
-    write_tree(app, {"environments/us/params.yaml": file})
-
-
 @pytest.mark.parametrize(
     ("words", "names"),
     [
@@ -51,124 +46,97 @@ def test_environments_are_taken_in_the_order_they_are_named(
     assert tuple(item["environment"] for item in document["items"]) == names
 
 
-def test_one_name_gives_the_result_itself(run: Runner, app: Path) -> None:
-    assert run("validate us -o json").json["environment"] == "us"
-    assert run("status nope eu/a -o json").code == 4
-    assert run("validate asia-*").code == 4
-    assert run("validate us --all").code == 2
+SESSIONS = {
+    "one name gives the result itself": """
+        validate us -o json | 0 | "kind": "ValidateResult"
+        status nope eu/a -o json | 4
+        validate asia-* | 4
+        validate us --all | 2
+    """,
+    "apply asks one question and goes in order": """
+        apply --all
+        param set front color green
+        says yes
+        apply --all
+        asked = 1
+        question = Apply all this in `eu/a`, `eu/b`, `us`?
+        diff --all
+        status --all
+        says no
+        param set front color red
+        apply --all | 1
+        diff --all | 1
+    """,
+    "without a terminal deletions want a yes": """
+        apply eu/a us
+        delete eu/a us | 2 | `eu/a`, `us`
+        delete eu/a us --yes
+    """,
+    "a protected one wants its name beside the question": """
+        env set us --protected
+        apply --all --yes | 2
+        status eu/a | 1
+        types us
+        apply --all --yes | 0 | --- eu/a --- | --- eu/b --- | --- us ---
+        types no
+        param set front color green
+        apply --all --yes | 1
+    """,
+    "two names of diff are two sides": """
+        diff local:us local:eu/a -o json | 0 | "kind": "CompareResult"
+        diff 'eu/*' -o json | 1 | "kind": "ResultList"
+        diff us eu/a eu/b -o json | 1 | "kind": "ResultList"
+    """,
+    "what is about one refuses several": """
+        plan --all --out x.json | 2
+        status --all --watch | 2
+        delete us --expired | 2
+        plan --all
+    """,
+}
 
 
-def test_apply_asks_one_question_and_goes_in_order(run: Runner, app: Path) -> None:
-    run.ok("apply --all")
-    run.ok("param set front color green")
-    run.answer = True
-    ran = run("apply --all")
-    assert len(run.asked) == 1
-    assert "`eu/a`, `eu/b`, `us`" in run.asked[0]
-    heads = [line for line in ran.out.splitlines() if line.startswith("---")]
-    assert heads == [f"--- {name} ---" for name in NAMES]
-    assert run("diff --all").code == run("status --all").code == 0
-    run.answer = False
-    run.ok("param set front color red")
-    assert (run("apply --all").code, run("diff --all").code) == (1, 1)
+@pytest.mark.parametrize("session", SESSIONS.values(), ids=SESSIONS)
+def test_a_verb_for_several(run: Runner, app: Path, session: str) -> None:
+    run.play(session, asked=lambda: len(run.asked), question=lambda: run.asked[-1])
 
 
-def test_without_a_terminal_deletions_want_a_yes(run: Runner, app: Path) -> None:
-    run.ok("apply eu/a us")
-    ran = run("delete eu/a us")
-    assert (ran.code, "`eu/a`, `us`" in ran.err) == (2, True)
-    items = run("delete eu/a us --yes -o json").json["items"]
-    assert [(item["environment"], item["counts"]) for item in items] == [
-        ("eu/a", {"deleted": 1}),
-        ("us", {"deleted": 1}),
-    ]
-
-
-def test_nothing_is_written_when_one_cannot_be_planned(run: Runner, app: Path) -> None:
-    break_us(app)
+def test_what_cannot_be_planned_stops_the_others_unless_they_are_to_go_on(run: Runner, app: Path) -> None:
+    file = "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\ncomponents: {front: {replicas: 99}}\n"
+    write_tree(app, {"environments/us/params.yaml": file})
     ran = run("apply --all -o json")
-    assert ran.code == 3
-    assert ran.json["items"][0]["error"]["exitCode"] == 3
-    assert run("status eu/a").code == 1
-
-
-def test_an_interruption_prints_what_was_done_until_then(
-    run: Runner, app: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_tree(app, {"components/own.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: own}\n"})
-    cluster = run.cluster("minikube")
-    original = cluster.apply
-
-    def apply(obj: Mapping[str, Any], **how: Any) -> Any:
-        if (obj["kind"], obj["metadata"].get("namespace")) == ("Secret", "eu-b") and not how.get("dry_run"):
-            raise KeyboardInterrupt
-        return original(obj, **how)
-
-    monkeypatch.setattr(cluster, "apply", apply)
-    ran = run("apply --all --no-wait -o json")
-    assert (ran.code, ran.err.splitlines()[-1]) == (130, "interrupted")
-    whole, cut = ran.json["items"]
-    assert (whole["environment"], whole["ok"]) == ("eu/a", True)
-    assert (cut["environment"], cut["error"]) == ("eu/b", {"message": "interrupted", "exitCode": 130})
-    assert {row["outcome"] for row in cut["partial"]["objects"]} >= {"created"}
-
-
-def test_a_run_that_fails_half_way_is_in_the_list_with_what_was_done(
-    run: Runner, app: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_tree(app, {"components/own.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: own}\n"})
-    cluster = run.cluster("minikube")
-    original = cluster.apply
-
-    def apply(obj: Mapping[str, Any], **how: Any) -> Any:
-        if (obj["kind"], obj["metadata"].get("namespace")) == ("Secret", "eu-b") and not how.get("dry_run"):
-            raise InvalidError("`Secret own` is refused: too odd")
-        return original(obj, **how)
-
-    monkeypatch.setattr(cluster, "apply", apply)
-    ran = run("apply --all --no-wait -o json")
-    assert (ran.code, "too odd" in ran.err) == (6, True)
-    whole, failed = ran.json["items"]
-    assert (whole["ok"], failed["ok"], failed["error"]["exitCode"]) == (True, False, 6)
-    assert "failed" in {row["outcome"] for row in failed["partial"]["objects"]}
-
-
-def test_the_others_go_on_when_that_is_asked_for(run: Runner, app: Path) -> None:
-    break_us(app)
+    assert (ran.code, ran.json["items"][0]["error"]["exitCode"]) == (3, 3)
+    run.play("status eu/a | 1\nvalidate --all --keep-going | 3")
     ran = run("apply us eu/a --keep-going -o json")
+    rows = [(item["environment"], item["ok"], item.get("counts")) for item in ran.json["items"]]
     assert ran.code == 3
-    first, second = ran.json["items"]
-    assert (first["environment"], first["ok"], second["environment"], second["counts"]) == (
-        "us",
-        False,
-        "eu/a",
-        {"created": 2},  # its namespace too
-    )
-    assert run("validate --all --keep-going").code == 3
+    assert rows == [("us", False, None), ("eu/a", True, {"created": 2})]  # its namespace too
 
 
-def test_a_protected_one_wants_its_name_beside_the_question(run: Runner, app: Path) -> None:
-    run.ok("env set us --protected")
-    assert run("apply --all --yes").code == 2
-    assert run("status eu/a").code == 1
-    run.answer, run.typed = True, "us"
-    run.ok("apply --all --yes")
-    run.typed = "no"
-    run.ok("param set front color green")
-    assert run("apply --all --yes").code == 1
+@pytest.mark.parametrize(
+    ("error", "code", "outcome"),
+    [(KeyboardInterrupt(), 130, "created"), (InvalidError("`Secret own` is refused: too odd"), 6, "failed")],
+    ids=["interrupted", "failed"],
+)
+def test_a_run_that_ends_half_way_is_in_the_list_with_what_was_done(
+    run: Runner, app: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, outcome: str
+) -> None:
+    write_tree(app, {"components/own.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: own}\n"})
+    cluster = run.cluster("minikube")
+    original = cluster.apply
 
+    def apply(obj: Mapping[str, Any], **how: Any) -> Any:
+        if (obj["kind"], obj["metadata"].get("namespace")) == ("Secret", "eu-b") and not how.get("dry_run"):
+            raise error
+        return original(obj, **how)
 
-def test_two_names_of_diff_are_two_sides(run: Runner, app: Path) -> None:
-    assert run("diff local:us local:eu/a -o json").json["kind"] == "CompareResult"
-    assert run("diff 'eu/*' -o json").json["kind"] == "ResultList"
-    assert run("diff us eu/a eu/b -o json").json["kind"] == "ResultList"
-
-
-def test_what_is_about_one_refuses_several(run: Runner, app: Path) -> None:
-    assert run("plan --all --out x.json").code == 2
-    assert run("status --all --watch").code == 2
-    assert run("delete us --expired").code == 2
-    assert run("plan --all").code == 0
+    monkeypatch.setattr(cluster, "apply", apply)
+    ran = run("apply --all --no-wait -o json")
+    assert (ran.code, "interrupted" in ran.err or "too odd" in ran.err) == (code, True)
+    whole, cut = ran.json["items"]
+    assert (whole["environment"], whole["ok"], cut["environment"], cut["ok"]) == ("eu/a", True, "eu/b", False)
+    assert cut["error"]["exitCode"] == code
+    assert outcome in {row["outcome"] for row in cut["partial"]["objects"]}
 
 
 def test_expired_environments_are_deleted_from_their_clusters(run: Runner, app: Path) -> None:
@@ -209,11 +177,12 @@ def test_history_keeps_the_commit_and_whether_files_were_changed(run: Runner, ap
 
 
 @pytest.mark.slow
-def test_a_protected_environment_takes_committed_files_alone(run: Runner, app: Path, commit: str) -> None:
-    run.ok("env set us --protected")
-    ran = run("apply us --yes-i-mean us")
-    assert (ran.code, "environments/us/environment.yaml" in ran.err) == (2, True)
-    assert "--allow-dirty" in ran.err
-    run.ok("apply us --yes-i-mean us --allow-dirty")
-    assert run("apply us --yes-i-mean us").code == 0  # nothing is to be written
-    assert run("rollback us --dry-run").code == 4
+@pytest.mark.usefixtures("commit")
+def test_a_protected_environment_takes_committed_files_alone(run: Runner) -> None:
+    run.play("""
+        env set us --protected
+        apply us --yes-i-mean us | 2 | environments/us/environment.yaml | --allow-dirty
+        apply us --yes-i-mean us --allow-dirty
+        apply us --yes-i-mean us
+        rollback us --dry-run | 4
+    """)
