@@ -90,7 +90,7 @@ class Runner:
     def play(self, session: str, **facts: Callable[[], object]) -> None:
         """Run a session of lines: what a person does, what is run and said, what is so then.
 
-        `COMMAND`, which succeeds; `COMMAND | EXIT CODE | TEXT | no TEXT`, which prints the texts;
+        `COMMAND`, which succeeds; `COMMAND | EXIT CODE | TEXT | !TEXT`, which prints the texts;
         `says yes`, `says no`, `types NAME`, as the person at the terminal; `FACT = VALUE`.
         """
         for line in filter(None, map(str.strip, session.splitlines())):
@@ -107,8 +107,7 @@ class Runner:
                 code, *texts = wanted or ["0"]
                 assert ran.code == int(code), (line, ran)
                 for text in texts:
-                    missing = text.startswith("no ")
-                    assert (text.removeprefix("no ") in ran.out + ran.err) != missing, (text, ran)
+                    assert (text.lstrip("!") in ran.out + ran.err) != text.startswith("!"), (text, ran)
 
     def cluster(self, context: str) -> Cluster:
         """Give the cluster behind a context."""

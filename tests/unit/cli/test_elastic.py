@@ -32,55 +32,38 @@ def stage(run: Runner) -> Stage:
     return stage
 
 
-def test_plan_shows_each_job_with_its_reason(run: Runner, stage: Stage) -> None:
+def rows_of(text: str) -> dict[str, list[str]]:
+    """Give the words of each line about a job, by its name."""
+    return {line.split()[0].removeprefix("default/"): line.split() for line in text.splitlines() if line}
+
+
+def test_plan_shows_each_job_with_its_reason_and_writes_nothing(run: Runner, stage: Stage) -> None:
+    before = stage.memory.list("v1", "Pod").resource_version
     out = run.ok("elastic plan")
-    rows = {line.split()[0]: line.split() for line in out.splitlines() if line.startswith("default/")}
-    assert rows["default/big"][1:5] == ["waiting", "0", "0", "9-12"]
-    assert rows["default/small"][1:5] == ["admitted", "4", "4", "1-4"]
+    rows = rows_of(out)
+    assert rows["big"][1:5] == ["waiting", "0", "0", "9-12"]
+    assert rows["small"][1:5] == ["admitted", "4", "4", "1-4"]
     assert "9-12   no room for 36 cpu of its gang" in out
     assert "policy `fair` on 2 nodes" in out
     assert all(text_width(line) <= WIDTH for line in out.splitlines())
+    run.play("""
+        elastic plan --explain big | 0 | default/big: 0 -> 0 trainers | waiting: | missing:
+        elastic plan --explain default/bog | 4 | did you mean `default/big`?
+    """)
+    assert stage.memory.list("v1", "Pod").resource_version == before
 
 
-def test_plan_names_pods_of_others_that_have_no_place(run: Runner, stage: Stage) -> None:
-    stage.put(pod("wide", cpu="30", priority=1000))
-    out = run.ok("elastic plan")
-    assert out.partition("pods without a place:\n")[2].splitlines()[0] == "  default/wide: cpu 30, pods 1"
-
-
-def test_plan_names_ports_of_nodes_in_words(run: Runner, stage: Stage) -> None:
+def test_plan_names_pods_of_others_that_have_no_place_and_ports_in_words(run: Runner, stage: Stage) -> None:
     stage.put(training_job("net", minimum=3, cpu="1", hostNetwork=True))
     container = {"name": "main", "ports": [{"containerPort": 80, "hostPort": 7164}]}
     container["resources"] = {"requests": {"cpu": "30"}}
     stage.put(pod("gate", priority=1000, containers=[container]))
-    said = [run.ok(f"elastic plan {words}") for words in ("", "--explain net", "-o json", "-o yaml")]
-    assert "  default/gate: cpu 30, pods 1, host port 7164/TCP" in said[0].splitlines()
-    assert "no room for 3 host ports 7164/TCP, 3 host ports 7165/TCP of its gang" in said[1]
-    assert "hostport:" not in "".join(said)
-
-
-def test_a_job_that_cannot_be_read_has_no_range(run: Runner, stage: Stage) -> None:
-    stage.put(training_job("bad", minimum=5, maximum=2))
-    row = next(line for line in run.ok("elastic status").splitlines() if "default/bad" in line)
-    assert row.split()[1:4] == ["Pending", "0/0", "-"]
-
-
-def test_plan_writes_nothing(run: Runner, stage: Stage) -> None:
-    before = stage.memory.list("v1", "Pod").resource_version
-    run.ok("elastic plan")
-    assert stage.memory.list("v1", "Pod").resource_version == before
-
-
-def test_plan_explains_one_job(run: Runner, stage: Stage) -> None:
-    out = run.ok("elastic plan --explain big")
-    assert out.startswith("default/big: 0 -> 0 trainers")
-    assert "waiting:" in out and "missing:" in out
-
-
-def test_plan_names_the_nearest_job(run: Runner, stage: Stage) -> None:
-    ran = run("elastic plan --explain default/bog")
-    assert ran.code == 4
-    assert "did you mean `default/big`?" in ran.err
+    run.play("""
+        elastic plan | 0 | pods without a place: |   default/gate: cpu 30, pods 1, host port 7164/TCP
+        elastic plan --explain net | 0 | no room for 3 host ports 7164/TCP, 3 host ports 7165/TCP of its gang
+        elastic plan -o json | 0 | !hostport:
+        elastic plan -o yaml | 0 | !hostport:
+    """)
 
 
 def test_plan_and_run_count_with_the_priority_that_is_granted(run: Runner, stage: Stage) -> None:
@@ -159,35 +142,29 @@ def test_the_policies_that_are_named_are_those_that_the_command_takes(
 
 
 def test_status_shows_phase_and_reason(run: Runner, stage: Stage) -> None:
+    stage.put(training_job("bad", minimum=5, maximum=2))
+    assert rows_of(run.ok("elastic status"))["bad"][1:4] == ["Pending", "0/0", "-"]
+    stage.delete("TrainingJob", "bad", "paddlepaddle.org/v1")
     stage.step()
-    out = run.ok("elastic status")
-    rows = {line.split()[0]: line.split() for line in out.splitlines() if line.startswith("default/")}
-    assert rows["default/small"][1:4] == ["Running", "4/4", "1-4"]
-    assert rows["default/big"][1:4] == ["Pending", "0/0", "9-12"]
-
-
-def test_status_says_what_a_job_waits_for(run: Runner, stage: Stage) -> None:
+    rows = rows_of(run.ok("elastic status"))
+    assert rows["small"][1:4] == ["Running", "4/4", "1-4"]
+    assert rows["big"][1:4] == ["Pending", "0/0", "9-12"]
     stage.put(training_job("new"))
     assert "no controller has looked at it yet" in run.ok("elastic status")
     stage.step()
     stage.delete("Pod", "small-trainer-1")
     stage.step()
-    rows = {line.split()[0]: line for line in run.ok("elastic status").splitlines() if line}
-    assert "no room for 36 cpu" in rows["default/big"]
-    assert "Scaling" in rows["default/small"] and "3 of 4 trainers are ready" in rows["default/small"]
-    assert all(text_width(line) <= WIDTH for line in rows.values())
-
-
-def test_one_dry_pass_says_what_would_be_done(run: Runner, stage: Stage) -> None:
-    ran = run("elastic run --once --dry-run")
-    assert ran.code == 0
-    assert "status TrainingJob default/big: Pending" in ran.out
-    assert stage.status("big") == {}
+    out = run.ok("elastic status")
+    lines = {words[0]: " ".join(words) for words in rows_of(out).values()}
+    assert "no room for 36 cpu" in lines["default/big"]
+    assert "Scaling" in lines["default/small"] and "3 of 4 trainers are ready" in lines["default/small"]
+    assert all(text_width(line) <= WIDTH for line in out.splitlines())
 
 
 def test_one_pass_does_what_is_due_and_frees_the_lease(run: Runner, stage: Stage) -> None:
-    ran = run("elastic run --once --lease-namespace default --identity me")
-    assert ran.code == 0
+    run.play("elastic run --once --dry-run | 0 | status TrainingJob default/big: Pending")
+    assert stage.status("big") == {}
+    run.ok("elastic run --once --lease-namespace default --identity me")
     assert stage.status("big")["phase"] == "Pending"
     lease = stage.get("Lease", "mlstack-elastic", "coordination.k8s.io/v1")
     assert lease is not None and "holderIdentity" not in lease["spec"]
@@ -205,45 +182,57 @@ def test_requests_to_the_cluster_are_told_to_the_metrics(
     assert told == [("get", 200)]
 
 
-def other_leads(stage: Stage, namespace: str, name: str = "mlstack-elastic") -> None:
-    """Let a controller lead whose Lease is in this namespace."""
-    now_s = stage.clock
-    Lease(cluster=stage.memory, namespace=namespace, name=name, holder="pod-0", now_s=now_s).take()
+# Where others lead, the namespace of our pod, and what is run then.
+LEASES = {
+    "it stands by where another leads in another namespace": (
+        ("kube-system",),
+        "",
+        "elastic run --once --identity me | 6 | me stands by: pod-0 has the Lease"
+        " `kube-system/mlstack-elastic` | another controller leads\nbig = None",
+    ),
+    "with several leases it asks which": (
+        ("kube-system", "kube-public"),
+        "",
+        "elastic run --once | 2 | `kube-public/mlstack-elastic`, `kube-system/mlstack-elastic`\n"
+        "elastic run --once --dry-run\nelastic run --once --lease-namespace default\nbig = Pending",
+    ),
+    "in a pod the lease is in its own namespace": (
+        ("kube-system",),
+        "default",
+        "elastic run --once\nlease = there\nbig = Pending",
+    ),
+    "by a lease of its own it leads beside others": (
+        ("default",),
+        "",
+        "elastic run --once --lease-name mine\nmine = there\nbig = Pending",
+    ),
+}
 
 
-def test_it_stands_by_where_another_leads_in_another_namespace(run: Runner, stage: Stage) -> None:
-    other_leads(stage, "kube-system")
-    ran = run("elastic run --once --identity me")
-    assert ran.code != 0
-    assert "me stands by: pod-0 has the Lease `kube-system/mlstack-elastic`" in ran.err
-    assert "another controller leads" in ran.err
-    assert stage.status("big") == {}
-
-
-def test_with_several_leases_it_asks_which(run: Runner, stage: Stage) -> None:
-    other_leads(stage, "kube-system")
-    other_leads(stage, "kube-public")
-    ran = run("elastic run --once")
-    assert ran.code == 2
-    assert "`kube-public/mlstack-elastic`, `kube-system/mlstack-elastic`" in ran.err
-    assert run("elastic run --once --dry-run").code == 0
-    assert run("elastic run --once --lease-namespace default").code == 0
-
-
-def test_in_a_pod_the_lease_is_in_its_own_namespace(
-    run: Runner, stage: Stage, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("leading", "own", "session"), LEASES.values(), ids=LEASES)
+def test_of_several_controllers_one_leads(
+    run: Runner,
+    stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+    leading: tuple[str, ...],
+    own: str,
+    session: str,
 ) -> None:
-    other_leads(stage, "kube-system")
-    monkeypatch.setenv("POD_NAMESPACE", "default")
-    assert run("elastic run --once").code == 0
-    assert stage.get("Lease", "mlstack-elastic", "coordination.k8s.io/v1") is not None
+    for namespace in leading:
+        place = {"namespace": namespace, "name": "mlstack-elastic", "holder": "pod-0"}
+        Lease(cluster=stage.memory, now_s=stage.clock, **place).take()  # type: ignore[arg-type]
+    if own:
+        monkeypatch.setenv("POD_NAMESPACE", own)
 
+    def lease(name: str) -> str:
+        return "there" if stage.get("Lease", name, "coordination.k8s.io/v1") else "gone"
 
-def test_by_a_lease_of_its_own_it_leads_beside_others(run: Runner, stage: Stage) -> None:
-    other_leads(stage, "default")
-    assert run("elastic run --once --lease-name mine").code == 0
-    lease = stage.get("Lease", "mine", "coordination.k8s.io/v1")
-    assert lease is not None and stage.status("big")["phase"] == "Pending"
+    run.play(
+        session,
+        big=lambda: stage.status("big").get("phase"),
+        lease=lambda: lease("mlstack-elastic"),
+        mine=lambda: lease("mine"),
+    )
 
 
 SCENARIO = """\
@@ -353,41 +342,32 @@ def test_simulate_judges_cases_with_the_settings_that_are_asked_for(
     assert (tried.tick_ms, usual.tick_ms) == (2_000, 5_000)
 
 
-def test_simulate_leaves_room_free_when_it_is_told(run: Runner) -> None:
-    Path("mine.yaml").write_text(SCENARIO.replace("max: 5", "max: 50"), encoding="utf-8")
-    most = [
-        run(f"elastic simulate mine.yaml --headroom {percent} -o json").json["jobs"][0]["most"]
-        for percent in (0, 50)
-    ]
-    assert most == [16, 8]
-
-
 PAIR = """\
 seconds: 60
 nodes: [{name: node, cpu: 8}]
 jobs: [{name: j, count: 2, at: 1, every: 14, min: 1, max: 9, trainer: {cpu: 1}}]
 """
+# Scenario, options, what is told of the run, and what it is.
+SETTINGS = {
+    "all of the room": (SCENARIO.replace("max: 5", "max: 50"), "--headroom 0", "most", (16, 16)),
+    "half of the room": (SCENARIO.replace("max: 5", "max: 50"), "--headroom 50", "most", (8, 8)),
+    "no moves": (PAIR, "--moves 0", "spread", (6, 6)),
+    "moves": (PAIR, "--moves 9", "spread", (0, 0)),
+    "a seldom look": (SCENARIO, "--tick 20s", "passes", (0, 14)),
+    "a look each second": (SCENARIO, "--tick 1s", "passes", (39, 999)),
+    "pods of services wait": (CROWDED, "--no-preemption --policy off", "deletions", (0, 0)),
+    "pods of services push": (CROWDED, "--preemption --policy off", "deletions", (2, 2)),
+}
 
 
-def test_simulate_moves_no_more_than_it_may(run: Runner) -> None:
-    Path("mine.yaml").write_text(PAIR, encoding="utf-8")
-    spreads = [run(f"elastic simulate mine.yaml --moves {count} -o json").json["spread"] for count in (0, 9)]
-    assert spreads == [6, 0]
-
-
-def test_simulate_lets_the_controller_look_as_often_as_it_is_told(run: Runner) -> None:
-    Path("mine.yaml").write_text(SCENARIO, encoding="utf-8")
-    seldom, often = (
-        run(f"elastic simulate mine.yaml --tick {tick} -o json").json["passes"] for tick in ("20s", "1s")
-    )
-    assert seldom < 15 and often >= 39
-
-
-def test_simulate_lets_pods_of_services_wait(run: Runner) -> None:
-    Path("mine.yaml").write_text(CROWDED, encoding="utf-8")
-    alone = run("elastic simulate mine.yaml --no-preemption --policy off -o json").json
-    helped = run("elastic simulate mine.yaml --preemption --policy off -o json").json
-    assert (alone["deletions"], helped["deletions"]) == (0, 2)
+@pytest.mark.parametrize(("scenario", "options", "key", "bounds"), SETTINGS.values(), ids=SETTINGS)
+def test_simulate_does_what_it_is_told(
+    run: Runner, scenario: str, options: str, key: str, bounds: tuple[int, int]
+) -> None:
+    Path("mine.yaml").write_text(scenario, encoding="utf-8")
+    report = run(f"elastic simulate mine.yaml {options} -o json").json
+    value = report["jobs"][0]["most"] if key == "most" else report[key]
+    assert bounds[0] <= value <= bounds[1]
 
 
 def test_simulate_draws(run: Runner) -> None:
@@ -401,6 +381,4 @@ def test_simulate_draws(run: Runner) -> None:
 
 def test_simulate_says_how_plots_are_had(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    ran = run("elastic simulate case1 --plot a.svg")
-    assert ran.code == 2
-    assert "pip install 'mlstack[plot]'" in ran.err
+    run.play("elastic simulate case1 --plot a.svg | 2 | pip install 'mlstack[plot]'")

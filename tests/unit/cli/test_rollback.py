@@ -70,7 +70,7 @@ SESSIONS = {
         history diff 1 2 | 1 | revision 1 -> 2
         history diff minikube 1 2 | 1 | revision 1 -> 2
         history diff 1 | 1 | revision 1 -> 2
-        history show 3 4 | 4 | environment `3`
+        history show 3 4 | 4 | no environment `3`
         rollback minikube 0 | 2 | a revision is a number from 1, got `0`
         history show minikube x | 2 | got `x`
         history show minikube -1 | 2

@@ -59,7 +59,7 @@ SESSIONS = {
         env set minikube --protected
         says no
         diff minikube | 1 |   + kind: ConfigMap
-        apply minikube | 1 | + create ConfigMap default/front | no kind: ConfigMap
+        apply minikube | 1 | + create ConfigMap default/front | !kind: ConfigMap
     """,
     "yes answers the question": """
         apply minikube
@@ -193,7 +193,7 @@ SESSIONS = {
     """,
     "a summary leaves out fields and manifests": """
         diff minikube | 1 | image
-        diff minikube --summary | 1 | + create ConfigMap default/front (front) | no image
+        diff minikube --summary | 1 | + create ConfigMap default/front (front) | !image
     """,
     "nobody there means that nothing goes without yes": """
         generate web back --image nginx
@@ -240,8 +240,8 @@ LOCKED = {
         color = None
     """,
     "looking needs no lock": """
-        diff minikube | 1 | no locked
-        apply minikube --dry-run | 0 | no locked
+        diff minikube | 1 | !locked
+        apply minikube --dry-run | 0 | !locked
     """,
     "unlock wants a yes": f"""
         unlock minikube | 2 | {HELD}

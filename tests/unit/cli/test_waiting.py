@@ -37,7 +37,7 @@ def write(*objects: dict[str, object]) -> None:
 
 def test_apply_of_what_runs_gives_0_and_says_little(run: Runner) -> None:
     write(deployment(), config_map())
-    run.play("apply minikube | 0 | no waiting")
+    run.play("apply minikube | 0 | !waiting")
 
 
 def test_apply_of_what_cannot_run_gives_7_with_the_reason_unless_nobody_waits(run: Runner) -> None:
