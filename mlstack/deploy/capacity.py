@@ -38,7 +38,7 @@ from mlstack.objects.resources import (
     usage_in,
     with_defaults,
 )
-from mlstack.readiness.capacity import NO_ROOM, Fit, NodePool, fits, pods_of, scaled_between
+from mlstack.readiness.capacity import NO_ROOM, UNCOUNTED, Fit, NodePool, fits, pods_of, scaled_between
 from mlstack.readiness.evaluate import kinds_below
 from mlstack.readiness.placement import (
     NodeRoom,
@@ -54,7 +54,7 @@ from mlstack.readiness.placement import (
     spread,
     unknown,
 )
-from mlstack.readiness.rule import ODD, UNCOUNTED, key_of, number
+from mlstack.readiness.rule import ODD, key_of, number
 
 _AUTOSCALER = ObjectRef(
     api_version="v1", kind="ConfigMap", namespace="kube-system", name="cluster-autoscaler-status"

@@ -14,11 +14,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Literal, NamedTuple
 
 from mlstack.dataclass import dataclass
+from mlstack.names import Table
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.objects.references import PodTemplate, scaled_workload, templates
 from mlstack.objects.resources import (
@@ -28,12 +29,12 @@ from mlstack.objects.resources import (
     is_host_port,
     is_selected,
     limits,
+    quantity,
     requests,
     total,
     untolerated,
     written,
 )
-from mlstack.readiness import ml as ml  # registers its rules, and those of training
 from mlstack.readiness.placement import (
     OF_CONDITIONS,
     NodeRoom,
@@ -50,7 +51,7 @@ from mlstack.readiness.placement import (
     tolerating,
     topologies,
 )
-from mlstack.readiness.rule import ODD, PODS, UNCOUNTED, key_of, number
+from mlstack.readiness.rule import ODD, key_of, number
 
 Verdict = Literal[
     "fits now",
@@ -439,3 +440,121 @@ def scaled_between(objects: Iterable[KubeObject]) -> Iterator[tuple[Identity, tu
             most = obj.data["spec"].get("maxReplicas")
             if isinstance(most, int):
                 yield workload, (number(obj.data["spec"], "minReplicas", 1), most)
+
+
+# --- the pods of kinds whose controller makes other ones than stand in them ---
+
+UNCOUNTED = frozenset({"argoproj.io/Workflow", "argoproj.io/CronWorkflow", "argoproj.io/WorkflowTemplate"})
+"""Kinds that make pods which nobody can count beforehand: which steps run at once shows while they run."""
+
+PodsRule = Callable[[Mapping[str, Any]], Iterable[PodTemplate]]  # from the specification of an object
+
+PODS: Table[PodsRule] = Table("rule of pods")
+pods_rule = PODS.register
+
+
+@pods_rule("sparkoperator.k8s.io/SparkApplication", "sparkoperator.k8s.io/ScheduledSparkApplication")
+def pods_of_spark(spec: Mapping[str, Any]) -> Iterator[PodTemplate]:
+    """A driver, and executors, between their bounds where Spark allocates them itself."""
+    spec = spec.get("template") or spec
+    share = 4 if spec.get("type") in ("Python", "R") else 1
+    for role in ("driver", "executor"):
+        part = spec.get(role) or {}
+        asked = {"cpu": number(part, "cores", 1), "memory": _spark_memory(part, share)}
+        if gpu := part.get("gpu"):
+            asked[str(gpu.get("name"))] = number(gpu, "quantity")
+        count = number(part, "instances", 1) if role == "executor" else 1
+        row = PodTemplate(role, count, {**part, "containers": [{"resources": {"requests": asked}}]})
+        allocation = spec.get("dynamicAllocation") or {}
+        if role == "executor" and allocation.get("enabled"):
+            least = number(allocation, "minExecutors")
+            row = row._replace(least=least, most=number(allocation, "maxExecutors", max(least, count)))
+        yield row
+
+
+def _spark_memory(part: Mapping[str, Any], share: int) -> int:
+    """Give the bytes of memory that Spark asks for: its heap, and a tenth on top (four of other languages).
+
+    See spark.kubernetes.memoryOverheadFactor; the overhead is 384 MiB at least.
+    """
+    heap, overhead = (_spark_bytes(str(part.get(name) or "")) for name in ("memory", "memoryOverhead"))
+    heap = heap or 2**30
+    return heap + (overhead or max(heap * share // 10, 384 * 2**20))
+
+
+def _spark_bytes(text: str) -> int:
+    """Read an amount as Spark does: `2g` is 2 GiB, a number alone is MiB."""
+    number_text = text.lower().removesuffix("b").removesuffix("i")
+    units = {"k": "Ki", "m": "Mi", "g": "Gi", "t": "Ti"}
+    unit = units.get(number_text[-1:])
+    return int(quantity(f"{number_text[:-1]}{unit}" if unit else f"{number_text or 0}Mi") or 0)
+
+
+@pods_rule("serving.kserve.io/InferenceService")
+def pods_of_inference_service(spec: Mapping[str, Any]) -> Iterator[PodTemplate]:
+    """Predictor, transformer and explainer, each between its bounds; a model is a container."""
+    for role in ("predictor", "transformer", "explainer"):
+        if part := spec.get(role):
+            least = number(part, "minReplicas", 1)
+            most = max(least, number(part, "maxReplicas", least))
+            models = [model for model in part.values() if isinstance(model, Mapping) and "resources" in model]
+            yield PodTemplate(
+                role, least, {**part, "containers": part.get("containers") or models}, least, most
+            )
+
+
+@pods_rule("ray.io/RayCluster", "ray.io/RayJob", "ray.io/RayService")
+def pods_of_ray(spec: Mapping[str, Any]) -> Iterator[PodTemplate]:
+    """A head, and workers of each group, between their bounds where Ray's autoscaler runs beside the head."""
+    spec = spec.get("rayClusterSpec") or spec.get("rayClusterConfig") or spec
+    if head := (spec.get("headGroupSpec") or {}).get("template"):
+        yield PodTemplate("head", 1, head.get("spec") or {})
+    for group in spec.get("workerGroupSpecs") or ():
+        hosts, pod = number(group, "numOfHosts", 1), (group.get("template") or {}).get("spec") or {}
+        count, least = (number(group, name) for name in ("replicas", "minReplicas"))
+        row = PodTemplate(str(group.get("groupName")), max(count, least) * hosts, pod)
+        if spec.get("enableInTreeAutoscaling"):
+            row = row._replace(least=least * hosts, most=number(group, "maxReplicas", count) * hosts)
+        yield row
+
+
+@pods_rule("leaderworkerset.x-k8s.io/LeaderWorkerSet")
+def pods_of_leader_worker_set(spec: Mapping[str, Any]) -> Iterator[PodTemplate]:
+    """Each group has one leader, by default a worker too, and as many workers as make up its size."""
+    group = spec.get("leaderWorkerTemplate") or {}
+    groups, worker = number(spec, "replicas", 1), group.get("workerTemplate") or {}
+    leader = group.get("leaderTemplate") or worker
+    yield PodTemplate("leader", groups, leader.get("spec") or {})
+    yield PodTemplate("worker", groups * (number(group, "size", 1) - 1), worker.get("spec") or {})
+
+
+@pods_rule("trainer.kubeflow.org/TrainJob")
+def pods_of_train_job(spec: Mapping[str, Any]) -> Iterator[PodTemplate]:
+    """As many nodes as it asks for; what it leaves to its runtime counts as one pod that asks for nothing."""
+    trainer = spec.get("trainer") or {}
+    container = {"name": "node", "resources": trainer.get("resourcesPerNode") or {}}
+    yield PodTemplate("node", number(trainer, "numNodes", 1), {"containers": [container]})
+
+
+@pods_rule("kubeflow.org/PyTorchJob")
+def pods_of_pytorch_job(spec: Mapping[str, Any]) -> Iterator[PodTemplate]:
+    """Workers of an elastic job come and go between its bounds."""
+    elastic = spec.get("elasticPolicy") or {}
+    for role, part in (spec.get("pytorchReplicaSpecs") or {}).items():
+        count = number(part, "replicas", 1)
+        row = PodTemplate(role, count, (part.get("template") or {}).get("spec") or {})
+        if elastic and role == "Worker":
+            least, most = (number(elastic, f"{end}Replicas", count) for end in ("min", "max"))
+            row = row._replace(least=least, most=most)
+        yield row
+
+
+@pods_rule("paddlepaddle.org/TrainingJob")
+def pods_of_elastic_job(spec: Mapping[str, Any]) -> Iterator[PodTemplate]:
+    """Trainers between their bounds, servers as many as are asked for at least, and a master."""
+    for role in ("trainer", "pserver", "master"):
+        part = spec.get(role) or {}
+        least = number(part, "min-instance", int(role == "master" and bool(part)))
+        most = number(part, "max-instance", least) if role == "trainer" else least
+        containers = [{"name": role, "resources": part.get("resources") or {}}]
+        yield PodTemplate(role, least, {**spec, "containers": containers}, least, most)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 from mlstack.dataclass import dataclass
 from mlstack.objects.managed_fields import FieldChange
-from mlstack.objects.references import PodTemplate
-from mlstack.objects.resources import quantity
 from mlstack.readiness import pods
 from mlstack.readiness.rule import (
     SUSPENDED,
-    UNCOUNTED,
     Facts,
     Readiness,
     State,
@@ -24,7 +22,6 @@ from mlstack.readiness.rule import (
     key_of,
     new_run_rule,
     number,
-    pods_rule,
     ready,
     rule,
     serving_operator,
@@ -37,14 +34,9 @@ from mlstack.readiness.rule import (
 
 @dataclass(frozen=True, kw_only=True)
 class Phases:
-    """How a kind says in its status how it is.
+    """How a kind says in its status how it is: a part of `phases.txt`."""
 
-    `states` are by sign, the first one that holds counts: a phase, a condition that is True (`+Ready`), a
-    field of the specification that is set (`spec.suspend`), or `*`. A value is a state and what is said of it
-    (`done: completed`), without that the condition's text, the reason or the phase. No sign means to wait.
-    """
-
-    states: Mapping[str, str]
+    states: Mapping[str, str]  # by sign
     phase: str = ""  # field of the status
     why: str = ""  # field of the status that has the reason, or a condition
     waits: str = ""  # what is said of one without a reason
@@ -69,156 +61,22 @@ class Phases:
         return unseen(facts) or pods.because(facts, text, is_job=self.is_job)
 
 
-_WORKFLOW = Phases(
-    phase="phase",
-    states={
-        "Failed": "failed",
-        "Error": "failed",
-        "Succeeded": "done: succeeded",
-        "spec.suspend": "suspended: suspended",
-    },
-    why="message",
-    waits="is {}",
-    new="has not begun",
-    is_job=True,
-)
-_EXPERIMENT = Phases(
-    states={
-        **dict.fromkeys(("+Failed", "+MetricsUnavailable"), "failed"),
-        **dict.fromkeys(("+Succeeded", "+EarlyStopped"), "done"),
-        "+Running": "ready: running",
-    },
-    why="+Created",
-    waits="has not begun",
-    is_job=True,
-)
-# Kinds of Knative's way: one condition says all.
-_READY = Phases(
-    states={"+Stopped": "suspended: stopped", "+Ready": "ready"}, why="+Ready", waits="is being started"
-)
-_PHASES = {
-    "serving.knative.dev/Service": _READY,
-    "serving.kserve.io/InferenceGraph": _READY,
-    "serving.kserve.io/LLMInferenceService": _READY,
-    "serving.kserve.io/TrainedModel": _READY,
-    "machinelearning.seldon.io/SeldonDeployment": Phases(
-        phase="state",
-        states={"Available": "ready", "Failed": "failed"},
-        why="description",
-        waits="is {}",
-        new="is new",
-    ),
-    # One that waits for a person's promotion is held on purpose.
-    "argoproj.io/Rollout": Phases(
-        phase="phase",
-        states={
-            "Healthy": "ready",
-            "Degraded": "failed",
-            "Paused": "suspended",
-            "spec.paused": "suspended",
-        },
-        why="message",
-        waits="is being rolled out",
-    ),
-    # Ready when it is there, unless its specification is wrong.
-    "argoproj.io/CronWorkflow": Phases(
-        states={
-            **dict.fromkeys(("+SpecError", "+SubmissionError"), "failed"),
-            "spec.suspend": "suspended: suspended",
-            "*": "ready",
-        }
-    ),
-    "sparkoperator.k8s.io/SparkApplication": Phases(
-        phase="applicationState.state",
-        states={
-            **dict.fromkeys(("FAILED", "SUBMISSION_FAILED"), "failed"),
-            "COMPLETED": "done: completed",
-            **dict.fromkeys(("SUSPENDED", "SUSPENDING"), "suspended: suspended"),
-            **dict.fromkeys(("RUNNING", "SUCCEEDING"), "ready: running"),
-        },
-        why="applicationState.errorMessage",
-        waits="is {}",
-        new="is not submitted yet",
-        is_job=True,
-    ),
-    # The operator reads the schedule when it first looks at one.
-    "sparkoperator.k8s.io/ScheduledSparkApplication": Phases(
-        phase="scheduleState",
-        states={
-            "FailedValidation": "failed",
-            "spec.suspend": "suspended: suspended",
-            "Scheduled": "ready",
-        },
-        why="reason",
-        waits="is {}",
-        new="is not looked at yet",
-    ),
-    # Its status tells of the last start alone: nothing says that one is wrong.
-    "ray.io/RayCronJob": Phases(states={"spec.suspend": "suspended: suspended", "*": "ready"}),
-    # A group is there before its pods: these tell what they wait for.
-    **{
-        f"{group}/PodGroup": Phases(phase="phase", states={"Failed": "failed", "*": "ready"})
-        for group in (
-            *("scheduling.volcano.sh", "scheduling.x-k8s.io", "scheduling.k8s.io"),
-            *("scheduling.incubator.k8s.io", "scheduling.sigs.dev"),
-        )
-    },
-    "scheduling.volcano.sh/Queue": Phases(
-        phase="state",
-        states={
-            "Open": "ready",
-            "Closed": "suspended: takes nothing (closed)",
-            "Closing": "suspended: takes nothing (closing)",
-        },
-        waits="is {}",
-        new="is new",
-    ),
-    "kubeflow.org/Experiment": _EXPERIMENT,
-    "kubeflow.org/Trial": _EXPERIMENT,
-}
-for _key, _phases in _PHASES.items():
-    (job_rule if _phases.is_job else rule)(_key)(_phases.judge)
+def _phases() -> Iterator[tuple[str, Phases]]:
+    text = Path(__file__).with_name("phases.txt").read_text("utf-8")
+    for block in re.sub("(?m)^#.*\n", "", text).strip().split("\n\n"):
+        kinds, *lines = block.splitlines()
+        fields = dict(line.strip().split(" = ") for line in lines if " = " in line)
+        rows = (line.strip().partition(": ") for line in lines if " = " not in line)
+        states = {sign: state for signs, _, state in rows for sign in signs.split("|")}
+        names = kinds.split()
+        for kind in (name for name in names if name != "job"):
+            yield kind, Phases(states=states, is_job="job" in names, **fields)
 
 
-# Which of their steps run, and how many at once, shows only while they run.
-UNCOUNTED.update(("argoproj.io/Workflow", "argoproj.io/CronWorkflow", "argoproj.io/WorkflowTemplate"))
-
-
-@pods_rule("sparkoperator.k8s.io/SparkApplication", "sparkoperator.k8s.io/ScheduledSparkApplication")
-def pods_of_spark(spec: Mapping[str, Any]) -> Iterator[PodTemplate]:
-    """A driver, and executors, between their bounds where Spark allocates them itself."""
-    spec = spec.get("template") or spec
-    share = 4 if spec.get("type") in ("Python", "R") else 1
-    for role in ("driver", "executor"):
-        part = spec.get(role) or {}
-        asked = {"cpu": number(part, "cores", 1), "memory": _spark_memory(part, share)}
-        if gpu := part.get("gpu"):
-            asked[str(gpu.get("name"))] = number(gpu, "quantity")
-        count = number(part, "instances", 1) if role == "executor" else 1
-        row = PodTemplate(role, count, {**part, "containers": [{"resources": {"requests": asked}}]})
-        allocation = spec.get("dynamicAllocation") or {}
-        if role == "executor" and allocation.get("enabled"):
-            least = number(allocation, "minExecutors")
-            row = row._replace(least=least, most=number(allocation, "maxExecutors", max(least, count)))
-        yield row
-
-
-def _spark_memory(part: Mapping[str, Any], share: int) -> int:
-    """Give the bytes of memory that Spark asks for: its heap, and a tenth on top (four of other languages).
-
-    See spark.kubernetes.memoryOverheadFactor; the overhead is 384 MiB at least.
-    """
-    heap, overhead = (_spark_bytes(str(part.get(name) or "")) for name in ("memory", "memoryOverhead"))
-    heap = heap or 2**30
-    return heap + (overhead or max(heap * share // 10, 384 * 2**20))
-
-
-def _spark_bytes(text: str) -> int:
-    """Read an amount as Spark does: `2g` is 2 GiB, a number alone is MiB."""
-    number_text = text.lower().removesuffix("b").removesuffix("i")
-    units = {"k": "Ki", "m": "Mi", "g": "Gi", "t": "Ti"}
-    unit = units.get(number_text[-1:])
-    return int(quantity(f"{number_text[:-1]}{unit}" if unit else f"{number_text or 0}Mi") or 0)
+_PHASES = dict(_phases())
+_WORKFLOW = _PHASES.pop("argoproj.io/Workflow")
+for _key, _kind in _PHASES.items():
+    (job_rule if _kind.is_job else rule)(_key)(_kind.judge)
 
 
 @job_rule("argoproj.io/Workflow")
@@ -231,19 +89,6 @@ def workflow(facts: Facts) -> Readiness:
 
 
 # --- model serving and notebooks ---
-
-
-@pods_rule("serving.kserve.io/InferenceService")
-def pods_of_inference_service(spec: Mapping[str, Any]) -> Iterator[PodTemplate]:
-    """Predictor, transformer and explainer, each between its bounds; a model is a container."""
-    for role in ("predictor", "transformer", "explainer"):
-        if part := spec.get(role):
-            least = number(part, "minReplicas", 1)
-            most = max(least, number(part, "maxReplicas", least))
-            models = [model for model in part.values() if isinstance(model, Mapping) and "resources" in model]
-            yield PodTemplate(
-                role, least, {**part, "containers": part.get("containers") or models}, least, most
-            )
 
 
 @rule("serving.kserve.io/InferenceService")
@@ -281,21 +126,6 @@ def notebook(facts: Facts) -> Readiness:
 
 
 # --- Ray ---
-
-
-@pods_rule("ray.io/RayCluster", "ray.io/RayJob", "ray.io/RayService")
-def pods_of_ray(spec: Mapping[str, Any]) -> Iterator[PodTemplate]:
-    """A head, and workers of each group, between their bounds where Ray's autoscaler runs beside the head."""
-    spec = spec.get("rayClusterSpec") or spec.get("rayClusterConfig") or spec
-    if head := (spec.get("headGroupSpec") or {}).get("template"):
-        yield PodTemplate("head", 1, head.get("spec") or {})
-    for group in spec.get("workerGroupSpecs") or ():
-        hosts, pod = number(group, "numOfHosts", 1), (group.get("template") or {}).get("spec") or {}
-        count, least = (number(group, name) for name in ("replicas", "minReplicas"))
-        row = PodTemplate(str(group.get("groupName")), max(count, least) * hosts, pod)
-        if spec.get("enableInTreeAutoscaling"):
-            row = row._replace(least=least * hosts, most=number(group, "maxReplicas", count) * hosts)
-        yield row
 
 
 @rule("ray.io/RayCluster")
@@ -563,48 +393,6 @@ def job_set(facts: Facts) -> Readiness:
     ]
     text = ", ".join(texts) or "no job of it has started yet"
     return unseen(facts) or pods.because(facts, text, is_job=True)
-
-
-@pods_rule("leaderworkerset.x-k8s.io/LeaderWorkerSet")
-def pods_of_leader_worker_set(spec: Mapping[str, Any]) -> Iterator[PodTemplate]:
-    """Each group has one leader, by default a worker too, and as many workers as make up its size."""
-    group = spec.get("leaderWorkerTemplate") or {}
-    groups, worker = number(spec, "replicas", 1), group.get("workerTemplate") or {}
-    leader = group.get("leaderTemplate") or worker
-    yield PodTemplate("leader", groups, leader.get("spec") or {})
-    yield PodTemplate("worker", groups * (number(group, "size", 1) - 1), worker.get("spec") or {})
-
-
-@pods_rule("trainer.kubeflow.org/TrainJob")
-def pods_of_train_job(spec: Mapping[str, Any]) -> Iterator[PodTemplate]:
-    """As many nodes as it asks for; what it leaves to its runtime counts as one pod that asks for nothing."""
-    trainer = spec.get("trainer") or {}
-    container = {"name": "node", "resources": trainer.get("resourcesPerNode") or {}}
-    yield PodTemplate("node", number(trainer, "numNodes", 1), {"containers": [container]})
-
-
-@pods_rule("kubeflow.org/PyTorchJob")
-def pods_of_pytorch_job(spec: Mapping[str, Any]) -> Iterator[PodTemplate]:
-    """Workers of an elastic job come and go between its bounds."""
-    elastic = spec.get("elasticPolicy") or {}
-    for role, part in (spec.get("pytorchReplicaSpecs") or {}).items():
-        count = number(part, "replicas", 1)
-        row = PodTemplate(role, count, (part.get("template") or {}).get("spec") or {})
-        if elastic and role == "Worker":
-            least, most = (number(elastic, f"{end}Replicas", count) for end in ("min", "max"))
-            row = row._replace(least=least, most=most)
-        yield row
-
-
-@pods_rule("paddlepaddle.org/TrainingJob")
-def pods_of_elastic_job(spec: Mapping[str, Any]) -> Iterator[PodTemplate]:
-    """Trainers between their bounds, servers as many as are asked for at least, and a master."""
-    for role in ("trainer", "pserver", "master"):
-        part = spec.get(role) or {}
-        least = number(part, "min-instance", int(role == "master" and bool(part)))
-        most = number(part, "max-instance", least) if role == "trainer" else least
-        containers = [{"name": role, "resources": part.get("resources") or {}}]
-        yield PodTemplate(role, least, {**spec, "containers": containers}, least, most)
 
 
 @rule("leaderworkerset.x-k8s.io/LeaderWorkerSet")

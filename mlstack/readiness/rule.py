@@ -7,11 +7,12 @@ users report.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import field, replace
 from datetime import datetime
-from functools import partial
-from typing import Any, Literal, get_args
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
 
 from mlstack import clock, names
 from mlstack.app.prototype import Need
@@ -20,7 +21,6 @@ from mlstack.errors import ConfigError
 from mlstack.names import Table
 from mlstack.objects.kube_object import Kinds, KubeObject, group_of
 from mlstack.objects.managed_fields import FieldChange
-from mlstack.objects.references import PodTemplate
 
 State = Literal["ready", "waiting", "failed", "done", "suspended", "terminating", "missing"]
 
@@ -155,16 +155,6 @@ NewRunRule = Callable[[Mapping[str, Any], Sequence[FieldChange]], str | None]
 
 NEW_RUN_RULES: Table[NewRunRule] = Table("rule of what needs a new run")
 new_run_rule = NEW_RUN_RULES.register
-
-
-PodsRule = Callable[[Mapping[str, Any]], Iterable[PodTemplate]]
-"""From an object's specification to its pods, where its controller makes other ones than stand in it."""
-
-PODS: Table[PodsRule] = Table("rule of pods")
-pods_rule = PODS.register
-
-UNCOUNTED: set[str] = set()
-"""Kinds that make pods which nobody can count beforehand."""
 
 
 def key_of(data: Mapping[str, Any]) -> str:
@@ -331,104 +321,40 @@ class Operator:
     instead: str = ""
 
 
-# Operator, project, and what it serves: `apiVersion/kind`, else `group/kind`, else group.
-_OPERATORS = (
-    (
-        "training operator",
-        "kubeflow/trainer (1.9)",
-        "kubeflow.org/TFJob kubeflow.org/PyTorchJob kubeflow.org/XGBoostJob kubeflow.org/JAXJob "
-        "kubeflow.org/PaddleJob kubeflow.org/v1/MPIJob",
-    ),
-    ("MPI operator", "kubeflow/mpi-operator", "kubeflow.org/MPIJob"),
-    (
-        "Katib controller",
-        "kubeflow/katib",
-        "kubeflow.org/Experiment kubeflow.org/Suggestion kubeflow.org/Trial kubeflow.org/StudyJob",
-    ),
-    (
-        "Kubeflow Pipelines",
-        "kubeflow/pipelines",
-        "kubeflow.org/ScheduledWorkflow kubeflow.org/Viewer pipelines.kubeflow.org",
-    ),
-    ("notebook controller", "kubeflow/notebooks", "kubeflow.org/Notebook"),
-    ("PVCViewer controller", "kubeflow/notebooks", "kubeflow.org/PVCViewer"),
-    ("tensorboard controller", "kubeflow/notebooks", "tensorboard.kubeflow.org"),
-    ("workspaces controller", "kubeflow/notebooks (v2)", "kubeflow.org/Workspace kubeflow.org/WorkspaceKind"),
-    ("profile controller", "kubeflow/dashboard", "kubeflow.org/Profile"),
-    ("webhook of PodDefaults", "kubeflow/dashboard", "kubeflow.org/PodDefault"),
-    ("Kubeflow Trainer", "kubeflow/trainer", "trainer.kubeflow.org"),
-    ("KServe controller", "kserve/kserve", "serving.kubeflow.org serving.kserve.io"),
-    ("Knative controller", "knative/serving", "serving.knative.dev"),
-    ("Seldon operator", "SeldonIO/seldon-core", "machinelearning.seldon.io"),
-    ("Spark operator", "kubeflow/spark-operator", "sparkoperator.k8s.io"),
-    ("Ray operator", "ray-project/kuberay", "ray.io"),
-    ("JobSet controller", "kubernetes-sigs/jobset", "jobset.x-k8s.io"),
-    ("LeaderWorkerSet controller", "kubernetes-sigs/lws", "leaderworkerset.x-k8s.io"),
-    ("Kueue controller", "kubernetes-sigs/kueue", "kueue.x-k8s.io"),
-    ("Volcano controller", "volcano-sh/volcano", "batch.volcano.sh scheduling.volcano.sh"),
-    ("coscheduling plugin", "kubernetes-sigs/scheduler-plugins", "scheduling.x-k8s.io"),
-    (
-        "workflow controller",
-        "argoproj/argo-workflows",
-        "argoproj.io/Workflow argoproj.io/CronWorkflow argoproj.io/WorkflowTemplate "
-        "argoproj.io/ClusterWorkflowTemplate argoproj.io/WorkflowEventBinding "
-        "argoproj.io/WorkflowTaskSet argoproj.io/WorkflowTaskResult argoproj.io/WorkflowArtifactGCTask",
-    ),
-    (
-        "Argo Rollouts controller",
-        "argoproj/argo-rollouts",
-        "argoproj.io/Rollout argoproj.io/AnalysisTemplate argoproj.io/ClusterAnalysisTemplate "
-        "argoproj.io/Experiment",
-    ),
-    (
-        "Argo CD",
-        "argoproj/argo-cd",
-        "argoproj.io/Application argoproj.io/ApplicationSet argoproj.io/AppProject",
-    ),
-    ("Argo Events", "argoproj/argo-events", "argoproj.io/EventSource argoproj.io/Sensor"),
-    ("cert-manager", "cert-manager/cert-manager", "cert-manager.io"),
-    ("gateway controller", "kubernetes-sigs/gateway-api", "gateway.networking.k8s.io"),
-    ("Istio", "istio/istio", "networking.istio.io security.istio.io"),
-    ("Prometheus operator", "prometheus-operator/prometheus-operator", "monitoring.coreos.com"),
-    ("KEDA", "kedacore/keda", "keda.sh"),
-    ("External Secrets operator", "external-secrets/external-secrets", "external-secrets.io"),
-    ("Sealed Secrets controller", "bitnami-labs/sealed-secrets", "bitnami.com/SealedSecret"),
-    ("Flux", "fluxcd/flux2", "helm.toolkit.fluxcd.io kustomize.toolkit.fluxcd.io source.toolkit.fluxcd.io"),
-    ("elastic controller", "", "paddlepaddle.org/TrainingJob"),
-)
-_SERVED = {key: (name, project) for name, project, keys in _OPERATORS for key in keys.split()}
 _BUNDLED = {"training operator": "kubeflow-core", "elastic controller": "elastic-controller"}
 # What the prototype `kubeflow-core` can bring of the training operator's kinds: not MPIJob.
 _JOB_KINDS = frozenset({"TFJob", "PyTorchJob", "XGBoostJob", "JAXJob", "PaddleJob"})
-# Versions and kinds that their operator has left behind.
-_TODAY = {
-    **{f"kubeflow.org/{kind}": "kubeflow.org/v1" for kind in _JOB_KINDS},
-    "kubeflow.org/MPIJob": "kubeflow.org/v2beta1",
-    "kubeflow.org/v1/MPIJob": "kubeflow.org/v1",
-    "kubeflow.org/StudyJob": "kubeflow.org/v1beta1 Experiment",
-    "kubeflow.org/Experiment": "kubeflow.org/v1beta1",
-    "serving.kubeflow.org": "serving.kserve.io/v1beta1",
-}
-# Nobody serves these any more.
-_RETIRED: Mapping[str, str] = {
-    "kubeflow.org/MXJob": "the training operator has left it out since 1.9, and MXNet is archived",
-    "kubeflow.org/ChainerJob": "its operator is not maintained",
-    "kubeflow.org/CaffeJob": "its operator is not maintained",
-    "kubeflow.org/Caffe2Job": "its operator is not maintained",
-    "kfdef.apps.kubeflow.org/KfDef": "kfctl is not maintained",
-    "scheduling.incubator.k8s.io/PodGroup": "kube-batch is not maintained; Volcano took its place",
-    "scheduling.incubator.k8s.io/Queue": "kube-batch is not maintained; Volcano took its place",
-}
+
+
+class _Operators(NamedTuple):
+    """What `operators.txt` tells, by kind or group."""
+
+    served: dict[str, tuple[str, str]]  # name and project
+    today: dict[str, str]  # what is served in the place of an old version or kind
+    retired: dict[str, str]  # why nobody serves it
+
+
+@cache
+def _operators() -> _Operators:
+    table = _Operators({}, {}, {})
+    for line in Path(__file__).with_name("operators.txt").read_text("utf-8").splitlines():
+        if line and not line.startswith("#"):
+            name, text, keys = (part.strip() for part in line.split("|"))
+            for key in keys.split():
+                if name in ("today", "retired"):
+                    getattr(table, name)[key] = text
+                else:
+                    table.served[key] = (name, text)
+    return table
 
 
 def operator_of(api_version: str, kind: str) -> Operator | None:
     """Give the operator that serves a kind, None if it is not known."""
-    keys = _keys(api_version, kind)
-    served = next((_SERVED[key] for key in keys if key in _SERVED), None)
-    if served is None:
+    table, keys = _operators(), _keys(api_version, kind)
+    name, project = next((table.served[key] for key in keys if key in table.served), ("", ""))
+    if not name:
         return None
-    name, project = served
-    today = next((_TODAY[key] for key in keys if key in _TODAY), "")
+    today = next((table.today[key] for key in keys if key in table.today), "")
     is_bundled = name in _BUNDLED and (kind in _JOB_KINDS or name != "training operator")
     return Operator(
         name=name,
@@ -441,13 +367,14 @@ def operator_of(api_version: str, kind: str) -> Operator | None:
 
 def retired(api_version: str, kind: str) -> str:
     """Say why nobody serves a kind any more; empty if somebody does, or that is not known."""
-    return next((_RETIRED[key] for key in _keys(api_version, kind) if key in _RETIRED), "")
+    reasons = _operators().retired
+    return next((reasons[key] for key in _keys(api_version, kind) if key in reasons), "")
 
 
 def likely_kind(api_version: str, kind: str) -> str:
     """Give the known kind of a group that is spelt nearly so; empty if there is none."""
     group = group_of(api_version)
-    known = [key.rpartition("/")[2] for key in _SERVED if key.startswith(f"{group}/")]
+    known = [key.rpartition("/")[2] for key in _operators().served if key.startswith(f"{group}/")]
     return "" if kind in known else names.nearest(kind, known) or ""
 
 
