@@ -20,6 +20,7 @@ from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import not_found
 from mlstack.objects.kube_object import KubeObject
+from mlstack.operations import items_of
 from mlstack.registries.directory import build_index, is_package_folder, package_folders, refuse_chart
 from mlstack.registries.installation import full_ref, read_package
 from mlstack.registries.registry import INDEX_FILE
@@ -524,10 +525,8 @@ def _paths(objects: Sequence[KubeObject]) -> set[str]:
     while rest:
         path, value = rest.pop()
         paths.add(path)
-        if isinstance(value, Mapping):
-            rest += [(f"{path}.{name}", inner) for name, inner in value.items()]
-        elif isinstance(value, list):
-            rest += [(path, inner) for inner in value]
+        deeper = isinstance(value, Mapping)
+        rest += [(f"{path}.{key}" if deeper else path, inner) for key, inner in items_of(value)]
     return paths
 
 

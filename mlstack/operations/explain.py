@@ -34,7 +34,7 @@ from mlstack.errors import NotFoundError
 from mlstack.names import nearest, not_found
 from mlstack.objects.kube_object import DesiredState, KubeObject, plural_of
 from mlstack.objects.masking import mask_object, mask_values
-from mlstack.operations import written_by
+from mlstack.operations import items_of, written_by
 from mlstack.render import metadata, render
 from mlstack.render.patches import patched, read_patch
 from mlstack.render.reach import NO_FIELD, ComponentTrials, Path, Reach, path_text
@@ -291,8 +291,7 @@ def _path(data: Any, field: str) -> Path:
 
 def _ending(value: Any, key: str, path: Path = ()) -> Iterator[Path]:
     """Find the fields of an object that have a name, the highest first in each branch."""
-    items = value if isinstance(value, list) else ()
-    for step, inner in value.items() if isinstance(value, Mapping) else enumerate(items):
+    for step, inner in items_of(value):
         if step == key:
             yield (*path, step)
         yield from _ending(inner, key, (*path, step))

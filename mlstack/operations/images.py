@@ -28,11 +28,11 @@ from mlstack.app.params import (
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import check_value
 from mlstack.app.snapshot import ClusterSnapshot, is_kept_label
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.errors import RegistryError, SchemaError
 from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.objects.resources import Amounts, NodePlace, amounts, is_gpu, parse_quota, required_affinity
-from mlstack.operations import written_by
+from mlstack.operations import items_of, written_by
 from mlstack.readiness.capacity import Fit, NodePool, footprint
 from mlstack.readiness.placement import HOST, NodeRoom, PodSet, repelling, repels, spread
 from mlstack.readiness.rule import ODD
@@ -136,11 +136,12 @@ def list_images(
         if isinstance(component, Component):
             prototype = app.prototype(component.prototype, environment=environment)
             resolved = app.resolve(component, environment, overrides)
+            declared = {name: prototype.param(name) for name in resolved.values}
             params = tuple(
                 param
                 for name, value in resolved.values.items()
-                if not prototype.param(name).secret
-                for param in _image_params(value, (name,), prototype.param(name).schema)
+                if not declared[name].secret
+                for param in _image_params(value, (name,), declared[name].schema)
             )
         _add_component(uses, component.full_name, by_component[component.full_name], resolved, params)
     rows = (
@@ -161,17 +162,16 @@ def _add_component(
 
     def origin(param: ImageParam) -> ImageOrigin:
         setting = resolved.setting(str(param.path[0]), param.path[1:])
-        return ImageOrigin(
-            component=component,
-            parameter=join_path(param.path),
-            layer=setting.layer if setting else "",
-            where=str(setting.origin) if setting else "",
-        )
+        layer, where = (setting.layer, str(setting.origin)) if setting else ("", "")
+        return ImageOrigin(component=component, parameter=join_path(param.path), layer=layer, where=where)
 
     shown: set[ImageParam] = set()
     for obj in objects:
+        if obj.kind == "Secret" or obj.group == "apiextensions.k8s.io":
+            continue
         user, texts = f"{component}: {obj.identity}", []
-        for path, text, is_image in _texts(obj):
+        has_pods = (obj.group, obj.kind) != ("", "ConfigMap")  # where `image` is a setting or an example
+        for path, text, is_image in _texts(obj.data, (), has_pods=has_pods):
             if not is_image:
                 texts.append(text)
                 continue
@@ -184,7 +184,7 @@ def _add_component(
             uses[text].origins |= dict.fromkeys(map(origin, deciding) if deciding else [bare])
         for param in params:
             if param.is_marked:
-                for image in _inside(param.text, texts):
+                for image in _images_in(param.text, texts):
                     shown.add(param)
                     uses[image].objects[user] = None
                     uses[image].origins[origin(param)] = None
@@ -195,35 +195,24 @@ def _add_component(
 
 # --- images in objects ---
 
-# Objects in which a text called `image` is a setting or an example.
-_NO_PODS = {("", "ConfigMap"), ("", "Secret"), ("apiextensions.k8s.io", "CustomResourceDefinition")}
 _OF_IMAGE = r"[\w.:/@-]"
 
 
-def _texts(obj: KubeObject) -> Iterator[tuple[KeyPath, str, bool]]:
+def _texts(content: Any, path: KeyPath, *, has_pods: bool) -> Iterator[tuple[KeyPath, str, bool]]:
     """Give the texts of an object with their paths; a claim says which are images."""
-    if obj.kind != "Secret" and obj.group != "apiextensions.k8s.io":
-        yield from _texts_in(obj.data, (), has_pods=(obj.group, obj.kind) not in _NO_PODS)
-
-
-def _texts_in(content: Any, path: KeyPath, *, has_pods: bool) -> Iterator[tuple[KeyPath, str, bool]]:
-    if isinstance(content, Mapping):
-        for key, value in content.items():
-            inner = (*path, key)
-            if has_pods and key == "image" and isinstance(value, str) and value:
-                yield inner, value, True
-            elif has_pods and key == "image" and isinstance(value, Mapping) and value.get("reference"):
-                yield (*inner, "reference"), str(value["reference"]), True  # a volume that is an image
-            else:
-                yield from _texts_in(value, inner, has_pods=has_pods)
-    elif isinstance(content, list | tuple):
-        for number, value in enumerate(content):
-            yield from _texts_in(value, (*path, number), has_pods=has_pods)
-    elif isinstance(content, str):
+    if isinstance(content, str):
         yield path, content, False
+    for key, value in items_of(content):
+        is_image, inner = has_pods and key == "image", (*path, key)
+        if is_image and isinstance(value, str) and value:
+            yield inner, value, True
+        elif is_image and isinstance(value, Mapping) and value.get("reference"):
+            yield (*inner, "reference"), str(value["reference"]), True  # a volume that is an image
+        else:
+            yield from _texts(value, inner, has_pods=has_pods)
 
 
-def _inside(text: str, texts: Sequence[str]) -> dict[str, None]:
+def _images_in(text: str, texts: Sequence[str]) -> dict[str, None]:
     """Give the images in texts that are, or end with, what a parameter says."""
     pattern = re.compile(f"(?<!{_OF_IMAGE})(?:{_OF_IMAGE}*/)?{re.escape(text)}(?!{_OF_IMAGE})")
     return {match[0]: None for other in texts if text in other for match in pattern.finditer(other)}
@@ -238,10 +227,7 @@ def _image_params(value: Any, path: KeyPath, schema: Mapping[str, Any]) -> Itera
         yield ImageParam(path, value, bool(schema.get(IMAGE_MARK)))
     elif isinstance(value, Mapping) and isinstance(value.get("repository"), str) and value["repository"]:
         yield ImageParam(path, _of_chart(value), False, value)
-    inside = (
-        value.items() if isinstance(value, Mapping) else enumerate(value if isinstance(value, list) else ())
-    )
-    for key, inner in inside:
+    for key, inner in items_of(value):
         yield from _image_params(inner, (*path, key), inner_schema(schema, (key,)) or {})
 
 
@@ -288,10 +274,8 @@ def copy_images(
 
     place, registries = copy_place(to), Images()
     lists = [list_images(app, name, components=components, store=store) for name in environments]
-    names = sorted({row.image for images in lists for row in images.images})
-    notes: list[str] = []
-    copies: dict[str, CopiedImage] = {}
-    for image in names:
+    notes, copies = list[str](), dict[str, CopiedImage]()
+    for image in sorted({listed.image for images in lists for listed in images.images}):
         try:
             name = image_name(image)
         except RegistryError as error:
@@ -300,17 +284,15 @@ def copy_images(
             continue
         copy = registries.copied_below(place, name, platforms, dry_run=dry_run)
         notes += [copy.note] if copy.note else []
-        copies[image] = CopiedImage(
-            image=image, target=copy.target or image, state=copy.state, sent_bytes=copy.sent_bytes
-        )
+        copies[image] = row(CopiedImage, copy, image=image, target=copy.target or image)
     targets = {copy.image: copy.target for copy in copies.values() if copy.target != copy.image}
     with app.locked():
         lists = [list_images(app, name, components=components, store=store) for name in environments]
         edits = _Edits(app, for_all=for_all)
         for images in lists:
-            for row in images.images:
-                if target := targets.get(row.image):
-                    edits.set_image(images.environment, row, target)
+            for listed in images.images:
+                if target := targets.get(listed.image):
+                    edits.set_image(images.environment, listed, target)
         files = {edited.file: edited.text for edited in edits.files.values() if edited.changed}
         if files and not dry_run:
             app.write(files)
@@ -319,7 +301,7 @@ def copy_images(
         for image, copy in copies.items()
     )
     return CopyResult(
-        ok=all(row.target and not row.remaining for row in rows),
+        ok=all(copy.target and not copy.remaining for copy in rows),
         to=place,
         dry_run=dry_run,
         images=rows,
@@ -341,17 +323,15 @@ class _Edits:
     def set_image(self, environment: str, row: ImageRow, target: str) -> None:
         """Set an image wherever a parameter says it; note where none does."""
         for origin in row.origins:
-            where = f"write it in {origin.where}, or a patch: environments/{environment}/patches/"
-            if not origin.parameter:
-                left = f"{environment}: {origin.layer} of {origin.component}: {where}"
-            else:
-                left = self._set(environment, origin, row.image, target)
+            owner, where = f"{environment}: {origin.layer} of {origin.component}", origin.where
+            left = f"write it in {where}, or a patch: environments/{environment}/patches/"
+            if origin.parameter:
                 owner = f"{environment}: {origin.component} {origin.parameter}"
-                if not left:
-                    self.sets[row.image][owner] = None
-                    continue
-                left = f"{owner}: {left}"
-            self.remaining[row.image][left] = None
+                left = self._set(environment, origin, row.image, target)
+            if left:
+                self.remaining[row.image][f"{owner}: {left}"] = None
+            else:
+                self.sets[row.image][owner] = None
 
     def _set(self, environment: str, origin: ImageOrigin, image: str, target: str) -> str:
         """Set one parameter, or tell why it cannot be."""
@@ -405,9 +385,7 @@ def _for_chart(current: Mapping[str, Any], target: str) -> dict[str, str]:
     place, _, tag = place.rpartition(":")
     registry, _, name = place.partition("/")
     keys = {"registry": registry, "repository": name} if "registry" in current else {"repository": place}
-    if "digest" in current:
-        return {**keys, "tag": tag, "digest": digest}
-    return {**keys, "tag": f"{tag}@{digest}"}
+    return keys | ({"tag": tag, "digest": digest} if "digest" in current else {"tag": f"{tag}@{digest}"})
 
 
 # --- footprint: what an environment takes, component by component, and what that costs ---
@@ -458,9 +436,9 @@ def footprint_of(
     state = render.load(
         app, environment, components=components, overrides=overrides, store=store, stand_ins=True
     )
-    by_component: dict[str, list[KubeObject]] = {}
+    by_component: dict[str, list[KubeObject]] = defaultdict(list)
     for obj in state.objects:
-        by_component.setdefault(obj.component, []).append(obj)
+        by_component[obj.component].append(obj)
     # An autoscaler may stand in another component than what it scales: the sum is of all objects together.
     whole = footprint(state.objects)
     amounts = {name: footprint(by_component[name]).now for name in sorted(by_component)}
@@ -516,21 +494,21 @@ def _judged(state: DesiredState, snapshot: ClusterSnapshot) -> FitsResult:
     from mlstack.readiness.capacity import NO_ROOM, fits
 
     nodes, pools = _nodes(snapshot), _pools(snapshot)
-    made, unclear = capacity.new_pods(state.objects)
+    new_pods, unclear = capacity.new_pods(state.objects)
     ranges = [
         {"metadata": {"namespace": state.namespace, "name": row["name"]}, "spec": {"limits": row["limits"]}}
         for row in snapshot.limits
     ]
-    made = capacity.limited(made, state.objects, ranges)
-    wanted = [_doubted(spread(pods, nodes), snapshot) for pods in made]
+    new_pods = capacity.limited(new_pods, state.objects, ranges)
+    pod_sets = [_doubted(spread(pods, nodes), snapshot) for pods in new_pods]
     used = (snapshot.room or {}).get("used") or {}
     quotas = []
-    for row in snapshot.quotas:
-        about = {"namespace": state.namespace, "name": row["name"]}
-        quota = parse_quota({"metadata": about, "spec": {"hard": row["hard"]}})
-        quotas.append(replace(quota, used=used.get(row["name"], {})))
-    wanted = capacity.within_quotas(wanted, {state.namespace: quotas}, state.objects)
-    rows = (*fits(wanted, nodes, pools=pools), *unclear)
+    for kept in snapshot.quotas:
+        about = {"namespace": state.namespace, "name": kept["name"]}
+        quota = parse_quota({"metadata": about, "spec": {"hard": kept["hard"]}})
+        quotas.append(replace(quota, used=used.get(kept["name"], {})))
+    pod_sets = capacity.within_quotas(pod_sets, {state.namespace: quotas}, state.objects)
+    rows = (*fits(pod_sets, nodes, pools=pools), *unclear)
     return FitsResult(
         ok=not any(row.verdict in NO_ROOM for row in rows),
         environment=state.environment,
@@ -543,11 +521,9 @@ def _judged(state: DesiredState, snapshot: ClusterSnapshot) -> FitsResult:
 
 def _nodes(snapshot: ClusterSnapshot) -> list[NodeRoom]:
     """Give the nodes of a snapshot: those that took pods, and of others their shape."""
-    rows: list[tuple[int, Amounts | None]] = [
-        (row["shape"], row["free"])
-        for row in (snapshot.room or {}).get("nodes", ())
-        for _ in range(row["count"])
-    ]
+    rows: list[tuple[int, Amounts | None]] = []
+    for alike in (snapshot.room or {}).get("nodes", ()):
+        rows += [(alike["shape"], alike["free"])] * alike["count"]
     for shape, node in enumerate(snapshot.nodes):
         rows += [(shape, None)] * (int(node["count"]) - sum(row[0] == shape for row in rows))
     is_known = snapshot.room is not None
@@ -560,9 +536,9 @@ def _nodes(snapshot: ClusterSnapshot) -> list[NodeRoom]:
 def _node(name: str, shape: Mapping[str, Any], free: Amounts | None, *, is_ready: bool) -> NodeRoom:
     taints = []
     for text in shape["taints"]:
-        key, _, rest = text.partition("=")
-        value, _, effect = rest.rpartition(":")
-        taints += [{"key": key, "value": value, "effect": effect}] if effect != "PreferNoSchedule" else []
+        (key, _, rest), (_, _, effect) = text.partition("="), text.rpartition(":")
+        if effect != "PreferNoSchedule":
+            taints.append({"key": key, "value": rest.rpartition(":")[0], "effect": effect})
     place = NodePlace(name, {**shape["labels"], HOST: name}, tuple(taints))
     whole = amounts(shape["allocatable"])
     return NodeRoom(place=place, allocatable=whole, free=whole if free is None else free, is_ready=is_ready)
@@ -570,10 +546,10 @@ def _node(name: str, shape: Mapping[str, Any], free: Amounts | None, *, is_ready
 
 def _pools(snapshot: ClusterSnapshot) -> list[NodePool]:
     pools = []
-    for row in (snapshot.room or {}).get("pools", ()):
-        place = NodePlace(row["name"], row["labels"] or {}, tuple(row["taints"] or ()))
-        node = NodeRoom(place=place, allocatable=row["free"], free=row["free"]) if row["free"] else None
-        pools.append(NodePool(name=row["name"], node=node, more=row["more"]))
+    for pool in (snapshot.room or {}).get("pools", ()):
+        place = NodePlace(pool["name"], pool["labels"] or {}, tuple(pool["taints"] or ()))
+        node = NodeRoom(place=place, allocatable=pool["free"], free=pool["free"]) if pool["free"] else None
+        pools.append(NodePool(name=pool["name"], node=node, more=pool["more"]))
     return pools
 
 
@@ -591,8 +567,8 @@ def _doubted(pods: PodSet, snapshot: ClusterSnapshot) -> PodSet:
     if repelling(pods.spec) or pods.spreading:
         doubts.append("the snapshot does not say which pods run where (anti-affinity, topology spread)")
     required = (required_affinity(pods.spec) or {}).get("nodeSelectorTerms") or ()
-    keys = [*(pods.spec.get("nodeSelector") or {})]
-    keys += [str(row.get("key")) for term in required for row in term.get("matchExpressions") or ()]
+    rows = [row for term in required for row in term.get("matchExpressions") or ()]
+    keys = [*(pods.spec.get("nodeSelector") or {}), *(str(row.get("key")) for row in rows)]
     unkept = [key for key in keys if not is_kept_label(key)]
     unkept += ["metadata.name" for term in required if term.get("matchFields")]
     if unkept:
@@ -601,9 +577,8 @@ def _doubted(pods: PodSet, snapshot: ClusterSnapshot) -> PodSet:
 
 
 def _row(component: str, takes: Amounts, prices: Prices | None) -> ComponentFootprint:
-    cost = None
-    if prices is not None:
-        cost = round(sum((_price(name, prices) or 0) * value for name, value in takes.items()), 2)
+    costs = [(_price(name, prices) or 0) * value for name, value in takes.items()] if prices else []
+    cost = round(sum(costs), 2) if prices else None
     return ComponentFootprint(component=component, takes=takes, monthly_cost=cost)
 
 
