@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import field
+from urllib import parse
 
 from mlstack.dataclass import dataclass
 
@@ -132,21 +133,19 @@ def _covers(entry: str, there: Address) -> bool:
     return host.endswith(name) if name.startswith(".") else host == name or host.endswith(f".{name}")
 
 
+def quote(text: str) -> str:
+    """Quote one part of a path or query: all but letters, digits and `-._~:` as percent codes."""
+    return parse.quote(text, safe=":")
+
+
+def unquote(text: str) -> str:
+    """Read what is written with percent codes."""
+    return parse.unquote(text, errors="replace")
+
+
 def joined(url: str, location: str) -> str:
     """Give the address that a `Location` means, seen from another address."""
-    if re.match("[A-Za-z][A-Za-z0-9+.-]*://", location):
-        return location
-    place = url.partition("#")[0].partition("?")[0]
-    scheme, _, rest = place.partition("://")
-    host, _, path = rest.partition("/")
-    if location.startswith("//"):
-        return f"{scheme}:{location}"
-    if location.startswith("/"):
-        return f"{scheme}://{host}{location}"
-    if location.startswith("?"):
-        return place + location
-    folder = path.rpartition("/")[0]
-    return f"{scheme}://{host}/{folder}{'/' if folder else ''}{location}"
+    return parse.urljoin(url, location)
 
 
 def shown(url: str) -> str:

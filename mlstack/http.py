@@ -23,7 +23,7 @@ from urllib3 import HTTPHeaderDict, PoolManager, ProxyManager, Timeout, disable_
 from urllib3 import exceptions as urllib3_errors
 from urllib3.util import parse_url
 
-from mlstack.addresses import Address, Endpoint, address, host_name
+from mlstack.addresses import Address, Endpoint, address, host_name, unquote
 from mlstack.clock import backoff
 from mlstack.dataclass import dataclass
 from mlstack.objects import masking
@@ -348,10 +348,7 @@ def _manager_of(login: Endpoint) -> Callable[..., PoolManager]:
         host_name((url.host or "").strip("[]"))
     except (urllib3_errors.LocationParseError, ValueError):
         url = parse_url("")
-    octets = re.sub(
-        rb"%([0-9A-Fa-f]{2})", lambda code: bytes.fromhex(code[1].decode()), (url.auth or "").encode()
-    )
-    name, _, password = octets.decode("utf-8", "replace").partition(":")
+    name, _, password = unquote(url.auth or "").partition(":")
     place = url._replace(auth=None)
     if url.host and url.scheme in ("http", "https"):
         headers = {"Proxy-Authorization": basic(name, password)} if url.auth else {}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mlstack
-from mlstack.addresses import Address, Endpoint, address, joined, proxy_of, shown
+from mlstack.addresses import Address, Endpoint, address, joined, proxy_of, shown, unquote
 from mlstack.dataclass import dataclass
 from mlstack.errors import RegistryError
 from mlstack.http import (
@@ -197,8 +197,7 @@ def _login(url: str) -> dict[str, str]:
     login = re.match(r"[a-z]+://([^/\s?#]*)@", url)
     if login is None:
         return {}
-    octets = re.sub(rb"%([0-9A-Fa-f]{2})", lambda code: bytes.fromhex(code[1].decode()), login[1].encode())
-    name, _, password = octets.decode("utf-8", "replace").partition(":")
+    name, _, password = unquote(login[1]).partition(":")
     return {"Authorization": basic(name, password)}
 
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, replace
 from threading import Lock
 from typing import Any
 
+from mlstack.addresses import quote
 from mlstack.app.environment import ClusterIdentity
 from mlstack.clock import limit_s
 from mlstack.errors import (
@@ -51,7 +52,6 @@ from mlstack.kube.transport import (
     are_maps,
     decoded,
     object_fault,
-    quote,
 )
 from mlstack.objects.kube_object import MANAGER, Kind, Kinds
 

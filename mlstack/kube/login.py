@@ -23,14 +23,14 @@ from tempfile import NamedTemporaryFile
 from threading import Lock
 from typing import Any
 
-from mlstack.addresses import Endpoint, address, proxy_of
+from mlstack.addresses import Endpoint, address, proxy_of, quote
 from mlstack.dataclass import dataclass
 from mlstack.errors import ClusterError, ConfigError, ForbiddenError, MlstackError, NotFoundError
 from mlstack.http import ConnectionPool, NoAnswerError, Sent, basic, tls_context
 from mlstack.kube import kubeconfig
 from mlstack.kube.kubeconfig import LOOK, Interactive, Login, Plugin, UnfitError, pem_text, read_bounded
 from mlstack.kube.parallel import prefetch
-from mlstack.kube.transport import AGENT, decoded, quote
+from mlstack.kube.transport import AGENT, decoded
 from mlstack.objects import masking
 
 

@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import Any
 
 import mlstack
+from mlstack.addresses import quote
 from mlstack.dataclass import dataclass
 from mlstack.errors import ClusterError, InvalidError, TransientError, UnreachableError
 from mlstack.http import (
@@ -196,7 +197,6 @@ _JSON = json.JSONDecoder(parse_constant=_refuse_constant)
 _DEEPEST = 200
 _STEPS = [1 if code in b"[{" else -1 for code in range(256)]
 _NO_BRACKETS = bytes(code for code in range(256) if code not in b"[{]}")
-_PLAIN = re.compile(r"[A-Za-z0-9._~:-]*")
 
 
 def decoded(data: bytes) -> Any:
@@ -240,13 +240,6 @@ def _encode(body: Any) -> bytes:
         return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except (ValueError, TypeError) as error:
         raise InvalidError(f"the object cannot be written as JSON: {error}") from error
-
-
-def quote(text: str) -> str:
-    """Quote one part of a path or query: all but letters, digits and `-._~:` as percent codes."""
-    if _PLAIN.fullmatch(text):
-        return text
-    return "".join(c if _PLAIN.fullmatch(c) else "".join(f"%{b:02X}" for b in c.encode()) for c in text)
 
 
 # --- objects as the API promises them ---

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from mlstack import clock, programs
-from mlstack.addresses import address, joined
+from mlstack.addresses import address, joined, quote
 from mlstack.dataclass import dataclass
 from mlstack.errors import RegistryError, YamlError
 from mlstack.objects import masking
@@ -292,8 +292,6 @@ class Distribution:
 
     def _token(self, fields: Mapping[str, str], scope: str, login: Credentials | None) -> str | None:
         """Get a token where the registry sends us, anonymously without credentials."""
-        from mlstack.kube.transport import quote
-
         named = {"service": fields["service"]} if fields.get("service") else {}
         query = {**named, "scope": fields.get("scope") or scope}
         form = "&".join(f"{key}={quote(value)}" for key, value in query.items())
