@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from mlstack.dataclass import dataclass
 from mlstack.errors import ForbiddenError, MlstackError, NotFoundError, RegistryError
@@ -123,20 +123,11 @@ class Images:
         return self._registries[host]
 
     def manifest(self, image: ImageName, reference: str = "") -> ArtifactManifest | None:
-        """Give what a registry has for an image: the list of its platforms where there is one.
-
-        Raises:
-            RegistryError: no answer, refused, or other bytes than the digest says.
-        """
+        """Give what a registry has for an image: the list of its platforms where there is one."""
         return self.registry(image.host).manifest(image.name, reference or image.reference, accept=_IMAGES)
 
     def found(self, image: ImageName) -> ArtifactManifest:
-        """Give what a registry has for an image.
-
-        Raises:
-            NotFoundError: its registry has no such image.
-            RegistryError: as `manifest`.
-        """
+        """Give what a registry has for an image; a NotFoundError where that is nothing."""
         manifest = self.manifest(image)
         if manifest is None:
             message = f"{image.host} has no image `{image.name}{image.ending or ':latest'}`"
@@ -161,30 +152,21 @@ class Images:
     def chosen(
         self, image: ImageName, manifest: ArtifactManifest, platforms: Sequence[str]
     ) -> ArtifactManifest:
-        """Give of an image what is for some platforms: of one its own manifest, of several a list of them.
-
-        Raises:
-            NotFoundError: it has nothing for one of them.
-        """
+        """Give of an image what is for some platforms: of one its own manifest, of several a list of them."""
         if not platforms:
             return manifest
-        known = self.platforms(image, manifest)
+        own = self.platforms(image, manifest)
         for platform in platforms:
-            if not any(runs_on(own, platform) for own in known):
-                has = f"it has {', '.join(known)}" if known else "it says none"
+            if not any(runs_on(each, platform) for each in own):
+                has = f"it has {', '.join(own)}" if own else "it says none"
                 raise NotFoundError(f"`{image}` is not there for {platform}", hint=has)
         if not is_index(manifest):
             return manifest
-        entries = [
-            entry
-            for entry in _entries(manifest)
-            if any(runs_on(_platform(entry.get("platform")), platform) for platform in platforms)
-        ]
+        listed = [(entry, _platform(entry.get("platform"))) for entry in _entries(manifest)]
+        entries = [entry for entry, own in listed if any(runs_on(own, platform) for platform in platforms)]
         if len(entries) == 1:
             return self.found(replace(image, digest=str(entries[0]["digest"])))
-        value = {**manifest.value, "manifests": entries}
-        data = canonical_json(value)
-        return ArtifactManifest(digest_of(data), data, value, manifest.media_type)
+        return _written({**manifest.value, "manifests": entries}, manifest.media_type)
 
     # --- copying ---
 
@@ -206,48 +188,37 @@ class Images:
         origin = f"{image.host.replace(':', '-')}/{image.name}".lower()
         tag = image.tag or ("" if image.digest else "latest")
         there = replace(image, host=host, name=f"{path}/{origin}".removeprefix("/"), tag=tag)
+        note = ""
         try:
-            manifest, note = self._source(image, there, platforms)
-            is_known = self.manifest(there, manifest.digest) is not None
+            try:
+                manifest = self.chosen(image, self.found(image), platforms)
+            except NotFoundError:
+                raise
+            except RegistryError as error:
+                if (copied := self.manifest(there, image.digest or there.tag)) is None:
+                    raise
+                manifest, note = copied, f"`{image}` is taken as it was copied before: {error.message}"
+            is_there = self.manifest(there, manifest.digest) is not None
             sent = 0 if dry_run or note else self.copy(image, manifest, there)
         except MlstackError as error:
             error.message = f"`{image}` cannot be copied: {error.message}"
             raise
         target = str(replace(there, digest=manifest.digest))
-        state: Literal["there", "missing"] = "there" if is_known else "missing"
-        is_copied = not is_known and not dry_run
-        return Copied(target=target, state="copied" if is_copied else state, sent_bytes=sent, note=note)
-
-    def _source(
-        self, image: ImageName, there: ImageName, platforms: Sequence[str]
-    ) -> tuple[ArtifactManifest, str]:
-        """Give what is to be copied; where its registry does not answer what was before, with a note."""
-        try:
-            return self.chosen(image, self.found(image), platforms), ""
-        except NotFoundError:
-            raise
-        except RegistryError as error:
-            known = self.manifest(there, image.digest or there.tag)
-            if known is None:
-                raise
-            return known, f"`{image}` is taken as it was copied before: {error.message}"
+        state: Literal["there", "missing", "copied"] = "missing" if dry_run else "copied"
+        return Copied(target=target, state="there" if is_there else state, sent_bytes=sent, note=note)
 
     def copy(self, image: ImageName, manifest: ArtifactManifest, to: ImageName) -> int:
         """Copy an image with all that is in it and attached to it; gives how many bytes of blobs went.
 
         What is there is not sent again, so that a copy that broke off goes on where it was. The name comes
         last: whoever pulls by it gets all or nothing.
-
-        Raises:
-            RegistryError: one of the registries does not answer or refuses, or gives other bytes than a
-                digest says.
         """
         sent = 0
         if self.manifest(to, manifest.digest) is None:
             sent = self._copy_parts(image, manifest, to)
             self._push(manifest, to, manifest.digest)
         sent += self._copy_attached(image, manifest.digest, to)
-        if to.tag and ((known := self.manifest(to, to.tag)) is None or known.digest != manifest.digest):
+        if to.tag and not self._has(to, to.tag, manifest):
             self._push(manifest, to, to.tag)
         return sent
 
@@ -261,18 +232,15 @@ class Images:
         entries = source.referrers(image.name, digest) or []
         for reference in (*references, *(str(entry["digest"]) for entry in entries)):
             attached = self.manifest(image, reference)
-            known = self.manifest(to, reference) if attached is not None else None
-            if attached is not None and (known is None or known.digest != attached.digest):
+            if attached is not None and not self._has(to, reference, attached):
                 sent += self._copy_parts(image, attached, to)
                 self._push(attached, to, reference)
                 if DIGEST.fullmatch(reference):
                     sent += self._copy_attached(image, attached.digest, to)
         if entries and target.referrers(to.name, digest) is None:  # it keeps no account of them itself
-            value = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": entries}
-            data = canonical_json(value)
-            known = self.manifest(to, references[-1])
-            if known is None or known.digest != digest_of(data):
-                target.push_manifest(to.name, references[-1], data, media_type=_INDEX)
+            index = _written({"schemaVersion": 2, "mediaType": _INDEX, "manifests": entries}, _INDEX)
+            if not self._has(to, references[-1], index):
+                self._push(index, to, references[-1])
         return sent
 
     def _copy_parts(self, image: ImageName, manifest: ArtifactManifest, to: ImageName) -> int:
@@ -289,9 +257,18 @@ class Images:
                 sent += size
         return sent
 
+    def _has(self, to: ImageName, reference: str, manifest: ArtifactManifest) -> bool:
+        there = self.manifest(to, reference)
+        return there is not None and there.digest == manifest.digest
+
     def _push(self, manifest: ArtifactManifest, to: ImageName, reference: str) -> None:
         target = self.registry(to.host)
         target.push_manifest(to.name, reference, manifest.data, media_type=manifest.media_type)
+
+
+def _written(value: Mapping[str, Any], media_type: str) -> ArtifactManifest:
+    data = canonical_json(value)
+    return ArtifactManifest(digest_of(data), data, value, media_type)
 
 
 def is_index(manifest: ArtifactManifest) -> bool:
@@ -364,8 +341,7 @@ class ImageFault:
     message: str  # what is wrong, in a few words
 
 
-@dataclass(frozen=True)
-class _Wanted:
+class _Pull(NamedTuple):
     """An image and what it is pulled for; the same for many pods."""
 
     image: str
@@ -382,15 +358,15 @@ def check_pulls(objects: Sequence[KubeObject], cluster: Cluster) -> tuple[ImageF
     """
     nodes = _nodes(cluster)
     accounts = _Accounts(objects, cluster)
-    users: dict[_Wanted, str] = {}
+    users: dict[_Pull, str] = {}
     for obj in objects:
         for template in pods_of(obj):
             secrets = accounts.pull_secrets(obj.namespace, template.spec)
             platforms = _platforms(nodes, template.spec)
             for image in _images(template.spec):
-                wanted = _Wanted(image, obj.namespace, secrets, platforms)
-                users.setdefault(wanted, f"{obj.component}: {obj.identity}")
-    logins = {wanted: accounts.logins(wanted.namespace, wanted.secrets) for wanted in users}
+                pull = _Pull(image, obj.namespace, secrets, platforms)
+                users.setdefault(pull, f"{obj.component}: {obj.identity}")
+    logins = {pull: accounts.logins(pull.namespace, pull.secrets) for pull in users}
     rows = [*users.items()]
     faults = parallel.whole(parallel.run(lambda row: tuple(_faults(row[0], row[1], *logins[row[0]])), rows))
     return tuple(dict.fromkeys(fault for listed in faults for fault in listed))
@@ -405,20 +381,17 @@ def _images(spec: Mapping[str, Any]) -> dict[str, None]:
 
 
 def _faults(
-    wanted: _Wanted, user: str, secrets: Sequence[Mapping[str, Any]], unread: Sequence[str]
+    pull: _Pull, user: str, secrets: Sequence[Mapping[str, Any]], unread: Sequence[str]
 ) -> Iterator[ImageFault]:
     """Tell what is wrong with one image, with the secrets that could be read and those that could not."""
 
     def fault(problem: Literal["missing", "forbidden", "platform", "unchecked"], text: str) -> ImageFault:
-        return ImageFault(image=wanted.image, object=user, problem=problem, message=text)
+        return ImageFault(image=pull.image, object=user, problem=problem, message=text)
 
-    tried = (
-        f" with {', '.join(f'`{name}`' for name in wanted.secrets)}"
-        if wanted.secrets
-        else " without a pull secret"
-    )
+    names = ", ".join(f"`{name}`" for name in pull.secrets)
+    tried = f" with {names}" if names else " without a pull secret"
     try:
-        name = image_name(wanted.image)
+        name = image_name(pull.image)
     except RegistryError as error:
         yield fault("missing", error.message)
         return
@@ -428,7 +401,7 @@ def _faults(
     registries = Images({name.host: logins})
     try:
         manifest = registries.found(name)
-        known = registries.platforms(name, manifest) if wanted.platforms else []
+        known = registries.platforms(name, manifest) if pull.platforms else []
     except NotFoundError:
         yield fault("missing", "is not there")
     except UnauthorizedError:
@@ -439,42 +412,34 @@ def _faults(
     except MlstackError as error:
         yield fault("unchecked", f"could not be checked: {error.message}")
     else:
-        lacking = [
-            wish for wish in wanted.platforms if known and not any(runs_on(own, wish) for own in known)
-        ]
-        if lacking:
-            yield fault(
-                "platform", f"has nothing for {', '.join(lacking)} of the nodes, only {', '.join(known)}"
-            )
+        if lacking := [p for p in pull.platforms if known and not any(runs_on(own, p) for own in known)]:
+            text = f"has nothing for {', '.join(lacking)} of the nodes, only {', '.join(known)}"
+            yield fault("platform", text)
 
 
 # --- nodes ---
 
 
 def _nodes(cluster: Cluster) -> list[tuple[NodePlace, str]]:
+    """Give the nodes with their platforms; none where we may not list them."""
     try:
         items = cluster.list("v1", "Node").items
     except ForbiddenError:
         return []
-    return [(_place(node), platform) for node in items if (platform := _node_platform(node))]
-
-
-def _place(node: Mapping[str, Any]) -> NodePlace:
-    metadata, taints = node.get("metadata") or {}, (node.get("spec") or {}).get("taints") or ()
-    hard = tuple(
-        taint
-        for taint in taints
-        if taint.get("effect") in _KEEPS_AWAY and not str(taint.get("key")).startswith(_OF_THE_MOMENT)
-    )
-    return NodePlace(str(metadata.get("name")), metadata.get("labels") or {}, hard)
-
-
-def _node_platform(node: Mapping[str, Any]) -> str:
-    info = (node.get("status") or {}).get("nodeInfo") or {}
-    labels = (node.get("metadata") or {}).get("labels") or {}
-    system = labels.get("kubernetes.io/os") or info.get("operatingSystem") or "linux"
-    architecture = labels.get("kubernetes.io/arch") or info.get("architecture")
-    return f"{system}/{architecture}" if architecture else ""
+    nodes = []
+    for node in items:
+        metadata, spec, status = (node.get(part) or {} for part in ("metadata", "spec", "status"))
+        info, labels = status.get("nodeInfo") or {}, metadata.get("labels") or {}
+        hard = tuple(
+            taint
+            for taint in spec.get("taints") or ()
+            if taint.get("effect") in _KEEPS_AWAY and not str(taint.get("key")).startswith(_OF_THE_MOMENT)
+        )
+        system = labels.get("kubernetes.io/os") or info.get("operatingSystem") or "linux"
+        if architecture := labels.get("kubernetes.io/arch") or info.get("architecture"):
+            place = NodePlace(str(metadata.get("name")), labels, hard)
+            nodes.append((place, f"{system}/{architecture}"))
+    return nodes
 
 
 def _platforms(nodes: Sequence[tuple[NodePlace, str]], spec: Mapping[str, Any]) -> tuple[str, ...]:
