@@ -364,10 +364,7 @@ def rendered_chart(
         TemplateError: it does not render, or something else each time.
     """
     release = helm.Release(
-        name=name,
-        namespace=place.namespace,
-        values=values,
-        kubernetes_version=place.kubernetes_version,
+        name=name, namespace=place.namespace, values=values, kubernetes_version=place.kubernetes_version
     )
     first, second = helm.template(chart, release, times=2)
     parts = [helm.without_hooks(run, component=name, keep=hooks, how="--hooks") for run in (first, second)]

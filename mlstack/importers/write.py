@@ -79,10 +79,7 @@ def summary(proofs: Sequence[EnvironmentProof], failures: Sequence[ImportFailure
 
 
 def prove(
-    objects: Objects,
-    plan: ImportPlan,
-    environments: Sequence[Environment],
-    keep: Path | None,
+    objects: Objects, plan: ImportPlan, environments: Sequence[Environment], keep: Path | None
 ) -> list[EnvironmentProof]:
     """Render the new app in a folder of its own, and compare it with what there was."""
     proofs = []

@@ -41,14 +41,7 @@ from mlstack.registries.distribution import (
     repository_of,
     split_address,
 )
-from mlstack.registries.registry import (
-    PackagesByName,
-    believed,
-    checked,
-    guarded,
-    parse_index,
-    protocol,
-)
+from mlstack.registries.registry import PackagesByName, believed, checked, guarded, parse_index, protocol
 from mlstack.yaml import write
 
 _INDEX_NAME, _INDEX_TAG = "mlstack-registry", "index"
