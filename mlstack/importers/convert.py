@@ -20,7 +20,7 @@ from typing import Any
 from mlstack.app import params
 from mlstack.app.prototype import Prototype
 from mlstack.errors import MlstackError
-from mlstack.importers.jsonnet import NotLiteralError, text_of, tokens
+from mlstack.importers.jsonnet import text_of, tokens
 from mlstack.importers.plan import Data
 from mlstack.objects.kube_object import SERVER_METADATA, Kinds, group_of
 from mlstack.render.render import unpacked
@@ -439,7 +439,7 @@ def fingerprint(code: str) -> str:
     for token in tokens(code):
         text = token.text
         if token.kind == "string":
-            with suppress(NotLiteralError):
+            with suppress(ValueError):
                 text = text_of(token)
         if text.startswith("param://") and words[-1:] == ["import"]:
             words[-1:] = ["params", text.removeprefix("param://")]

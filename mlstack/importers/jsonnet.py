@@ -107,7 +107,7 @@ def _outcome(answer: Mapping[str, Any]) -> Outcome:
     return Outcome(error=reason, where=where, used_stub=stub, looks_at_others=whole, missing=missing)
 
 
-# --- tokens: to rewrite what old go-jsonnet took and today's does not, and to read literals ---
+# --- tokens: to rewrite what old go-jsonnet took and today's does not ---
 # Rewritten are `import("x")` and `importstr("x")`, which lose their parentheses, and a `+` where a value
 # begins (`a: +{…}`, `x + +y`), which goes. Every other character stays, so that places in messages are right.
 
@@ -205,103 +205,17 @@ def _begins_value(before: Token | None) -> bool:
     return before.text in _LEADING if before.kind == "word" else before.text in ("(", "[", "{", ",", ";")
 
 
-# --- literals, which need no evaluation ---
-
-
-class NotLiteralError(Exception):
-    """Raised when a text is more than a literal: it needs to be evaluated."""
-
-
-def literal(text: str) -> Any:
-    """Give the value of a text that is a literal: objects, lists, texts, numbers, true, false and null.
-
-    Raises:
-        NotLiteralError: it is more than that.
-    """
-    reader = _LiteralReader([*tokens(text)])
-    value = reader.value()
-    if reader.position != len(reader.tokens):
-        raise NotLiteralError
-    return value
-
-
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-
-
 def text_of(token: Token) -> str:
-    """Give what a string says; raises NotLiteralError for a block."""
-    if token.kind == "block":
-        raise NotLiteralError  # its indentation is Jsonnet's to take away
+    """Give what a string says; raises a ValueError for one that is none."""
     if token.text[0] == "@":
         return token.text[2:-1].replace(token.text[1] * 2, token.text[1])
     if token.text[0] == "'":
-        inner = _ESCAPE.sub(lambda m: "'" if m[1] == "'" else m[0], token.text[1:-1])
+        escape = r"\\(u[0-9a-fA-F]{4}|.)"
+        inner = re.sub(escape, lambda m: "'" if m[1] == "'" else m[0], token.text[1:-1], flags=re.DOTALL)
         text = '"' + re.sub(r'(?<!\\)((?:\\\\)*)"', r'\1\\"', inner) + '"'
     else:
         text = token.text.replace("\\'", "'")
-    try:
-        return str(json.loads(text, strict=False))
-    except ValueError as error:
-        raise NotLiteralError from error
-
-
-class _LiteralReader:
-    def __init__(self, listed: list[Token]) -> None:
-        self.tokens = listed
-        self.position = 0
-
-    def value(self) -> Any:
-        token = self._next()
-        if token.text == "{":
-            return self._object()
-        if token.text == "[":
-            return self._list()
-        if token.kind in ("string", "block"):
-            return text_of(token)
-        if token.kind == "word" and token.text in ("true", "false", "null"):
-            return {"true": True, "false": False, "null": None}[token.text]
-        sign = ""
-        if token.text == "-":
-            sign, token = "-", self._next()
-        if token.kind != "number":
-            raise NotLiteralError
-        return json.loads(sign + token.text)
-
-    def _object(self) -> dict[str, Any]:
-        result: dict[str, Any] = {}
-        while not self._takes("}"):
-            token = self._next()
-            key = text_of(token) if token.kind == "string" else token.text
-            if token.kind not in ("string", "word") or not self._takes(":", "+:"):
-                raise NotLiteralError
-            result[key] = self.value()
-            if not self._takes(","):
-                if not self._takes("}"):
-                    raise NotLiteralError
-                break
-        return result
-
-    def _list(self) -> list[Any]:
-        result: list[Any] = []
-        while not self._takes("]"):
-            result.append(self.value())
-            if not self._takes(","):
-                if not self._takes("]"):
-                    raise NotLiteralError
-                break
-        return result
-
-    def _next(self) -> Token:
-        if self.position >= len(self.tokens):
-            raise NotLiteralError
-        self.position += 1
-        return self.tokens[self.position - 1]
-
-    def _takes(self, *texts: str) -> bool:
-        if self.position < len(self.tokens) and self.tokens[self.position].text in texts:
-            self.position += 1
-            return True
-        return False
+    return str(json.loads(text, strict=False))
 
 
 # --- the process: `python -m mlstack.importers.jsonnet < request.json > outcomes` ---

@@ -17,7 +17,7 @@ from mlstack.app.document import decode
 from mlstack.app.files import read_file
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, SchemaError
-from mlstack.importers.jsonnet import Evaluation, NotLiteralError, Outcome, evaluate, literal
+from mlstack.importers.jsonnet import Evaluation, Outcome, evaluate
 from mlstack.importers.plan import Data, ImportFailure
 from mlstack.names import nearest
 from mlstack.render.render import unpacked
@@ -321,10 +321,7 @@ class _Composer:
         for part in parts:
             file = self._app.folder(part.module) / "params.libsonnet"
             text = self._text(file) if file.is_file() else "{components: {}}"
-            try:
-                values[part] = literal(text)
-            except NotLiteralError:
-                jobs[part] = self._job(part, file, text, {})
+            jobs[part] = self._job(part, file, text, {})
         for part, outcome in _evaluated(jobs):
             if outcome.error:
                 self._failed(part, self._app.components(part.module), outcome)
