@@ -1,6 +1,5 @@
 """The tokens of Jsonnet: what is rewritten."""
 
-
 import pytest
 
 from mlstack.importers import jsonnet
