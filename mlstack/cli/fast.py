@@ -199,11 +199,7 @@ def render(words: Sequence[str]) -> int | None:
 
 
 def _rendered(environment: str, components: Sequence[str]) -> tuple[str, str]:
-    """Give what goes to stderr and to stdout: as remembered, else rendered.
-
-    Raises:
-        Exception: for the plain path to tell.
-    """
+    """Give what goes to stderr and to stdout: as remembered, else rendered."""
     from mlstack import disk_cache
     from mlstack.app import layout
     from mlstack.render.outputs import Outputs

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from copy import copy
 from inspect import Parameter
@@ -93,16 +93,11 @@ complete --command mlstack --no-files --arguments '(__mlstack_complete)'
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9._/,:@+-][A-Za-z0-9._/,:=@+-]*")
 
 
-def answer(command: Any, environ: MutableMapping[str, str], context: Any) -> str:
+def answer(command: Any, environ: MutableMapping[str, str], session: Any) -> str:
     """Give what a completion script asks for by its variables; nothing when it asks what cannot be.
 
     The scripts of earlier installations evaluate what they get (that of zsh twice), so help texts go through
     the same sieve as names.
-
-    Args:
-        command: the whole command line.
-        environ: the environment of the process.
-        context: what the commands find as `ctx.obj`.
     """
     from typer import _completion_classes as shells
 
@@ -126,7 +121,7 @@ def answer(command: Any, environ: MutableMapping[str, str], context: Any) -> str
 
     try:
         _join_words(environ)
-        return str(Plain(command, {"obj": context}, "mlstack", "_MLSTACK_COMPLETE").complete())
+        return str(Plain(command, {"obj": session}, "mlstack", "_MLSTACK_COMPLETE").complete())
     except Exception:  # whoever presses Tab is told nothing; the command itself says what is wrong
         return ""
 
@@ -143,22 +138,29 @@ def _join_words(environ: MutableMapping[str, str]) -> None:
         environ.update(COMP_WORDS="\n".join(words), COMP_CWORD=str(at))
 
 
-def _completer(kind: str) -> Callable[[typer.Context, str], list[str]]:
-    """Offer the names of a kind that the app directory has, as far as the rules of names allow them."""
+Completer = Callable[[typer.Context, str], list[str]]
 
-    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+
+def _matching(names: Iterable[str], incomplete: str) -> list[str]:
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+def _offering(names: Callable[[], Iterable[str]]) -> Completer:
+    """Offer what fits of some names."""
+    return lambda ctx, incomplete: _matching(names(), incomplete)
+
+
+def _in_app(paths: Callable[[Path], Iterable[str]], check: Callable[[str], object]) -> Completer:
+    """Offer the names that the app directory has, as far as the rules of names allow them."""
+
+    def allowed() -> Iterator[str]:
         root = _root()
-        if root is None:
-            return []
-        paths, check = _names(kind, root)
-        allowed = set()
-        for name in paths:
+        for name in {*paths(root)} if root is not None else ():
             with suppress(UsageError):
                 check(name)
-                allowed.add(name)
-        return _matching(allowed, incomplete)
+                yield name
 
-    return complete
+    return _offering(allowed)
 
 
 def _root() -> Path | None:
@@ -167,34 +169,43 @@ def _root() -> Path | None:
     return next((folder for folder in (here, *here.parents) if (folder / "app.yaml").is_file()), None)
 
 
-def _names(kind: str, root: Path) -> tuple[Iterable[str], Callable[[str], object]]:
-    if kind == "environments":
-        base = root / "environments"
-        folders = (file.parent.relative_to(base).as_posix() for file in base.rglob("environment.yaml"))
-        return folders, names.check_environment_name
-    if kind == "components":
-        base = root / "components"
-        files = (file for file in base.rglob("*") if file.suffix in (".yaml", ".yml", ".json"))
-        paths = (file.relative_to(base).with_suffix("") for file in files if file.name != "params.yaml")
-        return (".".join(path.parts) for path in paths), names.check_app_name
-    if kind == "modules":
-        base = root / "components"
-        inner = (path.relative_to(base) for path in base.rglob("*") if path.is_dir())
-        return (".".join(path.parts) for path in inner), names.check_module_name
+def _environments(root: Path) -> Iterator[str]:
+    base = root / "environments"
+    return (file.parent.relative_to(base).as_posix() for file in base.rglob("environment.yaml"))
+
+
+def _components(root: Path) -> Iterator[str]:
+    base = root / "components"
+    files = (file for file in base.rglob("*") if file.suffix in (".yaml", ".yml", ".json"))
+    paths = (file.relative_to(base).with_suffix("") for file in files if file.name != "params.yaml")
+    return (".".join(path.parts) for path in paths)
+
+
+def _modules(root: Path) -> Iterator[str]:
+    base = root / "components"
+    return (".".join(path.relative_to(base).parts) for path in base.rglob("*") if path.is_dir())
+
+
+def _packages(root: Path) -> Iterator[str]:
     vendor = root / "vendor"
-    if kind == "prototypes":
-        return (file.parent.name for file in vendor.glob("*/*/*/prototype.yaml")), names.check_package_name
+    folders = (file.parent.relative_to(vendor).as_posix() for file in vendor.glob("*/*/package.yaml"))
+    return (package.partition("@")[0] for package in folders)
+
+
+def _check_package(name: str) -> None:
     from mlstack.app.app import parse_package_ref
 
-    packages = (file.parent.relative_to(vendor).as_posix() for file in vendor.glob("*/*/package.yaml"))
-    return (package.partition("@")[0] for package in packages), parse_package_ref
+    parse_package_ref(name)
 
 
-environments = _completer("environments")
-components = _completer("components")
-modules = _completer("modules")
-prototypes = _completer("prototypes")
-packages = _completer("packages")
+environments = _in_app(_environments, names.check_environment_name)
+components = _in_app(_components, names.check_app_name)
+modules = _in_app(_modules, names.check_module_name)
+packages = _in_app(_packages, _check_package)
+prototypes = _in_app(
+    lambda root: (file.parent.name for file in root.glob("vendor/*/*/*/prototype.yaml")),
+    names.check_package_name,
+)
 
 
 def examples(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -206,50 +217,34 @@ def examples(ctx: typer.Context, incomplete: str) -> list[str]:
     return _matching({file.stem for file in files if names.names_a_package("own", file.stem, "")}, incomplete)
 
 
-def registries(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Give the registries of the app."""
+def _registry_names() -> list[str]:
     from mlstack.app.app_dir import AppDir
 
-    return _matching((ref.name for ref in AppDir.find(Path.cwd()).app.registries), incomplete)
+    return [registry.name for registry in AppDir.find(Path.cwd()).app.registries]
 
 
-def _matching(names: Iterable[str], incomplete: str) -> list[str]:
-    return sorted(name for name in names if name.startswith(incomplete))
-
-
-def formats(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Give the names of the output formats."""
-    return _matching(FORMATS, incomplete)
-
-
-def finding_formats(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Give the names of the output formats of findings."""
-    return _matching((*FORMATS, *_FINDING_FORMATS), incomplete)
-
-
-def policy_sets(ctx: typer.Context, incomplete: str) -> list[str]:
+def _policy_names() -> set[str]:
     """Give the sets and ids of policies, the built-in ones and the app's own."""
     from mlstack.app.app_dir import AppDir
     from mlstack.validate.policies import ALL, all_policies
 
     root = _root()
     known = all_policies(AppDir(root).policies) if root is not None else {}
-    names = {ALL, *known, *(name for policy in known.values() for name in policy.sets)}
-    return _matching(names, incomplete)
+    return {ALL, *known, *(name for policy in known.values() for name in policy.sets)}
 
 
-def presets(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Give the names that environments have a preset for."""
+def _bundled(kind: str) -> Iterable[str]:
     from mlstack.app import files
 
-    return _matching(files.presets(), incomplete)
+    return files.presets() if kind == "presets" else files.stacks()
 
 
-def stacks(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Give the names of the stacks that an app may begin with."""
-    from mlstack.app import files
-
-    return _matching(files.stacks(), incomplete)
+registries = _offering(_registry_names)
+policy_sets = _offering(_policy_names)
+presets = _offering(lambda: _bundled("presets"))
+stacks = _offering(lambda: _bundled("stacks"))
+formats = _offering(lambda: FORMATS)
+finding_formats = _offering(lambda: (*FORMATS, "sarif", "junit"))
 
 
 def component_lists(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -265,8 +260,8 @@ def component_and_parameter(ctx: typer.Context, incomplete: str) -> list[str]:
     """
     words = [word for word in ctx.params.get("words") or () if not word.startswith("-")]
     if not words:
-        return components(ctx, incomplete) or _keys(_declared(None), incomplete)
-    return _keys(_declared(words[0]), incomplete) if len(words) == 1 else []
+        return components(ctx, incomplete) or _keys(None, incomplete)
+    return _keys(words[0], incomplete) if len(words) == 1 else []
 
 
 def parameter_and_value(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -276,12 +271,15 @@ def parameter_and_value(ctx: typer.Context, incomplete: str) -> list[str]:
     if keys or not words:
         return keys
     component, key = (words[0], words[1]) if len(words) > 1 else (None, words[0])
-    return _choices(_declared(component), key, incomplete)
+    schema = _inner(_declared(component), key)
+    values = [*schema.get("enum", ()), *([True, False] if "boolean" in (schema.get("type") or ()) else [])]
+    choices = (str(value).lower() if isinstance(value, bool) else value for value in values)
+    return _matching((str(choice) for choice in choices if isinstance(choice, str | int)), incomplete)
 
 
 def parameters(ctx: typer.Context, incomplete: str) -> list[str]:
     """Give the parameters of the component that was named before."""
-    return _keys(_declared(ctx.params.get("component") or ""), incomplete)
+    return _keys(ctx.params.get("component") or "", incomplete)
 
 
 def _declared(component: str | None) -> Mapping[str, Any]:
@@ -320,21 +318,13 @@ def _schemas(root: Path, component: str | None, store: Cache) -> dict[str, Any]:
     return {name: {} if param.secret else dict(param.schema) for name, param in params.items()}
 
 
-def _keys(schemas: Mapping[str, Any], incomplete: str) -> list[str]:
+def _keys(component: str | None, incomplete: str) -> list[str]:
     """Give names of parameters, and behind a dot those of the keys in one."""
+    schemas = _declared(component)
     owner, dot, _ = incomplete.rpartition(".")
     if not dot:
         return _matching(schemas, incomplete)
     return _matching((f"{owner}.{key}" for key in _inner(schemas, owner).get("properties", ())), incomplete)
-
-
-def _choices(schemas: Mapping[str, Any], key: str, incomplete: str) -> list[str]:
-    """Give the values that a parameter, or a key in one, may have."""
-    schema = _inner(schemas, key)
-    types = schema.get("type") or ()
-    values = [*schema.get("enum", ()), *([True, False] if "boolean" in types else [])]
-    words = (str(value).lower() if isinstance(value, bool) else value for value in values)
-    return _matching((str(word) for word in words if isinstance(word, str | int)), incomplete)
 
 
 def _inner(schemas: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -383,11 +373,7 @@ def is_list(kind: Any) -> bool:
 
 
 def duration(text: str | float) -> float:
-    """Read a time as `5m`, `90s`, `1h30m` or a number of seconds; gives seconds.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """Read a time as `5m`, `90s`, `1h30m` or a number of seconds; gives seconds."""
     try:
         return clock.seconds(str(text))
     except ValueError as error:
@@ -423,7 +409,6 @@ def _check_on_failure(value: str) -> str:
     raise UsageError(f"`--on-failure {value}` means nothing", hint="use stop or rollback")
 
 
-_FINDING_FORMATS = ("sarif", "junit")
 _TIME: dict[str, Any] = {"parser": duration, "show_default": False}
 
 # Names of options that several commands take: parameters of one run, the place, the cluster, the question.
@@ -453,7 +438,7 @@ class Options:
         "How the result is printed: table, yaml, json, name, sarif or junit.",
         finding_formats,
         default="table",
-        callback=one_of((*FORMATS, *_FINDING_FORMATS)),
+        callback=one_of((*FORMATS, "sarif", "junit")),
     )
     object_output: str = option(
         "--output -o FORMAT",

@@ -87,10 +87,6 @@ def write(text: str, *, exact: bool = False) -> None:
         text: what is written.
         exact: whether it is a document, in which no text is put in another's place any more: its values were
             masked when it was made, or are wanted as they are.
-
-    Raises:
-        ClosedOutputError: if nobody reads stdout any more.
-        ConfigError: if it cannot be written, as to a full disk.
     """
     if not text:
         return

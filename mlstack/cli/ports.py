@@ -172,11 +172,7 @@ class Session:
         return AppDir.find(folder, store=code_store(), environ=os.environ)
 
     def environment(self, name: str | None) -> str:
-        """Give the environment that was named, else the one chosen by `env current --set`, else the only one.
-
-        Raises:
-            UsageError: none was named, none is chosen, and there are several or none at all.
-        """
+        """Give the environment that was named, else the chosen one (`env current --set`), else the only."""
         name = name or self.app.current_environment()
         if name is not None:
             return name
@@ -193,10 +189,6 @@ class Session:
         """Give the environments that a command is about, each once; None if it is about one as always.
 
         Several are asked for by more than one word, by a pattern as in a shell, or by `--all`.
-
-        Raises:
-            UsageError: names and `--all`.
-            NotFoundError: nothing fits a pattern, or there is no such environment.
         """
         words = self.options.envs if words is None else words
         if self.options.every:
@@ -282,12 +274,8 @@ class Session:
             context=self.options.context,
             namespace=self.options.namespace,
             who=self.ports.who(),
-            holder=self.lock_holder(),
+            holder=holder(self.ports.who()),
         )
-
-    def lock_holder(self) -> Holder:
-        """Name this run, for the lock of an environment."""
-        return holder(self.ports.who())
 
     def apply_options(self, **fixed: Any) -> ApplyOptions:
         """Give what was chosen for an apply, by the options that are called as its fields."""
@@ -330,12 +318,7 @@ def code_store() -> Cache:
 
 
 def read_text(file: Path) -> str:
-    """Read a value from a file, or from stdin when it is called `-`.
-
-    Raises:
-        NotFoundError: there is no such file.
-        UsageError: it is no UTF-8 text, or no file.
-    """
+    """Read a value from a file, or from stdin when it is called `-`."""
     try:
         return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except FileNotFoundError as error:

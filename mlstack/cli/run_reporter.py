@@ -34,9 +34,6 @@ def confirmed(
     On a terminal a person is asked when something that exists changes or goes, with the changes in view (with
     `always` whatever the plan holds). Without one, deletions and recreations need `--yes`, or `yes`. A
     protected environment wants its name for every run that changes anything.
-
-    Raises:
-        UsageError: nobody can be asked, and no option answers; or `--yes-i-mean` names another environment.
     """
     report, environment = plan.report, plan.report.environment
     if is_meant(environment, session) or report.ok:
@@ -61,11 +58,7 @@ def confirmed(
 
 
 def all_confirmed(plans: Sequence[ApplyPlan], verb: str, session: Session, *, always: bool = False) -> bool:
-    """Tell whether several runs may start, by one question; each protected environment wants its name.
-
-    Raises:
-        UsageError: nobody can be asked, and no option answers; or `--yes-i-mean` names none of them.
-    """
+    """Tell whether several runs may start, by one question; each protected environment wants its name."""
     meant, names = session.options.yes_i_mean, [plan.place.name for plan in plans]
     if meant is not None and meant not in names:
         is_meant(names[0] if names else "", session)
@@ -88,11 +81,7 @@ def _at_stake(plan: ApplyPlan, interactive: bool, *, always: bool) -> bool:
 
 
 def agreed(session: Session, question: str, refusal: str, hint: str, *changes: ChangeReport) -> bool:
-    """Tell whether `--yes`, or a person who sees the changes, answers yes.
-
-    Raises:
-        UsageError: nobody can be asked.
-    """
+    """Tell whether `--yes`, or a person who sees the changes, answers yes."""
     if session.options.yes:
         return True
     if not session.ports.interactive():
@@ -103,11 +92,7 @@ def agreed(session: Session, question: str, refusal: str, hint: str, *changes: C
 
 
 def is_meant(environment: str, session: Session) -> bool:
-    """Tell whether `--yes-i-mean` names the environment.
-
-    Raises:
-        UsageError: it names another one.
-    """
+    """Tell whether `--yes-i-mean` names the environment."""
     name = session.options.yes_i_mean
     if name not in (None, environment):
         raise UsageError(
@@ -123,9 +108,6 @@ def name_typed(
     """Tell whether a person typed the name of a protected environment, shown the changes of `report`.
 
     `what` would be done, as a message says it, and `action`, as a question does.
-
-    Raises:
-        UsageError: nobody can be asked.
     """
     if not session.ports.interactive():
         raise UsageError(

@@ -355,11 +355,7 @@ def promote(
 
 
 def refuse_unready(environment: str, result: StatusResult) -> None:
-    """Refuse to follow an environment of which something does not work.
-
-    Raises:
-        NotReadyError: it is not ready.
-    """
+    """Refuse to follow an environment of which something does not work."""
     if not result.ok:
         raise NotReadyError(
             f"`{environment}` is not ready, so nothing of it is promoted",
@@ -368,11 +364,7 @@ def refuse_unready(environment: str, result: StatusResult) -> None:
 
 
 def refuse_unapplied(environment: str, report: ChangeReport) -> None:
-    """Refuse to follow an environment whose files say what its cluster has not tried.
-
-    Raises:
-        NotReadyError: an apply would change something.
-    """
+    """Refuse to follow an environment whose files say what its cluster has not tried."""
     if not report.ok:
         raise NotReadyError(
             f"`{environment}` has not been applied as its files are, so nothing of it is promoted",

@@ -16,6 +16,7 @@ from mlstack.cli.main import family
 from mlstack.cli.options import option
 from mlstack.cli.output import say, write
 from mlstack.cli.ports import Session, read_text
+from mlstack.cli.ports import holder as holder_of
 from mlstack.errors import ClusterError, NotFoundError, UsageError
 from mlstack.names import check_namespace, check_object_name
 
@@ -104,7 +105,7 @@ def run(
     lease_name = check_object_name(lease_name or LEASE_NAME)
     if lease_namespace:
         check_namespace(lease_namespace)
-    holder, kubeconfig = session.lock_holder(), session.options.kubeconfig
+    holder, kubeconfig = holder_of(session.ports.who()), session.options.kubeconfig
     # A container that is started again in its pod leads again at once: the process before it is gone.
     in_pod = os.environ.get("POD_NAME", "") if os.getpid() == 1 else ""
     settings = ControllerSettings(
