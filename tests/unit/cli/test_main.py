@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import indent
+from typing import Any
 
 import pytest
 import typer
@@ -21,15 +23,24 @@ from mlstack.cli.commands import program
 from mlstack.cli.main import main
 from mlstack.errors import ClusterError, ConfigError, NotFoundError, NotReadyError, RegistryError, UsageError
 from mlstack.operations import app
+from tests.support.cli import Runner
 from tests.support.kubectl import KUBECONFIG
 from tests.support.registry import generate, small_app
 
+Fails = Callable[[BaseException], None]
 
-def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    def fails(*args: object) -> None:
-        raise error
 
-    monkeypatch.setattr(boundary, "emit", fails)
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Fails:
+    """Let every command end with an error."""
+
+    def fail_with(error: BaseException) -> None:
+        def fails(*args: object) -> None:
+            raise error
+
+        monkeypatch.setattr(boundary, "emit", fails)
+
+    return fail_with
 
 
 @pytest.mark.parametrize(
@@ -51,77 +62,67 @@ def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
 )
 def test_every_failure_has_its_exit_code(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int
+    run: Runner, failing: Fails, error: BaseException, code: int
 ) -> None:
-    fail_with(monkeypatch, error)
-    assert main(["version"]) == code
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "Traceback" not in captured.err
+    failing(error)
+    ran = run("version")
+    assert (ran.code, ran.out, "Traceback" in ran.err) == (code, "", False)
 
 
-def test_message_place_and_hint_are_shown(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fail_with(monkeypatch, ConfigError("bad value", where="app.yaml:3", hint="mend it"))
-    assert main(["version"]) == 3
-    assert capsys.readouterr().err == "error: bad value (app.yaml:3)\nhint: mend it\n"
+@pytest.mark.parametrize("words", ["-o json", "-ojson", "--output=json", "--output json", ""])
+def test_message_place_and_hint_are_shown(run: Runner, failing: Fails, words: str) -> None:
+    failing(ConfigError("bad value", where="app.yaml:3", hint="mend it"))
+    ran = run(f"version {words}")
+    facts = {"message": "bad value", "where": "app.yaml:3", "hint": "mend it", "exitCode": 3}
+    plain = "error: bad value (app.yaml:3)\nhint: mend it\n"
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err == plain if not words else json.loads(ran.err) == {"error": facts}
 
 
-@pytest.mark.parametrize("words", [["-o", "json"], ["-ojson"], ["--output=json"], ["--output", "json"]])
-def test_errors_are_json_when_json_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
-) -> None:
-    fail_with(monkeypatch, ConfigError("bad value", where="app.yaml:3"))
-    assert main(["version", *words]) == 3
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert json.loads(captured.err) == {
-        "error": {"message": "bad value", "where": "app.yaml:3", "exitCode": 3}
-    }
-
-
-def test_debug_shows_the_traceback_of_a_fault_of_ours(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fail_with(monkeypatch, ValueError("odd"))
-    assert main(["--debug", "version"]) == 70
-    assert "Traceback (most recent call last)" in capsys.readouterr().err
-    assert main(["version"]) == 70
-    assert "mlstack --debug version" in capsys.readouterr().err
+def test_debug_shows_the_traceback_of_a_fault_of_ours(run: Runner, failing: Fails) -> None:
+    failing(ValueError("odd"))
+    run.play("""
+        --debug version | 70 | Traceback (most recent call last)
+        version | 70 | mlstack --debug version | !Traceback
+    """)
 
 
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["versoin"], "did you mean `mlstack version`?"),
-        (["version", "--outptu", "json"], "did you mean `--output`?"),
-        (["version", "-o", "jsno"], "use `-o json`"),
-        (["version", "extra"], "mlstack version --help"),
-        (["version", "--hlep"], "did you mean `--help`?"),
-        (["version", "--unheard-of"], "mlstack version --help"),
-        (["apply", "--env", "gke"], "mlstack apply ENV"),
-        (["deploy", "gke"], "did you mean `mlstack apply`?"),
-        (["install", "kubeflow/core"], "did you mean `mlstack pkg install`?"),
-        (["pkg", "instal", "kubeflow/core"], "did you mean `mlstack pkg install`?"),
-        (["help", "aply"], "did you mean `mlstack apply`?"),
-        (["delete", "gke", "--yes", "-c", ""], "write `-c NAME`, or `-c NAME,NAME`"),
+        ("versoin", "did you mean `mlstack version`?"),
+        ("version --outptu json", "did you mean `--output`?"),
+        ("version -o jsno", "use `-o json`"),
+        ("version extra", "mlstack version --help"),
+        ("version --hlep", "did you mean `--help`?"),
+        ("version --unheard-of", "mlstack version --help"),
+        ("apply --env gke", "mlstack apply ENV"),
+        ("deploy gke", "did you mean `mlstack apply`?"),
+        ("install kubeflow/core", "did you mean `mlstack pkg install`?"),
+        ("pkg instal kubeflow/core", "did you mean `mlstack pkg install`?"),
+        ("help aply", "did you mean `mlstack apply`?"),
+        ("delete gke --yes -c ''", "write `-c NAME`, or `-c NAME,NAME`"),
+        ("apply gke --timeout", "mlstack apply --help"),
+        ("env add pr --context", "mlstack env add --help"),
     ],
 )
-def test_wrong_words_are_usage_errors_with_a_next_step(
-    capsys: pytest.CaptureFixture[str], words: list[str], hint: str
-) -> None:
-    assert main(words) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("error: ")
-    assert captured.err.splitlines()[-1] == f"hint: {hint}"
+def test_wrong_words_are_usage_errors_with_a_next_step(run: Runner, words: str, hint: str) -> None:
+    ran = run(words)
+    assert (ran.code, ran.out, ran.err[:7]) == (2, "", "error: ")
+    assert ran.err.splitlines()[-1] == f"hint: {hint}"
 
 
-@pytest.mark.parametrize("words", [["--version"], ["--debug", "--version"]])
-def test_version_option(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
-    assert main(words) == 0
-    assert capsys.readouterr().out == f"mlstack {__version__}\n"
+def test_version_and_help_are_options_and_words(run: Runner) -> None:
+    assert run.ok("--version") == run.ok("--debug --version") == f"mlstack {__version__}\n"
+    for words, same in {
+        "help": "--help",
+        "help apply": "apply --help",
+        "help param set": "param set -h",
+        "param help set": "param set --help",
+    }.items():
+        assert run.ok(words) == run.ok(same) != ""
+    nothing = run()
+    assert (nothing.code, nothing.out, "Commands:" in nothing.err) == (2, "", True)
 
 
 def test_the_libraries_that_version_tells_come_with_mlstack() -> None:
@@ -130,37 +131,17 @@ def test_the_libraries_that_version_tells_come_with_mlstack() -> None:
     assert set(program.LIBRARIES) <= required
 
 
-def test_no_command_shows_help_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "Commands:" in captured.err
-
-
-@pytest.mark.parametrize(
-    ("words", "same"),
-    [
-        (["help"], ["--help"]),
-        (["help", "apply"], ["apply", "--help"]),
-        (["help", "param", "set"], ["param", "set", "-h"]),
-        (["param", "help", "set"], ["param", "set", "--help"]),
-    ],
-    ids=" ".join,
-)
-def test_help_is_a_word_too(capsys: pytest.CaptureFixture[str], words: list[str], same: list[str]) -> None:
-    assert main(words) == 0
-    text = capsys.readouterr().out
-    assert main(same) == 0
-    assert text == capsys.readouterr().out
+def mlstack(*words: str, **streams: Any) -> subprocess.CompletedProcess[Any]:
+    """Run the program in a process of its own."""
+    command = [sys.executable, "-m", "mlstack", *words]
+    return subprocess.run(command, check=False, **{"stderr": subprocess.PIPE, **streams})
 
 
 def test_closed_pipe_is_quiet() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as closed:
-        done = subprocess.run(
-            [sys.executable, "-m", "mlstack", "version"], stdout=closed, stderr=subprocess.PIPE, check=False
-        )
+        done = mlstack("version", stdout=closed)
     assert (done.returncode, done.stderr) == (141, b"")
 
 
@@ -171,13 +152,7 @@ def test_full_disk_behind_stdout_is_reported(tmp_path: Path, words: list[str]) -
     app.add_environment(made, "dev", kubeconfig=KUBECONFIG)
     generate(made)
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "mlstack", *words],
-            cwd=made.root,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            check=False,
-        )
+        done = mlstack(*words, cwd=made.root, stdout=full)
     assert done.returncode == 3
     assert done.stderr.startswith(b"error: cannot write the output: no space left on device\nhint: ")
 
@@ -225,23 +200,6 @@ def test_error_that_a_library_makes_of_an_interruption_is_none(
     assert main(["version"]) == 130
     assert capsys.readouterr().err == "interrupted\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_interruption_does_not_wait_for_threads_that_wait_for_a_server() -> None:
-    script = (
-        "import sys, threading, time\n"
-        "from mlstack.cli import fast\n"
-        "def stopped(words):\n"
-        "    threading.Thread(target=time.sleep, args=(600,)).start()\n"
-        "    print('done so far')\n"
-        "    raise KeyboardInterrupt\n"
-        "fast._run = stopped\n"
-        "sys.exit(fast.main())\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "done so far\n", "interrupted\n")
 
 
 SIGNALS = [
@@ -298,6 +256,15 @@ def in_process(body: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_interruption_does_not_wait_for_threads_that_wait_for_a_server() -> None:
+    done = in_process(
+        "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "print('done so far')\n"
+        "raise KeyboardInterrupt"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "done so far\n", "interrupted\n")
+
+
 @pytest.mark.parametrize(("number", "code", "said"), SIGNALS[:2])
 def test_the_second_signal_ends_at_once(number: signal.Signals, code: int, said: str) -> None:
     done = in_process(
@@ -352,13 +319,6 @@ def test_completion_scripts(capsys: pytest.CaptureFixture[str], name: str) -> No
 
 
 def test_completion_answers_the_shell() -> None:
-    environ = {
-        **os.environ,
-        "_MLSTACK_COMPLETE": "complete_bash",
-        "COMP_WORDS": "mlstack comp",
-        "COMP_CWORD": "1",
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "mlstack"], env=environ, capture_output=True, text=True, check=False
-    )
-    assert (done.stdout.split(), done.returncode) == (["component", "completion"], 0)
+    asked = {"_MLSTACK_COMPLETE": "complete_bash", "COMP_WORDS": "mlstack comp", "COMP_CWORD": "1"}
+    done = mlstack(env={**os.environ, **asked}, stdout=subprocess.PIPE)
+    assert (done.stdout.split(), done.returncode) == ([b"component", b"completion"], 0)

@@ -255,10 +255,3 @@ def test_one_message_with_place_and_next_step_and_nothing_is_written(
     assert all(other.startswith(("hint: ", "      ", "  ")) for other in others)
     assert "internal fault" not in ran.err
     assert read_tree(tmp_path) == before
-
-
-def test_an_option_without_its_value_leads_to_the_help_of_its_command(run: Runner) -> None:
-    for line in ("apply gke --timeout", "render gke --set", "env add pr --context"):
-        ran = run(line)
-        command = " ".join(word for word in line.split()[:2] if word in ("apply", "render", "env", "add"))
-        assert (ran.code, f"hint: mlstack {command} --help" in ran.err) == (2, True), ran.err
