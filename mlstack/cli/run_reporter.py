@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from mlstack.cli.ports import Session
     from mlstack.clock import Clock
     from mlstack.deploy.changes import ChangeReport, RunResult
-    from mlstack.deploy.plan import ApplyPlan, LastGood
+    from mlstack.deploy.plan import ApplyPlan
+    from mlstack.deploy.reapply import LastGood
     from mlstack.events import OnEvent, RunEvent
     from mlstack.operations.status import StatusResult
 
@@ -301,7 +302,7 @@ def going_back(plan: ApplyPlan, output_format: str, *, clock: Clock) -> Iterator
     if plan.options.on_failure != "rollback":
         yield plan
         return
-    from mlstack.deploy.plan import last_good
+    from mlstack.deploy.reapply import last_good
 
     good = last_good(plan, clock=clock)
     with operations.deploy.locked_to_the_end(plan) as locked:

@@ -10,7 +10,6 @@ from mlstack.app.environment import Environment
 from mlstack.dataclass import dataclass, row
 from mlstack.deploy import conflicts
 from mlstack.deploy.changes import Action, ApplyOptions, Change, masked, veiled, with_uid
-from mlstack.deploy.diff import MOVES, is_meddled, kept_labels
 from mlstack.deploy.history import changes_between
 from mlstack.deploy.inventory import (
     MEMBER_LABEL,
@@ -23,7 +22,7 @@ from mlstack.deploy.inventory import (
 )
 from mlstack.deploy.live import DiffContext, context_of, placed
 from mlstack.deploy.object_diff import foreign_fields, policy_of, removed_fields
-from mlstack.deploy.plan import diff_environment
+from mlstack.deploy.plan import MOVES, diff_environment, is_meddled, kept_labels
 from mlstack.deploy.prune import is_ours, labelled_objects, load_or_find, member_of
 from mlstack.deploy.replacement import dry_run_copy
 from mlstack.deploy.target import ResolvedTarget, Target, resolve

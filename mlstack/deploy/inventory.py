@@ -19,17 +19,16 @@ from typing import Any
 import mlstack
 from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import Change
-from mlstack.deploy.lock import belongs_to, environment_marks, explained, name_of
+from mlstack.deploy.lock import ID_LABEL, belongs_to, environment_marks, explained, name_of
 from mlstack.errors import (
     ClusterError,
     ConfigError,
     ConflictError,
-    ForbiddenError,
     ObjectNotFoundError,
 )
 from mlstack.events import OnEvent, RunEvent, silent
 from mlstack.kube.client import Applied, Cluster, ObjectRef
-from mlstack.objects import kube_object, managed_fields
+from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import (
     APP_LABEL,
     ENVIRONMENT_LABEL,
@@ -40,7 +39,6 @@ from mlstack.objects.kube_object import (
 )
 from mlstack.objects.managed_fields import HANDOVER, OURS, is_persons_tool
 
-ID_LABEL = "applyset.kubernetes.io/id"
 MEMBER_LABEL = "applyset.kubernetes.io/part-of"
 TOOLING = "applyset.kubernetes.io/tooling"
 GROUP_KINDS = "applyset.kubernetes.io/contains-group-kinds"
@@ -472,28 +470,6 @@ def has_moved(cluster: Cluster, inventory: Inventory) -> bool:
     metadata = live["metadata"] if live is not None else {}
     now = (str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or ""))
     return now != (inventory.uid, inventory.version)
-
-
-def other_namespaces(cluster: Cluster, inventory: Inventory) -> tuple[str, ...]:
-    """Give the other namespaces in which the same environment keeps an inventory, as far as one may look."""
-    labels = kube_object.selector(app=inventory.app, environment=inventory.environment)
-    items = _inventories(cluster, labels, namespace=None)
-    return tuple(sorted({str(item["metadata"]["namespace"]) for item in items} - {inventory.namespace}))
-
-
-def other_environments(cluster: Cluster, inventory: Inventory) -> tuple[str, ...]:
-    """Give other environments of the app with an inventory in the same namespace, as labels name them."""
-    items = _inventories(cluster, f"{kube_object.APP_LABEL}={inventory.app}", namespace=inventory.namespace)
-    names = {str(item["metadata"]["labels"].get(kube_object.ENVIRONMENT_LABEL, "")) for item in items}
-    return tuple(sorted(names - {kube_object.label_of(inventory.environment)}))
-
-
-def _inventories(cluster: Cluster, labels: str, *, namespace: str | None) -> Sequence[Live]:
-    labels = f"{labels},{ID_LABEL}"
-    try:
-        return cluster.list("v1", "ConfigMap", namespace=namespace, labels=labels, metadata_only=True).items
-    except ForbiddenError:
-        return ()
 
 
 # --- write ---

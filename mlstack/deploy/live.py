@@ -12,16 +12,8 @@ from typing import Any
 from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import ApplyOptions
 from mlstack.deploy.history import UNNAMED, History, Revision, has_history
-from mlstack.deploy.inventory import (
-    Inventory,
-    Member,
-    load_inventory,
-    other_namespaces,
-    owned_hash,
-    payload_hash,
-    shared_hash,
-)
-from mlstack.deploy.lock import environment_marks
+from mlstack.deploy.inventory import Inventory, Member, load_inventory, owned_hash, payload_hash, shared_hash
+from mlstack.deploy.lock import environment_marks, other_namespaces
 from mlstack.deploy.target import ResolvedTarget, may_everything
 from mlstack.errors import ClusterError, ForbiddenError, MlstackError, ObjectNotFoundError, UnreachableError
 from mlstack.kube import parallel
@@ -333,7 +325,7 @@ def fetch(
     if reading and not known.exists:
         had_history = partial(has_history, known.app, resolved.place, cluster)
         questions["was_deployed"] = prefetch(had_history)
-        questions["elsewhere"] = prefetch(partial(other_namespaces, cluster, known))
+        questions["elsewhere"] = prefetch(partial(other_namespaces, cluster, state))
         if writing:
             questions["may_all"] = prefetch(partial(may_everything, cluster))
         prefetch(cluster.kinds)  # whoever asks meanwhile waits for this answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,7 +26,10 @@ from mlstack.objects.kube_object import (
     ENVIRONMENT_LABEL,
     MANAGED_BY_LABEL,
     MANAGER,
+    DesiredState,
+    label_of,
     marks,
+    selector,
 )
 
 # --- names and marks of what is kept ---
@@ -63,6 +66,31 @@ def belongs_to(live: Mapping[str, Any], *, app: str, environment: str) -> bool:
     labels = live["metadata"].get("labels") or {}
     ours = environment_marks(app, environment)
     return all(labels.get(key) == ours[key] for key in (APP_LABEL, ENVIRONMENT_LABEL))
+
+
+ID_LABEL = "applyset.kubernetes.io/id"
+
+
+def other_namespaces(cluster: Cluster, state: DesiredState) -> tuple[str, ...]:
+    """Give the other namespaces in which the same environment keeps an inventory, as far as one may look."""
+    labels = selector(app=state.app, environment=state.environment)
+    items = _inventories(cluster, labels, namespace=None)
+    return tuple(sorted({str(item["metadata"]["namespace"]) for item in items} - {state.namespace}))
+
+
+def other_environments(cluster: Cluster, state: DesiredState) -> tuple[str, ...]:
+    """Give other environments of the app with an inventory in the same namespace, as labels name them."""
+    items = _inventories(cluster, f"{APP_LABEL}={state.app}", namespace=state.namespace)
+    names = {str(item["metadata"]["labels"].get(ENVIRONMENT_LABEL, "")) for item in items}
+    return tuple(sorted(names - {label_of(state.environment)}))
+
+
+def _inventories(cluster: Cluster, labels: str, *, namespace: str | None) -> Sequence[Mapping[str, Any]]:
+    labels = f"{labels},{ID_LABEL}"
+    try:
+        return cluster.list("v1", "ConfigMap", namespace=namespace, labels=labels, metadata_only=True).items
+    except ForbiddenError:
+        return ()
 
 
 # --- webhooks and policies before what is kept of an environment: waited for, and named when they refuse ---

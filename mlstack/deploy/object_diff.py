@@ -11,10 +11,10 @@ from mlstack.dataclass import dataclass
 from mlstack.deploy import conflicts, replacement
 from mlstack.deploy.changes import Change, Refusal, fingerprint, masked
 from mlstack.deploy.conflicts import ConflictPolicy, ConflictResolution, OwnedField, resolve
-from mlstack.deploy.diff import adopts as is_adopting
-from mlstack.deploy.diff import change_of, refused, was_made_elsewhere
 from mlstack.deploy.inventory import people_hash
 from mlstack.deploy.live import DiffContext, Replicas
+from mlstack.deploy.plan import adopts as is_adopting
+from mlstack.deploy.plan import change_of, refused, was_made_elsewhere
 from mlstack.errors import ConflictError, InvalidError, MlstackError, VersionGoneError
 from mlstack.events import listed
 from mlstack.objects import managed_fields

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import mlstack
 from mlstack.app.environment import ClusterIdentity, Environment
-from mlstack.clock import Clock, timestamp
+from mlstack.clock import timestamp
 from mlstack.dataclass import dataclass, row
 from mlstack.deploy.changes import (
     DESTRUCTIVE,
@@ -19,53 +19,47 @@ from mlstack.deploy.changes import (
     Change,
     ChangeReport,
     Changes,
+    Refusal,
     RunKind,
     RunResult,
+    digest_of,
     report,
     run_result,
     what_moved,
 )
-from mlstack.deploy.diff import diff
 from mlstack.deploy.history import (
     CHANGING,
-    DamagedHistoryError,
     History,
     Result,
     Revision,
-    changes_between,
-    last_good_revision,
-    only,
-    open_history,
-    run_summary,
 )
-from mlstack.deploy.inventory import Inventory, as_members, grown, needs_writing, other_environments, shrunk
-from mlstack.deploy.live import fetch
-from mlstack.deploy.lock import LastingLock
+from mlstack.deploy.inventory import Inventory, as_members, grown, needs_writing, people_hash, shrunk
+from mlstack.deploy.live import DiffContext, fetch, is_reachable, only_field
+from mlstack.deploy.lock import LastingLock, other_environments
 from mlstack.deploy.prune import (
-    KeepOptions,
     PruneSet,
     candidates,
-    everything,
     find_by_labels,
-    is_claim,
-    load_or_find,
-    members_to_delete,
 )
-from mlstack.deploy.target import NOWHERE, GitState, ResolvedTarget, Target, resolve
+from mlstack.deploy.target import NOWHERE, GitState, ResolvedTarget
 from mlstack.errors import (
     ClusterError,
     ConfigError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
     MlstackError,
-    NotFoundError,
     NotReadyError,
     OutdatedError,
-    RegistryError,
+    TransientError,
     UnreachableError,
 )
-from mlstack.events import OnEvent, RunEvent, RunEventKind
-from mlstack.kube.client import Opener
-from mlstack.objects import kube_object
-from mlstack.objects.kube_object import DesiredState, Identity, KubeObject, kinds_of_crd
+from mlstack.events import OnEvent, RunEvent, RunEventKind, listed
+from mlstack.kube import parallel
+from mlstack.kube.client import Cluster, ObjectRef
+from mlstack.objects import kube_object, managed_fields, order
+from mlstack.objects.kube_object import Data, Identity, Kind, Kinds, KubeObject, kinds_of_crd
+from mlstack.objects.order import DEPENDS_ON, outside
 
 if TYPE_CHECKING:
     from mlstack.deploy.capacity import Capacity
@@ -169,7 +163,7 @@ def diff_environment(resolved: ResolvedTarget, options: ApplyOptions) -> ApplyPl
             f" mlstack delete {name} -n {namespace}"
         )
     if options.adopt:
-        notes += _former_environments(resolved, known)
+        notes += _former_environments(resolved)
     rows = (*changes.changes, *pruned.changes)
     if any(change.action == "update" for change in rows):
         from mlstack.deploy.object_diff import with_rollout_notes
@@ -185,10 +179,10 @@ def diff_environment(resolved: ResolvedTarget, options: ApplyOptions) -> ApplyPl
     )
 
 
-def _former_environments(resolved: ResolvedTarget, known: Inventory) -> Iterator[str]:
+def _former_environments(resolved: ResolvedTarget) -> Iterator[str]:
     """Say what is left of environments that the app does not have, whose objects are adopted."""
     place, names = resolved.place, set(map(kube_object.label_of, resolved.target.app.environment_names))
-    for former in other_environments(resolved.cluster, known):
+    for former in other_environments(resolved.cluster, resolved.state):
         if former not in names:
             yield (
                 f"environment `{former}`, which the app does not have, keeps its inventory and history in"
@@ -196,44 +190,6 @@ def _former_environments(resolved: ResolvedTarget, known: Inventory) -> Iterator
                 f" --context {place.context} --namespace {place.namespace}, then mlstack delete {former}"
                 f" and mlstack env rm {former}"
             )
-
-
-def plan_deletion(
-    target: Target, opener: Opener, options: ApplyOptions, *, spare: KeepOptions, grace_period_s: int | None
-) -> ApplyPlan:
-    """Plan to delete what was deployed, all or some components, whether the files render or not."""
-    fault: MlstackError | None = None
-    try:
-        state = target.desired()
-    except (ConfigError, NotFoundError, RegistryError) as error:
-        place, app, fault = target.place(), target.app.app.name, error
-        state = DesiredState(app=app, environment=place.name, namespace=place.namespace, objects=())
-    resolved = resolve(target, opener, state=state)
-    known = load_or_find(resolved.cluster, state)
-    members = members_to_delete(resolved, known)
-    if isinstance(fault, NotFoundError) and not members:
-        raise fault
-    pruned = everything(resolved, known, members, spare=spare)
-    notes = [f"by the inventory alone, as the files cannot be rendered: {fault.message}"] if fault else []
-    changes = row(
-        Changes,
-        state,
-        context=resolved.place.context,
-        cluster=resolved.identity,
-        changes=pruned.changes,
-        secrets=(),
-        notes=(*known.notes, *notes, *pruned.notes),
-    )
-    return ApplyPlan(
-        kind="DeleteResult",
-        changes=changes,
-        resolved=resolved,
-        options=options,
-        inventory=known,
-        pruned=pruned,
-        what=run_summary(target, "delete"),
-        grace_period_s=grace_period_s,
-    )
 
 
 def refuse_new(approved: Changes, now: Changes) -> None:
@@ -328,233 +284,283 @@ def _draft(
     )
 
 
-# --- going back to an earlier revision: asked for, or after an apply that failed ---
+# --- the diff: what an apply would make of each object, and what is said of them as a whole ---
+
+# How often an object may be another one than a moment before, as while somebody recreates it; of a hundred
+# objects on a server that refuses one question of four, five times were not enough once in ten runs.
+MOVES = 20
+_NAMED = 8
 
 
-@dataclass(frozen=True, kw_only=True)
-class RollbackGoal:
-    """Where going back leads: what is to be planned, the set of today, and what is to be said."""
+def diff(context: DiffContext, *, check_new: bool = False) -> Changes:
+    """Compare what is wanted with what was fetched; nothing is written.
 
-    resolved: ResolvedTarget
-    options: ApplyOptions
-    what: str
-    now: DesiredState
-    notes: tuple[str, ...]
-    created: frozenset[str] = frozenset()  # what the apply made that failed
-
-
-def earlier_goal(
-    target: Target, opener: Opener, *, number: int | None = None, options: ApplyOptions, clock: Clock
-) -> RollbackGoal:
-    """Find the revision to go back to; without a number the newest before the last one that worked.
-
-    Claims stay as they are: those of today are neither deleted nor given the size they had. So do
-    definitions that would lose something, unless the options allow that.
-
-    Raises:
-        NotFoundError: there is no such revision, or none before the newest.
-        ClusterError: the cluster cannot be asked or is another one.
+    An object that the server does not accept is a change that is refused. With `check_new` the server is
+    asked about new objects too, where it can tell already.
     """
-    past = open_history(target, opener, clock=clock)
-    known, notes = past.revisions(), list[str]()
-    if number is not None:
-        revision = past.find(number)
-    elif len(known) < 2:
-        there = f"only revision {known[0].number}" if known else "no history"
-        raise NotFoundError(
-            f"environment `{past.environment}` has nothing to go back to: {there}",
-            hint=f"mlstack history {past.environment}",
-        )
-    else:
-        revision = last_good_revision(known[:-1]) or known[-2]
-        if passed := [str(later.number) for later in known[:-1] if later.number > revision.number]:
-            notes.append(f"revision {', '.join(passed)} is passed over: it did not work")
-    earlier = past.load(revision)
-    try:
-        now = past.load(known[-1])
-    except DamagedHistoryError as error:  # what is there now is known from the inventory all the same
-        now = earlier
-        notes.append(error.message)
-    state, stays = earlier_state(earlier, now, may_lose=options.allow_destructive)
-    return RollbackGoal(
-        resolved=resolve(target, lambda context: past.cluster, state=state),
-        options=options,
-        what=f"rollback to {revision.number}",
-        now=now,
-        notes=(*notes, *stays, *_files_differ(target, state)),
-    )
-
-
-def to_earlier(plan: ApplyPlan, goal: RollbackGoal) -> ApplyPlan:
-    """Give a plan of an earlier set without what it must not do to claims, and with what is to be said."""
-    changes = sparing_claims(plan.changes.changes, goal.now)
-    notes = (*plan.changes.notes, *goal.notes)
-    return replace(plan, changes=replace(plan.changes, changes=changes, notes=notes))
-
-
-def _files_differ(target: Target, state: DesiredState) -> Iterator[str]:
-    """Warn if the next apply would undo the rollback."""
-    environment = target.environment
-    try:
-        desired = target.desired()
-    except MlstackError as error:
-        yield f"the files of the app cannot be rendered at present: {error.message}"
-        return
-    if changes_between(state, desired):
-        yield (
-            "the files of the app still say something else: the next `mlstack apply"
-            f" {environment}` undoes this; see `mlstack diff {environment}`"
-        )
-
-
-# --- what does not go back ---
-
-
-def earlier_state(
-    earlier: DesiredState, now: DesiredState, *, may_lose: bool = False
-) -> tuple[DesiredState, tuple[str, ...]]:
-    """Give an earlier set as far as one can go back to it, and say what stays as it is today."""
-    # A claim holds data: it is neither replaced nor made smaller. A definition that would lose fields or
-    # versions would take along what is stored in them; it goes back only if it `may_lose` them.
-    from mlstack.deploy import replacement
-
-    current = {obj.identity: obj for obj in now.objects}
-    objects, notes = [], []
-    for obj in earlier.objects:
-        today, why = current.get(obj.identity), ""
-        if today is not None and today.data != obj.data:
-            may_go_back = may_lose or not kinds_of_crd(obj.data) or replacement.is_allowed(obj.data)
-            if is_claim(obj.identity):
-                why = "a claim is not rolled back"
-            elif not may_go_back and (lost := replacement.losses(today.data, obj.data)):
-                why = f"going back would lose something ({lost[0]})"
-                why += "; if that is wanted: --allow-destructive-crds"
-        objects.append(today if today is not None and why else obj)
-        if why:
-            notes.append(f"{obj.identity} stays as it is: {why}")
-    return replace(earlier, objects=tuple(objects)), tuple(notes)
-
-
-def sparing_claims(changes: Iterable[Change], now: DesiredState) -> tuple[Change, ...]:
-    """Give the changes of a rollback without those that would take volume claims along."""
-    # What is listed for deletion may be known by its metadata alone, so the set of today is asked as well.
-    holding = {obj.identity for obj in now.objects if _takes_claims_along(obj)}
-    along = "its volume claims would be deleted with it (persistentVolumeClaimRetentionPolicy)"
-    return tuple(
-        replace(change, action="kept", reason=along, writes=False, desired=None)
-        if change.action in DESTRUCTIVE and (change.identity in holding or _takes_claims_along(change.live))
-        else change
-        for change in changes
-    )
-
-
-def _takes_claims_along(live: KubeObject | None) -> bool:
-    if live is None or live.kind != "StatefulSet":
-        return False
-    policy = (live.data.get("spec") or {}).get("persistentVolumeClaimRetentionPolicy") or {}
-    return bool(policy.get("whenDeleted") == "Delete")
-
-
-# --- after an apply that failed ---
-
-
-@dataclass(frozen=True, kw_only=True)
-class LastGood:
-    """What an apply may go back to without a question, as it was known before it began."""
-
-    revision: int  # the last one that worked
-    state: DesiredState  # its set
-    borne_out: frozenset[Identity]  # the objects of which the cluster had exactly what the set says
-
-
-def last_good(plan: ApplyPlan, *, clock: Clock) -> LastGood | None:
-    """Give what an apply may go back to, before it begins; None if no earlier revision worked.
-
-    A history lies in Secrets: whoever may write those in the namespace may write a revision of their own,
-    with the rights of whoever goes back to it. Nothing else in the namespace vouches for one either, since
-    whoever may write Secrets there may mostly write all else. So a revision is believed as far as the live
-    objects, looked at one by one, are what it says: to bring those back gives nobody more than they had.
-    Only the components that the apply is about go back.
-
-    Raises:
-        ClusterError: the cluster cannot be asked.
-    """
-    resolved = plan.resolved
-    past = History.of(resolved.state.app, resolved.place, resolved.cluster, clock=clock)
-    revisions = past.revisions()
-    components = resolved.state.known_as if resolved.selective else ()
-    while (good := last_good_revision(revisions, components)) is not None:
-        try:
-            state = past.load(good)
-        except DamagedHistoryError:  # the one before it may be whole
-            revisions = tuple(revision for revision in revisions if revision.number < good.number)
-            continue
-        earlier = only(state, components) if resolved.selective else state
-        return LastGood(revision=good.number, state=state, borne_out=_borne_out(plan, earlier))
-    return None
-
-
-def _borne_out(plan: ApplyPlan, earlier: DesiredState) -> frozenset[Identity]:
-    """Give the objects of a set that are there as it says; the inventory's hashes are not asked."""
-    namespace = plan.place.namespace
-    nothing = Inventory(app=earlier.app, environment=earlier.environment, namespace=namespace)
-    try:
-        desired = replace(plan.resolved, state=as_members(earlier, namespace))
-        options = replace(plan.options, dry_run=True, create=False, adopt=False, keep_foreign_fields=True)
-        changes = diff(fetch(desired, options, inventory=nothing))
-    except ClusterError:  # a kind that the cluster does not have: the apply itself needs none of this
-        return frozenset()
-    return frozenset(change.identity for change in changes.changes if change.action == "unchanged")
-
-
-def failure_goal(failed: ApplyPlan, error: MlstackError, good: LastGood | None) -> RollbackGoal | str:
-    """Find what to go back to after an apply that `error` ended, or say why nothing is rolled back.
-
-    Objects come back that were there as the revision says when the apply began, and those go that it has
-    made; nothing else that a revision says is done without a question.
-    """
-    done = error.partial
-    if not (isinstance(done, RunResult) and any(result.outcome in CHANGING for result in done.objects)):
-        return "nothing was changed, so nothing is rolled back"
-    if good is None:
-        return "nothing is rolled back: no earlier revision of this environment worked"
-    resolved, number = failed.resolved, good.revision
-    earlier = only(good.state, resolved.state.known_as) if resolved.selective else good.state
-    today = {obj.identity: obj for obj in resolved.state.objects}
-    doubted = [obj.identity for obj in earlier.objects if obj.identity not in good.borne_out]
-    believed = [obj for obj in earlier.objects if obj.identity in good.borne_out]
-    instead = [today[key] for key in doubted if key in today]
-    vouched = replace(earlier, objects=(*believed, *instead))
-    state, stays = earlier_state(vouched, resolved.state, may_lose=failed.options.allow_destructive)
+    context, resolved, state = replace(context, check_new=check_new), context.resolved, context.resolved.state
+    objects = (*context.created, *context.objects)
+    _refuse_absent_targets(objects, context.cluster)
+    manifests = order.ordered(objects, state.depends)
+    results = parallel.run(lambda manifest: diff_object(context, manifest), manifests)
+    if not check_new:
+        results = _with_new_checked(results, manifests, context, hasty=not context.inventory.exists)
+    changes = tuple(_changes(results, manifests, context))
     notes = [
-        f"{key} is not brought back: before this run the cluster had not what revision {number} says of it;"
-        f" if that is wanted: mlstack rollback {failed.place.name} {number}"
-        for key in doubted
+        *state.notes,
+        *(f"namespace `{namespace.name}` is created first" for namespace in context.created),
     ]
-    for result in done.objects:
-        if result.outcome in ("recreated", "deleted", "terminating"):
-            notes.append(f"{result.object} was {result.outcome}: what it had done or held does not come back")
-    return RollbackGoal(
-        resolved=replace(resolved, state=state, whole=good.state),
-        # The set was whole once, so that what goes is what the failed apply brought.
-        options=replace(failed.options, prune=True, create=True, allow_large_prune=True),
-        what=f"rollback to {number} after a failure",
-        now=resolved.state,
-        created=frozenset(result.object for result in done.objects if result.outcome == "created"),
-        notes=(f"rolling back to revision {number}", *stays, *notes),
+    for change in changes:
+        if change.action == "unchanged" and change.left:  # nobody would look at it
+            notes += [f"`{change.identity}` {note}" for note in change.notes if "leaves" in note]
+    notes += kept_labels((change.identity, change.labels) for change in changes)
+    if context.applied.fault:
+        notes.append(
+            "what was applied before cannot be read, so fields that others changed and the files no longer"
+            f" have may stay: {context.applied.fault}"
+        )
+    context_name, identity = resolved.place.context, resolved.identity
+    return row(Changes, state, context=context_name, cluster=identity, changes=changes, notes=tuple(notes))
+
+
+def kept_labels(labels: Iterable[tuple[Identity, Sequence[tuple[str, str]]]]) -> tuple[str, ...]:
+    """Say in one line which labels and annotations of people stay; nothing if there are none."""
+    texts = [f"`{path}` of `{identity}` ({manager})" for identity, rows in labels for path, manager in rows]
+    if not texts:
+        return ()
+    return (f"labels and annotations that people added stay: {listed(texts, _NAMED)}",)
+
+
+def _refuse_absent_targets(manifests: Sequence[KubeObject], cluster: Cluster) -> None:
+    """Raise if an object depends on one outside of the run that is not there before anything is written."""
+    for manifest, target in outside(manifests):
+        kind = _kind(target, Kinds.builtin()) or _kind(target, cluster.kinds())
+        if kind is not None:
+            namespace = (target.namespace or manifest.namespace) if kind.namespaced else ""
+            try:
+                if cluster.get(ObjectRef(kind.api_version, kind.kind, namespace, target.name)) is not None:
+                    continue
+            except ForbiddenError:  # whoever may not look cannot be told
+                continue
+        raise ConfigError(
+            f"`{manifest.identity}` depends on `{target}`, which is neither in this run nor in the cluster",
+            where=str(manifest.source) if manifest.source else f"component {manifest.component}",
+            hint=f"see its annotation `{DEPENDS_ON}`: group `{target.group}`, kind `{target.kind}`",
+        )
+
+
+def _kind(target: Identity, kinds: Kinds) -> Kind | None:
+    return next((kind for kind in kinds.of_group(target.group) if kind.kind == target.kind), None)
+
+
+# --- what the server had against objects: asked about in time, and told of each without hiding the others ---
+
+
+def _with_new_checked(
+    results: list[Change | MlstackError],
+    manifests: Sequence[KubeObject],
+    context: DiffContext,
+    *,
+    hasty: bool,
+) -> list[Change | MlstackError]:
+    """Ask about new objects too: what is wrong with them is better told before anything is written.
+
+    It costs a request each, so many are asked about only where something else is wrong, and those of a new
+    environment (`hasty`) too. Only what the server says of fields counts: other objects of the run may be
+    all that a webhook or a quota waits for.
+    """
+    new = [
+        place
+        for place, change in enumerate(results)
+        if isinstance(change, Change)
+        and change.action == "create"
+        and not kinds_of_crd(manifests[place].data)
+    ]
+    wrong = any(not isinstance(change, Change) or change.refusal for change in results)
+    if not new or not (wrong or (len(new) <= parallel.WORKERS and not hasty)):
+        return results
+    asking = replace(context, check_new=True)
+    answers = parallel.run(lambda place: diff_object(asking, manifests[place]), new)
+    checked = list(results)
+    for place, answer in zip(new, answers, strict=True):
+        if isinstance(answer, InvalidError) and answer.causes and "webhook" not in answer.message:
+            checked[place] = answer
+    return checked
+
+
+def _changes(
+    results: Sequence[Change | MlstackError], manifests: Sequence[KubeObject], context: DiffContext
+) -> Iterator[Change]:
+    """Give a change for every object, for one that the server does not accept a change that is refused.
+
+    Objects that only a new version of their definition may let pass are looked at without the server.
+    """
+    errors = [result for result in results if isinstance(result, MlstackError)]
+    if others := [error for error in errors if not _is_of_object(error)]:
+        raise parallel.together(others)
+    redefined = {
+        (kind.group, kind.kind)
+        for change in results
+        if isinstance(change, Change) and change.writes and not change.refusal and change.desired
+        for kind in kinds_of_crd(change.desired.data)
+    }
+    for result, manifest in zip(results, manifests, strict=True):
+        if isinstance(result, Change):
+            yield result
+        elif isinstance(result, InvalidError) and (manifest.group, manifest.kind) in redefined:
+            yield _diff_unchecked(context, manifest)
+        else:
+            try:
+                reachable = is_reachable(manifest, context)
+                live = context.cluster.get(ObjectRef.of(manifest.data)) if reachable else None
+            except ClusterError:  # what is wrong is known already
+                live = None
+            said = result.message.removeprefix(f"`{manifest.identity}`").removeprefix(" is refused")
+            reasons = (said.removeprefix(": ").strip(),)
+            refusal = Refusal(kind="invalid", reasons=reasons, hint=result.hint or "", error=result)
+            yield refused(manifest, live, refusal)
+
+
+def _is_of_object(error: MlstackError) -> bool:
+    """Tell whether an error is about the one object that the server was asked about, and no other."""
+    if isinstance(error, ForbiddenError):
+        return error.why not in ("credentials", "rights")
+    return isinstance(error, InvalidError | ConflictError | TransientError)
+
+
+def _diff_unchecked(context: DiffContext, manifest: KubeObject) -> Change:
+    notes = ("not checked by the server: its definition changes first",)
+    live = context.cluster.get(ObjectRef.of(manifest.data))
+    if live is None:
+        return _creation(context, manifest, reachable=False, notes=notes)
+    from mlstack.deploy.object_diff import update
+
+    data = context.scalers.payload(manifest)
+    tree = managed_fields.union(managed_fields.owned(live), managed_fields.tree_of(data))
+    return update(context, manifest, live, tuple(managed_fields.compare(live, data, tree)), notes=notes)
+
+
+def refused(manifest: KubeObject, live: Data | None, refusal: Refusal) -> Change:
+    """Give a change that must not be carried out, as far as it is one."""
+    return Change(
+        identity=manifest.identity,
+        component=manifest.component,
+        action="create" if live is None else "update",
+        api_version=manifest.api_version,
+        desired=manifest,
+        live_uid="" if live is None else str(live["metadata"]["uid"]),
+        refusal=refusal,
     )
 
 
-def to_last_good(plan: ApplyPlan, goal: RollbackGoal, failed: ApplyPlan) -> ApplyPlan:
-    """Give a plan of what is known to be good, which takes away only what the apply made."""
-    changes, stays = [], []
-    for change in sparing_claims(plan.changes.changes, goal.now):
-        # That a revision does not have what was there before the run is no reason to delete it.
-        was_there = change.action == "delete" and str(change.identity) not in goal.created
-        reason = "was there before this run" if was_there else change.reason
-        changes.append(replace(change, action="kept", reason=reason, writes=False) if was_there else change)
-        if was_there or change.action == "kept":
-            stays.append(f"{change.identity} stays: {reason}")
-    notes = (goal.notes[0], *stays, *goal.notes[1:], *plan.changes.notes)
-    changed = replace(plan.changes, changes=tuple(changes), notes=notes)
-    return replace(plan, changes=changed, pin=None, lock=failed.lock)
+# --- one object ---
+
+
+def diff_object(context: DiffContext, manifest: KubeObject) -> Change:
+    """Give what would happen to an object; one that changes while it is looked at is looked at again."""
+    for _ in range(MOVES):
+        try:
+            return _diff_object(context, manifest)
+        except ConflictError as moved:
+            if moved.conflicts:
+                raise
+        context = replace(context, live={})
+    return _diff_object(context, manifest)
+
+
+def _diff_object(context: DiffContext, manifest: KubeObject) -> Change:
+    listed = context.unchanged(manifest)
+    if listed is not None and not is_meddled(context, manifest, listed):
+        return _unchanged(context, manifest, listed)
+    reachable = is_reachable(manifest, context)
+    live: Data | None = None
+    if reachable and manifest.identity in context.live:
+        answer = context.live[manifest.identity]
+        if isinstance(answer, MlstackError):
+            raise answer
+        live = answer
+    elif reachable and not context.is_absent(manifest):
+        live = context.cluster.get(ObjectRef.of(manifest.data))
+    is_ending = live is not None and bool(live["metadata"].get("deletionTimestamp"))
+    if (live is None or is_ending) and not context.options.create:
+        reason = f"is {'being deleted' if is_ending else 'not there'}, and creation is off"
+        return change_of(context, manifest, action="missing", writes=False, reason=reason)
+    if live is None:
+        checked = reachable and context.check_new
+        notes = context.cluster.apply(manifest.data, dry_run=True).warnings if checked else ()
+        return _creation(context, manifest, reachable=reachable, notes=notes)
+    if is_ending:
+        reason = "once the old one, which is being deleted, is gone"
+        uid = live["metadata"]["uid"]
+        return _creation(context, manifest, reachable=True, live_uid=uid, reason=reason)
+    if context.is_as_left(manifest, live) and not is_meddled(context, manifest, live):
+        return _unchanged(context, manifest, live)
+    from mlstack.deploy.object_diff import diff_live
+
+    return diff_live(context, manifest, live)
+
+
+def _unchanged(context: DiffContext, manifest: KubeObject, live: Data) -> Change:
+    return change_of(
+        context,
+        manifest,
+        action="unchanged",
+        writes=False,
+        live_uid=live["metadata"]["uid"],
+        made_elsewhere=was_made_elsewhere(context, manifest, live),
+    )
+
+
+def _creation(context: DiffContext, manifest: KubeObject, *, reachable: bool, **facts: Any) -> Change:
+    """Give a creation; the number that an autoscaler sets is sent once and handed over at once."""
+    scalers, handover = context.scalers, None
+    path, data = scalers.path(manifest), scalers.payload(manifest)
+    if reachable and scalers.is_set(manifest) and scalers.scaler(manifest):
+        data = managed_fields.cut(data, [path])
+    if data != manifest.data:
+        handover = only_field(manifest.data, path, managed_fields.value_at(manifest.data, path))
+    facts |= {"fingerprint": digest_of(manifest.data), "handover": handover, "payload": data}
+    return change_of(context, manifest, action="create", **facts)
+
+
+def change_of(context: DiffContext, manifest: KubeObject, **facts: Any) -> Change:
+    """Give a change of an object; what is sent is what we will own of it, if nothing else is given."""
+    payload = facts.pop("payload") if "payload" in facts else context.scalers.payload(manifest)
+    return Change(
+        identity=manifest.identity,
+        component=manifest.component,
+        api_version=manifest.api_version,
+        desired=manifest,
+        payload=None if payload == manifest.data else payload,
+        **facts,
+    )
+
+
+ADOPT = "mlstack.dev/adopt"
+"""Annotation of an object that is taken over from kubectl or Helm, as `--adopt` does for all."""
+
+
+def adopts(options: ApplyOptions, manifest: KubeObject) -> bool:
+    """Tell whether what kubectl or Helm applied of an object becomes ours."""
+    return options.adopt or manifest.annotations.get(ADOPT) == "true"
+
+
+def was_made_elsewhere(context: DiffContext, manifest: KubeObject, live: Data) -> bool:
+    """Tell whether another tool made an object, from which it was not and is not adopted."""
+    member = context.inventory.members.get(manifest.identity)
+    is_made = bool(managed_fields.adoptable(live)) and not adopts(context.options, manifest)
+    if member is None or member.uid != live["metadata"]["uid"]:
+        return is_made
+    return is_made and member.made_elsewhere
+
+
+def is_meddled(context: DiffContext, manifest: KubeObject, live: Data) -> bool:
+    """Tell from metadata alone whether people's tools set something since, or what may have to go."""
+    member, now = context.inventory.members.get(manifest.identity), people_hash(live)
+    if member is not None and member.people_hash != now:
+        return True
+    if not now:
+        return False
+    from mlstack.deploy.object_diff import foreign_fields
+
+    return bool(foreign_fields(context, manifest, live, metadata_only=True))

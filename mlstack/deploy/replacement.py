@@ -7,10 +7,24 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mlstack.deploy.changes import Refusal
+from mlstack.deploy.changes import (
+    DESTRUCTIVE,
+    Change,
+    Refusal,
+)
 from mlstack.deploy.inventory import MEMBER_LABEL
 from mlstack.deploy.lock import name_of
-from mlstack.errors import Cause, ClusterError, ConfigError, ForbiddenError, InvalidError, MlstackError
+from mlstack.deploy.prune import (
+    is_claim,
+)
+from mlstack.errors import (
+    Cause,
+    ClusterError,
+    ConfigError,
+    ForbiddenError,
+    InvalidError,
+    MlstackError,
+)
 from mlstack.events import listed
 from mlstack.kube.client import Cluster
 from mlstack.objects import managed_fields
@@ -19,6 +33,7 @@ from mlstack.objects.kube_object import (
     CRD_GROUP,
     ENVIRONMENT_LABEL,
     Data,
+    DesiredState,
     KubeObject,
     kinds_of_crd,
     label_of,
@@ -440,3 +455,49 @@ def _values(values: Sequence[Any]) -> str:
 
 def _named(path: str) -> str:
     return f"field `{path}`" if path else "the object"
+
+
+# --- what does not go back with a rollback ---
+
+
+def earlier_state(
+    earlier: DesiredState, now: DesiredState, *, may_lose: bool = False
+) -> tuple[DesiredState, tuple[str, ...]]:
+    """Give an earlier set as far as one can go back to it, and say what stays as it is today."""
+    # A claim holds data: it is neither replaced nor made smaller. A definition that would lose fields or
+    # versions would take along what is stored in them; it goes back only if it `may_lose` them.
+    current = {obj.identity: obj for obj in now.objects}
+    objects, notes = [], []
+    for obj in earlier.objects:
+        today, why = current.get(obj.identity), ""
+        if today is not None and today.data != obj.data:
+            may_go_back = may_lose or not kinds_of_crd(obj.data) or is_allowed(obj.data)
+            if is_claim(obj.identity):
+                why = "a claim is not rolled back"
+            elif not may_go_back and (lost := losses(today.data, obj.data)):
+                why = f"going back would lose something ({lost[0]})"
+                why += "; if that is wanted: --allow-destructive-crds"
+        objects.append(today if today is not None and why else obj)
+        if why:
+            notes.append(f"{obj.identity} stays as it is: {why}")
+    return replace(earlier, objects=tuple(objects)), tuple(notes)
+
+
+def sparing_claims(changes: Iterable[Change], now: DesiredState) -> tuple[Change, ...]:
+    """Give the changes of a rollback without those that would take volume claims along."""
+    # What is listed for deletion may be known by its metadata alone, so the set of today is asked as well.
+    holding = {obj.identity for obj in now.objects if _takes_claims_along(obj)}
+    along = "its volume claims would be deleted with it (persistentVolumeClaimRetentionPolicy)"
+    return tuple(
+        replace(change, action="kept", reason=along, writes=False, desired=None)
+        if change.action in DESTRUCTIVE and (change.identity in holding or _takes_claims_along(change.live))
+        else change
+        for change in changes
+    )
+
+
+def _takes_claims_along(live: KubeObject | None) -> bool:
+    if live is None or live.kind != "StatefulSet":
+        return False
+    policy = (live.data.get("spec") or {}).get("persistentVolumeClaimRetentionPolicy") or {}
+    return bool(policy.get("whenDeleted") == "Delete")

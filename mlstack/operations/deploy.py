@@ -23,6 +23,7 @@ from mlstack.deploy import target as guard
 from mlstack.deploy.changes import (
     ApplyOptions,
     ChangeReport,
+    Changes,
     Interrupted,
     ObjectChange,
     RunResult,
@@ -33,20 +34,8 @@ from mlstack.deploy.changes import (
 from mlstack.deploy.history import History, before_leaving, run_summary
 from mlstack.deploy.inventory import Inventory, grow, has_moved, remove, shrink
 from mlstack.deploy.live import context_of, has_namespace
-from mlstack.deploy.plan import (
-    ApplyPlan,
-    LastGood,
-    diff_environment,
-    earlier_goal,
-    failure_goal,
-    plan_deletion,
-    pretend,
-    record,
-    refuse_new,
-    to_earlier,
-    to_last_good,
-)
-from mlstack.deploy.prune import KeepOptions
+from mlstack.deploy.plan import ApplyPlan, diff_environment, pretend, record, refuse_new
+from mlstack.deploy.prune import KeepOptions, everything, load_or_find, members_to_delete
 from mlstack.deploy.run import Run
 from mlstack.deploy.target import (
     ResolvedTarget,
@@ -63,6 +52,7 @@ from mlstack.errors import (
     ConfigError,
     ForbiddenError,
     MlstackError,
+    NotFoundError,
     ObjectNotFoundError,
     OutdatedError,
     RegistryError,
@@ -73,11 +63,12 @@ from mlstack.events import OnEvent, RunEvent, silent
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, Opener
 from mlstack.kube.parallel import prefetch
-from mlstack.objects.kube_object import Identity
+from mlstack.objects.kube_object import DesiredState, Identity
 from mlstack.readiness.evaluate import assess, hidden
 from mlstack.readiness.rule import Facts, Policy
 
 if TYPE_CHECKING:
+    from mlstack.deploy.reapply import LastGood
     from mlstack.readiness.capacity import Fit
     from mlstack.registries.images import ImageFault
 
@@ -428,9 +419,9 @@ def plan(
     has_room = planned.capacity is None or planned.capacity.ok
     is_sound = has_room and not any(_is_certain(fault) for fault in images)
     if out is not None and is_sound:
-        from mlstack.deploy import approve
+        from mlstack.deploy import reapply
 
-        approve.write(out, approve.approve(planned, now_s=clock.now_s(), salt=approve.new_salt()))
+        reapply.write(out, reapply.approve(planned, now_s=clock.now_s(), salt=reapply.new_salt()))
     report = planned.report
     return row(
         PlanResult,
@@ -497,17 +488,17 @@ def plan_approved(file: Path, target: Target, *, opener: Opener, options: ApplyO
         WrongClusterError: another cluster answers.
         ConflictError: something would be done that the file does not hold, as the cluster has moved since.
     """
-    from mlstack.deploy import approve
+    from mlstack.deploy import reapply
 
-    approved = approve.read(file)
-    planned = approve.target_of(approved, target)
+    approved = reapply.read(file)
+    planned = reapply.target_of(approved, target)
     state = planned.desired()
-    approve.refuse_moved_files(approved, planned, where=str(file))
+    reapply.refuse_moved_files(approved, planned, where=str(file))
     resolved = resolve(planned, opener, state=state)
-    approve.refuse_moved_cluster(approved, resolved.identity, context=resolved.place.context)
+    reapply.refuse_moved_cluster(approved, resolved.identity, context=resolved.place.context)
     what = f"apply of the plan of {approved['created']}"
-    plan = _plan(resolved, approve.options_of(approved, options), what=what)
-    approve.refuse_moved_objects(approved, plan.changes, where=str(file))
+    plan = _plan(resolved, reapply.options_of(approved, options), what=what)
+    reapply.refuse_moved_objects(approved, plan.changes, where=str(file))
     plan = _with_room(plan)
     plan = replace(plan, source=git_state(target.app.root))
     if plan.changes.writes and not options.allow_dirty and not options.dry_run:
@@ -524,25 +515,51 @@ def plan_delete(
     opener: Opener,
     spare: KeepOptions = _KEEP,
     grace_period_s: int | None = None,
-    wait: bool = True,
-    dry_run: bool = False,
-    timeout_s: float | None = None,
-    lock_timeout_s: float | None = None,
+    options: ApplyOptions = _USUAL,
 ) -> ApplyPlan:
     """Find what would be deleted, but for the kinds that are spared; nothing is.
 
-    `grace_period_s` is the time that pods get to end (None for their own); without `wait` the run ends before
-    everything is gone; `timeout_s` is how long anything is waited for (None goes on as long as anything goes
-    now and then), `lock_timeout_s` how long another run on the environment (None for 30 s in `timeout_s`).
+    `grace_period_s` is the time that pods get to end, None for their own. Without a time limit the run goes
+    on as long as anything goes now and then.
 
     Raises:
         ConfigError: the environment's own file is wrong.
         NotFoundError: neither the files nor the cluster know a component.
         ClusterError: the cluster cannot be asked or is another one.
     """
-    options = ApplyOptions(dry_run=dry_run, wait=wait, timeout_s=timeout_s, lock_timeout_s=lock_timeout_s)
-    plan = plan_deletion(target, opener, options, spare=spare, grace_period_s=grace_period_s)
-    if plan.writes and not dry_run:
+    fault: MlstackError | None = None
+    try:
+        state = target.desired()
+    except (ConfigError, NotFoundError, RegistryError) as error:  # what is there goes all the same
+        place, app, fault = target.place(), target.app.app.name, error
+        state = DesiredState(app=app, environment=place.name, namespace=place.namespace, objects=())
+    resolved = resolve(target, opener, state=state)
+    inventory = load_or_find(resolved.cluster, state)
+    members = members_to_delete(resolved, inventory)
+    if isinstance(fault, NotFoundError) and not members:
+        raise fault
+    pruned = everything(resolved, inventory, members, spare=spare)
+    notes = [f"by the inventory alone, as the files cannot be rendered: {fault.message}"] if fault else []
+    changes = row(
+        Changes,
+        state,
+        context=resolved.place.context,
+        cluster=resolved.identity,
+        changes=pruned.changes,
+        secrets=(),
+        notes=(*inventory.notes, *notes, *pruned.notes),
+    )
+    plan = ApplyPlan(
+        kind="DeleteResult",
+        changes=changes,
+        resolved=resolved,
+        options=options,
+        inventory=inventory,
+        pruned=pruned,
+        what=run_summary(target, "delete"),
+        grace_period_s=grace_period_s,
+    )
+    if plan.writes and not options.dry_run:
         check_rights(plan.resolved, plan.changes.changes, plan.inventory, may_all=plan.may_all)
     return plan
 
@@ -562,9 +579,11 @@ def plan_rollback(
         ClusterError: the cluster cannot be asked, is another one, refuses an object, or has no room
             (`check_capacity`).
     """
-    goal = earlier_goal(target, opener, number=number, options=options, clock=clock)
+    from mlstack.deploy import reapply
+
+    goal = reapply.earlier_goal(target, opener, number=number, options=options, clock=clock)
     plan = _plan(goal.resolved, options, what=goal.what, may_be_empty=True)
-    return to_earlier(_with_room(plan), goal)
+    return reapply.to_earlier(_with_room(plan), goal)
 
 
 @contextmanager
@@ -582,8 +601,10 @@ def plan_automatic_rollback(
     Raises:
         ClusterError: the cluster cannot be asked, or refuses what was there before.
     """
-    goal = failure_goal(failed, error, good)
+    from mlstack.deploy import reapply
+
+    goal = reapply.failure_goal(failed, error, good)
     if isinstance(goal, str):
         return goal
     plan = _plan(goal.resolved, goal.options, what=goal.what, may_be_empty=True)
-    return to_last_good(plan, goal, failed)
+    return reapply.to_last_good(plan, goal, failed)

@@ -19,7 +19,7 @@ from mlstack.app.environment import Environment
 from mlstack.app.files import read_file
 from mlstack.app.index import offers
 from mlstack.dataclass import dataclass
-from mlstack.deploy.diff import ADOPT
+from mlstack.deploy.plan import ADOPT
 from mlstack.errors import ConfigError, MlstackError, UsageError
 from mlstack.importers import convert, ksonnet, manifests, templates
 from mlstack.importers.ksonnet import Composition, KsApp, Options, compose

@@ -13,7 +13,8 @@ from mlstack.deploy.inventory import load_inventory, ref_of
 from mlstack.deploy.live import namespaces_of, placed
 from mlstack.deploy.prune import candidates, find_by_labels
 from mlstack.deploy.target import ResolvedTarget, Target, resolve
-from mlstack.deploy.wait import Gone, holders, obstacles
+from mlstack.deploy.wait import obstacles
+from mlstack.deploy.write import Gone, holders
 from mlstack.errors import ClusterError, ForbiddenError
 from mlstack.kube.client import ObjectRef, Opener
 from mlstack.objects.kube_object import KubeObject, selector

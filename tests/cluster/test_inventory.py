@@ -13,6 +13,7 @@ import pytest
 
 from mlstack.deploy import inventory
 from mlstack.deploy.inventory import Inventory, Member
+from mlstack.deploy.lock import ID_LABEL
 from mlstack.deploy.prune import KeepOptions
 from mlstack.objects.kube_object import Identity
 from tests.support.cluster import TestCluster
@@ -92,7 +93,7 @@ def test_the_parent_is_as_the_convention_says(
     stack.deploy("a", config_map(), elsewhere, crd(group=group), widget)
     parent = minikube.request("GET", path(namespace, NAME))["metadata"]
     set_id = inventory.set_id(NAME, namespace)
-    assert parent["labels"][inventory.ID_LABEL] == set_id
+    assert parent["labels"][ID_LABEL] == set_id
     assert parent["annotations"][inventory.NAMESPACES] == "default"
     assert parent["annotations"][inventory.GROUP_KINDS] == (
         f"ConfigMap,CustomResourceDefinition.apiextensions.k8s.io,Widget.{group}"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlstack.deploy.run import Schedule
-from mlstack.deploy.wait import Gone, Steps
+from mlstack.deploy.write import Gone, Steps
 from mlstack.errors import ConfigError, MlstackError
 from mlstack.kube.client import ObjectRef
 from mlstack.objects import order

@@ -185,7 +185,9 @@ class Stack:
     def delete(self, environment: str = "minikube", **options: Any) -> RunResult:
         """Delete without a question."""
         about, how = _split(options)
-        plan = deploy.plan_delete(self.target(environment, **about), opener=self.opener, **how)
+        own = {name: how.pop(name) for name in ("spare", "grace_period_s") if name in how}
+        own["options"] = ApplyOptions(**how)
+        plan = deploy.plan_delete(self.target(environment, **about), opener=self.opener, **own)
         self.events = []
         return deploy.apply(plan, clock=self.clock, on_event=self.events.append)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mlstack.deploy.changes import ApplyOptions, Changes
-from mlstack.deploy.diff import diff
 from mlstack.deploy.inventory import Inventory, as_members
 from mlstack.deploy.live import fetch
+from mlstack.deploy.plan import diff
 from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.kube.client import Opener
 

@@ -227,6 +227,7 @@ def delete(
     expired: bool = option("--expired", "All environments that are over (`env add --ttl`)."),
 ) -> int:
     """Remove an environment's objects from the cluster, in reverse order; always asks."""
+    from mlstack.deploy.changes import ApplyOptions
     from mlstack.deploy.prune import KeepOptions
 
     options = session.options
@@ -244,10 +245,12 @@ def delete(
         doing="looking at the cluster",
         spare=keep,
         grace_period_s=grace_period,
-        wait=wait,
-        dry_run=options.dry_run,
-        timeout_s=options.timeout_s,
-        lock_timeout_s=options.lock_timeout_s,
+        options=ApplyOptions(
+            wait=wait,
+            dry_run=options.dry_run,
+            timeout_s=options.timeout_s,
+            lock_timeout_s=options.lock_timeout_s,
+        ),
     )
     names = _expired(session) if expired else session.environments()
     if names is not None:

@@ -79,5 +79,5 @@ def test_a_first_apply_loads_nothing_that_only_objects_that_are_there_need(tmp_p
     command = [sys.executable, "-c", FIRST_APPLY]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     loaded = {name.removeprefix("mlstack.deploy.") for name in done.stdout.split()}
-    assert "diff" in loaded
-    assert not loaded & {"adopt", "conflicts", "definition", "object_diff", "replacement", "drift", "compare"}
+    assert "plan" in loaded
+    assert not loaded & {"capacity", "compare", "conflicts", "object_diff", "reapply", "replacement"}

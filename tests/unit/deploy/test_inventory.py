@@ -8,8 +8,8 @@ import pytest
 
 from mlstack.deploy import inventory
 from mlstack.deploy.changes import Action, Change
-from mlstack.deploy.inventory import ID_LABEL, MEMBER_LABEL, Inventory, Member, owned_hash, payload_hash
-from mlstack.deploy.lock import belongs_to, name_of
+from mlstack.deploy.inventory import MEMBER_LABEL, Inventory, Member, owned_hash, payload_hash
+from mlstack.deploy.lock import ID_LABEL, belongs_to, name_of
 from mlstack.errors import ClusterError, ConfigError
 from mlstack.objects.kube_object import DesiredState, Identity, Kinds, KubeObject
 

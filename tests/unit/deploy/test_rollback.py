@@ -1,6 +1,6 @@
 """What does not go back to an earlier revision."""
 
-from mlstack.deploy.plan import earlier_state
+from mlstack.deploy.replacement import earlier_state
 from mlstack.objects.kube_object import DesiredState, KubeObject
 from tests.support.deploying import crd
 from tests.support.revisions import one

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mlstack.deploy.run import Schedule
-from mlstack.deploy.wait import DeletionWatcher, Steps
+from mlstack.deploy.write import DeletionWatcher, Steps
 from mlstack.errors import ForbiddenError, LockedError, MlstackError, UnreachableError
 from mlstack.events import silent
 from mlstack.kube.client import Cluster, ObjectRef

@@ -10,11 +10,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from mlstack.deploy import run, wait
 from mlstack.deploy.changes import Change
 from mlstack.deploy.lock import WEBHOOK_S
-from mlstack.deploy.run import CONFLICT_S, ObjectWriter
-from mlstack.deploy.wait import DeletionWatcher, Gone
+from mlstack.deploy.write import CONFLICT_S, GONE_S, KIND_S, DeletionWatcher, Gone, ObjectWriter
 from mlstack.errors import (
     ConflictError,
     FieldConflict,
@@ -159,7 +157,7 @@ def test_a_new_schema_is_given_a_moment(action: Any, passes: bool) -> None:
 
 @pytest.mark.parametrize(
     ("error", "limit_s"),
-    [(KIND, run.KIND_S), (WEBHOOK, WEBHOOK_S), (ConflictError("moved"), run.CONFLICT_S)],
+    [(KIND, KIND_S), (WEBHOOK, WEBHOOK_S), (ConflictError("moved"), CONFLICT_S)],
     ids=["kind", "webhook", "moved"],
 )
 def test_waiting_for_it_ends(error: MlstackError, limit_s: float) -> None:
@@ -242,7 +240,7 @@ def test_what_does_not_go_is_told_with_what_holds_it() -> None:
     told = Told(cluster)
     with pytest.raises(NotReadyError, match=r"finalizers are still there: ex\.com/hold"):
         told.delete(change("delete", live_uid=uid))
-    assert told.clock.now_s() >= wait.GONE_S
+    assert told.clock.now_s() >= GONE_S
 
 
 SETTINGS = ObjectRef("v1", "ConfigMap", "default", "settings")

@@ -10,7 +10,7 @@ import pytest
 
 from mlstack.app.files import read
 from mlstack.app.params import ParamScope
-from mlstack.deploy import approve
+from mlstack.deploy import reapply
 from mlstack.deploy.changes import ApplyOptions, RunResult
 from mlstack.errors import ConfigError, ConflictError, MlstackError, UsageError, WrongClusterError
 from mlstack.kube.client import ObjectRef
@@ -205,7 +205,7 @@ def test_secret_parameters_of_the_run_are_not_kept_but_held_to(parametrised: Sta
 def test_the_file_says_what_it_was_made_from(stack: Stack, file: Path) -> None:
     stack.write("web", config_map(a="1"))
     planned(stack, file, components=["web"])
-    found = approve.read(file)
+    found = reapply.read(file)
     said = [found[name] for name in ("app", "environment", "context", "namespace")]
     assert said == ["demo", "minikube", "minikube", "ml"]
     assert found["selection"] == found["components"] == ["web"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mlstack.deploy import inventory
+from mlstack.deploy.lock import ID_LABEL
 from mlstack.errors import ClusterError, ConfigError, InvalidError, MlstackError, OutdatedError, UsageError
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy
@@ -62,7 +63,7 @@ def test_members_carry_the_label_of_the_set(stack: Stack, cluster: MemoryCluster
     parent, live = cluster.get(PARENT), cluster.get(ref("one"))
     assert parent is not None and live is not None
     set_id = inventory.set_id("mlstack-demo.minikube", "ml")
-    assert parent["metadata"]["labels"][inventory.ID_LABEL] == set_id
+    assert parent["metadata"]["labels"][ID_LABEL] == set_id
     assert live["metadata"]["labels"][inventory.MEMBER_LABEL] == set_id
     assert inventory.MEMBER_LABEL not in parent["metadata"]["labels"]
 
@@ -294,7 +295,7 @@ def test_nothing_is_pruned_when_a_write_failed(stack: Stack, cluster: MemoryClus
 
 
 def test_a_set_of_another_tool_is_refused(stack: Stack, cluster: MemoryCluster) -> None:
-    labels = {inventory.ID_LABEL: inventory.set_id(PARENT.name, "ml")}
+    labels = {ID_LABEL: inventory.set_id(PARENT.name, "ml")}
     metadata = {"name": PARENT.name, "namespace": "ml", "labels": labels}
     metadata["annotations"] = {inventory.TOOLING: "kubectl/v1.32"}
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy import approve
+from mlstack.deploy import reapply
 from mlstack.deploy.changes import Change, Changes
 from mlstack.errors import ConfigError, NotFoundError
 from mlstack.objects.kube_object import Identity
@@ -38,11 +38,11 @@ def rows(*changes: Change) -> list[dict[str, Any]]:
     told = Changes(
         app="demo", environment="gke", namespace="ml", context="gke", cluster=None, changes=changes
     )
-    return approve.rows(told, SALT, costly=False)
+    return reapply.rows(told, SALT, costly=False)
 
 
 def moved(before: Change | None, now: Change) -> list[str]:
-    return approve.moved_objects(rows(*([before] if before else [])), rows(now))
+    return reapply.moved_objects(rows(*([before] if before else [])), rows(now))
 
 
 @pytest.mark.parametrize("action", ["create", "update", "recreate", "delete", "unchanged", "kept"])
@@ -56,7 +56,7 @@ def test_what_was_done_already_needs_nothing(action: Any) -> None:
 
 
 def test_a_deletion_that_nobody_needs_any_more_is_nothing_either() -> None:
-    assert approve.moved_objects(rows(change("delete")), []) == []
+    assert reapply.moved_objects(rows(change("delete")), []) == []
 
 
 @pytest.mark.parametrize(
@@ -98,15 +98,15 @@ def test_another_value_of_an_approved_field_is_not_approved() -> None:
 
 @pytest.mark.parametrize("costly", [False, True])
 def test_equal_texts_have_equal_digests_under_one_salt_alone(costly: bool) -> None:
-    digests = [approve.digest(text, salt, costly=costly) for text in ("text", "texts") for salt in "ab"]
-    assert digests[0] == approve.digest("text", "a", costly=costly)
+    digests = [reapply.digest(text, salt, costly=costly) for text in ("text", "texts") for salt in "ab"]
+    assert digests[0] == reapply.digest("text", "a", costly=costly)
     assert len(set(digests)) == 4
-    assert approve.digest("", "a", costly=costly) == ""
+    assert reapply.digest("", "a", costly=costly) == ""
 
 
 def test_a_digest_that_may_hide_a_secret_is_dear_to_guess() -> None:
-    assert approve.digest("x", "a", costly=True).startswith("scrypt:")
-    assert approve.digest("x", "a", costly=False).startswith("sha256:")
+    assert reapply.digest("x", "a", costly=True).startswith("scrypt:")
+    assert reapply.digest("x", "a", costly=False).startswith("sha256:")
 
 
 # --- plan file ---
@@ -142,24 +142,24 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_what_is_read_is_what_was_written(file: Path) -> None:
-    approve.write(file, APPROVAL)
-    assert approve.read(file) == APPROVAL
+    reapply.write(file, APPROVAL)
+    assert reapply.read(file) == APPROVAL
 
 
 def test_its_owner_alone_may_read_it(file: Path) -> None:
     file.write_text("old")
     file.chmod(0o644)
-    approve.write(file, APPROVAL)
+    reapply.write(file, APPROVAL)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_salts_differ() -> None:
-    assert approve.new_salt() != approve.new_salt()
+    assert reapply.new_salt() != reapply.new_salt()
 
 
 def changed(file: Path, **facts: Any) -> str:
     """Say what is wrong with a file in which facts were changed, or left out by None."""
-    approve.write(file, APPROVAL)
+    reapply.write(file, APPROVAL)
     document = {**json.loads(file.read_text()), **facts}
     file.write_text(json.dumps({name: fact for name, fact in document.items() if fact is not None}))
     return refused(file)
@@ -167,7 +167,7 @@ def changed(file: Path, **facts: Any) -> str:
 
 def refused(file: Path) -> str:
     with pytest.raises(ConfigError) as caught:
-        approve.read(file)
+        reapply.read(file)
     assert caught.value.where == str(file)
     assert "mlstack plan ENV --out FILE" in (caught.value.hint or "")
     return caught.value.message
@@ -201,4 +201,4 @@ def test_a_damaged_one_says_where(file: Path) -> None:
 
 def test_one_that_is_not_there_is_not_found(file: Path) -> None:
     with pytest.raises(NotFoundError):
-        approve.read(file)
+        reapply.read(file)

@@ -1,4 +1,4 @@
-"""What somebody approved, as a plan file holds it: the changes of one moment, and what they were made from.
+"""What is applied again as it stood: changes that somebody approved, or an earlier revision.
 
 A plan is one JSON document, declared by the schema `Plan.json`; `plan --out` writes it and `apply` reads it.
 It may lie about where Secrets may not, so it holds no secret, nor a hash from which one could be guessed at
@@ -21,22 +21,46 @@ from mlstack.app.app import API_VERSION, Component
 from mlstack.app.environment import ClusterIdentity
 from mlstack.app.params import Overrides
 from mlstack.app.schema import check_file
-from mlstack.clock import timestamp
+from mlstack.clock import Clock, timestamp
+from mlstack.dataclass import dataclass
 from mlstack.deploy import target as guard
-from mlstack.deploy.changes import DECIDING, Action, ApplyOptions, Change, Changes, veiled
-from mlstack.deploy.plan import ApplyPlan
-from mlstack.deploy.target import Target
+from mlstack.deploy.changes import (
+    DECIDING,
+    Action,
+    ApplyOptions,
+    Change,
+    Changes,
+    RunResult,
+    veiled,
+)
+from mlstack.deploy.history import (
+    CHANGING,
+    DamagedHistoryError,
+    History,
+    changes_between,
+    last_good_revision,
+    only,
+    open_history,
+)
+from mlstack.deploy.inventory import Inventory, as_members
+from mlstack.deploy.live import fetch
+from mlstack.deploy.plan import ApplyPlan, diff
+from mlstack.deploy.replacement import earlier_state, sparing_claims
+from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.errors import (
     ClusterError,
     ConfigError,
     ConflictError,
+    MlstackError,
     NotFoundError,
     SchemaError,
     UsageError,
     WrongClusterError,
 )
 from mlstack.kube import parallel
+from mlstack.kube.client import Opener
 from mlstack.objects import masking
+from mlstack.objects.kube_object import DesiredState, Identity
 
 KIND = "Plan"
 Document = Mapping[str, Any]
@@ -375,3 +399,190 @@ def read(path: Path) -> Document:
     except SchemaError as error:
         raise ConfigError(f"the plan file is damaged: {error}", where=where, hint=_NEW_PLAN) from error
     return head
+
+
+# --- going back to an earlier revision: asked for, or after an apply that failed ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class RollbackGoal:
+    """Where going back leads: what is to be planned, the set of today, and what is to be said."""
+
+    resolved: ResolvedTarget
+    options: ApplyOptions
+    what: str
+    now: DesiredState
+    notes: tuple[str, ...]
+    created: frozenset[str] = frozenset()  # what the apply made that failed
+
+
+def earlier_goal(
+    target: Target, opener: Opener, *, number: int | None = None, options: ApplyOptions, clock: Clock
+) -> RollbackGoal:
+    """Find the revision to go back to; without a number the newest before the last one that worked.
+
+    Claims stay as they are: those of today are neither deleted nor given the size they had. So do
+    definitions that would lose something, unless the options allow that.
+
+    Raises:
+        NotFoundError: there is no such revision, or none before the newest.
+        ClusterError: the cluster cannot be asked or is another one.
+    """
+    past = open_history(target, opener, clock=clock)
+    known, notes = past.revisions(), list[str]()
+    if number is not None:
+        revision = past.find(number)
+    elif len(known) < 2:
+        there = f"only revision {known[0].number}" if known else "no history"
+        raise NotFoundError(
+            f"environment `{past.environment}` has nothing to go back to: {there}",
+            hint=f"mlstack history {past.environment}",
+        )
+    else:
+        revision = last_good_revision(known[:-1]) or known[-2]
+        if passed := [str(later.number) for later in known[:-1] if later.number > revision.number]:
+            notes.append(f"revision {', '.join(passed)} is passed over: it did not work")
+    earlier = past.load(revision)
+    try:
+        now = past.load(known[-1])
+    except DamagedHistoryError as error:  # what is there now is known from the inventory all the same
+        now = earlier
+        notes.append(error.message)
+    state, stays = earlier_state(earlier, now, may_lose=options.allow_destructive)
+    return RollbackGoal(
+        resolved=resolve(target, lambda context: past.cluster, state=state),
+        options=options,
+        what=f"rollback to {revision.number}",
+        now=now,
+        notes=(*notes, *stays, *_files_differ(target, state)),
+    )
+
+
+def to_earlier(plan: ApplyPlan, goal: RollbackGoal) -> ApplyPlan:
+    """Give a plan of an earlier set without what it must not do to claims, and with what is to be said."""
+    changes = sparing_claims(plan.changes.changes, goal.now)
+    notes = (*plan.changes.notes, *goal.notes)
+    return replace(plan, changes=replace(plan.changes, changes=changes, notes=notes))
+
+
+def _files_differ(target: Target, state: DesiredState) -> Iterator[str]:
+    """Warn if the next apply would undo the rollback."""
+    environment = target.environment
+    try:
+        desired = target.desired()
+    except MlstackError as error:
+        yield f"the files of the app cannot be rendered at present: {error.message}"
+        return
+    if changes_between(state, desired):
+        yield (
+            "the files of the app still say something else: the next `mlstack apply"
+            f" {environment}` undoes this; see `mlstack diff {environment}`"
+        )
+
+
+# --- what does not go back ---
+
+
+# --- after an apply that failed ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastGood:
+    """What an apply may go back to without a question, as it was known before it began."""
+
+    revision: int  # the last one that worked
+    state: DesiredState  # its set
+    borne_out: frozenset[Identity]  # the objects of which the cluster had exactly what the set says
+
+
+def last_good(plan: ApplyPlan, *, clock: Clock) -> LastGood | None:
+    """Give what an apply may go back to, before it begins; None if no earlier revision worked.
+
+    A history lies in Secrets: whoever may write those in the namespace may write a revision of their own,
+    with the rights of whoever goes back to it. Nothing else in the namespace vouches for one either, since
+    whoever may write Secrets there may mostly write all else. So a revision is believed as far as the live
+    objects, looked at one by one, are what it says: to bring those back gives nobody more than they had.
+    Only the components that the apply is about go back.
+
+    Raises:
+        ClusterError: the cluster cannot be asked.
+    """
+    resolved = plan.resolved
+    past = History.of(resolved.state.app, resolved.place, resolved.cluster, clock=clock)
+    revisions = past.revisions()
+    components = resolved.state.known_as if resolved.selective else ()
+    while (good := last_good_revision(revisions, components)) is not None:
+        try:
+            state = past.load(good)
+        except DamagedHistoryError:  # the one before it may be whole
+            revisions = tuple(revision for revision in revisions if revision.number < good.number)
+            continue
+        earlier = only(state, components) if resolved.selective else state
+        return LastGood(revision=good.number, state=state, borne_out=_borne_out(plan, earlier))
+    return None
+
+
+def _borne_out(plan: ApplyPlan, earlier: DesiredState) -> frozenset[Identity]:
+    """Give the objects of a set that are there as it says; the inventory's hashes are not asked."""
+    namespace = plan.place.namespace
+    nothing = Inventory(app=earlier.app, environment=earlier.environment, namespace=namespace)
+    try:
+        desired = replace(plan.resolved, state=as_members(earlier, namespace))
+        options = replace(plan.options, dry_run=True, create=False, adopt=False, keep_foreign_fields=True)
+        changes = diff(fetch(desired, options, inventory=nothing))
+    except ClusterError:  # a kind that the cluster does not have: the apply itself needs none of this
+        return frozenset()
+    return frozenset(change.identity for change in changes.changes if change.action == "unchanged")
+
+
+def failure_goal(failed: ApplyPlan, error: MlstackError, good: LastGood | None) -> RollbackGoal | str:
+    """Find what to go back to after an apply that `error` ended, or say why nothing is rolled back.
+
+    Objects come back that were there as the revision says when the apply began, and those go that it has
+    made; nothing else that a revision says is done without a question.
+    """
+    done = error.partial
+    if not (isinstance(done, RunResult) and any(result.outcome in CHANGING for result in done.objects)):
+        return "nothing was changed, so nothing is rolled back"
+    if good is None:
+        return "nothing is rolled back: no earlier revision of this environment worked"
+    resolved, number = failed.resolved, good.revision
+    earlier = only(good.state, resolved.state.known_as) if resolved.selective else good.state
+    today = {obj.identity: obj for obj in resolved.state.objects}
+    doubted = [obj.identity for obj in earlier.objects if obj.identity not in good.borne_out]
+    believed = [obj for obj in earlier.objects if obj.identity in good.borne_out]
+    instead = [today[key] for key in doubted if key in today]
+    vouched = replace(earlier, objects=(*believed, *instead))
+    state, stays = earlier_state(vouched, resolved.state, may_lose=failed.options.allow_destructive)
+    notes = [
+        f"{key} is not brought back: before this run the cluster had not what revision {number} says of it;"
+        f" if that is wanted: mlstack rollback {failed.place.name} {number}"
+        for key in doubted
+    ]
+    for result in done.objects:
+        if result.outcome in ("recreated", "deleted", "terminating"):
+            notes.append(f"{result.object} was {result.outcome}: what it had done or held does not come back")
+    return RollbackGoal(
+        resolved=replace(resolved, state=state, whole=good.state),
+        # The set was whole once, so that what goes is what the failed apply brought.
+        options=replace(failed.options, prune=True, create=True, allow_large_prune=True),
+        what=f"rollback to {number} after a failure",
+        now=resolved.state,
+        created=frozenset(result.object for result in done.objects if result.outcome == "created"),
+        notes=(f"rolling back to revision {number}", *stays, *notes),
+    )
+
+
+def to_last_good(plan: ApplyPlan, goal: RollbackGoal, failed: ApplyPlan) -> ApplyPlan:
+    """Give a plan of what is known to be good, which takes away only what the apply made."""
+    changes, stays = [], []
+    for change in sparing_claims(plan.changes.changes, goal.now):
+        # That a revision does not have what was there before the run is no reason to delete it.
+        was_there = change.action == "delete" and str(change.identity) not in goal.created
+        reason = "was there before this run" if was_there else change.reason
+        changes.append(replace(change, action="kept", reason=reason, writes=False) if was_there else change)
+        if was_there or change.action == "kept":
+            stays.append(f"{change.identity} stays: {reason}")
+    notes = (goal.notes[0], *stays, *goal.notes[1:], *plan.changes.notes)
+    changed = replace(plan.changes, changes=tuple(changes), notes=notes)
+    return replace(plan, changes=changed, pin=None, lock=failed.lock)
