@@ -192,12 +192,12 @@ class PackageFolder:
             f"prototype {name}", digests, _REMEMBERED, lambda: self._read_prototype(name, libraries)
         )
         # template name → (file for messages, text); the prototype's own first, in their order
-        templates = self._texts_below(PurePosixPath(name, "templates"), "", ".j2")
+        templates = self._texts_below(f"{name}/templates", "", ".j2")
         for package, folder in (
             {self.head.name: self} | dict(libraries) if not self.is_chart else {}
         ).items():
-            templates |= folder._texts_below(PurePosixPath("templates"), f"{package}/", ".j2")
-        files = {} if self.is_chart else self._texts_below(PurePosixPath(name, "files"), "")
+            templates |= folder._texts_below("templates", f"{package}/", ".j2")
+        files = {} if self.is_chart else self._texts_below(f"{name}/files", "")
         schema, examples, needs = (facts.pop(word) for word in ("schema", "examples", "needs"))
         return Prototype(
             name=name,
@@ -278,12 +278,17 @@ class PackageFolder:
             return {}
         return fields_of(self.document("definitions.yaml", "Definitions"), "Definitions").map("definitions")
 
-    def _texts_below(
-        self, folder: PurePosixPath, prefix: str, suffix: str = ""
-    ) -> dict[str, tuple[str, str]]:
-        paths = (path for path in self.files if path.name.endswith(suffix) and path.is_relative_to(folder))
-        names = {f"{prefix}{path.relative_to(folder).as_posix()}": path for path in paths}
-        return {name: (f"{self.source}/{path}", self._text(path)) for name, path in names.items()}
+    @cached_property
+    def _paths(self) -> Mapping[str, PurePosixPath]:
+        return {path.as_posix(): path for path in self.files}
+
+    def _texts_below(self, folder: str, prefix: str, suffix: str = "") -> dict[str, tuple[str, str]]:
+        """Give name → (file for messages, text) of the files below a folder."""
+        return {
+            f"{prefix}{name[len(folder) + 1 :]}": (f"{self.source}/{name}", self._text(path))
+            for name, path in self._paths.items()
+            if name.endswith(suffix) and name.startswith(f"{folder}/")
+        }
 
     def document(self, path: str, kind: str) -> AppDocument:
         """Give a checked document of the package."""

@@ -515,15 +515,11 @@ class Declared:
 
     def _settings(self, layer: Layer, faults: list[ParamFault], notes: dict[str, None]) -> dict[str, Setting]:
         """Read a layer against the declarations; what is wrong or worth a note is added to the lists."""
-        origins_of: dict[str, dict[KeyPath, Origin]] = {}
-        for path, origin in layer.origins.items():
-            if path:
-                origins_of.setdefault(str(path[0]), {})[path[1:]] = origin
         settings: dict[str, Setting] = {}
         spelled: dict[str, str] = {}
         for spelling, raw in layer.values.items():
-            origins = origins_of.get(spelling, {})
-            origin = nearest_origin(origins, (), Origin(layer.kind))
+            origin = layer.origins.get((spelling,)) or Origin(layer.kind)
+            origins = _inside(layer.origins, spelling) if isinstance(raw, (dict, list)) else {}
             name = self._spellings.get(spelling)
             if name is None and self._is_open and not layer.skips_undeclared:
                 near = nearest(spelling, self._params) if spelling not in _OF_CHARTS else None
@@ -557,7 +553,7 @@ class Declared:
             for path, character in refused_characters(raw):
                 full = join_path((name, *path))
                 message = f"`{full}` holds the control character {character}, which no object can carry"
-                where = str(nearest_origin(origins, path, Origin(layer.kind)))
+                where = str(nearest_origin(origins, path, origin))
                 faults.append(ParamFault(message, where, "remove it from the value"))
             if param.deprecated:
                 notes[f"`{spelling}` is deprecated: {param.deprecated} ({origin})"] = None
@@ -572,6 +568,10 @@ class Declared:
         """Take up a name that an open prototype does not declare."""
         self._params[name], self._chains[name], self._values[name] = Param(name=name, schema={}), (), None
         return name
+
+
+def _inside(origins: Mapping[KeyPath, Origin], name: str) -> dict[KeyPath, Origin]:
+    return {path[1:]: origin for path, origin in origins.items() if path[:1] == (name,)}
 
 
 _OF_CHARTS = frozenset(("global",))  # a value that helm hands to the charts inside a chart

@@ -89,6 +89,8 @@ class AppReader:
         self.store = store
         self.environ = environ or {}
         self._declarations: dict[str, Declared] = {}
+        self._prototypes: dict[tuple[str, str | None], Prototype] = {}
+        self._shared: dict[str, list[Layer]] = {}
         self._chains: dict[str, tuple[EnvironmentFiles, ...]] = {}
         self._patches: dict[str, Mapping[str, str]] = {}
 
@@ -96,7 +98,8 @@ class AppReader:
         """Read every file anew from now on."""
         for name in set(vars(self)) - {"root", "store", "environ", "_is_locked"}:
             del vars(self)[name]
-        self._declarations, self._chains, self._patches = {}, {}, {}
+        self._declarations, self._prototypes, self._shared = {}, {}, {}
+        self._chains, self._patches = {}, {}
 
     @cached_property
     def files(self) -> AppFiles:
@@ -505,7 +508,11 @@ class AppReader:
         Raises:
             NotFoundError: none, or several, with their full names; at `where` the name is written.
         """
-        return self.vendor.prototype(name, where=where, environment=environment).called(name)
+        key = name, environment
+        if key not in self._prototypes:
+            prototype = self.vendor.prototype(name, where=where, environment=environment)
+            self._prototypes[key] = prototype.called(name)
+        return self._prototypes[key]
 
     def need(self, component: str, api_version: str, kind: str, environment: str) -> Need | None:
         """Give what a component's prototype says of a kind that it needs; None of manifests, other kinds."""
@@ -552,7 +559,9 @@ class AppReader:
 
     def shared_layers(self, module: str) -> list[Layer]:
         """Give the layers for all components of a module: of the app, and of the modules around them."""
-        return self._shared_layers(_enclosing(module))
+        if module not in self._shared:
+            self._shared[module] = self._shared_layers(_enclosing(module))
+        return self._shared[module]
 
     def _shared_layers(self, modules: Iterable[str]) -> list[Layer]:
         """Give the layers for all components: of the app and of modules."""

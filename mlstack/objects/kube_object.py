@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,7 @@ class KubeObject:
 
     def with_data(self, data: Mapping[str, Any]) -> KubeObject:
         """Give the same object with other content."""
-        return replace(self, data=data)
+        return KubeObject(data=data, component=self.component, source=self.source)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,9 +181,9 @@ def selector(*, app: str, environment: str) -> str:
 
 
 def stamp(
-    data: Mapping[str, Any], *, app: str, environment: str, component: str, namespace: str, kinds: Kinds
+    data: Mapping[str, Any], labels: Mapping[str, str], *, namespace: str, kinds: Kinds
 ) -> dict[str, Any]:
-    """Give a copy with the namespace and the labels of an environment.
+    """Give a copy with the namespace and the labels (`marks`) of an environment.
 
     A namespace that the object names itself stays. Labels are set on the object alone, never on
     pod templates or selectors: those cannot change later. A kind nobody knows is taken for namespaced.
@@ -194,8 +194,7 @@ def stamp(
         metadata.pop("namespace", None)
     elif not metadata.get("namespace"):
         metadata["namespace"] = namespace
-    own = marks(app=app, environment=environment, component=component)
-    metadata["labels"] = {**(metadata.get("labels") or {}), **own}
+    metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
     return {**data, "metadata": metadata}
 
 

@@ -21,6 +21,7 @@ _STORAGE_CLASS = ("storage.k8s.io", "StorageClass", False)
 _SECRET = ("", "Secret", True)
 _CONFIG_MAP = ("", "ConfigMap", True)
 
+_LEAVES = frozenset((str, int, bool, float, type(None)))
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _OF_PODS: tuple[_Row, ...] = (
     ("serviceAccountName", "", "ServiceAccount", True),
@@ -124,7 +125,8 @@ def _pod_specs(content: Any) -> Iterator[Data]:
 
 def is_pod_spec(content: Any) -> bool:
     """Tell whether a part of an object says how a pod is made."""
-    containers = content.get("containers") if isinstance(content, Mapping) else None
+    is_map = content.__class__ is dict or isinstance(content, Mapping)
+    containers = content.get("containers") if is_map else None
     return isinstance(containers, list) and bool(containers) and isinstance(containers[0], Mapping)
 
 
@@ -157,13 +159,14 @@ def _pods(content: Any, metadata: Data) -> Iterator[tuple[Data, Data]]:
     """Give every part that says how a pod is made, and the metadata beside it where it is a `spec`."""
     if isinstance(content, list):
         for part in content:
-            yield from _pods(part, {})
-    elif isinstance(content, Mapping):
+            if part.__class__ is not str:
+                yield from _pods(part, {})
+    elif content.__class__ is dict or isinstance(content, Mapping):
         if is_pod_spec(content):
             yield content, metadata
             return
         for key, part in content.items():
-            if part.__class__ is not str:  # as most parts are
+            if part.__class__ not in _LEAVES:
                 yield from _pods(part, _map(content, "metadata") if key == "spec" else {})
 
 
@@ -242,15 +245,16 @@ def _covers(rule: Data, kind: Kind) -> bool:
 
 def _values(data: Any, tree: Mapping[str, Any]) -> Iterator[tuple[str, _Named]]:
     """Give the names at the fields of a tree of steps, of every item where a step ends with `[]`."""
-    if not isinstance(data, Mapping):
+    if data.__class__ is not dict and not isinstance(data, Mapping):
         return
     for step, below in tree.items():
-        inner = data.get(step.removesuffix("[]"))
+        is_list = step[-2:] == "[]"
+        inner = data.get(step[:-2] if is_list else step)
         if not inner:
             continue
-        if isinstance(below, tuple):
+        if below.__class__ is tuple:
             yield str(inner), below
-        elif not step.endswith("[]"):
+        elif not is_list:
             yield from _values(inner, below)
         elif isinstance(inner, list):
             for item in inner:

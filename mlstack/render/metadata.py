@@ -110,7 +110,8 @@ def with_config_hashes(
         names = sorted(configs.keys() & set(read_by_pods(obj))) if configs and _restarts(obj) else []
         for name in names:
             digests[name] = digests.get(name) or _digest(configs[name], f"{salt}/{name}")
-        result.append(obj.with_data(_with_hash(obj.data, [(str(name), digests[name]) for name in names])))
+        hashes = [(str(name), digests[name]) for name in names]
+        result.append(obj.with_data(_with_hash(obj.data, hashes)) if hashes else obj)
     return result
 
 

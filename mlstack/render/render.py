@@ -236,16 +236,11 @@ def _stamped(rendered: Sequence[Rendered], *, app: App, environment: Environment
     more = metadata.added(app, environment)
     stamped = []
     for component in rendered:
+        labels = kube_object.marks(app=app.name, environment=environment.name, component=component.component)
         for obj in component.objects:
             is_built_in = built_in.lookup(obj.api_version, obj.kind) is not None
-            data = kube_object.stamp(
-                metadata.with_added(kube_object.normalised(obj.data, built_in=is_built_in), more),
-                app=app.name,
-                environment=environment.name,
-                component=component.component,
-                namespace=component.namespace,
-                kinds=kinds,
-            )
+            data = metadata.with_added(kube_object.normalised(obj.data, built_in=is_built_in), more)
+            data = kube_object.stamp(data, labels, namespace=component.namespace, kinds=kinds)
             stamped.append(KubeObject(data=data, component=obj.component, source=obj.source))
     return stamped
 

@@ -115,6 +115,7 @@ class Renderer:
         self.prototype = prototype
         self._engine = engine or Engine()
         self._loaders: dict[bool, Any] = {}
+        self._templates: dict[tuple[str, bool], Any] = {}
         names = sorted(prototype.templates)
         self.names = tuple(name for name in names if not PurePosixPath(name).name.startswith("_"))
         """The templates that bring objects; libraries start with `_`."""
@@ -142,7 +143,9 @@ class Renderer:
         environment.begin(self._loaders[marking], rendering, marking=marking)
         try:
             with rendering.limits.running():
-                template = environment.get_template(name)
+                if (name, marking) not in self._templates:
+                    self._templates[name, marking] = environment.get_template(name)
+                template = self._templates[name, marking]
                 context = environment.context_class(environment, rendering.known, name, template.blocks)
                 text: str = environment.written(template.root_render_func(context))
                 return text

@@ -51,7 +51,9 @@ def to_flow(value: Any) -> str:
     """
     if value.__class__ is str:
         return write_string(value)
-    return _compact(value, _flow_label) if isinstance(value, Mapping | list | tuple) else write_scalar(value)
+    if value.__class__ is not int and isinstance(value, (Mapping, list, tuple)):
+        return _compact(value, _flow_label)
+    return write_scalar(value)
 
 
 def to_json(value: Any) -> str:
@@ -69,9 +71,9 @@ def to_compact_json(value: Any) -> str:
 
 def _node(value: Any, head: str, indent: str, out: _Out) -> None:
     """Write a value behind `head`, further lines at `indent`."""
-    if isinstance(value, Mapping) and value:
+    if value and (value.__class__ is dict or isinstance(value, Mapping)):
         _mapping(value, head, indent, out)
-    elif isinstance(value, list | tuple) and value:
+    elif value and isinstance(value, (list, tuple)):
         _sequence(value, head, indent, out)
     else:
         out(head + _inline(value, indent + "  "))
@@ -89,12 +91,12 @@ def _mapping(value: Mapping[Any, Any], head: str, indent: str, out: _Out) -> Non
             out(f"{head}{label} {write_string(item)}")
         elif kind is int:
             out(f"{head}{label} {write_scalar(item)}")
-        elif isinstance(item, list | tuple) and item:
-            out(head + label)
-            _sequence(item, indent, indent, out)
-        elif (kind is dict or isinstance(item, Mapping)) and item:
+        elif item and (kind is dict or isinstance(item, Mapping)):
             out(head + label)
             _mapping(item, deeper, deeper, out)
+        elif item and (kind is list or isinstance(item, (list, tuple))):
+            out(head + label)
+            _sequence(item, indent, indent, out)
         else:
             out(f"{head}{label} {_inline(item, deeper)}")
         head = indent

@@ -12,9 +12,8 @@ def deployment(**metadata: object) -> dict[str, object]:
 
 
 def stamp(data: dict[str, object], environment: str = "dev") -> KubeObject:
-    stamped = kube_object.stamp(
-        data, app="shop", environment=environment, component="core", namespace="ml", kinds=Kinds.builtin()
-    )
+    labels = kube_object.marks(app="shop", environment=environment, component="core")
+    stamped = kube_object.stamp(data, labels, namespace="ml", kinds=Kinds.builtin())
     return KubeObject(data=stamped, component="core")
 
 
