@@ -14,7 +14,7 @@ from mlstack.app.declare import to_map
 from mlstack.app.document import decode, layer_of
 from mlstack.app.edit import EditedFile, app_lock
 from mlstack.app.environment import ClusterIdentity, Environment
-from mlstack.app.files import read_file
+from mlstack.app.files import read_file, read_folder
 from mlstack.app.lock import Lock, LockedKustomization, LockedPackage
 from mlstack.app.package import FetchedPackage
 from mlstack.app.params import (
@@ -255,16 +255,17 @@ class AppDir(AppReader):
 
     # --- environments ---
 
-    def add_environment(self, environment: Environment, *, seed: Mapping[str, bytes] | None = None) -> str:
+    def add_environment(self, environment: Environment, *, preset: Path | None = None) -> str:
         """Write a new environment's files and give the name of the first.
 
-        `seed` holds files to begin with, by name in its folder; their comments and order stay.
+        Those in the folder of a preset are begun with; their comments and order stay.
         """
         name = check_environment_name(environment.name)
         self._check_new_environment(name, self.environment_names)
         file = layout.environment_file(name)
+        seed = read_folder(preset) if preset is not None else {}
         files: dict[str, bytes | str] = {
-            f"{layout.ENVIRONMENTS}/{name}/{path}": data for path, data in (seed or {}).items()
+            f"{layout.ENVIRONMENTS}/{name}/{path}": data for path, data in seed.items()
         }
         seeded = files.pop(file, None)
         edited = self.edited(file, "Environment")

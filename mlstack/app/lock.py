@@ -96,6 +96,11 @@ class LockedPackage:
         return PackageRef(registry=self.registry, name=self.name, version=self.version)
 
     @property
+    def only_in(self) -> tuple[str, ...]:
+        """Give the environments that have this version in place of the app's."""
+        return tuple(name for name in self.environments if name != "*")
+
+    @property
     def folder(self) -> str:
         """Give the package's folder in the app: `vendor/kubeflow/core@0.1.0`."""
         return f"vendor/{self.full_name}@{self.version}"

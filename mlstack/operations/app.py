@@ -13,7 +13,6 @@ from mlstack.app.app_dir import AppDir
 from mlstack.app.declare import keys_of
 from mlstack.app.edit import app_lock
 from mlstack.app.environment import Environment, PersonalEnvironment
-from mlstack.app.files import read_folder
 from mlstack.app.params import Layer, merge, split_path
 from mlstack.app.prototype import Param
 from mlstack.app.reader import read_preset
@@ -238,8 +237,7 @@ def add_environment(
             extends=extends,
             expires=expires,
         )
-        seed = {str(path): data for path, data in read_folder(folder).items()} if folder is not None else None
-        file = app.add_environment(environment, seed=seed)
+        file = app.add_environment(environment, preset=folder)
         whole = app.environment(name)
     about = {"preset": name if preset is not None else None, "extends": extends, "file": file}
     return row(EnvironmentAdded, whole, **about)

@@ -363,13 +363,9 @@ def generate(
         exists = name in app.component_files
         if package is not None and (replace or not exists):
             installation.change(app, {APP: (package,)})
-        return Generated(
-            name=name,
-            prototype=component.component.prototype,
-            file=app.add_component(component.component, replace=replace),
-            replaced=exists,
-            notes=tuple(note for note in notes if note.strip()),
-        )
+        file = app.add_component(component.component, replace=replace)
+    about = {"name": name, "file": file, "replaced": exists}
+    return row(Generated, component.component, **about, notes=tuple(filter(str.strip, notes)))
 
 
 def _environment_notes(app: AppDir, prototype: Prototype, example: str | None) -> Iterator[str]:
@@ -424,9 +420,7 @@ def init_stack(folder: Path, name: str, stack_name: str) -> StackBegun:
             shutil.rmtree(folder, ignore_errors=True)
         raise
     names = tuple(component.name for component in stack.components)
-    return StackBegun(
-        app=name, folder=str(folder), stack=stack.name, components=names, environments=stack.environments
-    )
+    return row(StackBegun, stack, app=name, folder=str(folder), stack=stack.name, components=names)
 
 
 def _read_stack(name: str) -> Stack:
@@ -455,8 +449,7 @@ def _fill(app: AppDir, stack: Stack) -> None:
         preset = files.preset(name)
         if preset is None:
             raise NotFoundError(f"stack `{stack.name}` names no preset: `{name}`")
-        seed = {str(path): data for path, data in read_folder(preset).items()}
-        app.add_environment(replace(read_preset(preset).environment, name=name), seed=seed)
+        app.add_environment(replace(read_preset(preset).environment, name=name), preset=preset)
         for component in stack.components:
             for param, value in component.environments.get(name, {}).items():
                 app.set_param(ParamScope(component=component.name, environment=name), (param,), value)

@@ -66,8 +66,7 @@ def list_outdated(app: AppDir) -> OutdatedList:
         if newest != locked.version or said:
             about = {"package": locked.full_name, "installed": locked.version, "wanted": wanted}
             about |= {"newest": best_first({newest, locked.version})[0], "note": said.partition("` ")[2]}
-            environments = tuple(name for name in locked.environments if name != APP)
-            rows.append(OutdatedPackage(**about, environments=environments))
+            rows.append(OutdatedPackage(**about, environments=locked.only_in))
     return OutdatedList(packages=tuple(rows), notes=(*notes, *catalog.notes))
 
 

@@ -155,8 +155,7 @@ def _installed(app: AppDir, changed: Installation, named: Sequence[str], copies:
     for package in _required_first(changed.lock.packages, named):
         state = "kept" if (package.ref, package.digest) in before else "installed"
         state = "restored" if state == "kept" and package.ref in fetched else state
-        environments = tuple(name for name in package.environments if name != APP)
-        about = {"package": package.full_name, "state": state, "environments": environments}
+        about = {"package": package.full_name, "state": state, "environments": package.only_in}
         rows[package.ref] = row(InstalledPackage, package, **about)
     gone = {package.ref for package in changed.before.packages} - {p.ref for p in changed.lock.packages}
     return Installed(
@@ -219,10 +218,8 @@ def list_packages(app: AppDir, *, installed_only: bool = False) -> PackageList:
 
 def _environments(app: AppDir, package: str, version: str) -> tuple[str, ...]:
     """Give the environments that have this version in place of the app's."""
-    same = [
-        locked for locked in app.lock.packages if (locked.full_name, locked.version) == (package, version)
-    ]
-    return tuple(name for locked in same for name in locked.environments if name != APP)
+    installed = {(locked.full_name, locked.version): locked for locked in app.lock.packages}
+    return installed[package, version].only_in if (package, version) in installed else ()
 
 
 def describe_package(app: AppDir, text: str) -> PackageDescription:
