@@ -193,8 +193,6 @@ def _add_component(
             uses[param.text].origins[origin(param)] = None
 
 
-# --- images in objects ---
-
 _OF_IMAGE = r"[\w.:/@-]"
 
 
@@ -216,9 +214,6 @@ def _images_in(text: str, texts: Sequence[str]) -> dict[str, None]:
     """Give the images in texts that are, or end with, what a parameter says."""
     pattern = re.compile(f"(?<!{_OF_IMAGE})(?:{_OF_IMAGE}*/)?{re.escape(text)}(?!{_OF_IMAGE})")
     return {match[0]: None for other in texts if text in other for match in pattern.finditer(other)}
-
-
-# --- images in parameters ---
 
 
 def _image_params(value: Any, path: KeyPath, schema: Mapping[str, Any]) -> Iterator[ImageParam]:

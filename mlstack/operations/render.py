@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from mlstack.app import layout
@@ -17,7 +18,7 @@ from mlstack.app.prototype import Need
 from mlstack.app.reader import AppReader
 from mlstack.app.secret_values import mapped, shown
 from mlstack.app.snapshot import ClusterSnapshot, read_snapshot
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.errors import UsageError
 from mlstack.objects.kube_object import DesiredState, Kinds, KubeObject, kinds_of_crd
 from mlstack.objects.masking import MASK
@@ -73,37 +74,25 @@ def validate_environment(
     from mlstack.validate.warnings import deprecations
 
     version = _version(app, environment, kubernetes_version)
-    state = render.load(
-        app, environment, components=components, overrides=overrides, store=store, stand_ins=True
-    )
-    snapshot = read_snapshot(app, environment)
-    crds = [
-        *_definitions(app, state.objects),
-        *(snapshot.definitions if snapshot is not None else ()),
-        *definitions,
-    ]
+    load = partial(render.load, app, environment, overrides=overrides, store=store, stand_ins=True)
+    state, snapshot = load(components=components), read_snapshot(app, environment)
+    crds = [*_definitions(app, state.objects), *(snapshot.definitions if snapshot else ()), *definitions]
     needs = _needs(app, state, snapshot, definitions)
     needed = {need.kind for need in needs.values() if need is not None}
     faults, unchecked = validate_objects(state.objects, load_schemas(version), crds=crds, needed=needed)
     left = [f"component `{name}` {need_text(need, environment)}" for (name, _), need in needs.items() if need]
     left += [f"{kind}: rules in CEL that only the API server checks: {n}" for kind, n in unchecked.items()]
     faults += deprecations(state.objects, int(version.partition(".")[2]), definitions=crds)
-    verdict = _verdict(app, state, policy, components, overrides, store) if policy else None
+    outcomes: Sequence[PolicyOutcome] = ()
     waived: Sequence[Fault] = ()
-    if verdict is not None:
-        faults, waived = [*faults, *verdict.faults], verdict.waived
-        left += _waiver_note(verdict)
+    if policy:  # components that are not asked for count as what stands beside
+        verdict = _verdict(app, policy, state, load() if components else state, snapshot)
+        faults, waived, outcomes = [*faults, *verdict.faults], verdict.waived, verdict.outcomes
+        waivers = [f"{outcome.id} ({outcome.waived})" for outcome in outcomes if outcome.waived]
+        left += [f"waived with a reason: {', '.join(waivers)}"] if waivers else []
     if faults or waived:
         # Only now is it worth rendering again to know the template line of each part.
-        located = render.load(
-            app,
-            environment,
-            components=components,
-            overrides=overrides,
-            store=store,
-            locate=True,
-            stand_ins=True,
-        )
+        located = load(components=components, locate=True)
         faults, waived = _placed(faults, located.objects), _placed(waived, located.objects)
     if snapshot is not None:
         faults = [*faults, *_against(snapshot, state)]
@@ -114,7 +103,7 @@ def validate_environment(
         kubernetes_version=version,
         count=len(state.objects),
         faults=tuple(faults),
-        policies=tuple(verdict.outcomes) if verdict is not None else (),
+        policies=tuple(outcomes),
         waived=tuple(waived),
         notes=(*state.notes, *left),
     )
@@ -133,40 +122,17 @@ def _version(app: AppReader, environment: str, asked: str) -> str:
 
 
 def _verdict(
-    app: AppReader,
-    state: DesiredState,
-    policy: str,
-    components: Sequence[str],
-    overrides: Overrides,
-    store: CodeStore | None,
+    app: AppReader, policy: str, state: DesiredState, whole: DesiredState, snapshot: ClusterSnapshot | None
 ) -> Verdict:
-    """Ask policies of the objects; those of components that are not asked for count as what stands beside."""
+    """Ask policies of objects, beside all of the environment."""
     from mlstack.validate.policies import PolicyContext, all_policies, check_policies, chosen
 
     known = all_policies(app.policies)
     policies = chosen(policy, known)
-    environment = state.environment
-    whole = (
-        render.load(app, environment, overrides=overrides, store=store, stand_ins=True)
-        if components
-        else state
-    )
-    snapshot = read_snapshot(app, environment)
-    stack = PolicyContext(
-        whole.objects,
-        environment=environment,
-        nodes=snapshot.nodes if snapshot is not None else (),
-        apis=snapshot.apis if snapshot is not None else {},
-    )
-    return check_policies(
-        policies, stack, known=known, components=frozenset(obj.component for obj in state.objects)
-    )
-
-
-def _waiver_note(verdict: Verdict) -> list[str]:
-    waived = {outcome.id: outcome.waived for outcome in verdict.outcomes if outcome.waived}
-    listed = ", ".join(f"{name} ({count})" for name, count in waived.items())
-    return [f"waived with a reason: {listed}"] if waived else []
+    nodes, apis = (snapshot.nodes, snapshot.apis) if snapshot is not None else ((), {})
+    stack = PolicyContext(whole.objects, environment=state.environment, nodes=nodes, apis=apis)
+    components = frozenset(obj.component for obj in state.objects)
+    return check_policies(policies, stack, known=known, components=components)
 
 
 def _needs(
@@ -177,15 +143,11 @@ def _needs(
 ) -> dict[tuple[str, str], Need | None]:
     """Give what components need by their prototypes, by component and kind, where it may not be there."""
     known = Kinds.builtin().with_crds([*definitions, *(obj.data for obj in state.objects)])
-    strange = [
-        obj
-        for obj in state.objects
-        if known.lookup(obj.api_version, obj.kind) is None
-        and not (snapshot is not None and obj.kind in snapshot.apis.get(obj.api_version, ()))
-    ]
+    apis = snapshot.apis if snapshot is not None else {}
     return {
         (obj.component, obj.kind): app.need(obj.component, obj.api_version, obj.kind, state.environment)
-        for obj in strange
+        for obj in state.objects
+        if known.lookup(obj.api_version, obj.kind) is None and obj.kind not in apis.get(obj.api_version, ())
     }
 
 
@@ -330,17 +292,7 @@ def list_policies(app: AppReader) -> PolicyList:
     from mlstack.validate.policies import all_policies
 
     return PolicyList(
-        policies=tuple(
-            PolicyRow(
-                id=policy.id,
-                sets=policy.sets,
-                severity=policy.severity,
-                reason=policy.reason,
-                fix=policy.fix,
-                where=policy.where,
-            )
-            for policy in all_policies(app.policies).values()
-        )
+        policies=tuple(row(PolicyRow, policy) for policy in all_policies(app.policies).values())
     )
 
 
@@ -397,15 +349,15 @@ def compare_all(
         for section, subject, value in (*_params(app, name, components), *_objects(state)):
             cells[section, subject][name] = value
     rows = [
-        row
+        line
         for (section, subject), values in sorted(cells.items(), key=_order)
-        if (row := _row(app, section, subject, values, environments)).differs or same
+        if (line := _row(app, section, subject, values, environments)).differs or same
     ]
     written = _approve(app, rows, approve) if approve is not None else ""
     if written:
-        rows = [_row(app, row.section, row.subject, row.values, environments) for row in rows]
+        rows = [_row(app, line.section, line.subject, line.values, environments) for line in rows]
     return MatrixResult(
-        ok=all(row.approved or not row.differs for row in rows),
+        ok=all(line.approved or not line.differs for line in rows),
         environments=tuple(environments),
         rows=tuple(rows),
         written=written,
@@ -482,9 +434,9 @@ def _approve(app: AppDir, rows: Sequence[MatrixRow], reason: str) -> str:
     """Enter the differences that are not approved yet; give the file, empty if there is none."""
     with app.locked():
         edited = app.edited(layout.APPROVED, "ApprovedDifferences")
-        for row in rows:
-            if row.differs and app.approved.reason(row.subject) is None:
-                entry = ApprovedDifference(subject=row.subject, reason=reason)
+        for line in rows:
+            if line.differs and app.approved.reason(line.subject) is None:
+                entry = ApprovedDifference(subject=line.subject, reason=reason)
                 edited.append(("approved",), to_map(entry))
         if not edited.changed:
             return ""
