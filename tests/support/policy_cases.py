@@ -13,16 +13,11 @@ import yaml
 class PolicyCase:
     """A stack and what a policy says of it."""
 
-    policy: str
     name: str
     objects: str  # YAML documents
     says: str = ""  # a part of the message; empty where the policy is kept
     nodes: tuple[Mapping[str, Any], ...] = ()  # shapes of a snapshot
     apis: Mapping[str, tuple[str, ...]] | None = None
-
-    def __str__(self) -> str:
-        """Name the test."""
-        return f"{self.policy}-{self.name}".replace(" ", "-")
 
 
 def pod(spec: str, kind: str = "Deployment", **more: str) -> str:
@@ -160,327 +155,283 @@ def env(name: str, value: str) -> str:
 
 
 C = PolicyCase
-CASES = (
-    C(
-        "gpu-limits",
-        "request alone",
-        pod(container("resources: {requests: {nvidia.com/gpu: 1}}")),
-        "no limit",
-    ),
-    C(
-        "gpu-limits",
-        "less than the limit",
-        pod(container("resources: {requests: {amd.com/gpu: 1}, limits: {amd.com/gpu: 2}}"), "TFJob"),
-        "its limit is 2",
-    ),
-    C("gpu-limits", "limit alone", pod(container(GPU))),
-    C(
-        "gpu-limits",
-        "equal in other words",
-        pod(container('resources: {requests: {nvidia.com/gpu: "1"}, limits: {nvidia.com/gpu: 1}}')),
-    ),
-    C("gpu-limits", "cpu may differ", pod(container("resources: {requests: {cpu: 1}, limits: {cpu: 2}}"))),
-    C(
-        "gpu-nodes",
-        "selector alone",
-        pod(f"nodeSelector: {{cloud.google.com/gke-accelerator: nvidia-l4}}, {container()}"),
-        "asks for no GPU",
-    ),
-    C(
-        "gpu-nodes",
-        "with a GPU",
-        pod(f"nodeSelector: {{cloud.google.com/gke-accelerator: nvidia-l4}}, {container(GPU)}"),
-    ),
-    C(
-        "gpu-nodes",
-        "a driver",
-        pod(f"nodeSelector: {{nvidia.com/gpu.product: A100}}, {container()}", "DaemonSet"),
-    ),
-    C("gpu-nodes", "other selector", pod(f"nodeSelector: {{disk: ssd}}, {container()}")),
-    C("gpu-tolerations", "tainted", pod(container(GPU)), "does not tolerate nvidia.com/gpu=", (TAINTED,)),
-    C("gpu-tolerations", "tolerated", pod(f"{TOLERATES}, {container(GPU)}"), nodes=(TAINTED,)),
-    C(
-        "gpu-tolerations",
-        "one pool without",
-        pod(container(GPU)),
-        nodes=(TAINTED, {"allocatable": {"nvidia.com/gpu": "1"}, "taints": []}),
-    ),
-    C(
-        "gpu-tolerations",
-        "gke adds it",
-        pod(container(GPU)),
-        nodes=({**TAINTED, "labels": {"cloud.google.com/gke-accelerator": "nvidia-l4"}},),
-    ),
-    C("gpu-tolerations", "no snapshot", pod(container(GPU))),
-    C("gpu-tolerations", "no gpu", pod(container()), nodes=(TAINTED,)),
-    C("shared-memory", "pytorch", pod(container(GPU), "PyTorchJob"), "/dev/shm"),
-    C(
-        "shared-memory",
-        "an image",
-        pod(container(GPU, "vllm/vllm-openai:v0.9.0"), "StatefulSet"),
-        "/dev/shm",
-    ),
-    C(
-        "shared-memory",
-        "mounted",
-        pod(f"{SHM}, {container(GPU + ', volumeMounts: [{name: shm, mountPath: /dev/shm/}]')}", "PyTorchJob"),
-    ),
-    C("shared-memory", "without a gpu", pod(container(), "PyTorchJob")),
-    C("shared-memory", "tensorflow", pod(container(GPU, "tensorflow/tensorflow:2.20.0-gpu"), "TFJob")),
-    C(
-        "memory-volumes",
-        "no limit",
-        pod(f"volumes: [{{name: a, emptyDir: {{medium: Memory}}}}], {container()}"),
-        "in memory",
-    ),
-    C("memory-volumes", "limit", pod(f"{SHM}, {container()}")),
-    C("memory-volumes", "on disk", pod(f"volumes: [{{name: a, emptyDir: {{}}}}], {container()}")),
-    C(
-        "checkpoint-storage",
-        "in the container",
-        pod(container(args("--checkpoint_dir=/ckpt")), "TFJob"),
-        "writes to /ckpt",
-    ),
-    C(
-        "checkpoint-storage",
-        "an empty volume",
-        pod(
-            "volumes: [{name: data, emptyDir: {}}], "
-            + container(f"{args('--output-dir', '/out/a')}, {mounted('/out')}"),
-            "Job",
+CASES: Mapping[str, tuple[PolicyCase, ...]] = {
+    "gpu-limits": (
+        C("request alone", pod(container("resources: {requests: {nvidia.com/gpu: 1}}")), "no limit"),
+        C(
+            "less than the limit",
+            pod(container("resources: {requests: {amd.com/gpu: 1}, limits: {amd.com/gpu: 2}}"), "TFJob"),
+            "its limit is 2",
         ),
-        "writes to /out/a",
-    ),
-    C(
-        "checkpoint-storage",
-        "a variable",
-        pod(container(env("CHECKPOINT_DIR", "/ckpt")), "PyTorchJob"),
-        "writes to",
-    ),
-    C(
-        "checkpoint-storage",
-        "a claim",
-        pod(f"{DATA}, {container(args('--checkpoint_dir=/data/ckpt') + ', ' + mounted('/data'))}", "TFJob"),
-    ),
-    C("checkpoint-storage", "a bucket", pod(container(args("--model-dir=gs://b/m")), "TFJob")),
-    C("checkpoint-storage", "what is read", pod(container(args("--data_dir=/data")), "TFJob")),
-    C("checkpoint-storage", "what serves", pod(container(args("--model_path=/models")))),
-    C(
-        "claim-access",
-        "two workers",
-        stack(pod(f"{DATA}, {container()}", "PyTorchJob"), claim("ReadWriteOnce")),
-        "2 of them",
-    ),
-    C(
-        "claim-access",
-        "replicas",
-        stack(pod(f"{DATA}, {container()}", replicas="3"), claim("ReadWriteOncePod")),
-        "3 of them",
-    ),
-    C(
-        "claim-access",
-        "many nodes",
-        stack(pod(f"{DATA}, {container()}", "PyTorchJob"), claim("ReadWriteMany")),
-    ),
-    C("claim-access", "one pod", stack(pod(f"{DATA}, {container()}", replicas="1"), claim("ReadWriteOnce"))),
-    C("claim-access", "unknown claim", pod(f"{DATA}, {container()}", replicas="3")),
-    C("training-deadline", "none", pod(container(GPU), "PyTorchJob"), "no deadline"),
-    C("training-deadline", "of a set", pod(container(GPU), "JobSet"), "no deadline"),
-    C(
-        "training-deadline",
-        "set",
-        pod(container(GPU), "PyTorchJob", runPolicy="{activeDeadlineSeconds: 60}"),
-    ),
-    C("training-deadline", "of a job", pod(container(GPU), "Job", activeDeadlineSeconds="60")),
-    C("training-deadline", "no gpu", pod(container(), "TFJob")),
-    C("training-deadline", "a service", pod(container(GPU))),
-    C("schedule-overlap", "unset", pod(container(), "CronJob"), "may overlap"),
-    C("schedule-overlap", "allowed", pod(container(), "CronJob", concurrencyPolicy="Allow"), "may overlap"),
-    C("schedule-overlap", "forbidden", pod(container(), "CronJob", concurrencyPolicy="Forbid")),
-    C("schedule-overlap", "a job", pod(container(), "Job")),
-    C("training-queue", "passes by", pod(container(GPU), "Job"), "names no queue", apis=QUEUES),
-    C(
-        "training-queue",
-        "a queue beside it",
-        stack(
-            pod(container(GPU), "TFJob"),
-            "{apiVersion: kueue.x-k8s.io/v1beta1, kind: LocalQueue, metadata: {name: q}}",
+        C("limit alone", pod(container(GPU))),
+        C(
+            "equal in other words",
+            pod(container('resources: {requests: {nvidia.com/gpu: "1"}, limits: {nvidia.com/gpu: 1}}')),
         ),
-        "names no queue",
+        C("cpu may differ", pod(container("resources: {requests: {cpu: 1}, limits: {cpu: 2}}"))),
+        C("kserve's model", kserve(f"model: {{modelFormat: {{name: onnx}}, {ASKS}}}"), "no limit"),
+        C("train job", train_job("resourcesPerNode: {requests: {nvidia.com/gpu: 1}}"), "no limit"),
     ),
-    C(
-        "training-queue",
-        "queued",
-        pod(container(GPU), "Job", metadata="labels: {kueue.x-k8s.io/queue-name: q}"),
-        apis=QUEUES,
-    ),
-    C("training-queue", "no kueue", pod(container(GPU), "Job")),
-    C("training-queue", "no gpu", pod(container(), "Job"), apis=QUEUES),
-    C("image-tag", "latest", pod(container(image="a:latest"), "RayCluster"), "has the tag `latest`"),
-    C("image-tag", "no tag but a port", pod(container(image="r.example.org:5000/a")), "has no tag"),
-    C("image-tag", "a tag", pod(container(image="r.example.org:5000/a:1"))),
-    C("image-tag", "a digest", pod(container(image=f"a@sha256:{'0' * 64}"))),
-    C("image-tag", "like it", pod(container(image="a:latest-2.1"))),
-    C("requests", "none", pod(container(), "TFJob"), "no cpu and no memory"),
-    C("requests", "half", pod(container("resources: {requests: {cpu: 1}}")), "no memory"),
-    C("requests", "both", pod(container("resources: {requests: {cpu: 1, memory: 1Gi}}"))),
-    C("requests", "limits", pod(container("resources: {limits: {cpu: 1, memory: 1Gi}}"))),
-    C("requests", "of the pod", pod(f"resources: {{requests: {{cpu: 1, memory: 1Gi}}}}, {container()}")),
-    C("readiness-probe", "none", stack(pod(container()), SERVICE), "serve without"),
-    C("readiness-probe", "probed", stack(pod(container(PROBE)), SERVICE)),
-    C("readiness-probe", "no service", pod(container())),
-    C("readiness-probe", "a job", stack(pod(container(), "Job"), SERVICE)),
-    C("disruption-budget", "none", stack(pod(container(), replicas="2"), SERVICE), "no PodDisruptionBudget"),
-    C(
-        "disruption-budget",
-        "of others",
-        stack(pod(container(), replicas="2"), SERVICE, budget("maxUnavailable: 1", "b")),
-        "no PodDisruptionBudget",
-    ),
-    C(
-        "disruption-budget",
-        "given",
-        stack(pod(container(), replicas="2"), SERVICE, budget("maxUnavailable: 1")),
-    ),
-    C("disruption-budget", "one replica", stack(pod(container(), replicas="1"), SERVICE)),
-    C("disruption-budget", "no service", pod(container(), replicas="2")),
-    C(
-        "budget-blocks",
-        "as many",
-        stack(pod(container(), replicas="2"), budget("minAvailable: 2")),
-        "lets none go",
-    ),
-    C("budget-blocks", "of one", stack(pod(container()), budget("minAvailable: 1")), "lets none go"),
-    C(
-        "budget-blocks",
-        "a share",
-        stack(pod(container(), replicas="4"), budget('minAvailable: "100%"')),
-        "lets none",
-    ),
-    C(
-        "budget-blocks",
-        "zero",
-        stack(pod(container(), replicas="4"), budget("maxUnavailable: 0")),
-        "lets no pod",
-    ),
-    C("budget-blocks", "one may go", stack(pod(container(), replicas="2"), budget("minAvailable: 1"))),
-    C("budget-blocks", "half", stack(pod(container(), replicas="4"), budget('minAvailable: "50%"'))),
-    C("budget-blocks", "scaled to none", stack(pod(container(), replicas="0"), budget("minAvailable: 1"))),
-    C("claim-rollout", "rolls", stack(pod(f"{DATA}, {container()}"), claim("ReadWriteOnce")), "rolls over"),
-    C(
-        "claim-rollout",
-        "recreates",
-        stack(pod(f"{DATA}, {container()}", strategy="{type: Recreate}"), claim("ReadWriteOnce")),
-    ),
-    C(
-        "claim-rollout",
-        "no surge",
-        stack(
-            pod(f"{DATA}, {container()}", strategy="{rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}"),
-            claim("ReadWriteOnce"),
+    "gpu-nodes": (
+        C(
+            "selector alone",
+            pod(f"nodeSelector: {{cloud.google.com/gke-accelerator: nvidia-l4}}, {container()}"),
+            "asks for no GPU",
+        ),
+        C(
+            "with a GPU",
+            pod(f"nodeSelector: {{cloud.google.com/gke-accelerator: nvidia-l4}}, {container(GPU)}"),
+        ),
+        C("a driver", pod(f"nodeSelector: {{nvidia.com/gpu.product: A100}}, {container()}", "DaemonSet")),
+        C("other selector", pod(f"nodeSelector: {{disk: ssd}}, {container()}")),
+        C("spark", spark("nodeSelector: {nvidia.com/gpu.product: L4}"), "asks for no GPU"),
+        C(
+            "spark with gpus",
+            spark("nodeSelector: {nvidia.com/gpu.product: L4}, gpu: {name: nvidia.com/gpu, quantity: 1}"),
         ),
     ),
-    C(
-        "claim-rollout",
-        "many nodes",
-        stack(pod(f"{DATA}, {container()}"), claim("ReadWriteOnce", "ReadWriteMany")),
+    "gpu-tolerations": (
+        C("tainted", pod(container(GPU)), "does not tolerate nvidia.com/gpu=", nodes=(TAINTED,)),
+        C("tolerated", pod(f"{TOLERATES}, {container(GPU)}"), nodes=(TAINTED,)),
+        C(
+            "one pool without",
+            pod(container(GPU)),
+            nodes=(TAINTED, {"allocatable": {"nvidia.com/gpu": "1"}, "taints": []}),
+        ),
+        C(
+            "gke adds it",
+            pod(container(GPU)),
+            nodes=({**TAINTED, "labels": {"cloud.google.com/gke-accelerator": "nvidia-l4"}},),
+        ),
+        C("no snapshot", pod(container(GPU))),
+        C("no gpu", pod(container()), nodes=(TAINTED,)),
     ),
-    C("claim-rollout", "a set", stack(pod(f"{DATA}, {container()}", "StatefulSet"), claim("ReadWriteOnce"))),
-    C(
-        "privileged",
-        "a container",
-        pod(container("securityContext: {privileged: true}"), "PyTorchJob"),
-        "is privileged",
+    "shared-memory": (
+        C("pytorch", pod(container(GPU), "PyTorchJob"), "/dev/shm"),
+        C("an image", pod(container(GPU, "vllm/vllm-openai:v0.9.0"), "StatefulSet"), "/dev/shm"),
+        C(
+            "mounted",
+            pod(
+                f"{SHM}, {container(GPU + ', volumeMounts: [{name: shm, mountPath: /dev/shm/}]')}",
+                "PyTorchJob",
+            ),
+        ),
+        C("without a gpu", pod(container(), "PyTorchJob")),
+        C("tensorflow", pod(container(GPU, "tensorflow/tensorflow:2.20.0-gpu"), "TFJob")),
     ),
-    C("privileged", "the network", pod(f"hostNetwork: true, {container()}"), "shares the network"),
-    C(
-        "privileged",
-        "a capability",
-        pod(container("securityContext: {capabilities: {add: [SYS_ADMIN]}}")),
-        "adds the capability SYS_ADMIN",
+    "memory-volumes": (
+        C(
+            "no limit",
+            pod(f"volumes: [{{name: a, emptyDir: {{medium: Memory}}}}], {container()}"),
+            "in memory",
+        ),
+        C("limit", pod(f"{SHM}, {container()}")),
+        C("on disk", pod(f"volumes: [{{name: a, emptyDir: {{}}}}], {container()}")),
     ),
-    C(
-        "privileged",
-        "said not to be",
-        pod(f"hostNetwork: false, {container('securityContext: {privileged: false}')}"),
+    "checkpoint-storage": (
+        C("in the container", pod(container(args("--checkpoint_dir=/ckpt")), "TFJob"), "writes to /ckpt"),
+        C(
+            "an empty volume",
+            pod(
+                "volumes: [{name: data, emptyDir: {}}], "
+                + container(f"{args('--output-dir', '/out/a')}, {mounted('/out')}"),
+                "Job",
+            ),
+            "writes to /out/a",
+        ),
+        C("a variable", pod(container(env("CHECKPOINT_DIR", "/ckpt")), "PyTorchJob"), "writes to"),
+        C(
+            "a claim",
+            pod(
+                f"{DATA}, {container(args('--checkpoint_dir=/data/ckpt') + ', ' + mounted('/data'))}", "TFJob"
+            ),
+        ),
+        C("a bucket", pod(container(args("--model-dir=gs://b/m")), "TFJob")),
+        C("what is read", pod(container(args("--data_dir=/data")), "TFJob")),
+        C("what serves", pod(container(args("--model_path=/models")))),
     ),
-    C(
-        "privileged",
-        "a low port",
-        pod(container("securityContext: {capabilities: {add: [NET_BIND_SERVICE]}}")),
+    "claim-access": (
+        C(
+            "two workers",
+            stack(pod(f"{DATA}, {container()}", "PyTorchJob"), claim("ReadWriteOnce")),
+            "2 of them",
+        ),
+        C(
+            "replicas",
+            stack(pod(f"{DATA}, {container()}", replicas="3"), claim("ReadWriteOncePod")),
+            "3 of them",
+        ),
+        C("many nodes", stack(pod(f"{DATA}, {container()}", "PyTorchJob"), claim("ReadWriteMany"))),
+        C("one pod", stack(pod(f"{DATA}, {container()}", replicas="1"), claim("ReadWriteOnce"))),
+        C("unknown claim", pod(f"{DATA}, {container()}", replicas="3")),
     ),
-    C(
-        "host-path",
-        "mounted",
-        pod(f"volumes: [{{name: a, hostPath: {{path: /data}}}}], {container()}"),
-        "mounts /data",
+    "training-deadline": (
+        C("none", pod(container(GPU), "PyTorchJob"), "no deadline"),
+        C("of a set", pod(container(GPU), "JobSet"), "no deadline"),
+        C("set", pod(container(GPU), "PyTorchJob", runPolicy="{activeDeadlineSeconds: 60}")),
+        C("of a job", pod(container(GPU), "Job", activeDeadlineSeconds="60")),
+        C("no gpu", pod(container(), "TFJob")),
+        C("a service", pod(container(GPU))),
+        C("argo", argo(container=f"{{image: a, {GPU}}}"), "no deadline"),
     ),
-    C("host-path", "empty", pod(f"volumes: [{{name: a, emptyDir: {{}}}}], {container()}")),
-    C(
-        "secret-in-env",
-        "a password",
-        pod(container(env("DB_PASSWORD", "hunter2")), "RayCluster"),
-        "holds a credential",
+    "schedule-overlap": (
+        C("unset", pod(container(), "CronJob"), "may overlap"),
+        C("allowed", pod(container(), "CronJob", concurrencyPolicy="Allow"), "may overlap"),
+        C("forbidden", pod(container(), "CronJob", concurrencyPolicy="Forbid")),
+        C("a job", pod(container(), "Job")),
     ),
-    C("secret-in-env", "a key", pod(container(env("AWS_SECRET_ACCESS_KEY", "x9"))), "holds a credential"),
-    C("secret-in-env", "in an address", pod(container(env("DB", "postgres://u:p@db/x"))), "`DB` holds"),
-    C("secret-in-env", "a path", pod(container(env("GOOGLE_APPLICATION_CREDENTIALS", "/secret/key.json")))),
-    C("secret-in-env", "a count", pod(container(env("MAX_TOKENS", "4096")))),
-    C("secret-in-env", "a name", pod(container(env("DB_PASSWORD_FILE", "x")))),
-    C("secret-in-env", "no password", pod(container(env("DB", "postgres://u@db/x")))),
-    C(
-        "secret-in-env",
-        "from a secret",
-        pod(container("env: [{name: DB_PASSWORD, valueFrom: {secretKeyRef: {name: s, key: k}}}]")),
+    "training-queue": (
+        C("passes by", pod(container(GPU), "Job"), "names no queue", apis=QUEUES),
+        C(
+            "a queue beside it",
+            stack(
+                pod(container(GPU), "TFJob"),
+                "{apiVersion: kueue.x-k8s.io/v1beta1, kind: LocalQueue, metadata: {name: q}}",
+            ),
+            "names no queue",
+        ),
+        C(
+            "queued",
+            pod(container(GPU), "Job", metadata="labels: {kueue.x-k8s.io/queue-name: q}"),
+            apis=QUEUES,
+        ),
+        C("no kueue", pod(container(GPU), "Job")),
+        C("no gpu", pod(container(), "Job"), apis=QUEUES),
     ),
-    C("non-root", "unsaid", pod(container()), "may run as root"),
-    C("non-root", "root", pod(f"securityContext: {{runAsUser: 0}}, {container()}", "TFJob"), "runs as root"),
-    C("non-root", "of the pod", pod(f"securityContext: {{runAsNonRoot: true}}, {container()}")),
-    C("non-root", "a user", pod(container("securityContext: {runAsUser: 1000}"))),
-    C("non-root", "windows", pod(f"os: {{name: windows}}, {container()}")),
-    C(
-        "restricted",
-        "unsaid",
-        pod(container()),
-        "allowPrivilegeEscalation, capabilities.drop, seccompProfile",
+    "image-tag": (
+        C("latest", pod(container(image="a:latest"), "RayCluster"), "has the tag `latest`"),
+        C("no tag but a port", pod(container(image="r.example.org:5000/a")), "has no tag"),
+        C("a tag", pod(container(image="r.example.org:5000/a:1"))),
+        C("a digest", pod(container(image=f"a@sha256:{'0' * 64}"))),
+        C("like it", pod(container(image="a:latest-2.1"))),
+        C("argo", argo(container="{image: python}"), "which means `latest`"),
     ),
-    C("restricted", "no profile", pod(container(RESTRICTED)), "is not restricted: seccompProfile"),
-    C(
-        "restricted",
-        "all",
-        pod(f"securityContext: {{seccompProfile: {{type: RuntimeDefault}}}}, {container(RESTRICTED)}"),
+    "requests": (
+        C("none", pod(container(), "TFJob"), "no cpu and no memory"),
+        C("half", pod(container("resources: {requests: {cpu: 1}}")), "no memory"),
+        C("both", pod(container("resources: {requests: {cpu: 1, memory: 1Gi}}"))),
+        C("limits", pod(container("resources: {limits: {cpu: 1, memory: 1Gi}}"))),
+        C("of the pod", pod(f"resources: {{requests: {{cpu: 1, memory: 1Gi}}}}, {container()}")),
     ),
-    C("default-account", "bound", binding("edit", "default"), "to the account `default`"),
-    C("default-account", "its own", binding("edit", "trainer")),
-    C("rbac-wildcard", "all", role('apiGroups: ["*"], resources: ["*"], verbs: ["*"]'), "every verb"),
-    C("rbac-wildcard", "the admin", binding("cluster-admin", "trainer"), "cluster-admin"),
-    C("rbac-wildcard", "verbs of one", role('apiGroups: [""], resources: [pods], verbs: ["*"]')),
-    C("rbac-wildcard", "reads all", role('apiGroups: ["*"], resources: ["*"], verbs: [get]')),
-    C("finished-pods", "mpi", mpi_job(), "leaves its workers running"),
-    C("finished-pods", "mpi on cpus", mpi_job().replace(GPU, "")),
-    C("finished-pods", "mpi cleaned", mpi_job("runPolicy: {cleanPodPolicy: Running}")),
-    C("finished-pods", "ray", ray_job(), "leaves its cluster running"),
-    C("finished-pods", "ray shut down", ray_job("shutdownAfterJobFinishes: true")),
-    # Where operators make the pods of fields of their own.
-    C("privileged", "kserve", kserve(container("securityContext: {privileged: true}")), "is privileged"),
-    C("non-root", "kserve", kserve(container()), "may run as root"),
-    C("non-root", "kserve's runtime", kserve("model: {modelFormat: {name: onnx}, storageUri: gs://b/m}")),
-    C("gpu-limits", "kserve's model", kserve(f"model: {{modelFormat: {{name: onnx}}, {ASKS}}}"), "no limit"),
-    C("image-tag", "argo", argo(container="{image: python}"), "which means `latest`"),
-    C("host-path", "argo", argo("volumes: [{name: a, hostPath: {path: /a}}]"), "mounts /a"),
-    C("non-root", "argo", argo(), "may run as root"),
-    C("non-root", "argo's workflow", argo("securityContext: {runAsNonRoot: true}")),
-    C("training-deadline", "argo", argo(container=f"{{image: a, {GPU}}}"), "no deadline"),
-    C("gpu-limits", "train job", train_job("resourcesPerNode: {requests: {nvidia.com/gpu: 1}}"), "no limit"),
-    C("non-root", "train job", train_job("image: r.example.org/a:1")),
-    C("secret-in-env", "spark", spark("env: [{name: API_KEY, value: x}]"), "`API_KEY` holds"),
-    C("gpu-nodes", "spark", spark("nodeSelector: {nvidia.com/gpu.product: L4}"), "asks for no GPU"),
-    C(
-        "gpu-nodes",
-        "spark with gpus",
-        spark("nodeSelector: {nvidia.com/gpu.product: L4}, gpu: {name: nvidia.com/gpu, quantity: 1}"),
+    "readiness-probe": (
+        C("none", stack(pod(container()), SERVICE), "serve without"),
+        C("probed", stack(pod(container(PROBE)), SERVICE)),
+        C("no service", pod(container())),
+        C("a job", stack(pod(container(), "Job"), SERVICE)),
     ),
-)
+    "disruption-budget": (
+        C("none", stack(pod(container(), replicas="2"), SERVICE), "no PodDisruptionBudget"),
+        C(
+            "of others",
+            stack(pod(container(), replicas="2"), SERVICE, budget("maxUnavailable: 1", "b")),
+            "no PodDisruptionBudget",
+        ),
+        C("given", stack(pod(container(), replicas="2"), SERVICE, budget("maxUnavailable: 1"))),
+        C("one replica", stack(pod(container(), replicas="1"), SERVICE)),
+        C("no service", pod(container(), replicas="2")),
+    ),
+    "budget-blocks": (
+        C("as many", stack(pod(container(), replicas="2"), budget("minAvailable: 2")), "lets none go"),
+        C("of one", stack(pod(container()), budget("minAvailable: 1")), "lets none go"),
+        C("a share", stack(pod(container(), replicas="4"), budget('minAvailable: "100%"')), "lets none"),
+        C("zero", stack(pod(container(), replicas="4"), budget("maxUnavailable: 0")), "lets no pod"),
+        C("one may go", stack(pod(container(), replicas="2"), budget("minAvailable: 1"))),
+        C("half", stack(pod(container(), replicas="4"), budget('minAvailable: "50%"'))),
+        C("scaled to none", stack(pod(container(), replicas="0"), budget("minAvailable: 1"))),
+    ),
+    "claim-rollout": (
+        C("rolls", stack(pod(f"{DATA}, {container()}"), claim("ReadWriteOnce")), "rolls over"),
+        C(
+            "recreates",
+            stack(pod(f"{DATA}, {container()}", strategy="{type: Recreate}"), claim("ReadWriteOnce")),
+        ),
+        C(
+            "no surge",
+            stack(
+                pod(f"{DATA}, {container()}", strategy="{rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}"),
+                claim("ReadWriteOnce"),
+            ),
+        ),
+        C("many nodes", stack(pod(f"{DATA}, {container()}"), claim("ReadWriteOnce", "ReadWriteMany"))),
+        C("a set", stack(pod(f"{DATA}, {container()}", "StatefulSet"), claim("ReadWriteOnce"))),
+    ),
+    "privileged": (
+        C(
+            "a container",
+            pod(container("securityContext: {privileged: true}"), "PyTorchJob"),
+            "is privileged",
+        ),
+        C("the network", pod(f"hostNetwork: true, {container()}"), "shares the network"),
+        C(
+            "a capability",
+            pod(container("securityContext: {capabilities: {add: [SYS_ADMIN]}}")),
+            "adds the capability SYS_ADMIN",
+        ),
+        C("said not to be", pod(f"hostNetwork: false, {container('securityContext: {privileged: false}')}")),
+        C("a low port", pod(container("securityContext: {capabilities: {add: [NET_BIND_SERVICE]}}"))),
+        C("kserve", kserve(container("securityContext: {privileged: true}")), "is privileged"),
+    ),
+    "host-path": (
+        C(
+            "mounted",
+            pod(f"volumes: [{{name: a, hostPath: {{path: /data}}}}], {container()}"),
+            "mounts /data",
+        ),
+        C("empty", pod(f"volumes: [{{name: a, emptyDir: {{}}}}], {container()}")),
+        C("argo", argo("volumes: [{name: a, hostPath: {path: /a}}]"), "mounts /a"),
+    ),
+    "secret-in-env": (
+        C("a password", pod(container(env("DB_PASSWORD", "hunter2")), "RayCluster"), "holds a credential"),
+        C("a key", pod(container(env("AWS_SECRET_ACCESS_KEY", "x9"))), "holds a credential"),
+        C("in an address", pod(container(env("DB", "postgres://u:p@db/x"))), "`DB` holds"),
+        C("a path", pod(container(env("GOOGLE_APPLICATION_CREDENTIALS", "/secret/key.json")))),
+        C("a count", pod(container(env("MAX_TOKENS", "4096")))),
+        C("a name", pod(container(env("DB_PASSWORD_FILE", "x")))),
+        C("no password", pod(container(env("DB", "postgres://u@db/x")))),
+        C(
+            "from a secret",
+            pod(container("env: [{name: DB_PASSWORD, valueFrom: {secretKeyRef: {name: s, key: k}}}]")),
+        ),
+        C("spark", spark("env: [{name: API_KEY, value: x}]"), "`API_KEY` holds"),
+    ),
+    "non-root": (
+        C("unsaid", pod(container()), "may run as root"),
+        C("root", pod(f"securityContext: {{runAsUser: 0}}, {container()}", "TFJob"), "runs as root"),
+        C("of the pod", pod(f"securityContext: {{runAsNonRoot: true}}, {container()}")),
+        C("a user", pod(container("securityContext: {runAsUser: 1000}"))),
+        C("windows", pod(f"os: {{name: windows}}, {container()}")),
+        C("kserve", kserve(container()), "may run as root"),
+        C("kserve's runtime", kserve("model: {modelFormat: {name: onnx}, storageUri: gs://b/m}")),
+        C("argo", argo(), "may run as root"),
+        C("argo's workflow", argo("securityContext: {runAsNonRoot: true}")),
+        C("train job", train_job("image: r.example.org/a:1")),
+    ),
+    "restricted": (
+        C("unsaid", pod(container()), "allowPrivilegeEscalation, capabilities.drop, seccompProfile"),
+        C("no profile", pod(container(RESTRICTED)), "is not restricted: seccompProfile"),
+        C(
+            "all",
+            pod(f"securityContext: {{seccompProfile: {{type: RuntimeDefault}}}}, {container(RESTRICTED)}"),
+        ),
+    ),
+    "default-account": (
+        C("bound", binding("edit", "default"), "to the account `default`"),
+        C("its own", binding("edit", "trainer")),
+    ),
+    "rbac-wildcard": (
+        C("all", role('apiGroups: ["*"], resources: ["*"], verbs: ["*"]'), "every verb"),
+        C("the admin", binding("cluster-admin", "trainer"), "cluster-admin"),
+        C("verbs of one", role('apiGroups: [""], resources: [pods], verbs: ["*"]')),
+        C("reads all", role('apiGroups: ["*"], resources: ["*"], verbs: [get]')),
+    ),
+    "finished-pods": (
+        C("mpi", mpi_job(), "leaves its workers running"),
+        C("mpi on cpus", mpi_job().replace(GPU, "")),
+        C("mpi cleaned", mpi_job("runPolicy: {cleanPodPolicy: Running}")),
+        C("ray", ray_job(), "leaves its cluster running"),
+        C("ray shut down", ray_job("shutdownAfterJobFinishes: true")),
+    ),
+}
 
 
 def documents(text: str) -> list[dict[str, Any]]:

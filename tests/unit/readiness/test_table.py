@@ -1,7 +1,8 @@
 """The table of readiness rules: every rule has its cases, and reads fields that the kinds really have."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -11,8 +12,54 @@ from hypothesis import strategies as st
 from mlstack.readiness.evaluate import assess
 from mlstack.readiness.rule import RULES, RUN_TO_AN_END, Facts
 from tests.support import upstream
-from tests.support.readiness_cases import CASES, NEVER_FAIL, NOW_S, OLD, Case
 
+OLD = "2027-01-15T07:00:00Z"
+NOW_S = 1_800_000_000.0
+
+
+class Case(NamedTuple):
+    """One look of an object, as `readiness.yaml` has it."""
+
+    state: str
+    reason: str = ""
+    status: Mapping[str, Any] | None = None
+    spec: Mapping[str, Any] = {}
+    parts: Mapping[str, Any] = {}
+    facts: Mapping[str, Any] = {}
+
+
+def case_of(row: dict[str, Any]) -> Case:
+    """Read a case, with conditions and endpoints as they really are."""
+    status, facts = row.get("status"), dict(row.get("facts") or {})
+    if status and isinstance(rows := status.get("conditions"), dict):
+        full = [(name, [row, "", ""] if isinstance(row, str) else row) for name, row in rows.items()]
+        keys = ("type", "status", "reason", "message")
+        row = {
+            **row,
+            "status": {**status, "conditions": [dict(zip(keys, (n, *r), strict=True)) for n, r in full]},
+        }
+    if "endpoints" in facts:
+        facts["endpoints"] = {tuple(key.split("/")): ready for key, ready in facts["endpoints"].items()}
+    return Case(**{**row, "facts": facts})
+
+
+def cases() -> Iterator[tuple[str, tuple[str, list[Case]]]]:
+    text = Path(__file__).parents[2].joinpath("support", "data", "readiness.yaml").read_text("utf-8")
+    for name, rows in yaml.safe_load(text).items():
+        api_version, kind = name.split()
+        yield f"{api_version.rpartition('/')[0]}/{kind}".lstrip("/"), (api_version, [*map(case_of, rows)])
+
+
+CASES = dict(cases())
+# Kinds that have no end they cannot come back from.
+NEVER_FAIL = (
+    *("Service", "Namespace", "batch/CronJob", "ray.io/RayCronJob", "apiregistration.k8s.io/APIService"),
+    "admissionregistration.k8s.io/ValidatingWebhookConfiguration",
+    "admissionregistration.k8s.io/MutatingWebhookConfiguration",
+    *("autoscaling/HorizontalPodAutoscaler", "policy/PodDisruptionBudget", "scheduling.volcano.sh/Queue"),
+    *("networking.k8s.io/Ingress", "cert-manager.io/Issuer", "cert-manager.io/ClusterIssuer"),
+    "cert-manager.io/Certificate",
+)
 ALL = [(key, case) for key, (_, cases) in CASES.items() for case in cases]
 
 # Which file of upstream definitions has a kind; the others are of Kubernetes, or have none there.

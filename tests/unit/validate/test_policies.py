@@ -15,21 +15,23 @@ from tests.support.cli import Runner
 from tests.support.policy_cases import CASES, PolicyCase, documents
 from tests.support.registry import small_app
 
+ALL = [(policy, case) for policy, cases in CASES.items() for case in cases]
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_policy_finds_what_it_is_about_and_nothing_near_it(case: PolicyCase) -> None:
+
+@pytest.mark.parametrize(("policy", "case"), ALL, ids=[f"{policy}-{case.name}" for policy, case in ALL])
+def test_a_policy_finds_what_it_is_about_and_nothing_near_it(policy: str, case: PolicyCase) -> None:
     known = builtin()
     objects = [KubeObject(data=data, component="it") for data in documents(case.objects)]
     stack = PolicyContext(objects, nodes=case.nodes, apis=case.apis)
-    faults = check_policies([known[case.policy]], stack, known=known).faults
-    assert all(fault.policy == case.policy and fault.path for fault in faults)
+    faults = check_policies([known[policy]], stack, known=known).faults
+    assert all(fault.policy == policy and fault.path for fault in faults)
     assert any(case.says in fault.message for fault in faults) if case.says else not faults
 
 
 def test_every_policy_has_a_stack_that_breaks_it_and_one_that_nearly_does() -> None:
     assert len(builtin()) >= 20
     for name, policy in builtin().items():
-        assert {bool(case.says) for case in CASES if case.policy == name} == {True, False}, name
+        assert {bool(case.says) for case in CASES[name]} == {True, False}, name
         assert policy.reason and policy.fix and policy.sets
         assert not policy.reason.endswith(".")
 
