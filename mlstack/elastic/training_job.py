@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from mlstack.clock import time_ms
 from mlstack.dataclass import dataclass
@@ -71,6 +71,17 @@ def spellings(name: str) -> tuple[str, ...]:
     return (name,) if camel == name else (name, camel)
 
 
+T = TypeVar("T")
+# Of a default's type, those that a field may have, and what it must be.
+_TYPES: Mapping[type, tuple[Any, str]] = {
+    int: (int, "a whole number"),
+    str: (str, "text"),
+    bool: (bool, "true or false"),
+    tuple: (list | tuple, "a list of maps"),
+    dict: (Mapping, "a map"),
+}
+
+
 class SpecFields:
     """The fields of one level of a manifest; a reader notes what is wrong and gives the default instead."""
 
@@ -103,52 +114,38 @@ class SpecFields:
             (spelling for spelling in spellings(name) if self._values.get(spelling) is not None), name
         )
 
-    def _checked(self, name: str, default: Any, expected: str) -> Any:
-        """Give a field, or the default where it is not given or not as expected (empty where it is)."""
-        value = self.value(name)
-        if value is not None and expected:
-            self.fault(f"`{self._given(name)}` must be {expected}, got {value!r}")
-        return default if value is None or expected else value
-
-    def integer(self, name: str, default: int, *, minimum: int | None = 0, maximum: int = 2**31 - 1) -> int:
-        """Give a whole number of at least `minimum` and at most `maximum`."""
-        number, expected = self.value(name), ""
-        if isinstance(number, bool) or not isinstance(number, int):
-            expected = "a whole number"
-        elif minimum is not None and number < minimum:
-            expected = f"at least {minimum}"
-        elif number > maximum:
-            expected = f"at most {maximum}"
-        return int(self._checked(name, default, expected))
+    def get(
+        self,
+        name: str,
+        default: T,
+        *,
+        minimum: int | None = 0,
+        maximum: int = 2**31 - 1,
+        among: Iterable[str] = (),
+    ) -> T:
+        """Give a field of the default's type; the default where it is missing, or not as expected."""
+        value, kind, choices = self.value(name), type(default), tuple(among)
+        if value is None:
+            return default
+        types, expected = _TYPES[kind]
+        is_right = isinstance(value, types) and isinstance(value, bool) is (kind is bool)
+        if is_right and kind is tuple:
+            value = tuple(value)
+            is_right = all(isinstance(item, Mapping) for item in value)
+        if is_right and kind is int and minimum is not None and value < minimum:
+            is_right, expected = False, f"at least {minimum}"
+        elif is_right and kind is int and value > maximum:
+            is_right, expected = False, f"at most {maximum}"
+        elif is_right and choices and value not in choices:
+            is_right, expected = False, "one of " + ", ".join(f"`{choice}`" for choice in choices)
+        if not is_right:
+            self.fault(f"`{self._given(name)}` must be {expected}, got {self.value(name)!r}")
+            return default
+        return cast("T", value)
 
     def optional(self, name: str, default: int | None) -> int | None:
         """Give a whole number that is not negative, None where there is none."""
-        return self.integer(name, 0) if name in self else default
-
-    def text(self, name: str, default: str = "", *, among: Iterable[str] = ()) -> str:
-        """Give a text, one of `among` where that is given."""
-        text, choices = self.value(name), tuple(among)
-        expected = "" if isinstance(text, str) else "text"
-        if choices and not expected and text not in choices:
-            expected = "one of " + ", ".join(f"`{choice}`" for choice in choices)
-        return str(self._checked(name, default, expected))
-
-    def flag(self, name: str, *, default: bool = False) -> bool:
-        """Give a claim that is true or false."""
-        expected = "" if isinstance(self.value(name), bool) else "true or false"
-        return bool(self._checked(name, default, expected))
-
-    def items(self, name: str, default: tuple[Mapping[str, Any], ...] = ()) -> tuple[Mapping[str, Any], ...]:
-        """Give a list of maps, as they are."""
-        value = self.value(name)
-        is_right = isinstance(value, list | tuple) and all(isinstance(item, Mapping) for item in value)
-        return tuple(self._checked(name, default, "" if is_right else "a list of maps"))
-
-    def mapping(self, name: str, default: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        """Give a map, as it is."""
-        expected = "" if isinstance(self.value(name), Mapping) else "a map"
-        value: Mapping[str, Any] = self._checked(name, default or {}, expected)
-        return value
+        return self.get(name, 0) if name in self else default
 
     def level(self, name: str) -> SpecFields:
         """Give the fields below a field."""
@@ -168,22 +165,14 @@ class SpecFields:
                 self.fault(f"`{own[name]}` and `{name}` are two spellings of one field: give one of them")
 
 
-_READERS: Mapping[type, Any] = {
-    int: SpecFields.integer,
-    str: SpecFields.text,
-    bool: SpecFields.flag,
-    tuple: SpecFields.items,
-    dict: SpecFields.mapping,
-}
-
-
-def _spec(name: str, default: Any, **options: Any) -> Any:
+def spec_field(name: str, default: Any, **options: Any) -> Any:
     """Declare a field of a spec: its name there, its default, and bounds or another reader (`read`)."""
-    return field(metadata={"name": name, "read": _READERS.get(type(default)), "default": default, **options})
+    of_value: dict[str, Any] = {"default_factory": dict} if default == {} else {"default": default}
+    return field(**of_value, metadata={"name": name, "read": SpecFields.get, "default": default, **options})
 
 
-def _read(kind: type, level: SpecFields, **options: Mapping[str, Any]) -> dict[str, Any]:
-    """Read all fields that a type declares with `_spec`; `options` are those of single fields here."""
+def read_fields(kind: type, level: SpecFields, **options: Mapping[str, Any]) -> dict[str, Any]:
+    """Read all fields that a type declares with `spec_field`; `options` are those of single fields here."""
     values = {}
     for declared in fields(kind):
         if declared.metadata:
@@ -197,14 +186,14 @@ def _read(kind: type, level: SpecFields, **options: Mapping[str, Any]) -> dict[s
 
 
 def _image(level: SpecFields, name: str, default: str) -> str:
-    image = level.text(name, default) or default
+    image = level.get(name, default) or default
     if not re.fullmatch(IMAGE, image):
         level.fault(f"`{name}` must be the name of an image, without blanks, got {image!r}")
     return image
 
 
 def _speed(level: SpecFields, name: str, default: str) -> str:
-    speed = level.text(name, default) or default
+    speed = level.get(name, default) or default
     try:
         read_speed(speed)
     except ValueError as error:
@@ -231,7 +220,7 @@ def _resources(
     level: SpecFields, name: str, default: Mapping[str, Any], *, is_needed: bool = False
 ) -> Resources:
     """Read resources, and refuse what the API server refuses (`ValidateResourceRequirements`)."""
-    given = level.mapping(name) or default
+    given = level.get(name, default) or default
     container = {
         kind: _quantities(level, kind, given[kind])
         for kind in ("requests", "limits")
@@ -280,9 +269,9 @@ class Storage:
     """A claim that outlives pods."""
 
     size: str  # of the claim, as `10Gi`
-    storage_class: str = _spec("storageClassName", "")  # empty for the cluster's default
-    path: str = _spec("mountPath", "")
-    when_deleted: str = _spec("whenDeleted", "Retain", among=("Retain", "Delete"))  # what becomes of it
+    storage_class: str = spec_field("storageClassName", "")  # empty for the cluster's default
+    path: str = spec_field("mountPath", "")
+    when_deleted: str = spec_field("whenDeleted", "Retain", among=("Retain", "Delete"))  # what becomes of it
 
 
 def _storage(level: SpecFields, name: str, default: str) -> Storage | None:
@@ -294,7 +283,7 @@ def _storage(level: SpecFields, name: str, default: str) -> Storage | None:
     size = str(storage.value("size") or "")
     if not (quantity(size) or 0) > 0:
         storage.fault(f"`size` must be a quantity above 0, got {size!r}")
-    return Storage(size=size, **_read(Storage, storage, path={"default": default}))
+    return Storage(size=size, **read_fields(Storage, storage, path={"default": default}))
 
 
 # --- what a job asks for: values that cannot be wrong; their declarations are the table of all fields ---
@@ -304,17 +293,17 @@ def _storage(level: SpecFields, name: str, default: str) -> Storage | None:
 class Trainers:
     """The trainers of a job."""
 
-    minimum: int = _spec("min-instance", 0, maximum=MAX_TRAINERS)
-    maximum: int = _spec("max-instance", 0, maximum=MAX_TRAINERS)
-    resources: Resources = _spec("resources", {}, read=_resources, is_needed=True)
-    entrypoint: str = _spec("entrypoint", "")  # shell command
-    workspace: str = _spec("workspace", "")  # working directory, also on PYTHONPATH
-    priority_class: str = _spec("priorityClassName", TRAINER_CLASS)
+    minimum: int = spec_field("min-instance", 0, maximum=MAX_TRAINERS)
+    maximum: int = spec_field("max-instance", 0, maximum=MAX_TRAINERS)
+    resources: Resources = spec_field("resources", {}, read=_resources, is_needed=True)
+    entrypoint: str = spec_field("entrypoint", "")  # shell command
+    workspace: str = spec_field("workspace", "")  # working directory, also on PYTHONPATH
+    priority_class: str = spec_field("priorityClassName", TRAINER_CLASS)
     # labels that a node must have, beside those of all pods
-    node_selector: Mapping[str, str] = _spec("nodeSelector", {})
-    grace_s: int = _spec("terminationGracePeriodSeconds", 5)
+    node_selector: Mapping[str, str] = spec_field("nodeSelector", {})
+    grace_s: int = spec_field("terminationGracePeriodSeconds", 5)
     # time they stay on a node that does not answer (Kubernetes' own default is 300 s)
-    unreachable_s: int = _spec("unreachableSeconds", 5)
+    unreachable_s: int = spec_field("unreachableSeconds", 5)
     storage: None = None
 
 
@@ -323,10 +312,10 @@ class Server:
     """The masters or parameter servers of a job."""
 
     count: int  # never scaled
-    resources: Resources = _spec("resources", {}, read=_resources)
-    entrypoint: str = _spec("entrypoint", "")  # shell command, empty for EDL's verb
-    storage: Storage | None = _spec("storage", "/checkpoint", read=_storage)  # a claim for each, if any
-    priority_class: str = _spec("priorityClassName", SERVER_CLASS)
+    resources: Resources = spec_field("resources", {}, read=_resources)
+    entrypoint: str = spec_field("entrypoint", "")  # shell command, empty for EDL's verb
+    storage: Storage | None = spec_field("storage", "/checkpoint", read=_storage)  # a claim for each, if any
+    priority_class: str = spec_field("priorityClassName", SERVER_CLASS)
     workspace: str = ""
     node_selector: Mapping[str, str] = field(default_factory=dict)
     grace_s: int = 30  # for a last checkpoint
@@ -349,40 +338,44 @@ class TrainingJob:
     etcd: Etcd  # where the task queue is kept: beside the master, elsewhere, nowhere
     etcd_endpoint: str  # address of an etcd elsewhere
     etcd_image: str  # image of the etcd beside the master
-    image: str = _spec("image", "paddlepaddle/paddlecloud-job", read=_image)
+    image: str = spec_field("image", "paddlepaddle/paddlecloud-job", read=_image)
     # `Always`, as EDL had it for masters and trainers, unless said
-    image_pull_policy: str = _spec("imagePullPolicy", "Always", among=("Always", "IfNotPresent", "Never"))
-    image_pull_secrets: tuple[Mapping[str, Any], ...] = _spec("imagePullSecrets", ())
-    env: tuple[Mapping[str, Any], ...] = _spec("env", ())  # wins over ours
-    env_from: tuple[Mapping[str, Any], ...] = _spec("envFrom", ())
-    volumes: tuple[Mapping[str, Any], ...] = _spec("volumes", ())
-    volume_mounts: tuple[Mapping[str, Any], ...] = _spec("VolumeMounts", ())  # not of etcd's container
-    host_network: bool = _spec("host_network", False)
-    node_selector: Mapping[str, str] = _spec("NodeSelector", {})
-    tolerations: tuple[Mapping[str, Any], ...] = _spec("tolerations", ())
+    image_pull_policy: str = spec_field(
+        "imagePullPolicy", "Always", among=("Always", "IfNotPresent", "Never")
+    )
+    image_pull_secrets: tuple[Mapping[str, Any], ...] = spec_field("imagePullSecrets", ())
+    env: tuple[Mapping[str, Any], ...] = spec_field("env", ())  # wins over ours
+    env_from: tuple[Mapping[str, Any], ...] = spec_field("envFrom", ())
+    volumes: tuple[Mapping[str, Any], ...] = spec_field("volumes", ())
+    volume_mounts: tuple[Mapping[str, Any], ...] = spec_field("VolumeMounts", ())  # not of etcd's container
+    host_network: bool = spec_field("host_network", False)
+    node_selector: Mapping[str, str] = spec_field("NodeSelector", {})
+    tolerations: tuple[Mapping[str, Any], ...] = spec_field("tolerations", ())
     # empty for the namespace's default, without its token
-    service_account: str = _spec("serviceAccountName", "")
-    security_context: Mapping[str, Any] = _spec("securityContext", {})  # of the pod, over our defaults
-    scheduler: str = _spec("schedulerName", "")
-    runtime_class: str = _spec("runtimeClassName", "")
-    labels: Mapping[str, str] = _spec("podLabels", {})
-    annotations: Mapping[str, str] = _spec("podAnnotations", {})
-    port: int = _spec("port", DEFAULT_PORT, minimum=1, maximum=MAX_PORT)
-    ports_num: int = _spec("ports_num", 1, maximum=MAX_PORTS)  # dense ports
-    ports_num_for_sparse: int = _spec("ports_num_for_sparse", 1, maximum=MAX_PORTS)
-    passes: int = _spec("passes", 1)  # epochs
-    is_fault_tolerant: bool = _spec("fault_tolerant", False)  # whether trainers may come and go
-    priority: int = _spec("priority", 0, minimum=None)  # of the job among jobs
-    priority_class: str = _spec("priorityClassName", "")  # PriorityClass whose value it asks for instead
-    weight: int = _spec("weight", 1, minimum=1)  # its share when jobs of one priority share
-    scaling: str = _spec("scaling", "Auto", among=("Auto", "Manual"))
-    is_suspended: bool = _spec("suspend", False)  # whether it is to have no pods
-    cooldown_s: int = _spec("scaleUpCooldownSeconds", 0)
-    ttl_s: int | None = _spec("ttlSecondsAfterFinished", None, read=SpecFields.optional)  # None for never
-    checkpoint_s: int = _spec("checkpointSeconds", 600, minimum=1)
+    service_account: str = spec_field("serviceAccountName", "")
+    security_context: Mapping[str, Any] = spec_field("securityContext", {})  # of the pod, over our defaults
+    scheduler: str = spec_field("schedulerName", "")
+    runtime_class: str = spec_field("runtimeClassName", "")
+    labels: Mapping[str, str] = spec_field("podLabels", {})
+    annotations: Mapping[str, str] = spec_field("podAnnotations", {})
+    port: int = spec_field("port", DEFAULT_PORT, minimum=1, maximum=MAX_PORT)
+    ports_num: int = spec_field("ports_num", 1, maximum=MAX_PORTS)  # dense ports
+    ports_num_for_sparse: int = spec_field("ports_num_for_sparse", 1, maximum=MAX_PORTS)
+    passes: int = spec_field("passes", 1)  # epochs
+    is_fault_tolerant: bool = spec_field("fault_tolerant", False)  # whether trainers may come and go
+    priority: int = spec_field("priority", 0, minimum=None)  # of the job among jobs
+    priority_class: str = spec_field("priorityClassName", "")  # PriorityClass whose value it asks for instead
+    weight: int = spec_field("weight", 1, minimum=1)  # its share when jobs of one priority share
+    scaling: str = spec_field("scaling", "Auto", among=("Auto", "Manual"))
+    is_suspended: bool = spec_field("suspend", False)  # whether it is to have no pods
+    cooldown_s: int = spec_field("scaleUpCooldownSeconds", 0)
+    ttl_s: int | None = spec_field(
+        "ttlSecondsAfterFinished", None, read=SpecFields.optional
+    )  # None for never
+    checkpoint_s: int = spec_field("checkpointSeconds", 600, minimum=1)
     # trainers that may fail by themselves before the job has failed, None for any number
-    failures: int | None = _spec("failureLimit", None, read=SpecFields.optional)
-    speed: str = _spec("speed", "linear", read=_speed)  # name of a speed model
+    failures: int | None = spec_field("failureLimit", None, read=SpecFields.optional)
+    speed: str = spec_field("speed", "linear", read=_speed)  # name of a speed model
     warnings: tuple[str, ...] = ()  # what was read in another way than it is written
 
     @property
@@ -473,7 +466,7 @@ def parse(data: Mapping[str, Any]) -> TrainingJob:
         created_ms=time_ms(str(metadata.get("creationTimestamp") or "")),
         is_deleted=bool(metadata.get("deletionTimestamp")),
         **_read_roles(**levels),
-        **_read(TrainingJob, spec),
+        **read_fields(TrainingJob, spec),
     )
     findings.faults += _conflicts(job)
     if "passes" in levels["trainer"]:
@@ -489,11 +482,11 @@ def parse(data: Mapping[str, Any]) -> TrainingJob:
 
 
 def _read_roles(trainer: SpecFields, pserver: SpecFields, master: SpecFields) -> dict[str, Any]:
-    trainers = Trainers(**_read(Trainers, trainer))
-    count = pserver.integer("min-instance", 0, maximum=MAX_SERVERS)
-    if (maximum := pserver.integer("max-instance", count)) != count:
+    trainers = Trainers(**read_fields(Trainers, trainer))
+    count = pserver.get("min-instance", 0, maximum=MAX_SERVERS)
+    if (maximum := pserver.get("max-instance", count)) != count:
         pserver.warn(f"`max-instance` {maximum} is ignored: parameter servers are never scaled")
-    endpoint = master.text("etcd-endpoint")
+    endpoint = master.get("etcd-endpoint", "")
     if master.value("etcd") == "External" and not endpoint:
         master.fault("`etcd: External` needs `etcd-endpoint`")
     ours: dict[str, Any] = {
@@ -502,9 +495,9 @@ def _read_roles(trainer: SpecFields, pserver: SpecFields, master: SpecFields) ->
     }
     return {
         "trainer": trainers,
-        "pserver": Server(count=count, **_read(Server, pserver, resources={"is_needed": count > 0})),
-        "master": Server(count=int(master.flag("enabled", default=True)), **_read(Server, master, **ours)),
-        "etcd": master.text("etcd", "Sidecar", among=get_args(Etcd)),
+        "pserver": Server(count=count, **read_fields(Server, pserver, resources={"is_needed": count > 0})),
+        "master": Server(count=int(master.get("enabled", True)), **read_fields(Server, master, **ours)),
+        "etcd": master.get("etcd", "Sidecar", among=get_args(Etcd)),
         "etcd_endpoint": endpoint,
         "etcd_image": _image(master, "etcdImage", "quay.io/coreos/etcd:v3.5.21"),
     }

@@ -17,6 +17,8 @@ from mlstack.elastic.training_job import (
     SpecFields,
     own_spec_names,
     parse,
+    read_fields,
+    spec_field,
 )
 from mlstack.errors import ConfigError
 from mlstack.names import nearest
@@ -56,17 +58,94 @@ EVENTS = {
 """What can happen, and what it happens to: that is named by `name`."""
 
 
+# A sample is kept for every second: a week of them is what memory and patience are there for.
+_LONGEST_S = 7 * 24 * 3600
+# More than any cluster of Kubernetes bears: what is counted here is made, one by one.
+_MOST_NODES, _MOST_JOBS, _MOST_PODS = 10_000, 10_000, 100_000
+_NO_FIELDS: Mapping[str, Any] = {}
+_NO_ITEMS: tuple[Mapping[str, Any], ...] = ()
+_REQUESTS = {"cpu": "cpu", "memory": "memory", "gpu": "nvidia.com/gpu"}
+
+# --- readers of single fields: times are seconds, amounts are written as in Kubernetes ---
+
+
+def _requests(fields: SpecFields, name: str = "", default: object = None) -> dict[str, str]:
+    return {
+        resource: _quantity(fields, name, fields.value(name))
+        for name, resource in _REQUESTS.items()
+        if name in fields
+    }
+
+
+def _allocatable(fields: SpecFields, name: str, default: object) -> dict[str, str]:
+    return {**_requests(fields), **_quantities(fields, name)}
+
+
+def _quantities(fields: SpecFields, name: str, default: object = None) -> dict[str, str]:
+    amounts = fields.get(name, _NO_FIELDS).items()
+    return {str(key): _quantity(fields, f"{name}.{key}", amount) for key, amount in amounts}
+
+
+def _quantity(fields: SpecFields, name: str, value: object) -> str:
+    """Give an amount as it is written; what Kubernetes would not read as one is a fault."""
+    if (amount := quantity(str(value))) is None or amount < 0:
+        fields.fault(f"`{name}` must be an amount such as 2, 500m or 4Gi, got {value!r}")
+    return str(value)
+
+
+def _name(fields: SpecFields, field: str = "name", default: str = "") -> str:
+    name = fields.get("name", "")
+    if fields.value("name") in (None, ""):
+        fields.fault("`name` is missing")
+    return name
+
+
+def _ms(fields: SpecFields, name: str, default: float = 0, *, most: float = inf) -> int:
+    return round(_number(fields, name, default, most=most) * 1000)
+
+
+def _number(fields: SpecFields, name: str, default: float, *, most: float) -> float:
+    value = fields.value(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        fields.fault(f"`{name}` must be a number that is not negative, got {value!r}")
+    elif not value <= most:
+        fields.fault(f"`{name}` must be at most {most:g}, got {value!r}")
+    else:
+        return float(value)
+    return default
+
+
+def _seconds(fields: SpecFields, name: str, default: float) -> float:
+    return _ms(fields, name) / 1000
+
+
+def _texts(fields: SpecFields, name: str, default: object) -> dict[str, str]:
+    return {str(name): str(value) for name, value in fields.get(name, _NO_FIELDS).items()}
+
+
+def _taints(fields: SpecFields, name: str, default: object) -> tuple[dict[str, str], ...]:
+    return tuple(
+        {str(key): str(value) for key, value in taint.items()} for taint in fields.get(name, _NO_ITEMS)
+    )
+
+
+# --- what a simulation is of; the declarations are what is read of an entry ---
+
+
 @dataclass(frozen=True, kw_only=True)
 class NodeGroup:
     """Nodes that are alike."""
 
-    name: str  # the nodes are called `<name>-0` and so on
-    count: int
-    allocatable: Mapping[str, str]  # what pods may request of each, as in a Node (`cpu: 12`, `memory: 48Gi`)
+    name: str = spec_field("name", "", read=_name)  # the nodes are called `<name>-0` and so on
+    count: int = spec_field("count", 1, maximum=_MOST_NODES)
+    # what pods may request of each, as in a Node (`cpu: 12`, `memory: 48Gi`)
+    allocatable: Mapping[str, str] = spec_field("allocatable", {}, read=_allocatable)
     # what a pod of the background requests on each; empty for none
-    background: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    taints: tuple[Mapping[str, str], ...] = ()
+    background: Mapping[str, str] = spec_field("background", {}, read=_quantities)
+    labels: Mapping[str, str] = spec_field("labels", {}, read=_texts)
+    taints: tuple[Mapping[str, str], ...] = spec_field("taints", (), read=_taints)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,35 +155,35 @@ class JobPlan:
     name: str
     at_ms: int
     spec: Mapping[str, Any]  # of the TrainingJob
-    first: int = 0  # trainers that EDL's baselines create it with; 0 for its minimum
-    work_s: int = 0  # seconds that one trainer would need alone; 0 for work without end
+    first: int = spec_field("first", 0)  # trainers that EDL's baselines create it with; 0 for its minimum
+    work_s: int = spec_field("work", 0)  # seconds that one trainer would need alone; 0 for work without end
 
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
     """A Deployment of others, beside which jobs train."""
 
-    name: str
-    at_ms: int = 0  # when it is created
-    replicas: int  # how many pods it begins with
-    requests: Mapping[str, str]  # of each pod
-    priority: int = 1000
+    name: str = spec_field("name", "", read=_name)
+    at_ms: int = spec_field("at", 0, read=_ms)  # when it is created
+    replicas: int = spec_field("replicas", 1, maximum=_MOST_PODS)  # how many pods it begins with
+    requests: Mapping[str, str] = spec_field("requests", {}, read=_requests)  # of each pod
+    priority: int = spec_field("priority", 1000, minimum=None)
     # whether the scheduler pushes others aside for them; where not, their class has `preemptionPolicy:
     # Never`, and the controller alone makes room
-    is_preempting: bool = True
-    grace_s: int = 2  # how long a pod takes to end
+    is_preempting: bool = spec_field("preempts", True)
+    grace_s: int = spec_field("grace", 2)  # how long a pod takes to end
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioEvent:
     """Something that happens."""
 
-    at_ms: int  # when first
-    what: str  # of `EVENTS`
-    name: str = ""  # of the job, service, node or group of nodes
-    count: int = 0  # how many, where that has a meaning
-    seconds: float = 0  # how long it lasts, where that has a meaning
-    every_ms: int = 0  # happens again after so long; 0 for once
+    at_ms: int = spec_field("at", 0, read=_ms)  # when first
+    what: str = spec_field("what", "scale", among=EVENTS)
+    name: str = spec_field("name", "")  # of the job, service, node or group of nodes
+    count: int = spec_field("count", 1, maximum=_MOST_PODS)  # how many, where that has a meaning
+    seconds: float = spec_field("seconds", 0, read=_seconds)  # how long it lasts, likewise
+    every_ms: int = spec_field("every", 0, read=_ms)  # happens again after so long; 0 for once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +275,6 @@ def deployment(service: Service) -> Obj:
 # A job may be given by a few short fields, by the `spec` of a TrainingJob, or by both: `spec` is laid over
 # what the short fields come to. `scenarios/example.yaml` has every field.
 
-_REQUESTS = {"cpu": "cpu", "memory": "memory", "gpu": "nvidia.com/gpu"}
 FIELDS = {
     level: tuple(names.split())
     for level, names in {
@@ -208,10 +286,6 @@ FIELDS = {
     }.items()
 }
 """The fields of each level."""
-_LONGEST_S = 7 * 24 * 3600
-"""A sample is kept for every second: a week of them is what memory and patience are there for."""
-_MOST_NODES, _MOST_JOBS, _MOST_PODS = 10_000, 10_000, 100_000
-"""More than any cluster of Kubernetes bears: what is counted here is made, one by one."""
 
 
 def published(name: str) -> Scenario:
@@ -239,9 +313,9 @@ def read(data: object, *, where: str) -> Scenario:
     top = SpecFields(data, "scenario", findings)
     top.check(FIELDS[""])
     jobs = tuple(job for fields in _entries(top, "jobs") for job in _jobs(fields))
-    name = top.text("name", where.rpartition("/")[2].partition(".")[0])
-    groups = tuple(map(_nodes, _entries(top, "nodes")))
-    services = tuple(map(_service, _entries(top, "services")))
+    name = top.get("name", where.rpartition("/")[2].partition(".")[0])
+    groups = tuple(NodeGroup(**read_fields(NodeGroup, fields)) for fields in _entries(top, "nodes"))
+    services = tuple(Service(**read_fields(Service, fields)) for fields in _entries(top, "services"))
     events = tuple(map(_event, _entries(top, "events")))
     faults = top.level("faults")
     faults.check(("conflicts", "errors"))
@@ -255,8 +329,8 @@ def read(data: object, *, where: str) -> Scenario:
         error_pct=_number(faults, "errors", 0, most=100),
         begin_ms=_ms(top, "begin"),
         end_ms=_ms(top, "seconds", 600, most=_LONGEST_S),
-        grace_s=top.integer("grace", 5),
-        controllers=top.integer("controllers", 1, minimum=1, maximum=100),
+        grace_s=top.get("grace", 5),
+        controllers=top.get("controllers", 1, minimum=1, maximum=100),
         scheduler=_scheduler(top.level("scheduler")),
         start_ms=_start_ms(top),
     )
@@ -271,7 +345,7 @@ def read(data: object, *, where: str) -> Scenario:
 
 
 def _entries(top: SpecFields, name: str) -> Iterator[SpecFields]:
-    for index, item in enumerate(top.items(name)):
+    for index, item in enumerate(top.get(name, _NO_ITEMS)):
         fields = top.below(item, f"{name}[{index}]")
         fields.check(FIELDS[name])
         yield fields
@@ -286,41 +360,29 @@ def _start_ms(top: SpecFields) -> tuple[int, int]:
     return 2000, 5000
 
 
-def _nodes(fields: SpecFields) -> NodeGroup:
-    return NodeGroup(
-        name=_name(fields),
-        count=fields.integer("count", 1, maximum=_MOST_NODES),
-        allocatable={**_requests(fields), **_quantities(fields, "allocatable")},
-        background=_quantities(fields, "background"),
-        labels=_texts(fields.mapping("labels")),
-        taints=tuple(_texts(taint) for taint in fields.items("taints")),
-    )
-
-
 def _jobs(fields: SpecFields) -> Iterator[JobPlan]:
     """Give the jobs of one entry: one, or `count` of them `every` so many seconds."""
     name = _name(fields)
-    count = fields.integer("count", 1, maximum=_MOST_JOBS) if "count" in fields else None
+    count = fields.get("count", 1, maximum=_MOST_JOBS) if "count" in fields else None
     spec = _spec(fields)
     for index in range(1 if count is None else count):
         yield JobPlan(
             name=name if count is None else f"{name}-{index}",
             at_ms=_ms(fields, "at") + index * _ms(fields, "every"),
             spec=spec,
-            first=fields.integer("first", 0),
-            work_s=fields.integer("work", 0),
+            **read_fields(JobPlan, fields),
         )
 
 
 def _spec(fields: SpecFields) -> Mapping[str, Any]:
     spec: dict[str, Any] = {
         "image": "example.org/training:1",
-        "priority": fields.integer("priority", 0, minimum=None),
-        "weight": fields.integer("weight", 1, minimum=1),
+        "priority": fields.get("priority", 0, minimum=None),
+        "weight": fields.get("weight", 1, minimum=1),
         "trainer": {
             "entrypoint": "train",
-            "min-instance": fields.integer("min", 1),
-            "max-instance": fields.integer("max", 1),
+            "min-instance": fields.get("min", 1),
+            "max-instance": fields.get("max", 1),
             "resources": _resources(fields.level("trainer")),
         },
         "pserver": {"min-instance": 0, "max-instance": 0, "resources": {}},
@@ -328,11 +390,11 @@ def _spec(fields: SpecFields) -> Mapping[str, Any]:
     }
     if "pservers" in fields:
         level = fields.level("pservers")
-        count = level.integer("count", 1)
+        count = level.get("count", 1)
         spec["pserver"] = {"min-instance": count, "max-instance": count, "resources": _resources(level)}
     if "master" in fields:
         spec["master"] = {"resources": _resources(fields.level("master"))}
-    merged: Mapping[str, Any] = merge_patch(spec, own_spec_names(fields.mapping("spec")))
+    merged: Mapping[str, Any] = merge_patch(spec, own_spec_names(fields.get("spec", _NO_FIELDS)))
     return merged
 
 
@@ -342,88 +404,21 @@ def _resources(fields: SpecFields) -> dict[str, Any]:
     return {"requests": requests, **({"limits": {gpu: requests[gpu]}} if gpu in requests else {})}
 
 
-def _requests(fields: SpecFields) -> dict[str, str]:
-    return {
-        resource: _quantity(fields, name, fields.value(name))
-        for name, resource in _REQUESTS.items()
-        if name in fields
-    }
-
-
-def _quantities(fields: SpecFields, name: str) -> dict[str, str]:
-    amounts = fields.mapping(name).items()
-    return {str(key): _quantity(fields, f"{name}.{key}", amount) for key, amount in amounts}
-
-
-def _quantity(fields: SpecFields, name: str, value: object) -> str:
-    """Give an amount as it is written; what Kubernetes would not read as one is a fault."""
-    if (amount := quantity(str(value))) is None or amount < 0:
-        fields.fault(f"`{name}` must be an amount such as 2, 500m or 4Gi, got {value!r}")
-    return str(value)
-
-
-def _service(fields: SpecFields) -> Service:
-    return Service(
-        name=_name(fields),
-        at_ms=_ms(fields, "at"),
-        replicas=fields.integer("replicas", 1, maximum=_MOST_PODS),
-        requests=_requests(fields),
-        priority=fields.integer("priority", 1000, minimum=None),
-        is_preempting=fields.flag("preempts", default=True),
-        grace_s=fields.integer("grace", 2),
-    )
-
-
 def _event(fields: SpecFields) -> ScenarioEvent:
-    what = fields.text("what", "scale", among=EVENTS)
-    if EVENTS.get(what) and not fields.text("name"):
-        fields.fault(f"`{what}` needs the `name` of what it happens to")
-    return ScenarioEvent(
-        at_ms=_ms(fields, "at"),
-        what=what,
-        name=fields.text("name"),
-        count=fields.integer("count", 1, maximum=_MOST_PODS),
-        seconds=_ms(fields, "seconds") / 1000,
-        every_ms=_ms(fields, "every"),
-    )
+    event = ScenarioEvent(**read_fields(ScenarioEvent, fields))
+    if EVENTS.get(event.what) and not event.name:
+        fields.fault(f"`{event.what}` needs the `name` of what it happens to")
+    return event
 
 
 def _scheduler(fields: SpecFields) -> SchedulerSettings:
     fields.check(("scoring", "bindRate", "preempts"))
-    scoring = fields.text("scoring", "least-allocated", among=("least-allocated", "most-allocated"))
+    scoring = fields.get("scoring", "least-allocated", among=("least-allocated", "most-allocated"))
     return SchedulerSettings(
         scoring=scoring,
-        bind_rate=max(1, fields.integer("bindRate", 100)),
-        preempts=fields.flag("preempts", default=True),
+        bind_rate=max(1, fields.get("bindRate", 100)),
+        preempts=fields.get("preempts", True),
     )
-
-
-def _name(fields: SpecFields) -> str:
-    name = fields.text("name")
-    if fields.value("name") in (None, ""):
-        fields.fault("`name` is missing")
-    return name
-
-
-def _ms(fields: SpecFields, name: str, default: float = 0, *, most: float = inf) -> int:
-    return round(_number(fields, name, default, most=most) * 1000)
-
-
-def _number(fields: SpecFields, name: str, default: float, *, most: float) -> float:
-    value = fields.value(name)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        fields.fault(f"`{name}` must be a number that is not negative, got {value!r}")
-    elif not value <= most:
-        fields.fault(f"`{name}` must be at most {most:g}, got {value!r}")
-    else:
-        return float(value)
-    return default
-
-
-def _texts(values: Mapping[str, Any]) -> dict[str, str]:
-    return {str(name): str(value) for name, value in values.items()}
 
 
 def _faults(scenario: Scenario) -> Iterator[str]:
