@@ -112,11 +112,7 @@ class Sample:
 
 
 class ClusterObserver:
-    """Keeps what events of pods, nodes, TrainingJobs and Deployments tell, and sums it up on demand.
-
-    What belongs to the background is told by its namespace, what belongs to a service by the selector of its
-    Deployment.
-    """
+    """Keeps what events of pods, nodes, TrainingJobs and Deployments tell, and sums it up on demand."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeFacts] = {}
@@ -287,14 +283,10 @@ def _share(part: str) -> Series:
     return Series("% of the cores", 3, lambda sample: sample.share(part))
 
 
-PARTS = {
-    "utilisation": "running",
-    "useful": "useful",
-    "background": "background",
-    "requested": "requested",
-    "stranded": "stranded",
+# What is measured of every resource, in percent of what all nodes offer, and the field of a sample it is.
+PARTS = {"utilisation": "running"} | {
+    name: name for name in ("useful", "background", "requested", "stranded")
 }
-"""What is measured of every resource, in percent of what all nodes offer, and the field of a sample it is."""
 
 SERIES = {
     **{name: _share(part) for name, part in PARTS.items()},
@@ -390,10 +382,7 @@ def succeeded_s(history: History) -> float | None:
 
 
 def below_minimum(history: History) -> list[int]:
-    """Give when a job had fewer trainers with a node than its minimum after it had been complete.
-
-    Not so once it was told to have none (suspended whole), nor when it ends.
-    """
+    """Give when a job that had been complete and goes on had fewer bound trainers than its minimum."""
     moments, has_begun = [], False
     for at_ms, job in history:
         if job.is_complete:
@@ -406,10 +395,7 @@ def below_minimum(history: History) -> list[int]:
 
 
 def scalings(history: History, begin_ms: int) -> tuple[int, int, int]:
-    """Count how often a job was told to have more trainers, and fewer, and how often that turned.
-
-    Its end does not count. A job that comes after the first sample begins with no trainers.
-    """
+    """Count how often a job was told to have more trainers, fewer (not at its end), and how that turned."""
     targets = [job.bound + job.unbound if job.target is None else job.target for _, job in history]
     is_scaled = [not job.is_over and job.phase != "Completing" for _, job in history]
     counts = [targets[0] if history[0][0] == begin_ms else 0, *compress(targets, is_scaled)]
@@ -487,10 +473,7 @@ def raises(samples: Samples, key: str) -> list[Raise]:
 
 
 def restored_after_s(samples: Samples, key: str) -> list[float]:
-    """Give for each lowered target how long the utilisation was more than a point below its plateau.
-
-    The plateau is the mean over the last 20 s of this target.
-    """
+    """Give for each lowered target how long utilisation was a point below the mean of its last 20 s."""
     times = []
     for part in plateaus(samples, key):
         if part.before > part.target:
@@ -503,8 +486,8 @@ def restored_after_s(samples: Samples, key: str) -> list[float]:
 
 # --- what holds for every plan and every sample (I1 to I4 and I8 of the design): each breach as a line ---
 
+# Policies that decide by numbers alone: the scheduler finds places, and a gang need not be whole.
 WITHOUT_PLACES = frozenset({"edl"})
-"""Policies that decide by numbers alone: the scheduler finds places, and a gang need not be whole."""
 
 
 def breaches_of_plan(snapshot: Snapshot, plan: ScalePlan, *, has_places: bool = True) -> Iterator[str]:
@@ -544,7 +527,8 @@ def _breaches_of_places(snapshot: Snapshot, plan: ScalePlan, job: Job, decision:
             yield f"I8: {job.key} is admitted without a place for each {role.name}"
     reserved = {row.key for row in plan.reservations}
     for demand in snapshot.demands:
-        if demand.job == job.key and decision.is_admitted and demand.key not in reserved:
+        is_due = demand.job == job.key and decision.is_admitted and job.state != "finishing"
+        if is_due and demand.key not in reserved:
             yield f"I8: {job.key} goes on without a place for {demand.key}"
 
 

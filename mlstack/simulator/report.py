@@ -222,11 +222,7 @@ def _keys(samples: Samples, field: str) -> list[str]:
 
 
 def rows(samples: Samples) -> str:
-    """Write one row a second as CSV.
-
-    Shares are percent of the cores; services and jobs follow in columns, then the utilisation of every other
-    resource that the nodes have.
-    """
+    """Write one row a second as CSV: figures of the cores, services, jobs, the use of other resources."""
     services, jobs = _keys(samples, "services"), _keys(samples, "jobs")
     others = measures.resources(samples)[1:]
     text = io.StringIO()
@@ -256,18 +252,12 @@ def rows(samples: Samples) -> str:
 
 # --- draw samples: the only door to matplotlib, an extra (`pip install 'mlstack[plot]'`) ---
 
-_LEGEND = 12
-"""Most lines that are named beside them."""
-_Line = tuple[str, Sequence[float | None], dict[str, Any]]
-"""Its name, a value a sample, and how it looks."""
+_LEGEND = 12  # most lines that are named beside them
+_Line = tuple[str, Sequence[float | None], dict[str, Any]]  # name, a value a sample, how it looks
 
 
 def library() -> Any:
-    """Give matplotlib, which takes about half a second to be imported.
-
-    Raises:
-        UsageError: it is not installed.
-    """
+    """Give matplotlib (about half a second to import), or raise UsageError where it is not installed."""
     try:
         import matplotlib
     except ImportError as error:
@@ -278,11 +268,7 @@ def library() -> Any:
 
 
 def draw(samples: Samples, title: str) -> str:
-    """Draw samples as SVG, the same for the same samples.
-
-    Raises:
-        UsageError: matplotlib is not installed.
-    """
+    """Draw samples as SVG, the same for the same samples; a UsageError without matplotlib."""
     matplotlib = library()
     from matplotlib.figure import Figure
 

@@ -98,14 +98,13 @@ def simulate(
         jobs = (job if job.first > 2 else replace(job, first=most[job.name]) for job in scenario.jobs)
         scenario = replace(scenario, jobs=tuple(jobs))
     environment = SimulationEnvironment(scenario, seed)
-    is_baseline = config.mode in BASELINES
-    if is_baseline:
+    violations = environment.violations
+    if config.mode in BASELINES:
         Baseline(environment, config.mode)
+        environment.run()
     else:
         environment.start_controllers(config, tick_ms)
-    environment.run()
-    violations = environment.violations
-    if not is_baseline:
+        environment.run()
         for sample in environment.samples:
             violations += [f"{sample.at_ms / 1000:g} s: {text}" for text in breaches_of_sample(sample)]
         violations += stale_pods(environment.samples)
@@ -289,8 +288,7 @@ class SimulatedController:
     ) -> None:
         self.name, self.is_running = name, False
         self._environment, self._kernel, self._config = environment, environment.kernel, config
-        self._cluster = _Line(environment.cluster)
-        self._tick_ms = tick_ms
+        self._cluster, self._tick_ms = _Line(environment.cluster), tick_ms
         self._lives = 0  # how often it began or ended
         self._pause_ms, self._frozen_until_ms = 0, 0
         self._watches: tuple[SimulatedWatch, ...] = ()
@@ -305,8 +303,7 @@ class SimulatedController:
 
     def start(self) -> None:
         """Begin to run, knowing nothing."""
-        self._lives += 1
-        self.is_running = True
+        self._lives, self.is_running = self._lives + 1, True
         self._cache = ClusterCache()
         self._reconciler, self._elector = None, None
         if self._environment.scenario.controllers > 1:

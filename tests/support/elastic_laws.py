@@ -5,106 +5,37 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from mlstack.elastic.snapshot import Demand, Job, Node, ScalePlan, Snapshot, Vector, stands_still
+from mlstack.elastic.snapshot import Decision, Demand, Job, Node, ScalePlan, Snapshot, Vector
+from mlstack.simulator.measures import breaches_of_plan
 from tests.support.actuation import room
 
 
 def check_plan(snapshot: Snapshot, plan: ScalePlan) -> None:
-    """Check what holds for every plan: I1, I2, I3, I4, I8 and I13."""
-    check_targets(snapshot, plan)
-    check_room(snapshot, plan)
-    check_places(snapshot, plan)
-    check_victims(snapshot, plan)
-    check_gangs(snapshot, plan)
-    check_steps(snapshot, plan)
-
-
-def check_targets(snapshot: Snapshot, plan: ScalePlan) -> None:
-    """I1: a target is 0 for jobs without pods, else from minimum to maximum."""
-    for job in snapshot.jobs:
-        decision = plan.decisions[job.key]
-        if job.state == "finishing":
-            assert not decision.victims and not decision.places, job.key
-        if decision.is_admitted:
-            assert job.least <= decision.target <= job.maximum, job.key
-        else:
-            assert decision.target == 0 and not decision.places, job.key
-
-
-def check_room(snapshot: Snapshot, plan: ScalePlan) -> None:
-    """I2: bound, planned and reserved requests of a node are within what it has."""
-    before = {node.name: room(node, snapshot) for node in snapshot.nodes}
-    after = {name: list(free) for name, free in before.items()}
-    for row in plan.reservations:
-        _take(after, row.node, row.request, -1)
-    for job in snapshot.jobs:
-        decision = plan.decisions[job.key]
-        for trainer in job.trainers:
-            if trainer.name in decision.victims:
-                _take(after, trainer.node, job.trainer, 1)
-        for node in (*decision.places, *decision.waiting.values()):
-            _take(after, node, job.trainer, -1)
-        if job.state != "waiting" and not decision.is_admitted:
-            for held in job.held:
-                _take(after, held.node, held.request, 1)
-    for name, free in after.items():
-        for left, was in zip(free, before[name], strict=True):
-            assert left >= min(0, was), f"{name} is over-allocated: {free}, before {before[name]}"
-
-
-def _take(rooms: dict[str, list[int]], node: str, request: Vector, sign: int) -> None:
-    if node in rooms:
-        rooms[node] = [left + sign * amount for left, amount in zip(rooms[node], request, strict=True)]
-
-
-def check_places(snapshot: Snapshot, plan: ScalePlan) -> None:
-    """I3: every trainer asked for has a node that it may go to, and they are as many as the target says."""
-    names = {node.name for node in snapshot.nodes}
-    for job in snapshot.jobs:
-        decision = plan.decisions[job.key]
-        live = {trainer.name: trainer for trainer in job.trainers}
-        assert set(decision.victims) <= set(live) and len(set(decision.victims)) == len(decision.victims)
-        unbound = {name for name, trainer in live.items() if not trainer.node}
-        if job.state != "finishing":
-            assert set(decision.waiting) == unbound - set(decision.victims), job.key
-        if decision.is_admitted and job.state != "finishing":
-            assert decision.target == len(live) - len(decision.victims) + len(decision.places), job.key
-        barred = {node for node, until in job.barred.items() if until > snapshot.now_ms}
-        for node in (*decision.places, *decision.waiting.values()):
-            assert node in names and node not in barred, f"{job.key} on {node}"
-            assert job.nodes is None or node in job.nodes, f"{job.key} on {node}"
-
-
-def check_victims(snapshot: Snapshot, plan: ScalePlan) -> None:
-    """I4: nobody at or below the minimum loses a running trainer, but jobs that are taken off whole.
-
-    Nor does a job that goes on lose the trainer at which the others meet.
-    """
-    for job in snapshot.jobs:
-        decision = plan.decisions[job.key]
-        bound = [trainer for trainer in job.trainers if trainer.node]
-        lost = [trainer for trainer in bound if trainer.name in decision.victims]
-        if decision.is_admitted:
-            is_whole = len(bound) - len(lost) >= job.minimum
-            assert not lost or is_whole or stands_still(job), job.key
-            assert not any(trainer.is_meeting for trainer in lost), job.key
-        elif job.state == "admitted":
-            assert sorted(decision.victims) == sorted(trainer.name for trainer in job.trainers), job.key
-            assert decision.reasons[0].cause in ("suspended", "lost"), job.key
-
-
-def check_gangs(snapshot: Snapshot, plan: ScalePlan) -> None:
-    """I8: a job with pods has all of them placed, one without has none."""
+    """Check what holds for every plan: I1, I2, I3, I4, I8 and I13, those that simulations watch and more."""
+    assert not list(breaches_of_plan(snapshot, plan))
     kept = Counter(row.key for row in plan.reservations)
     for job in snapshot.jobs:
         decision = plan.decisions[job.key]
-        if job.state == "waiting" and decision.is_admitted:
-            for role in job.gang:
-                assert len(decision.hints.get(role.name, ())) == role.count, job.key
-                assert kept[f"{job.key} {role.name}"] == role.count, job.key
+        check_places(snapshot, job, decision)
+        if job.state == "admitted" and not decision.is_admitted:  # I4
+            assert sorted(decision.victims) == sorted(trainer.name for trainer in job.trainers), job.key
+            assert decision.reasons[0].cause in ("suspended", "lost"), job.key
+        for role in job.gang if job.state == "waiting" and decision.is_admitted else ():  # I8
+            assert kept[f"{job.key} {role.name}"] == role.count, job.key
         for demand in snapshot.demands:
             if demand.job == job.key and job.state == "admitted":
                 assert bool(kept[demand.key]) == decision.is_admitted, demand.key
+    check_steps(snapshot, plan)
+
+
+def check_places(snapshot: Snapshot, job: Job, decision: Decision) -> None:
+    """I3: every trainer asked for has a node that it may go to, and each one without a node is dealt with."""
+    victims, unbound = set(decision.victims), {trainer.name for trainer in job.trainers if not trainer.node}
+    assert victims <= {trainer.name for trainer in job.trainers} and len(victims) == len(decision.victims)
+    assert job.state == "finishing" or set(decision.waiting) == unbound - victims, job.key
+    names = {node.name for node in _allowed(snapshot, job.nodes)}
+    names -= {node for node, until in job.barred.items() if until > snapshot.now_ms}
+    assert {*decision.places, *decision.waiting.values()} <= names, job.key
 
 
 def check_steps(snapshot: Snapshot, plan: ScalePlan) -> None:
