@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mlstack.elastic.policy.plan import plan
 from mlstack.elastic.snapshot import Job, Node, PolicyConfig, ScalePlan, Snapshot
+from mlstack.simulator.measures import breaches_of_plan
 from tests.property.elastic.moments import MANY, moments
 from tests.support import elastic_laws as laws
 from tests.support.actuation import actuate, begin, is_still, rescaled
@@ -265,3 +266,29 @@ def is_whole(job: Job, snapshot: Snapshot) -> bool:
     """Tell whether all that a job cannot run without is bound."""
     bound = sum(bool(trainer.node) for trainer in job.trainers)
     return bound >= job.minimum and not any(each.job == job.key for each in snapshot.demands)
+
+
+# --- Jobs that are to have exactly so many trainers: `scaling: Manual` ---
+
+
+def manual(job: Job) -> Job:
+    """Let a job want all that it may have, and go on with one trainer."""
+    return replace(job, priority=0, minimum=job.maximum, floor=min(1, job.maximum))
+
+
+@MANY
+@given(moments(jobs=8))
+def test_a_job_of_fixed_size_that_runs_goes_on_with_what_it_has(snapshot: Snapshot) -> None:
+    jobs = tuple(
+        manual(job) if number % 2 else replace(job, priority=0) for number, job in enumerate(snapshot.jobs)
+    )
+    lacking = {demand.job for demand in snapshot.demands}
+    moment = replace(snapshot, jobs=jobs)
+    found = plan(moment, PolicyConfig())
+    assert not [breach for breach in breaches_of_plan(moment, found) if breach.startswith("I1")]
+    for job in jobs:
+        seated = [trainer.name for trainer in job.trainers if trainer.node]
+        runs = job.state == "admitted" and len(seated) == len(job.trainers) and job.key not in lacking
+        if job.floor is not None and runs and job.floor <= len(seated) <= job.maximum:
+            assert found.decisions[job.key].is_admitted, job.key
+            assert not set(seated) & set(found.decisions[job.key].victims), job.key

@@ -1,4 +1,4 @@
-"""EDL's defects, put back one by one: each breaks a law (elastic.md 2.6, B1, B3, B4, B5)."""
+"""Defects, put back one by one: each breaks a law; EDL's (elastic.md 2.6, B1, B3, B4, B5) and others."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mlstack.elastic.policy import fair
 from mlstack.elastic.policy.fair import Headroom
 from mlstack.elastic.policy.plan import plan
-from mlstack.elastic.policy.state import ClusterState, JobState, NodeInfo, Shape
+from mlstack.elastic.policy.state import ClusterState, JobState, NodeInfo, Shape, TrainerSlot
 from mlstack.elastic.snapshot import PolicyConfig, Snapshot
-from tests.property.elastic.moments import moment
+from tests.property.elastic.moments import MANY, moment, moments
 from tests.property.elastic.test_fair import FREELY, rest
 from tests.support import elastic_laws as laws
 from tests.support.actuation import is_still
@@ -131,3 +133,27 @@ def test_moves_over_a_gap_of_one_never_end(monkeypatch: pytest.MonkeyPatch) -> N
     """A swap that makes the poorer job the richer one is undone by the next one."""
     monkeypatch.setattr("mlstack.elastic.policy.state.Fulfilment.is_fairer", lambda *_: True)
     assert breaks(comes_to_rest)
+
+
+# --- The trainer at which the others of a job meet stays for as long as the job does ---
+
+
+MODES = st.sampled_from(["fair", "throughput", "edl"])
+
+
+@MANY
+@given(moments(), MODES, st.sampled_from([0, 25]))
+def test_no_plan_takes_the_meeting_point_of_a_job_that_goes_on(
+    snapshot: Snapshot, mode: str, headroom: int
+) -> None:
+    """A job without a master keeps the bound trainer at which the others meet, or goes off whole."""
+    found = plan(snapshot, PolicyConfig(mode=mode, headroom_pct=headroom))
+    for job in snapshot.jobs:
+        decision = found.decisions[job.key]
+        first = {trainer.name for trainer in job.trainers if trainer.is_meeting and trainer.node}
+        assert not decision.target or not first & set(decision.victims), job.key
+
+
+def test_a_meeting_point_that_goes_as_any_other_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TrainerSlot, "is_meeting", property(lambda _: False, lambda *_: None), raising=False)
+    assert breaks(is_sound)

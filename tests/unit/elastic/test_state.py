@@ -1,14 +1,26 @@
-"""How long the controller waits after something went wrong."""
+"""What the controller keeps of a job: how long it waits after a failure, what it told."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.elastic.state import CALM_MS, MOST_NODES, WRITE_MS, Backoff, JobRecord
+from mlstack.elastic.state import (
+    CALM_MS,
+    MOST,
+    MOST_NODES,
+    PAUSE_MS,
+    REFRESH_MS,
+    SAME_MS,
+    WRITE_MS,
+    Backoff,
+    EventRecorder,
+    JobRecord,
+)
 
 
 def waits(pause: Backoff, now_ms: int, *, is_passing: bool = False) -> int:
@@ -126,3 +138,87 @@ def test_the_next_leader_goes_on_as_the_one_before_would(
         memory.give_up(GENERATION, now_ms)
         memory.bar("n1", now_ms)
     assert second.setbacks(1) == first.setbacks(1)
+
+
+# --- What is recorder again: when it is news, when it is counted, when the count is written ---
+
+
+KEY = ("ScaledUp", "trainers 1 -> 2")
+
+
+@pytest.fixture
+def recorder() -> EventRecorder:
+    found = EventRecorder()
+    assert found.record(KEY, "first", 0)
+    return found
+
+
+def written(recorder: EventRecorder, now_ms: int) -> list[tuple[str, int]]:
+    return [(series.event, series.count) for _, series in recorder.due(now_ms)]
+
+
+def test_the_same_soon_is_counted_at_once_and_then_after_a_minute(recorder: EventRecorder) -> None:
+    assert not recorder.record(KEY, "second", 10_000)
+    assert written(recorder, 10_000) == [("first", 2)]
+    assert not recorder.record(KEY, "third", 20_000)
+
+    assert written(recorder, 10_000 + PAUSE_MS - 1) == []
+    assert written(recorder, 10_000 + PAUSE_MS) == [("first", 3)]
+    assert written(recorder, 10_000 + 2 * PAUSE_MS) == []
+
+
+def test_a_series_is_written_once_a_minute_at_the_most(recorder: EventRecorder) -> None:
+    times = []
+    for now_ms in range(1_000, 600_000, 1_000):
+        recorder.record(KEY, "again", now_ms)
+        times += [now_ms] * len(written(recorder, now_ms))
+
+    assert len(times) == 10
+    assert all(later - earlier >= PAUSE_MS for earlier, later in pairwise(times))
+
+
+def test_the_same_much_later_is_news(recorder: EventRecorder) -> None:
+    assert not recorder.record(KEY, "second", SAME_MS - 1)
+    assert recorder.record(KEY, "third", 2 * SAME_MS - 1)
+
+
+def test_several_times_in_one_pass_are_once(recorder: EventRecorder) -> None:
+    for _ in range(3):
+        recorder.record(KEY, "second", 5_000)
+
+    assert written(recorder, PAUSE_MS) == [("first", 2)]
+
+
+def test_what_lasts_is_written_again_every_half_hour_and_not_before() -> None:
+    recorder, times = EventRecorder(), []
+    for now_ms in range(0, 2 * REFRESH_MS + 10_000, 5_000):
+        assert recorder.record(KEY, "first", now_ms, lasts=True) == (now_ms == 0)
+        times += [now_ms] * len(written(recorder, now_ms))
+
+    assert times == [REFRESH_MS, 2 * REFRESH_MS]
+
+
+def test_an_event_that_the_server_forgot_is_made_anew(recorder: EventRecorder) -> None:
+    recorder.forget("first")
+
+    assert recorder.record(KEY, "second", 1_000)
+
+
+def test_only_so_much_is_remembered(recorder: EventRecorder) -> None:
+    for number in range(MOST):
+        assert recorder.record(("ScaledUp", str(number)), f"event-{number}", 1_000 + number)
+
+    assert len(recorder.known) == MOST
+    assert KEY not in recorder.known
+
+
+def test_what_a_leader_before_told_is_told_anew_after_half_an_hour() -> None:
+    recorder, times = EventRecorder(), []
+    recorder.take_over(KEY, 0)
+    for now_ms in range(0, 2 * REFRESH_MS, 5_000):
+        times += [now_ms] * recorder.record(KEY, "mine", now_ms, lasts=True)
+        assert written(recorder, now_ms) == []
+
+    assert times == [REFRESH_MS]
+    assert not recorder.record(KEY, "again", 2 * REFRESH_MS, lasts=True)
+    assert written(recorder, 2 * REFRESH_MS) == [("mine", 2)]
