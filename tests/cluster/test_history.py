@@ -6,13 +6,11 @@ import random
 import re
 import signal
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mlstack.deploy.prune import KeepOptions
 from mlstack.operations.history import show_revision
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
@@ -101,34 +99,32 @@ def test_a_run_killed_while_it_writes_its_revision_leaves_nothing_behind(
     stack: Stack, minikube: TestCluster, namespace: str, kubeconfig: Path
 ) -> None:
     shell = Shell(root=stack.root, kubeconfig=kubeconfig)
-    for seed in range(2):
-        stack.write("big", *(incompressible(f"big-{number}", 10 * seed + number) for number in range(4)))
-        there = len(secrets(minikube, namespace))
-        killed = shell.start("apply", "minikube", "--yes")
-        begun = partial(_more_secrets, minikube, namespace, there)
-        wait_until(begun, what="the first Secret of a revision", timeout_s=60)
-        killed.kill()
-        offered = [one.number for one in stack.revisions()]
-        status, ran = shell.run("apply", "minikube", "--yes")
-        assert status == 0, ran.err
-        newest = stack.revisions()[0]
-        assert newest.number >= max(offered, default=0)
-        found = show_revision(stack.target(), opener=stack.opener, clock=stack.clock).objects
-        noise = {one.manifest["metadata"]["name"]: one.manifest["data"]["noise"] for one in found}
-        assert noise["big-3"] == incompressible("big-3", 10 * seed + 3)["data"]["noise"]
-        assert len(secrets(minikube, namespace)) == sum(one.parts for one in stack.revisions())
+    stack.write("big", *(incompressible(f"big-{number}", number) for number in range(4)))
+    killed = shell.start("apply", "minikube", "--yes")
+    wait_until(
+        lambda: secrets(minikube, namespace) or None, what="the first Secret of a revision", timeout_s=60
+    )
+    killed.kill()
+    offered = [one.number for one in stack.revisions()]
+    status, ran = shell.run("apply", "minikube", "--yes")
+    assert status == 0, ran.err
+    newest = stack.revisions()[0]
+    assert newest.number >= max(offered, default=0)
+    found = show_revision(stack.target(), opener=stack.opener, clock=stack.clock).objects
+    noise = {one.manifest["metadata"]["name"]: one.manifest["data"]["noise"] for one in found}
+    assert noise["big-3"] == incompressible("big-3", 3)["data"]["noise"]
+    assert len(secrets(minikube, namespace)) == sum(one.parts for one in stack.revisions())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
 def test_a_run_ended_by_a_signal_says_in_the_history_how_far_it_came(
-    stack: Stack, kubeconfig: Path, minikube: TestCluster, namespace: str, number: signal.Signals
+    stack: Stack, kubeconfig: Path, minikube: TestCluster, namespace: str
 ) -> None:
     with closing(Shell(root=stack.root, kubeconfig=kubeconfig)) as shell:
         stack.write("web", *(config_map(f"c{at:03}", a="1") for at in range(200)))
         started = shell.start("apply", "minikube", "--yes")
         started.wait_for_lines(5)
-        started.interrupt(number)
-        assert started.end() == 128 + number
+        started.interrupt(signal.SIGTERM)
+        assert started.end() == 143
         code, listed = shell.run("history", "minikube")
         assert code == 0
         found = re.search(r"interrupted: (\d+) of 200 changes", listed.out)
@@ -140,8 +136,8 @@ def test_a_run_ended_by_a_signal_says_in_the_history_how_far_it_came(
         _patch(minikube, held, {"metadata": {"finalizers": ["example.com/held"]}})
         deleting = shell.start("delete", "minikube", "--yes")
         minikube.wait_for(held, lambda live: live["metadata"].get("deletionTimestamp"))
-        deleting.interrupt(number)
-        assert deleting.end() == 128 + number
+        deleting.interrupt(signal.SIGTERM)
+        assert deleting.end() == 143
         assert (stack.revisions()[0].what, stack.revisions()[0].result) == ("delete", "interrupted")
         _patch(minikube, held, {"metadata": {"finalizers": None}})
         assert shell.run("delete", "minikube", "--yes")[0] == 0
@@ -149,10 +145,6 @@ def test_a_run_ended_by_a_signal_says_in_the_history_how_far_it_came(
 
 def _patch(cluster: TestCluster, where: str, change: dict[str, Any]) -> None:
     cluster.request("PATCH", where, change, content_type="application/merge-patch+json")
-
-
-def _more_secrets(cluster: TestCluster, namespace: str, there: int) -> bool | None:
-    return len(secrets(cluster, namespace)) > there or None
 
 
 def test_who_may_not_write_secrets_still_applies_and_is_told(
@@ -222,4 +214,4 @@ def test_a_definition_loses_fields_again_only_where_that_is_allowed(
     assert fields() == {"size"}
     lamp = minikube.request("GET", f"/apis/{group}/v1/namespaces/{namespace}/lamps/one")
     assert lamp["spec"] == {"size": "large"}
-    stack.delete(spare=KeepOptions(definitions=False))
+    minikube.kubectl("delete", "crd", f"lamps.{group}", "--wait=false")
