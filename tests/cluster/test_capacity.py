@@ -48,7 +48,8 @@ def stack(tmp_path: Path, cluster: TestCluster) -> Iterator[Stack]:
         opener=lambda context: connect(context, kubeconfig=str(cluster.kubeconfig)),
     )
     cluster.request("DELETE", f"/api/v1/namespaces/{namespace}")
-    cluster.wait_until_gone(f"/api/v1/namespaces/{namespace}")
+    pods = f"/api/v1/namespaces/{namespace}/pods"  # what else is there takes no room from the next test
+    wait_until(lambda: not cluster.request("GET", pods)["items"], what="the end of its pods")
     for node in cluster.request("GET", "/api/v1/nodes")["items"]:
         cluster.request("DELETE", f"/api/v1/nodes/{node['metadata']['name']}")
 
