@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from threading import Event, Thread
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from mlstack.errors import MlstackError, NotReadyError, UnreachableError
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 R = TypeVar("R")
 
 # Measured against a local API server and at 10 ms of round trip: more threads give nothing.
@@ -94,12 +93,8 @@ def together(errors: Sequence[MlstackError]) -> MlstackError:
     return joined
 
 
-class PendingResult(Protocol[T_co]):
-    """Waits for the end of some work, for so many seconds at most, and gives its result or raises."""
-
-    def __call__(self, timeout: float | None = None) -> T_co:
-        """Wait; a TimeoutError says that it has not ended."""
-        ...
+PendingResult = Callable[..., T]
+"""Waits so many seconds at most for the end of some work (TimeoutError), and gives its result or raises."""
 
 
 def prefetch(work: Callable[[], T]) -> PendingResult[T]:
