@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -56,10 +57,10 @@ def init(
 
     That takes the context that is named, else the current one of `kubeconfig`, else none.
     """
-    registries = (DEFAULT_REGISTRY,) if default_registry else ()
+    registries, chosen = (DEFAULT_REGISTRY,) if default_registry else (), ""
     AppDir.check_new(folder, name)
-    chosen = _first_context(context, kubeconfig) if environment is not None else ""
     if environment is not None:
+        chosen = _first_context(context, kubeconfig)
         check_environment_name(environment)
         check_namespace(namespace or "default")
     with app_lock(folder):
@@ -67,16 +68,12 @@ def init(
         (folder / layout.COMPONENTS).mkdir(exist_ok=True)
         (folder / layout.ENVIRONMENTS).mkdir(exist_ok=True)
     if environment is not None:
-        place = Place(context=chosen, namespace=namespace, is_known=bool(chosen))
-        add_environment(app, environment, kubeconfig=kubeconfig, place=place)
+        where = Place(context=chosen, namespace=namespace, is_known=bool(chosen))
+        add_environment(app, environment, kubeconfig=kubeconfig, place=where)
         current_environment(app, chosen=environment)
-    return Initialised(
-        app=name,
-        folder=str(folder),
-        registries=tuple(ref.name for ref in registries),
-        environment=environment,
-        context=chosen,
-    )
+    names = tuple(ref.name for ref in registries)
+    place = {"folder": str(folder), "context": chosen}
+    return Initialised(app=name, registries=names, environment=environment, **place)
 
 
 def _first_context(name: str | None, kubeconfig: Kubeconfig | None) -> str:
@@ -282,11 +279,10 @@ def describe_environment(app: AppDir, name: str) -> EnvironmentDescription:
     return EnvironmentDescription(
         environment=environment,
         overrides=tuple(_own_keys(app.personal.environment(name))),
-        globals=_masked(_merged(layer for files in chain for layer in files.for_all), _secret_names(app)),
+        globals=_shown(app, [layer for files in chain for layer in files.for_all]),
         components={
-            component: _masked(
-                _merged(layer for files in chain for layer in files.for_component(component)),
-                _secret_names(app, component),
+            component: _shown(
+                app, [it for files in chain for it in files.for_component(component)], component
             )
             for component in sorted(sections)
         },
@@ -303,14 +299,6 @@ def _own_keys(personal: PersonalEnvironment | None) -> Iterator[str]:
         yield from (f"components.{component}.{key}" for key in values or ())
 
 
-def _merged(layers: Iterable[Layer]) -> dict[str, Any]:
-    """Lay the values of an environment over those it inherits."""
-    values: dict[str, Any] = {}
-    for layer in layers:
-        values = merge(values, layer.values)
-    return values
-
-
 def _secret_names(app: AppDir, component: str | None = None) -> frozenset[str] | None:
     """Give the spellings of secret parameters, of a component or of all; None if a prototype is unknown."""
     try:
@@ -325,8 +313,10 @@ def _secret_names(app: AppDir, component: str | None = None) -> frozenset[str] |
     return frozenset(spelling for param in secret for spelling in (param.name, *param.aliases))
 
 
-def _masked(values: Mapping[str, Any], secret: frozenset[str] | None) -> dict[str, Any]:
-    """Mask the values of secret parameters, and all where it is not known which are secret."""
+def _shown(app: AppDir, layers: Sequence[Layer], component: str | None = None) -> dict[str, Any]:
+    """Lay values over those they inherit; masked are secret ones, and all where nothing tells which are."""
+    values: dict[str, Any] = reduce(merge, (layer.values for layer in layers), {})
+    secret = _secret_names(app, component)
     hidden = {name: value for name, value in values.items() if secret is None or name in secret}
     masking.note(*map(literals, hidden.values()))
     return {
@@ -368,17 +358,13 @@ def change_environment(
             app.rename_environment(name, new_name)
             changes["name"] = new_name
             if environment.cluster is not None:
-                notes += (
-                    f"what was applied as `{name}` keeps that name in its cluster until"
-                    f" `mlstack apply {new_name} --adopt` takes it over",
-                )
+                taking = f"`mlstack apply {new_name} --adopt` takes it over"
+                notes += (f"what was applied as `{name}` keeps that name in its cluster until {taking}",)
     if packages or no_packages:
         changes["packages"] = [str(ref) for ref in app.environment(new_name or name).packages]
+    forgotten = forget and environment.cluster is not None
     return EnvironmentChanged(
-        name=new_name or name,
-        changes=changes,
-        cluster_forgotten=forget and environment.cluster is not None,
-        notes=notes,
+        name=new_name or name, changes=changes, cluster_forgotten=forgotten, notes=notes
     )
 
 
