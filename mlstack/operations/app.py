@@ -362,9 +362,9 @@ def change_environment(
                 notes += (f"what was applied as `{name}` keeps that name in its cluster until {taking}",)
     if packages or no_packages:
         changes["packages"] = [str(ref) for ref in app.environment(new_name or name).packages]
-    forgotten = forget and environment.cluster is not None
+    was_bound = forget and environment.cluster is not None
     return EnvironmentChanged(
-        name=new_name or name, changes=changes, cluster_forgotten=forgotten, notes=notes
+        name=new_name or name, changes=changes, cluster_forgotten=was_bound, notes=notes
     )
 
 

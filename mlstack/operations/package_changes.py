@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 from mlstack.app.app import Component
@@ -190,10 +191,8 @@ def _moved(before: Lock, after: Lock) -> tuple[UpdatedPackage, ...]:
             for lock in (before, after)
         )
         gone, come = (best_first(first.keys() - second.keys()) for first, second in ((old, new), (new, old)))
-        for number in range(max(len(gone), len(come))):
-            version = come[number] if number < len(come) else None
-            environments = tuple(scope for scope in new.get(version or "", ()) if scope != APP)
-            left = gone[number] if number < len(gone) else None
+        for left, version in zip_longest(gone, come):
+            environments = tuple(scope for scope in new.get(version, ()) if scope != APP)
             rows.append(UpdatedPackage(package=name, before=left, after=version, environments=environments))
     return tuple(rows)
 
