@@ -192,10 +192,7 @@ def targets(
     return operations.app.environment_targets(session.app, name, () if every else targets or None)
 
 
-@env.command(
-    takes="components folder output",
-    examples=["", "dev prod -c cnn", "--approve 'sizes'"],
-)
+@env.command(takes="components folder output", examples=["", "dev prod -c cnn", "--approve 'sizes'"])
 def matrix(
     session: Session,
     names: Sequence[str] = word(
@@ -220,10 +217,7 @@ def matrix(
     )
 
 
-@env.command(
-    takes="kubeconfig folder output",
-    examples=["gke", "gke --check"],
-)
+@env.command(takes="kubeconfig folder output", examples=["gke", "gke --check"])
 def snapshot(
     session: Session,
     name: str = ENV,

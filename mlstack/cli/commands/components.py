@@ -98,7 +98,7 @@ MINE = option("--override", "For you alone, in --env ENV: a value that git does 
 OF_MODULE = option("--module NAME", "For all components of this module.")
 
 
-FILE_OF_SET = option("--file -f FILE", "Read the value from a file; `-` is stdin.")
+VALUE_FILE = option("--file -f FILE", "Read the value from a file; `-` is stdin.")
 
 
 @param.command(
@@ -124,7 +124,7 @@ def set_(
     module: str | None = OF_MODULE,
     override: bool = MINE,
     as_string: bool = option("--as-string", "Store the text as it is, without reading a type."),
-    file: Path | None = FILE_OF_SET,
+    file: Path | None = VALUE_FILE,
     resolve_image: bool = option("--resolve-image", "Pin an image to the digest that its tag has now."),
 ) -> object:
     """Set a parameter; only the value changes in the file."""
@@ -171,9 +171,7 @@ def _check_count(words: Sequence[str], least: int, verb: str, takes: str, exampl
 
 
 @param.command(
-    "list",
-    takes=f"{GIVEN} folder output",
-    examples=["", "cnn --env gke -o json", "--own --env gke"],
+    "list", takes=f"{GIVEN} folder output", examples=["", "cnn --env gke -o json", "--own --env gke"]
 )
 def list_(
     session: Session,
@@ -227,8 +225,7 @@ def lint(session: Session) -> object:
 
 
 @param.command(
-    takes=f"{GIVEN} folder output",
-    examples=["cnn num_gpus --env gke", "web 'env[0].value' --env gke"],
+    takes=f"{GIVEN} folder output", examples=["cnn num_gpus --env gke", "web 'env[0].value' --env gke"]
 )
 def explain(
     session: Session,
@@ -323,8 +320,8 @@ def files(
     return operations.imports.import_manifests(session.app, request)
 
 
-SOURCE_OF_KSONNET_APP = word("DIR", "The folder with ksonnet's app.yaml; nothing is written into it.")
-OUT_OF_KSONNET_APP = option(
+KSONNET_APP = word("DIR", "The folder with ksonnet's app.yaml; nothing is written into it.")
+NEW_APP = option(
     "--out DIR", "The folder of the new app. Default: the app here, else one called as ksonnet's."
 )
 
@@ -336,8 +333,8 @@ OUT_OF_KSONNET_APP = option(
 )
 def ksonnet_app(
     session: Session,
-    source: Path = SOURCE_OF_KSONNET_APP,
-    out: Path | None = OUT_OF_KSONNET_APP,
+    source: Path = KSONNET_APP,
+    out: Path | None = NEW_APP,
     env: Sequence[str] = option("--env NAME", "Only this environment; repeatable."),
     ext_str: Sequence[str] = option(
         "--ext-str NAME=VALUE", "An external variable of the Jsonnet; repeatable."

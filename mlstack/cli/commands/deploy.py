@@ -108,7 +108,7 @@ def _emit_diff(session: Session, result: object, *, summary: bool) -> int:
     return 0 if getattr(result, "ok", True) else 1
 
 
-OUT_OF_PLAN = option("--out FILE.json", "Write a plan file, for `mlstack apply FILE.json`.")
+PLAN_FILE = option("--out FILE.json", "Write a plan file, for `mlstack apply FILE.json`.")
 
 
 @top.command(
@@ -116,7 +116,7 @@ OUT_OF_PLAN = option("--out FILE.json", "Write a plan file, for `mlstack apply F
     f" wait_for_jobs {CLUSTER}",
     examples=["gke --out plan.json", "mlstack apply plan.json --dry-run", "gke --check-capacity"],
 )
-def plan(session: Session, out: Path | None = OUT_OF_PLAN, check_images: bool = CHECK_IMAGES) -> object:
+def plan(session: Session, out: Path | None = PLAN_FILE, check_images: bool = CHECK_IMAGES) -> object:
     """Show what apply would do, and keep it in a file that apply takes in place of ENV.
 
     With `--check-capacity` it exits with 1 when some pods are known to find no room.
@@ -129,7 +129,7 @@ def plan(session: Session, out: Path | None = OUT_OF_PLAN, check_images: bool = 
     return session.each(
         lambda env: session.from_cluster(
             operations.deploy.plan, clock=clock, options=how, out=out, check_images=check_images, env=env
-        ),
+        )
     )
 
 
@@ -389,11 +389,7 @@ def list_history(session: Session) -> object:
     return _from_history(session, operations.history.list_history)
 
 
-@history.command(
-    "show",
-    takes=f"words {PLACE} {CLUSTER}",
-    examples=["gke 3", "gke 3 -o yaml"],
-)
+@history.command("show", takes=f"words {PLACE} {CLUSTER}", examples=["gke 3", "gke 3 -o yaml"])
 def show_revision(
     session: Session,
     words: Sequence[str] = word(
@@ -405,11 +401,7 @@ def show_revision(
     return _from_history(session, operations.history.show_revision, *numbers, env=env)
 
 
-@history.command(
-    "diff",
-    takes=f"words {PLACE} {CLUSTER}",
-    examples=["gke 3", "gke 3 5"],
-)
+@history.command("diff", takes=f"words {PLACE} {CLUSTER}", examples=["gke 3", "gke 3 5"])
 def diff_revisions(
     session: Session,
     words: Sequence[str] = word(

@@ -56,10 +56,7 @@ def _level(value: str) -> str:
     raise UsageError(f"no log level `{value}`", hint="use error, info, debug")
 
 
-@commands.command(
-    takes="kubeconfig",
-    examples=["--context gke --dry-run", "--listen :8080"],
-)
+@commands.command(takes="kubeconfig", examples=["--context gke --dry-run", "--listen :8080"])
 def run(
     session: Session,
     context: str | None = CONTEXT,
@@ -153,8 +150,8 @@ def _log(text: str) -> None:
     say(f"{datetime.now(UTC).strftime('%Y-%m-%dT%H:%M:%SZ')} {text}")
 
 
-SNAPSHOT_OF_PLAN = option("--snapshot FILE", "Plan with a saved moment, without a cluster.")
-SAVE_OF_PLAN = option("--save FILE", "Keep this moment in a file.")
+SNAPSHOT = option("--snapshot FILE", "Plan with a saved moment, without a cluster.")
+SAVE = option("--save FILE", "Keep this moment in a file.")
 
 
 @commands.command(
@@ -170,8 +167,8 @@ def plan(
     session: Session,
     context: str | None = CONTEXT,
     namespace: Sequence[str] = NAMESPACES,
-    snapshot: Path | None = SNAPSHOT_OF_PLAN,
-    save: Path | None = SAVE_OF_PLAN,
+    snapshot: Path | None = SNAPSHOT,
+    save: Path | None = SAVE,
     explain: str | None = option("--explain JOB", "Tell everything about one job."),
     policy: str = POLICY,
     headroom: int | None = HEADROOM,
@@ -220,8 +217,8 @@ def _print_example(value: bool) -> None:
         raise typer.Exit
 
 
-CSV_OF_SIMULATE = option("--csv FILE", "Do one run and write a row a second.")
-PLOT_OF_SIMULATE = option("--plot FILE", "Do one run and draw it as SVG (`mlstack[plot]`).")
+CSV = option("--csv FILE", "Do one run and write a row a second.")
+PLOT = option("--plot FILE", "Do one run and draw it as SVG (`mlstack[plot]`).")
 
 
 @commands.command(
@@ -258,8 +255,8 @@ def simulate(
         "Whether the scheduler pushes trainers aside for pods of services, or leaves it to the "
         "controller. Default: as the scenario has it; case2 does, case2-roomy does not.",
     ),
-    csv: Path | None = CSV_OF_SIMULATE,
-    plot: Path | None = PLOT_OF_SIMULATE,
+    csv: Path | None = CSV,
+    plot: Path | None = PLOT,
     example: bool = option(
         "--example", "Print a scenario with every field.", is_eager=True, callback=_print_example
     ),

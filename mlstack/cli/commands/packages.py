@@ -21,15 +21,13 @@ registry = family("registry", "Registries: where packages come from.")
 NEW = word("NAME", "The app's own name for the registry.")
 KNOWN = word("NAME", "The app's name for the registry.", registries)
 ADDRESS = word(
-    "ADDRESS",
-    "A folder, a git URL, a GitHub or GitLab tree, oci://HOST/PATH, or https:// of charts.",
+    "ADDRESS", "A folder, a git URL, a GitHub or GitLab tree, oci://HOST/PATH, or https:// of charts."
 )
 TYPE = option("--type PROTOCOL", "Overrules what the address says: directory, git, helm or oci.")
 
 
 @registry.command(
-    "add",
-    examples=["kubeflow github.com/google/kubeflow/tree/master/kubeflow", "ours ../our-registry"],
+    "add", examples=["kubeflow github.com/google/kubeflow/tree/master/kubeflow", "ours ../our-registry"]
 )
 def add_registry(session: Session, name: str = NEW, address: str = ADDRESS, type: str = TYPE) -> object:
     """Add a registry to the app, once it is known to answer."""
@@ -43,8 +41,7 @@ def list_registries(session: Session) -> object:
 
 
 @registry.command(
-    "set",
-    examples=["ours --uri git@example.com:ml/registry.git#v2", "ours --uri ../my-checkout --override"],
+    "set", examples=["ours --uri git@example.com:ml/registry.git#v2", "ours --uri ../my-checkout --override"]
 )
 def set_registry(
     session: Session,
@@ -88,16 +85,13 @@ def describe_registry(session: Session, name: str = KNOWN) -> object:
     return operations.registries.describe_registry(session.app, name)
 
 
-PLACE_OF_INDEX = word("DIR", "The registry's folder, the one with registry.yaml.")
+REGISTRY_DIR = word("DIR", "The registry's folder, the one with registry.yaml.")
 
 
-@registry.command(
-    takes="output",
-    examples=["registry/", "registry/ --sign cosign.key"],
-)
+@registry.command(takes="output", examples=["registry/", "registry/ --sign cosign.key"])
 def index(
     session: Session,
-    place: Path = PLACE_OF_INDEX,
+    place: Path = REGISTRY_DIR,
     check: bool = option("--check", "Write nothing; exit 1 if it is stale."),
     name: str = option("--name NAME", "The registry's name. Default: as it is, or the folder's."),
     key: str = option("--sign --key KEY", "Sign new versions with this private key of cosign."),
@@ -106,11 +100,11 @@ def index(
     return operations.registries.index_registry(place, check=check, name=name, key=key)
 
 
-PLACE_OF_LINT = word("[DIR]", "The registry's folder, or a package's. Default: here.", default=Path())
+LINTED_DIR = word("[DIR]", "The registry's folder, or a package's. Default: here.", default=Path())
 
 
 @registry.command(takes="output", examples=["registry/", "../our-registry/web"])
-def lint(session: Session, place: Path = PLACE_OF_LINT) -> object:
+def lint(session: Session, place: Path = LINTED_DIR) -> object:
     """Look for faults before publishing: files, templates, index, licences; exit 1 if there are any."""
     return operations.authors.lint_registry(place)
 
@@ -175,7 +169,7 @@ def remove_package(
     return operations.packages.remove_package(session.app, name, environment=env)
 
 
-PLACE_OF_TEST = word(
+TESTED_DIR = word(
     "[DIR]", "The package's folder, the one with package.yaml. Default: here.", default=Path()
 )
 
@@ -191,7 +185,7 @@ PLACE_OF_TEST = word(
 )
 def test(
     session: Session,
-    place: Path = PLACE_OF_TEST,
+    place: Path = TESTED_DIR,
     against: str = option(
         "--against R/P@V|DIR", "The version that users have: also say whether they come through an update."
     ),
@@ -263,16 +257,15 @@ def verify(session: Session) -> object:
     return operations.package_changes.verify_packages(session.app)
 
 
-PLACE_OF_PUBLISH_PACKAGE = word("DIR", "The package's folder; those that it requires may lie beside it.")
+PUBLISHED_DIR = word("DIR", "The package's folder; those that it requires may lie beside it.")
 
 
 @pkg.command(
-    "publish",
-    examples=["packages/jobs oci://registry.example.com/ml --sign cosign.key", ". ../our-registry"],
+    "publish", examples=["packages/jobs oci://registry.example.com/ml --sign cosign.key", ". ../our-registry"]
 )
 def publish_package(
     session: Session,
-    place: Path = PLACE_OF_PUBLISH_PACKAGE,
+    place: Path = PUBLISHED_DIR,
     registry: str = word(
         "REGISTRY", "oci://HOST/PATH, a registry's folder, or the app's name for one of them."
     ),
@@ -344,11 +337,7 @@ def describe_prototype(
     return operations.packages.describe_prototype(session.app, name)
 
 
-@prototype.command(
-    cls=FreeOptionsCommand,
-    takes="folder object_output",
-    examples=["tf-cnn cnn --num_gpus 1"],
-)
+@prototype.command(cls=FreeOptionsCommand, takes="folder object_output", examples=["tf-cnn cnn --num_gpus 1"])
 def preview(
     session: Session,
     name: str = word("PROTOTYPE", "Its name or a unique end of it.", prototypes),
@@ -362,11 +351,7 @@ def preview(
     from mlstack.app.components import ComponentRequest
 
     request = ComponentRequest(
-        prototype=name,
-        name=component,
-        texts=_pairs(params),
-        values_files=tuple(values),
-        example=example,
+        prototype=name, name=component, texts=_pairs(params), values_files=tuple(values), example=example
     )
     environment = env or session.app.current_environment()
     state = operations.components.preview_prototype(
@@ -375,7 +360,7 @@ def preview(
     return emit_objects(state, session.options.output)
 
 
-PACKAGE_OF_NEW = option(
+PACKAGE_DIR = option(
     "--package DIR", "The package's folder. Default: here, else a new folder of the name."
 )
 
@@ -390,17 +375,14 @@ def new(
     source: str = option(
         "--from FILE|DIR|-", "Manifests: their images, replicas and names become parameters."
     ),
-    package: Path | None = PACKAGE_OF_NEW,
+    package: Path | None = PACKAGE_DIR,
 ) -> object:
     """Begin a prototype of your own: parameters, templates and an example, in a package or a new one."""
     return operations.components.new_prototype(name, source=source, package=package)
 
 
 @prototype.command(
-    "use",
-    cls=FreeOptionsCommand,
-    add_help_option=False,
-    examples=["tf-cnn cnn", "tf-cnn --help"],
+    "use", cls=FreeOptionsCommand, add_help_option=False, examples=["tf-cnn cnn", "tf-cnn --help"]
 )
 @top.command(
     cls=FreeOptionsCommand,

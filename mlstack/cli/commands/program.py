@@ -188,11 +188,11 @@ class Versions:
     libraries: dict[str, str]  # versions of libraries, by name
 
 
-SHELL_OF_COMPLETION = word("SHELL", "bash, zsh, fish or powershell.")
+SHELL = word("SHELL", "bash, zsh, fish or powershell.")
 
 
 @top.command(takes="", examples=["bash > ~/.mlstack-completion && . ~/.mlstack-completion"])
-def completion(session: Session, shell: Shell = SHELL_OF_COMPLETION) -> int:
+def completion(session: Session, shell: Shell = SHELL) -> int:
     """Print the completion script of a shell."""
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 

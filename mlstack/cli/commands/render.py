@@ -32,16 +32,15 @@ images = family(
 policies = family("policy", "What `validate --policy` asks of objects, with the reason and the fix of each.")
 
 
-OUT_OF_RENDER = option("--out DIR", "Write one file an object into a folder.")
+OUT_DIR = option("--out DIR", "Write one file an object into a folder.")
 
 
 @top.command(
-    takes=f"env components {GIVEN} out folder object_output",
-    examples=["gke -c cnn", "gke --out manifests/"],
+    takes=f"env components {GIVEN} out folder object_output", examples=["gke -c cnn", "gke --out manifests/"]
 )
 def render(
     session: Session,
-    out: Path | None = OUT_OF_RENDER,
+    out: Path | None = OUT_DIR,
     show_secrets: bool = option("--show-secrets", "Print secrets on a terminal too."),
 ) -> int:
     """Print the Kubernetes objects of an environment; needs no cluster."""
@@ -167,7 +166,7 @@ def list_images(session: Session) -> object:
     return session.each(
         lambda env: operations.images.list_images(
             session.app, session.environment(env), **session.render_options()
-        ),
+        )
     )
 
 
