@@ -28,7 +28,11 @@ def main() -> int:
         gc.set_threshold(50_000, 20, 20)
         interruption = Interruption()
         with interruption:
-            code = _ended(interruption)
+            try:
+                code = _run(sys.argv[1:])
+            except KeyboardInterrupt:  # before the boundary of the command line stands
+                sys.stderr.write(f"{interruption.word}\n")
+                code = interruption.exit_code
             if interruption.heard:  # whoever asks once more must not meet the interpreter on its way out
                 _leave(code)
     except KeyboardInterrupt:  # before or after all this a person may be quicker than Python
@@ -39,15 +43,6 @@ def main() -> int:
     # On its way out the interpreter would look through all there is for cycles: 50 ms for nothing.
     gc.freeze()
     return code
-
-
-def _ended(interruption: Interruption) -> int:
-    """Give the exit code; a signal may come before the boundary of the command line stands."""
-    try:
-        return _run(sys.argv[1:])
-    except KeyboardInterrupt:
-        sys.stderr.write(f"{interruption.word}\n")
-        return interruption.exit_code
 
 
 def _leave(code: int) -> None:

@@ -361,10 +361,10 @@ def _parsed(
     def run(ctx: Any, **values: Any) -> int:
         session: Session = ctx.obj
         for name, (kind, _) in taken.items():
-            values[name] = () if values[name] is None and is_list(kind) else values[name]
+            values[name] = tuple(values[name] or ()) if is_list(kind) else values[name]
         shared = {name: values.pop(name) for name in order if name not in own}
         given = {"output" if name.endswith("output") else name: value for name, value in shared.items()}
-        session.ctx, session.options = ctx, Options(**given)
+        session.ctx, session.options, session.given = ctx, Options(**given), {**values, **given}
         result = function(session, **values)
         return result if isinstance(result, int) else emit(result, session.options.output)
 

@@ -6,7 +6,7 @@ import hashlib
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -161,6 +161,7 @@ class Session:
     folder: Path | None = None  # where the app directory is looked for; None is the working directory
     debug: bool = False
     options: Options = field(default_factory=Options)  # those that the command shares with others
+    given: Mapping[str, Any] = field(default_factory=dict)  # all that the command takes, by name
     ctx: Any = None  # typer's context of the command
 
     @cached_property
@@ -264,26 +265,26 @@ class Session:
         """Say what a deploy command is about, as its options have it."""
         from mlstack.deploy.target import Target
 
-        environment = environment or self.options.env
-        return Target(
+        return self.filled(
+            Target,
             app=self.app,
-            environment=self.environment(environment),
-            components=self.options.components,
+            environment=self.environment(environment or self.options.env),
             overrides=self.overrides,
             store=code_store(),
-            context=self.options.context,
-            namespace=self.options.namespace,
             who=self.ports.who(),
             holder=holder(self.ports.who()),
         )
 
+    def filled(self, kind: type[Result], **further: Any) -> Result:
+        """Make a dataclass of what was given for the options that are called as its fields."""
+        names = [option.name for option in fields(kind) if option.name in self.given]  # type: ignore[arg-type]
+        return kind(**{**{name: self.given[name] for name in names}, **further})
+
     def apply_options(self, **fixed: Any) -> ApplyOptions:
-        """Give what was chosen for an apply, by the options that are called as its fields."""
+        """Give what was chosen for an apply."""
         from mlstack.deploy.changes import ApplyOptions
 
-        taken = vars(self.options)
-        chosen = {option.name: taken[option.name] for option in fields(ApplyOptions) if option.name in taken}
-        return ApplyOptions(**{**chosen, **fixed})
+        return self.filled(ApplyOptions, **fixed)
 
     def opener(self) -> Callable[[str], Cluster]:
         """Give the function that operations use to open a cluster by its context."""

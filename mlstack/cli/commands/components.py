@@ -305,18 +305,11 @@ def files(
     name: str | None = option("--name NAME", "What the only component is called. Default: its file's name."),
     split: bool = option("--split", "One component an object, not one a file."),
     as_prototype: bool = AS_PROTOTYPE,
-    force: bool = FORCE,
+    replace: bool = FORCE,
 ) -> object:
     """Make components of manifests; their text and comments stay as they are."""
-    request = operations.imports.ManifestsRequest(
-        places=tuple(places),
-        environments=tuple(_pairs(env, "--env NAME=DIR")),
-        module=module,
-        name=name,
-        split=split,
-        as_prototype=as_prototype,
-        replace=force,
-    )
+    environments = tuple(_pairs(env, "--env NAME=DIR"))
+    request = session.filled(operations.imports.ManifestsRequest, environments=environments)
     return operations.imports.import_manifests(session.app, request)
 
 
@@ -335,7 +328,7 @@ def ksonnet_app(
     session: Session,
     source: Path = KSONNET_APP,
     out: Path | None = NEW_APP,
-    env: Sequence[str] = option("--env NAME", "Only this environment; repeatable."),
+    environments: Sequence[str] = option("--env NAME", "Only this environment; repeatable."),
     ext_str: Sequence[str] = option(
         "--ext-str NAME=VALUE", "An external variable of the Jsonnet; repeatable."
     ),
@@ -351,7 +344,7 @@ def ksonnet_app(
         "--modernise", "After the proof, use today's prototypes where a component only called an old one."
     ),
     keep_proof: Path | None = KEEP_PROOF,
-    force: bool = FORCE,
+    replace: bool = FORCE,
 ) -> object:
     """Import an app of ksonnet: plain manifests, patches, and the proof that its objects stay equal."""
     from mlstack.importers.ksonnet import Options
@@ -359,16 +352,7 @@ def ksonnet_app(
     settings = Options(
         ext_vars=dict(_pairs(ext_str, "--ext-str NAME=VALUE")), jpath=tuple(jpath), params=_params(sets)
     )
-    request = operations.imports.KsonnetRequest(
-        source=source,
-        environments=tuple(env),
-        options=settings,
-        convert=convert,
-        as_prototype=as_prototype,
-        modernise=modernise,
-        keep_proof=keep_proof,
-        replace=force,
-    )
+    request = session.filled(operations.imports.KsonnetRequest, options=settings)
     try:
         kubeconfig = session.ports.kubeconfig(session.options.kubeconfig)
     except MlstackError:
@@ -400,7 +384,7 @@ def helm(
     ),
     name: str = option("--name NAME", "Of release and component. Default: the chart's, the release's."),
     namespace: str = option("--namespace -n NAME", "Where the release is. Default: the environment's."),
-    env: Sequence[str] = option(
+    environments: Sequence[str] = option(
         "--env NAME", "Only for this environment; repeatable. Default: all of the app."
     ),
     values: Sequence[str] = option("--values [ENV=]FILE", "Values for all environments or one; repeatable."),
@@ -409,29 +393,18 @@ def helm(
     adopt: bool = option("--adopt", "Mark the objects: the next apply takes them over from Helm."),
     module: str = TO_MODULE,
     keep_proof: Path | None = KEEP_PROOF,
-    force: bool = FORCE,
+    replace: bool = FORCE,
 ) -> object:
     """Import what a chart renders, or a live release: a plain manifest, patches, and the proof."""
     from mlstack.registries.helm import ChartSource
 
     if bool(chart) == bool(live):
         raise UsageError("which chart?", hint="mlstack import helm CHART, or --live RELEASE")
-    environments = tuple(env)
-    if live and not environments:
-        environments = (session.environment(None),)
-    request = operations.imports.HelmRequest(
+    request = session.filled(
+        operations.imports.HelmRequest,
         chart=ChartSource(place=chart, repository=repo, version=version) if chart else None,
-        live=live,
-        name=name,
-        namespace=namespace,
-        environments=environments,
+        environments=environments or ((session.environment(None),) if live else ()),
         values=tuple(_owned(session, text) for text in values),
-        sets=tuple(sets),
-        hooks=hooks,
-        adopt=adopt,
-        module=module,
-        keep_proof=keep_proof,
-        replace=force,
     )
     return operations.imports.import_helm(session.app, request, opener=session.opener() if live else None)
 
@@ -459,7 +432,7 @@ def kustomize(
     update: bool = option("--update", "Take somebody else's as it is now, in place of what is locked."),
     module: str = TO_MODULE,
     keep_proof: Path | None = KEEP_PROOF,
-    force: bool = FORCE,
+    replace: bool = FORCE,
 ) -> object:
     """Import a kustomization: a folder as a manifest with patches, another's as a copy in vendor/."""
     is_remote = "://" in source or source.startswith(("git@", "github.com/"))
@@ -467,9 +440,9 @@ def kustomize(
         source = os.path.relpath(Path(source).resolve(), session.app.root.resolve())
     if keep or is_remote:
         return operations.imports.refer_to_kustomization(
-            session.app, source, name=name, module=module, replace=force, update=update
+            session.app, source, name=name, module=module, replace=replace, update=update
         )
-    request = operations.imports.HelmRequest(name=name, module=module, keep_proof=keep_proof, replace=force)
+    request = session.filled(operations.imports.HelmRequest)
     return operations.imports.import_kustomization(session.app, Path(source), request)
 
 

@@ -169,9 +169,7 @@ def remove_package(
     return operations.packages.remove_package(session.app, name, environment=env)
 
 
-TESTED_DIR = word(
-    "[DIR]", "The package's folder, the one with package.yaml. Default: here.", default=Path()
-)
+TESTED_DIR = word("[DIR]", "The package's folder, the one with package.yaml. Default: here.", default=Path())
 
 
 @pkg.command(
@@ -343,16 +341,14 @@ def preview(
     name: str = word("PROTOTYPE", "Its name or a unique end of it.", prototypes),
     component: str | None = word("[NAME]", "The name the component would have."),
     params: Sequence[str] = PARAMS,
-    values: Sequence[Path] = VALUES,
+    values_files: Sequence[Path] = VALUES,
     example: str | None = EXAMPLE,
     env: str | None = ENV_OPTION,
 ) -> int:
     """Print the Kubernetes objects that a component of this prototype would bring."""
     from mlstack.app.components import ComponentRequest
 
-    request = ComponentRequest(
-        prototype=name, name=component, texts=_pairs(params), values_files=tuple(values), example=example
-    )
+    request = session.filled(ComponentRequest, prototype=name, name=component, texts=_pairs(params))
     environment = env or session.app.current_environment()
     state = operations.components.preview_prototype(
         session.app, request, environment=environment, store=code_store()
@@ -360,9 +356,7 @@ def preview(
     return emit_objects(state, session.options.output)
 
 
-PACKAGE_DIR = option(
-    "--package DIR", "The package's folder. Default: here, else a new folder of the name."
-)
+PACKAGE_DIR = option("--package DIR", "The package's folder. Default: here, else a new folder of the name.")
 
 
 @prototype.command(
@@ -399,7 +393,7 @@ def generate(
     prototype: str | None = word("PROTOTYPE", "The prototype.", prototypes, default=None),
     name: str | None = word("NAME", "The component's name.", default=None),
     params: Sequence[str] = PARAMS,
-    values: Sequence[Path] = VALUES,
+    values_files: Sequence[Path] = VALUES,
     example: str | None = EXAMPLE,
     module: str | None = option("--module NAME", "The module it goes to."),
     force: bool = option("--force", "Replace a component of that name."),
@@ -417,14 +411,7 @@ def generate(
         return 0
     if prototype is None:
         raise UsageError("which prototype?", hint="mlstack prototype list")
-    request = ComponentRequest(
-        prototype=prototype,
-        name=name,
-        module=module,
-        texts=_pairs(params),
-        values_files=tuple(values),
-        example=example,
-    )
+    request = session.filled(ComponentRequest, texts=_pairs(params))
     return operations.components.generate(session.app, request, replace=force, store=code_store())
 
 
