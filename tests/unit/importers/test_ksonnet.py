@@ -397,7 +397,7 @@ std.prune(k.core.v1.list.new(all.all(params)))
         "other": {"name": "other"},
     }
     values = {"prod": {"core": {"jupyterHubImage": "example.org/hub:2"}}}
-    ran = imported(run, write_app(tmp_path / "old", files, params=params, values=values), "--convert")
+    ran = imported(run, write_app(tmp_path / "old", files, params=params, values=values), "--modernise")
     assert ran.json["summary"] == "6 of 6 objects equal"
     [told] = [note for note in ran.json["notes"] if "component of" in note]
     assert told.startswith("core: component of `kubeflow/core/kubeflow-core` now")
@@ -419,7 +419,7 @@ std.prune(jupyterhub.all(params))
     files = {"components/hub.jsonnet": code, "vendor/kubeflow/core/jupyterhub.libsonnet": parts}
     params = {"hub": {"name": "hub", "image": "example.org/hub:1", "serviceType": "NodePort"}}
     app = write_app(tmp_path / "old", files, params=params)
-    imported(run, app, "--convert")
+    imported(run, app, "--modernise")
     text = (tmp_path / "new/components/hub.yaml").read_text()
     assert "jupyterHubImage: example.org/hub:1" in text and "jupyterHubServiceType: NodePort" in text
     assert "installOperator: false" in text
@@ -463,7 +463,7 @@ std.prune(k.core.v1.list.new(all.all(params)))
 """
 
 
-def test_what_is_not_convertd_leaves_no_package_behind(run: Runner, tmp_path: Path) -> None:
+def test_what_is_not_modernised_leaves_no_package_behind(run: Runner, tmp_path: Path) -> None:
     hub = '{ apiVersion: "apps/v1", kind: "StatefulSet", metadata: { name: "tf-hub" } }'
     files = FILES | {
         "components/core.jsonnet": CALL,
@@ -475,7 +475,7 @@ def test_what_is_not_convertd_leaves_no_package_behind(run: Runner, tmp_path: Pa
     imported(run, app)
     plain = digest(tmp_path / "new")
     shutil.rmtree(tmp_path / "new")
-    ran = imported(run, app, "--convert")
+    ran = imported(run, app, "--modernise")
     assert any(note.startswith("core: stays a manifest, as `kubeflow-core`") for note in ran.json["notes"])
     assert digest(tmp_path / "new") == plain
 
