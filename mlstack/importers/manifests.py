@@ -14,7 +14,6 @@ import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -69,7 +68,16 @@ def read_sources(place: str) -> list[SourceFile]:
     if place == STDIN:
         return [_source("standard input", PurePosixPath("stdin.yaml"), sys.stdin.buffer.read())]
     if re.match(r"https?://", place):
-        return [_fetched(place)]
+        from mlstack.web import Web
+
+        shown, answer = masking.without_logins(place), Web().get(place)
+        if answer.status in (404, 410):
+            raise NotFoundError(f"nothing stands at `{shown}`", hint="check the address")
+        if answer.status != 200:
+            hint = "download it with your login, then import the file"
+            raise RegistryError(f"`{shown}` answers with HTTP {answer.status}", hint=hint)
+        name = PurePosixPath(re.split("[?#]", place)[0]).name or "url"
+        return [_source(shown, PurePosixPath(name), answer.data)]
     path = Path(place)
     if not path.exists():
         near = nearest(place, ("helm", "kustomize", "ksonnet-app"))
@@ -77,7 +85,11 @@ def read_sources(place: str) -> list[SourceFile]:
         raise NotFoundError(f"no file or folder `{place}`", hint=hint)
     if not path.is_dir():
         _lead_elsewhere(path.parent, path.name)
-        return [_source(place, PurePosixPath(path.name), _bytes(path))]
+        try:
+            return [_source(place, PurePosixPath(path.name), read_file(path))]
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise ConfigError(f"cannot read the file: {reason}", where=place) from error
     files = read_folder(path)
     for file in files:
         if len(file.parts) == 1:
@@ -88,26 +100,7 @@ def read_sources(place: str) -> list[SourceFile]:
     return [_source(f"{place.rstrip('/')}/{file}", file, data) for file, data in manifests.items()]
 
 
-def _fetched(url: str) -> SourceFile:
-    from mlstack.web import Web
-
-    shown = masking.without_logins(url)
-    answer = Web().get(url)
-    if answer.status in (404, 410):
-        raise NotFoundError(f"nothing stands at `{shown}`", hint="check the address")
-    if answer.status != 200:
-        hint = "download it with your login, then import the file"
-        raise RegistryError(f"`{shown}` answers with HTTP {answer.status}", hint=hint)
-    name = PurePosixPath(re.split("[?#]", url)[0]).name or "url"
-    return _source(shown, PurePosixPath(name), answer.data)
-
-
-_COMMANDS = {
-    "kustomization.yaml": "kustomize",
-    "kustomization.yml": "kustomize",
-    "Kustomization": "kustomize",
-    "Chart.yaml": "helm",
-}
+_COMMANDS = {**dict.fromkeys(NAMES, "kustomize"), "Chart.yaml": "helm"}
 
 
 def _lead_elsewhere(folder: Path, file: str) -> None:
@@ -120,14 +113,6 @@ def _lead_elsewhere(folder: Path, file: str) -> None:
     if file.endswith((".jsonnet", ".libsonnet")) and (folder / file).is_file():
         hint = "render it with `jsonnet`, and import what comes out: jsonnet FILE | mlstack import -"
         raise UsageError(f"`{folder / file}` is Jsonnet, not YAML or JSON", hint=hint)
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return read_file(path)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ConfigError(f"cannot read the file: {reason}", where=str(path)) from error
 
 
 def _source(name: str, path: Any, data: bytes) -> SourceFile:
@@ -207,24 +192,14 @@ def _check(
                 continue  # an item of a List that is null: taken out below
             if _generated_name(data):
                 data = {**data, "metadata": {**data["metadata"], "name": _generated_name(data)}}
-            check_object(data, partial(_at, where))
-            metadata = data["metadata"]
-            identity = (
-                group_of(data["apiVersion"]),
-                data["kind"],
-                metadata.get("namespace") or "",
-                metadata["name"],
-            )
+            check_object(data, lambda part, where=where: where)  # type: ignore[misc]
+            kind, metadata = data["kind"], data["metadata"]
+            name, namespace = metadata["name"], metadata.get("namespace") or ""
+            identity = (group_of(data["apiVersion"]), kind, namespace, name)
             if identity in places:
-                message = (
-                    f"{data['kind']} `{metadata['name']}` is there twice: it stands at {places[identity]} too"
-                )
+                message = f"{kind} `{name}` is there twice: it stands at {places[identity]} too"
                 raise ConfigError(message, where=where, hint="leave one of them out")
             places[identity] = where
-
-
-def _at(where: str, part: Any) -> str:
-    return where
 
 
 def _generated_name(data: Any) -> str | None:
@@ -246,10 +221,8 @@ def _component(full_name: str, source: SourceFile) -> tuple[PlannedComponent, li
     for data in objects:
         notes += told_of(data, full_name)
     if template := _HELM.search(text):
-        told = (
-            f"holds `{template[0]}` as text: Helm's templates are rendered first, mlstack import helm CHART"
-        )
-        notes.append(f"{source.name}: {told}")
+        advice = "Helm's templates are rendered first, mlstack import helm CHART"
+        notes.append(f"{source.name}: holds `{template[0]}` as text: {advice}")
     return PlannedComponent(name=full_name, text=text, suffix=suffix, objects=tuple(objects)), notes
 
 
@@ -265,9 +238,9 @@ def _named(source: SourceFile) -> tuple[str, list[str]]:
             for path, data in reversed(items):
                 if new := _generated_name(data):
                     text = _renamed(text, document, path, new, source.name)
-                    prefix = data["metadata"]["generateName"]
-                    told = f"{data['kind']} with `generateName: {prefix}` is called `{new}` now"
-                    notes.append(f"{source.name}: {told}: each apply would have made another")
+                    old = f"{data['kind']} with `generateName: {data['metadata']['generateName']}`"
+                    why = "each apply would have made another"
+                    notes.append(f"{source.name}: {old} is called `{new}` now: {why}")
             empty = [path for path, data in items if data is None and path]
             text = _without_items(text, empty, source.name) if empty else text
             notes += [f"{source.name}: an item of a List is null; it was left out"] * len(empty)
@@ -316,13 +289,8 @@ def _split(source: SourceFile, documents: Sequence[read.Document]) -> Iterator[t
                 for part in path:
                     inner = inner[part]
                 if data is not None:
-                    text_of_item = rewrite.dump(inner)
-                    yield (
-                        _object_name(data),
-                        replace(
-                            source, text=text_of_item, path=PurePosixPath(source.path.with_suffix(".yaml"))
-                        ),
-                    )
+                    path_of_item = source.path.with_suffix(".yaml")
+                    yield _object_name(data), replace(source, text=rewrite.dump(inner), path=path_of_item)
 
 
 def _object_name(data: Data) -> str:
@@ -341,9 +309,8 @@ def _distinct(planned: Sequence[PlannedComponent], notes: list[str]) -> list[Pla
             number += 1
             name = f"{component.name}-{number}"
         if is_of_module:
-            notes.append(
-                f"`{component.name}` is called `{name}`: a module keeps its parameters in `params.yaml`"
-            )
+            why = "a module keeps its parameters in `params.yaml`"
+            notes.append(f"`{component.name}` is called `{name}`: {why}")
         taken.add(name.casefold())
         distinct.append(replace(component, name=name))
     return distinct
@@ -399,7 +366,7 @@ def read_release(cluster: Cluster, name: str, namespace: str, *, hooks: bool = F
         NotFoundError: there is no such release; carries the nearest one.
         ClusterError: the record cannot be read.
     """
-    records = _records(cluster, namespace)
+    records = cluster.list("v1", "Secret", namespace=namespace, labels="owner=helm").items
     revisions = [record for record in records if _label(record, "name") == name]
     deployed = [record for record in revisions if _label(record, "status") == "deployed"]
     if not deployed:
@@ -420,7 +387,8 @@ def read_release(cluster: Cluster, name: str, namespace: str, *, hooks: bool = F
     ]
     kept, notes = helm.without_hooks(documents, component=name, keep=hooks, how="--hooks")
     kinds = cluster.kinds()
-    if crds := [str(file.get("name")) for file in chart.get("files") or () if _is_crd(file)]:
+    files = (str(file.get("name")) for file in chart.get("files") or ())
+    if crds := [name for name in files if name.startswith("crds/")]:
         notes.append(f"helm keeps no definitions in a release: {listed(crds)} of the chart stay as they are")
     return LiveRelease(
         name=name,
@@ -429,10 +397,6 @@ def read_release(cluster: Cluster, name: str, namespace: str, *, hooks: bool = F
         objects=[_placed(data, namespace, kinds) for data in _objects(item.document for item in kept)],
         notes=notes,
     )
-
-
-def _is_crd(file: Data) -> bool:
-    return str(file.get("name")).startswith("crds/")
 
 
 def _placed(data: Data, namespace: str, kinds: Kinds) -> Data:
@@ -444,11 +408,6 @@ def _placed(data: Data, namespace: str, kinds: Kinds) -> Data:
     return {**data, "metadata": {**metadata, "namespace": namespace}}
 
 
-def _records(cluster: Cluster, namespace: str) -> Sequence[Data]:
-    listing = cluster.list("v1", "Secret", namespace=namespace, labels="owner=helm")
-    return listing.items
-
-
 def _label(record: Data, name: str) -> str:
     return str(((record.get("metadata") or {}).get("labels") or {}).get(name) or "")
 
@@ -457,14 +416,11 @@ def _decoded(record: Data, name: str) -> dict[str, Any]:
     """Unpack a record: base64 of the Secret, base64 of helm, gzip, JSON."""
     try:
         packed = base64.b64decode(base64.b64decode(str(record["data"]["release"])))
-        stream = zlib.decompressobj(wbits=31)
-        text = stream.decompress(packed, _LARGEST_RECORD)
-        content = json.loads(text)
+        content = json.loads(zlib.decompressobj(wbits=31).decompress(packed, _LARGEST_RECORD))
     except (KeyError, TypeError, ValueError, binascii.Error, zlib.error) as error:
         message = f"the record of release `{name}` cannot be read"
-        raise ClusterError(
-            message, hint=f"helm get manifest {name}, and mlstack import - takes that"
-        ) from error
+        hint = f"helm get manifest {name}, and mlstack import - takes that"
+        raise ClusterError(message, hint=hint) from error
     return dict(content) if isinstance(content, Mapping) else {}
 
 
@@ -516,9 +472,8 @@ def _is_one(folder: Path) -> bool:
 def _built(environment: str, folder: Path) -> Overlay:
     for file, entry in remote_entries(folder):
         message = f"`{entry}` is somebody else's, which building would fetch each time"
-        raise ConfigError(
-            message, where=str(file), hint=f"kustomize localize {folder} NEWDIR, and import that"
-        )
+        hint = f"kustomize localize {folder} NEWDIR, and import that"
+        raise ConfigError(message, where=str(file), hint=hint)
     text = build_folder(folder, where=str(folder))
     documents = read_documents(text, source=f"what kustomize builds of `{folder}`")
     objects = tuple(data for document in documents for _, data in unpacked(document.value))
