@@ -23,8 +23,7 @@ _ACCELERATOR_LABELS = (
 
 
 @policy(
-    "gpu-limits",
-    "ml",
+    "gpu-limits: ml",
     reason="GPUs are not overcommitted: pods with a request that is not the limit are refused",
     fix="set the GPU under `resources.limits`, and leave the request out or make it equal",
 )
@@ -41,9 +40,7 @@ def _gpu_limits(stack: PolicyContext) -> Violations:
 
 
 @policy(
-    "gpu-nodes",
-    "ml",
-    "cost",
+    "gpu-nodes: ml, cost",
     severity="warning",
     reason="a pod on a GPU node that asks for no GPU keeps an expensive node busy and may find its GPU taken",
     fix="ask for the GPU under `resources.limits`, or leave out the node selector",
@@ -62,8 +59,7 @@ def _gpu_nodes(stack: PolicyContext) -> Violations:
 
 
 @policy(
-    "gpu-tolerations",
-    "ml",
+    "gpu-tolerations: ml",
     reason="a pod waits for ever where all GPU nodes have a taint that it does not tolerate",
     fix="add the toleration to the pod's template; see `taints` in the environment's cluster.json",
 )
@@ -99,8 +95,7 @@ _TORCH_IMAGE = re.compile(r"(^|[/_-])(pytorch|torch|torchserve|torchtune|vllm(-o
 
 
 @policy(
-    "shared-memory",
-    "ml",
+    "shared-memory: ml",
     reason="data loaders of PyTorch and NCCL pass tensors through /dev/shm, which a container has 64 MiB of",
     fix="mount an `emptyDir` with `medium: Memory` and a `sizeLimit` at /dev/shm",
 )
@@ -114,9 +109,7 @@ def _shared_memory(stack: PolicyContext) -> Violations:
 
 
 @policy(
-    "memory-volumes",
-    "ml",
-    "reliability",
+    "memory-volumes: ml, reliability",
     reason="a volume in memory without `sizeLimit` grows until the pod, or others on its node, are killed",
     fix="give the volume a `sizeLimit`, within the memory limit of the pod",
 )
@@ -136,8 +129,7 @@ _PASSING = ("emptyDir", "configMap", "secret", "projected", "downwardAPI", "imag
 
 
 @policy(
-    "checkpoint-storage",
-    "ml",
+    "checkpoint-storage: ml",
     reason="what a training job writes into its container is gone with the pod, at the first failure",
     fix="mount a PersistentVolumeClaim where it writes, or write to a bucket",
 )
@@ -182,8 +174,7 @@ def _outlives(path: str, mounts: Mapping[str, bool]) -> bool:
 
 
 @policy(
-    "claim-access",
-    "ml",
+    "claim-access: ml",
     reason="a claim of one node holds pods on other nodes up for ever, as of a job with several workers",
     fix="ask for the access mode ReadWriteMany or ReadOnlyMany, or give each pod a claim of its own",
 )
@@ -238,9 +229,7 @@ def is_training(obj: KubeObject) -> bool:
 
 
 @policy(
-    "training-deadline",
-    "ml",
-    "cost",
+    "training-deadline: ml, cost",
     severity="warning",
     reason="a job that hangs, as one whose workers wait for each other, keeps its GPUs until somebody looks",
     fix="set `activeDeadlineSeconds` of the job to more than it ever needs",
@@ -254,9 +243,7 @@ def _training_deadline(stack: PolicyContext) -> Violations:
 
 
 @policy(
-    "finished-pods",
-    "ml",
-    "cost",
+    "finished-pods: ml, cost",
     severity="warning",
     reason="workers of MPI and clusters of Ray go on when the job is done, and keep their GPUs",
     fix="set `runPolicy.cleanPodPolicy: Running` of an MPIJob, `shutdownAfterJobFinishes: true` of a RayJob",
@@ -282,9 +269,7 @@ _SCHEDULED = (
 
 
 @policy(
-    "schedule-overlap",
-    "ml",
-    "cost",
+    "schedule-overlap: ml, cost",
     severity="warning",
     reason="a run that takes longer than its period is joined by the next, and both write the same model",
     fix="set `concurrencyPolicy` to Forbid or Replace",
@@ -300,8 +285,7 @@ _QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
 @policy(
-    "training-queue",
-    "ml",
+    "training-queue: ml",
     reason="where Kueue shares out the GPUs, a job without a queue takes what was promised to others",
     fix=f"label the job `{_QUEUE_LABEL}` with a LocalQueue of its namespace",
 )
@@ -327,8 +311,7 @@ def _training_queue(stack: PolicyContext) -> Violations:
 
 
 @policy(
-    "image-tag",
-    "reliability",
+    "image-tag: reliability",
     reason="`latest` is another image tomorrow: workers of one job differ, and no rollback leads back",
     fix="name a version, or better a digest: `image:1.2.3`, `image@sha256:…`",
 )
@@ -343,8 +326,7 @@ def _image_tag(stack: PolicyContext) -> Violations:
 
 
 @policy(
-    "requests",
-    "reliability",
+    "requests: reliability",
     severity="warning",
     reason="without requests the container counts as nothing to the scheduler, and is the first to be killed",
     fix="set `resources.requests` of cpu and memory, in the template or by the component's parameters",
@@ -376,8 +358,7 @@ def _serving(stack: PolicyContext) -> Iterator[Pods]:
 
 
 @policy(
-    "readiness-probe",
-    "reliability",
+    "readiness-probe: reliability",
     severity="warning",
     reason="without a probe a model server gets requests before its model is loaded, and after it hangs",
     fix="give the container that the Service leads to a `readinessProbe`",
@@ -389,8 +370,7 @@ def _readiness_probe(stack: PolicyContext) -> Violations:
 
 
 @policy(
-    "disruption-budget",
-    "reliability",
+    "disruption-budget: reliability",
     severity="warning",
     reason="without a budget a drain of nodes, as of an upgrade, may take all replicas of a service at once",
     fix="add a PodDisruptionBudget with `maxUnavailable: 1` that selects these pods",
@@ -413,8 +393,7 @@ def _budgets(stack: PolicyContext, pods: Pods) -> Iterator[KubeObject]:
 
 
 @policy(
-    "budget-blocks",
-    "reliability",
+    "budget-blocks: reliability",
     reason="a budget that lets no pod go stops every drain: upgrades of nodes hang until somebody deletes it",
     fix="let one pod go: `maxUnavailable: 1`, or fewer in `minAvailable` than there are replicas",
 )
@@ -436,8 +415,7 @@ def _budget_blocks(stack: PolicyContext) -> Violations:
 
 
 @policy(
-    "claim-rollout",
-    "reliability",
+    "claim-rollout: reliability",
     reason="the new pod of a rolling update waits for the volume of the old one, and the old one for it",
     fix="set `strategy: {type: Recreate}`, or use a claim that many nodes may mount",
 )
@@ -470,8 +448,7 @@ _HARMLESS = frozenset({"NET_BIND_SERVICE"})
 
 
 @policy(
-    "privileged",
-    "security",
+    "privileged: security",
     reason="a privileged pod, or one in its node's namespaces, can read what all others on the node do",
     fix="leave it out; what needs one capability adds that one, or waives this with the reason",
 )
@@ -490,8 +467,7 @@ def _privileged(stack: PolicyContext) -> Violations:
 
 
 @policy(
-    "host-path",
-    "security",
+    "host-path: security",
     reason="a folder of the node leads to what other pods and the node itself keep there",
     fix="use a claim, an `emptyDir`, or a local PersistentVolume",
 )
@@ -509,8 +485,7 @@ _IN_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@$]*:[^/\s@$]+@", re.IGNORE
 
 
 @policy(
-    "secret-in-env",
-    "security",
+    "secret-in-env: security",
     reason="what stands in an object is read by everybody who may list pods, and kept in every backup",
     fix="put it into a Secret and name that by `valueFrom.secretKeyRef`",
 )
@@ -525,8 +500,7 @@ def _secret_in_env(stack: PolicyContext) -> Violations:
 
 
 @policy(
-    "non-root",
-    "security",
+    "non-root: security",
     severity="warning",
     reason="root in a container is root on the node once it finds a way out of it",
     fix="set `runAsNonRoot: true` and `runAsUser` in the pod's `securityContext`",
@@ -544,8 +518,7 @@ def _non_root(stack: PolicyContext) -> Violations:
 
 
 @policy(
-    "restricted",
-    "security",
+    "restricted: security",
     severity="warning",
     reason="a namespace of Pod Security level `restricted` refuses pods that keep more than they need",
     fix="set `allowPrivilegeEscalation: false`, `capabilities.drop: [ALL]`, `seccompProfile` RuntimeDefault",
@@ -571,8 +544,7 @@ def _restricted(stack: PolicyContext) -> Violations:
 
 
 @policy(
-    "default-account",
-    "security",
+    "default-account: security",
     reason="every pod of the namespace that names no other account has the rights of the account `default`",
     fix="make a ServiceAccount for what needs the rights, and bind them to that",
 )
@@ -584,8 +556,7 @@ def _default_account(stack: PolicyContext) -> Violations:
 
 
 @policy(
-    "rbac-wildcard",
-    "security",
+    "rbac-wildcard: security",
     reason="`*` grants what exists today and what is added tomorrow, to whoever gets hold of the account",
     fix="name the resources and verbs that are used",
 )

@@ -14,6 +14,7 @@ from importlib import resources
 from typing import Any, Literal, NamedTuple
 
 from mlstack.dataclass import dataclass
+from mlstack.objects.kube_object import KubeObject
 
 Severity = Literal["error", "warning", "unchecked"]
 """What is `unchecked` only the API server can tell: it is counted, and no fault."""
@@ -40,6 +41,22 @@ class Fault:
     keys: Keys = ()  # the field again, key by key
     policy: str = ""  # id of the policy that is not kept; empty where Kubernetes itself minds
     waiver: str = ""  # why the object need not keep it
+
+
+def fault_of(
+    obj: KubeObject, keys: Keys, message: str, severity: Severity = "warning", *, policy: str = ""
+) -> Fault:
+    """Give a fault of an object, at a field of it."""
+    return Fault(
+        component=obj.component,
+        object=str(obj.identity),
+        path=path_of(keys),
+        message=message,
+        where=str(obj.source) if obj.source else None,
+        severity=severity,
+        keys=keys,
+        policy=policy,
+    )
 
 
 class Problem(NamedTuple):

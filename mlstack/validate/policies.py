@@ -19,7 +19,7 @@ from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.references import PodTemplate, templates
 from mlstack.objects.resources import is_gpu
 from mlstack.validate import cel
-from mlstack.validate.formats import Fault, Field, Keys, Problem, path_of, shown
+from mlstack.validate.formats import Fault, Field, Keys, Problem, fault_of, shown
 
 WAIVER = "mlstack.dev/waive"
 """Annotation of an object: a line `ID: reason` for each policy that it need not keep."""
@@ -226,12 +226,14 @@ POLICIES: dict[str, Policy] = {}
 
 
 def policy(
-    id: str, *sets: str, reason: str, fix: str, severity: Literal["error", "warning"] = "error"
+    title: str, *, reason: str, fix: str, severity: Literal["error", "warning"] = "error"
 ) -> Callable[[Check], Check]:
-    """Add a built-in policy: the function below finds what does not keep it."""
+    """Add a built-in policy, `ID: SET, SET`: the function below finds what does not keep it."""
 
     def add(check: Check) -> Check:
-        POLICIES[id] = Policy(id=id, sets=sets, severity=severity, reason=reason, fix=fix, check=check)
+        id, _, sets = title.partition(": ")
+        own = tuple(sets.split(", "))
+        POLICIES[id] = Policy(id=id, sets=own, severity=severity, reason=reason, fix=fix, check=check)
         return check
 
     return add
@@ -289,7 +291,9 @@ def check_policies(
     verdict = Verdict([fault for obj in asked for fault in _wrong_waivers(obj, ids)], [], [])
     for policy in policies:
         violations = [
-            (obj, _fault(obj, problem, policy)) for obj, problem in policy.check(stack) if id(obj) in waivers
+            (obj, fault_of(obj, problem.keys, problem.message, policy.severity, policy=policy.id))
+            for obj, problem in policy.check(stack)
+            if id(obj) in waivers
         ]
         faults = dict.fromkeys(
             replace(fault, waiver=waivers[id(obj)].get(policy.id, "")) for obj, fault in violations
@@ -308,19 +312,6 @@ def check_policies(
         )
         verdict.outcomes.append(outcome)
     return verdict
-
-
-def _fault(obj: KubeObject, problem: Problem, policy: Policy) -> Fault:
-    return Fault(
-        component=obj.component,
-        object=str(obj.identity),
-        path=path_of(problem.keys),
-        message=problem.message,
-        where=str(obj.source) if obj.source else None,
-        severity=policy.severity,
-        keys=problem.keys,
-        policy=policy.id,
-    )
 
 
 _WAIVER_KEYS: Keys = ("metadata", "annotations", WAIVER)
@@ -344,15 +335,7 @@ def _wrong_waivers(obj: KubeObject, known: frozenset[str]) -> Iterator[Fault]:
             message = f"waives `{name}` without a reason: write `{name}: REASON`"
         else:
             continue
-        yield Fault(
-            component=obj.component,
-            object=str(obj.identity),
-            path=path_of(_WAIVER_KEYS),
-            message=message,
-            where=str(obj.source) if obj.source else None,
-            severity="warning",
-            keys=_WAIVER_KEYS,
-        )
+        yield fault_of(obj, _WAIVER_KEYS, message)
 
 
 # --- an app's own: the files of its folder `policies/`, whose CEL is checked when they are read ---

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from mlstack.errors import ConfigError
 from mlstack.names import nearest
 from mlstack.objects.kube_object import CRD_GROUP, Kind, Kinds, KubeObject, Schemas, is_group
-from mlstack.validate.formats import Fault, Field, Problem, Problems, Subject, path_of, shown
+from mlstack.validate.formats import Fault, Field, Problem, Problems, Subject, fault_of, shown
 from mlstack.validate.operator_rules import job_templates, operator_rules_for
 from mlstack.validate.rules import pod_rule, rules_for
 from mlstack.validate.schema import Definitions, SchemaCheck, check_custom, custom_definitions
@@ -66,16 +66,9 @@ def validate_objects(
 
 def _fault(obj: KubeObject, problem: Problem) -> Fault:
     is_secret = obj.kind == "Secret" and problem.keys[:1] in (("data",), ("stringData",))
-    return Fault(
-        component=obj.component,
-        object=str(obj.identity),
-        path=path_of(problem.keys),
-        # What stands in a Secret is not for reading.
-        message=problem.message.partition(", got ")[0] if is_secret else problem.message,
-        where=str(obj.source) if obj.source else None,
-        severity=problem.severity,
-        keys=problem.keys,
-    )
+    # What stands in a Secret is not for reading.
+    message = problem.message.partition(", got ")[0] if is_secret else problem.message
+    return fault_of(obj, problem.keys, message, problem.severity)
 
 
 def _problems(

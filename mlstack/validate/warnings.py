@@ -7,41 +7,18 @@ KEP-3015, and of custom resources what their definitions say.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from mlstack.objects.kube_object import Kind, Kinds, KubeObject, plural_of
 from mlstack.objects.references import PodTemplate, templates
 from mlstack.objects.resources import Amounts, amount, amounts, is_host_port, limits, requests, written
-from mlstack.validate.formats import Fault, Field, path_of
+from mlstack.validate.formats import Fault, Field, fault_of
 
-# API version and kinds, the minor version that deprecates them, what to use.
-_API_VERSIONS = """
-admissionregistration.k8s.io/v1alpha1 MutatingAdmissionPolicy,MutatingAdmissionPolicyBinding 35
-admissionregistration.k8s.io/v1beta1 MutatingAdmissionPolicy,MutatingAdmissionPolicyBinding 37
-admissionregistration.k8s.io/v1beta1 ValidatingAdmissionPolicy,ValidatingAdmissionPolicyBinding 31
-certificates.k8s.io/v1alpha1 ClusterTrustBundle 34
-certificates.k8s.io/v1beta1 ClusterTrustBundle,PodCertificateRequest 37
-coordination.k8s.io/v1alpha2 LeaseCandidate 35
-coordination.k8s.io/v1beta1 LeaseCandidate 36
-flowcontrol.apiserver.k8s.io/v1beta3 FlowSchema,PriorityLevelConfiguration 29
-networking.k8s.io/v1beta1 IPAddress,ServiceCIDR 34
-resource.k8s.io/v1alpha3 DeviceTaintRule 36
-resource.k8s.io/v1beta1 DeviceClass,ResourceClaim,ResourceClaimTemplate,ResourceSlice 35
-resource.k8s.io/v1beta2 DeviceClass,ResourceClaim,ResourceClaimTemplate,ResourceSlice 36
-storage.k8s.io/v1alpha1 VolumeAttributesClass 32
-storage.k8s.io/v1beta1 VolumeAttributesClass 34
-storagemigration.k8s.io/v1beta1 StorageVersionMigration 37
-v1 ComponentStatus 19
-v1 Endpoints 33
-"""
-_SINCE = {
-    (api_version, kind): int(minor)
-    for api_version, kinds, minor in map(str.split, _API_VERSIONS.strip().splitlines())
-    for kind in kinds.split(",")
-}
 _OTHER_KINDS = {"Endpoints": "EndpointSlice of `discovery.k8s.io/v1`"}
 
 
@@ -50,90 +27,44 @@ class _Row(NamedTuple):
 
     of: str  # `pod`, its `template` (with metadata), or a kind
     path: str  # as of `Field.all`
+    key: str  # pattern of the keys of the map on the path that are meant
+    value: str  # the value that is meant; any where empty
     since: int
     gone: int | None  # the first minor version in which it does nothing
     use: str
-    key: str = ""  # pattern of the keys of the map on the path that are meant
-    value: str = ""  # the value that is meant; any where empty
 
 
-_CSI = "a CSI driver"
-_FIELDS = (
-    *(
-        _Row("pod", f"volumes[].{name}?", since, gone, use)
-        for name, since, gone, use in (
-            ("cephfs", 28, 31, _CSI),
-            ("flocker", 22, 25, _CSI),
-            ("gitRepo", 11, 33, "an init container that clones"),
-            ("glusterfs", 25, 26, _CSI),
-            ("photonPersistentDisk", 11, 16, _CSI),
-            ("quobyte", 22, 25, _CSI),
-            ("rbd", 28, 31, _CSI),
-            ("scaleIO", 16, 22, _CSI),
-            ("storageos", 22, 25, _CSI),
-        )
-    ),
-    *(
-        _Row("pod", path, since, None, f"`{use}`", **{field: label})
-        for label, since, use in (
-            ("beta.kubernetes.io/arch", 14, "kubernetes.io/arch"),
-            ("beta.kubernetes.io/instance-type", 17, "node.kubernetes.io/instance-type"),
-            ("beta.kubernetes.io/os", 14, "kubernetes.io/os"),
-            ("failure-domain.beta.kubernetes.io/region", 17, "topology.kubernetes.io/region"),
-            ("failure-domain.beta.kubernetes.io/zone", 17, "topology.kubernetes.io/zone"),
-        )
-        for path, field in (
-            ("nodeSelector", "key"),
-            ("topologySpreadConstraints[].topologyKey", "value"),
-            (
-                "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-                ".nodeSelectorTerms[].matchExpressions[].key",
-                "value",
-            ),
-            (
-                "affinity.podAntiAffinity|podAffinity"
-                ".requiredDuringSchedulingIgnoredDuringExecution[].topologyKey",
-                "value",
-            ),
-        )
-    ),
-    _Row("pod", "serviceAccount?", 0, None, "`serviceAccountName`"),
-    *(
-        _Row("template", "metadata.annotations", since, gone, f"the field `{use}`", key=pattern)
-        for pattern, since, gone, use in (
-            ("container.apparmor.security.beta.kubernetes.io/*", 30, None, "appArmorProfile"),
-            ("container.seccomp.security.alpha.kubernetes.io/*", 19, 27, "seccompProfile"),
-            ("scheduler.alpha.kubernetes.io/critical-pod", 13, 16, "priorityClassName"),
-            ("seccomp.security.alpha.kubernetes.io/pod", 19, 27, "seccompProfile"),
-            ("security.alpha.kubernetes.io/sysctls", 11, 11, "securityContext.sysctls"),
-        )
-    ),
-    _Row(
-        "Ingress", "metadata.annotations", 18, None, "`ingressClassName`", key="kubernetes.io/ingress.class"
-    ),
-    *(
-        _Row(
-            kind,
-            "metadata.annotations",
-            8,
-            None,
-            "`storageClassName`",
-            key="volume.beta.kubernetes.io/storage-class",
-        )
-        for kind in ("PersistentVolume", "PersistentVolumeClaim")
-    ),
-    _Row("PersistentVolume", "spec.persistentVolumeReclaimPolicy", 15, None, "`Delete`", value="Recycle"),
-    _Row(
-        "Service",
-        "metadata.annotations",
-        27,
-        None,
-        "`service.kubernetes.io/topology-mode`",
-        key="service.kubernetes.io/topology-aware-hints",
-    ),
-    _Row("Service", "spec.externalIPs?", 36, None, "a load balancer or a Gateway"),
-    _Row("Service", "spec.trafficDistribution", 35, None, "`PreferSameZone`", value="PreferClose"),
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_LABEL_PATHS = (
+    "nodeSelector[{}]",
+    "topologySpreadConstraints[].topologyKey={}",
+    f"affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms[].matchExpressions[].key={{}}",
+    f"affinity.podAntiAffinity|podAffinity.{_REQUIRED}[].topologyKey={{}}",
 )
+
+
+_SINCE: dict[tuple[str, str], int] = {}
+_FIELDS: list[_Row] = []
+
+
+def _read(line: str) -> None:
+    what, *words = line.split(" ", 4)
+    if what == "version":
+        _SINCE.update({(words[0], kind): int(words[2]) for kind in words[1].split(",")})
+    elif what == "label":
+        for path in _LABEL_PATHS:
+            _read(f"field pod {path.format(words[0])} {words[1]} {words[2]}")
+    elif what == "field":
+        of, place, versions, use = words
+        path, _, value = place.partition("=")
+        match = re.fullmatch(r"(.*)\[(.+)\]", path)
+        path, key = match.groups() if match else (path, "")
+        since, _, gone = versions.partition("-")
+        _FIELDS.append(_Row(of, path, key, value, int(since), int(gone) if gone else None, use))
+
+
+for _line in Path(__file__).with_name("deprecations.txt").read_text("utf-8").splitlines():
+    _read(_line)
 
 
 def deprecations(
@@ -158,15 +89,7 @@ def deprecations(
             *_api_version(obj, minor, custom, is_live=is_live),
             *(told for row in _FIELDS for told in _fields(obj, row, minor)),
         ):
-            yield Fault(
-                component=obj.component,
-                object=str(obj.identity),
-                path=path_of(field.keys),
-                message=message,
-                where=str(obj.source) if obj.source else None,
-                severity="warning",
-                keys=field.keys,
-            )
+            yield fault_of(obj, field.keys, message)
 
 
 def _api_version(
@@ -353,11 +276,4 @@ def _fits(asked: Amounts, node: Amounts) -> bool:
 
 def _warning(obj: KubeObject, template: PodTemplate, message: str) -> Fault:
     role = f" ({template.role})" if template.role else ""
-    return Fault(
-        component=obj.component,
-        object=str(obj.identity),
-        path="",
-        message=f"{message}{role}",
-        where=str(obj.source) if obj.source else None,
-        severity="warning",
-    )
+    return fault_of(obj, (), f"{message}{role}")
