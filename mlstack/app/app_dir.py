@@ -12,7 +12,7 @@ from mlstack.app import edit, layout
 from mlstack.app.app import API_VERSION, Component, PackageRef, RegistryRef
 from mlstack.app.declare import to_map
 from mlstack.app.document import decode, layer_of
-from mlstack.app.edit import EditedFile, app_lock
+from mlstack.app.edit import EditedFile, app_lock, changed_texts
 from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.app.files import read_file, read_folder
 from mlstack.app.lock import Lock, LockedKustomization, LockedPackage
@@ -398,9 +398,8 @@ class AppDir(AppReader):
             listed = ", ".join(f"`{heir}`" for heir in heirs)
             raise UsageError(f"`{name}` is extended by {listed}", hint="change or remove those first")
         current = [layout.CURRENT_ENVIRONMENT] if self.current_environment() == name else []
-        edited = self._without_override("environments", name)
-        personal = {edited.file: edited.text} if edited.changed else {}
-        self.write(personal, [*self._own_files(name), *current])
+        personal = self._without_override("environments", name)
+        self.write(changed_texts([personal]), [*self._own_files(name), *current])
         self._drop_empty_folders(name)
 
     def _drop_empty_folders(self, name: str) -> None:

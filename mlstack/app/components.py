@@ -12,7 +12,7 @@ from mlstack.app.app import API_VERSION, Component, Moved
 from mlstack.app.app_dir import AppDir, write_lock
 from mlstack.app.declare import to_map
 from mlstack.app.document import decode
-from mlstack.app.edit import EditedFile
+from mlstack.app.edit import EditedFile, changed_texts
 from mlstack.app.files import renamed
 from mlstack.app.layout import component_file
 from mlstack.app.params import KeyPath, Layer, Origin, Resolved, merge
@@ -171,7 +171,8 @@ def remove(app: AppDir, names: Collection[str], *, modules: Sequence[str] = ()) 
     gone = {*names, *modules}
     _refuse_needed(app, gone, names)
     deleted = [layout.module_folder(modules[0])] if modules else [app.component(name).file for name in names]
-    changed: dict[str, bytes | str] = {}
+    personal = app.edited(layout.OVERRIDES, "PersonalOverrides")
+    edits = [personal, _without_moved(app, names)]
     for environment in app.environment_names:
         patches = [layout.patch_file(environment, name) for name in sorted(names)]
         deleted += [patch for patch in patches if app.files.bytes(patch) is not None]
@@ -180,28 +181,24 @@ def remove(app: AppDir, names: Collection[str], *, modules: Sequence[str] = ()) 
             params.unset(("components", name))
         settings = app.edited(layout.environment_file(environment), "Environment")
         _remove_targets(settings, environment, gone)
-        changed |= {edited.file: edited.text for edited in (params, settings) if edited.changed}
-    entered = _without_moved(app, names)
-    changed |= {entered.file: entered.text} if entered.changed else {}
-    personal = app.edited(layout.OVERRIDES, "PersonalOverrides")
+        edits += [params, settings]
     for number in range(len(app.personal.environments)):
         for name in names:
             personal.unset(("environments", number, "components", name))
-    changed |= {personal.file: personal.text} if personal.changed else {}
+    changed = changed_texts(edits) | _encrypted(app, dict.fromkeys(names))
     used = {component.source for component in app.kustomizations() if component.full_name not in names}
     sources = {component.source for component in app.kustomizations()} - used
     if copies := [entry for entry in app.lock.kustomizations if entry.source in sources]:
         kept = tuple(entry for entry in app.lock.kustomizations if entry not in copies)
         changed[layout.LOCK_FILE] = write_lock(replace(app.lock, kustomizations=kept))
         deleted += [entry.folder for entry in copies]
-    changed |= _encrypted(app, dict.fromkeys(names))
     app.write(changed, deleted)
     return tuple(sorted([*deleted, *changed]))
 
 
-def _encrypted(app: AppDir, names: Mapping[str, str | None]) -> dict[str, bytes]:
+def _encrypted(app: AppDir, names: Mapping[str, str | None]) -> dict[str, bytes | str]:
     """Give encrypted files of environments in which components have other names, or are gone (None)."""
-    changed = {}
+    changed: dict[str, bytes | str] = {}
     for environment in app.environment_names:
         file = layout.encrypted_params_file(environment)
         document = app.files.encrypted(file)
@@ -226,11 +223,11 @@ def _without_moved(app: AppDir, names: Collection[str]) -> EditedFile:
 def _refuse_needed(app: AppDir, gone: Collection[str], components: Collection[str]) -> None:
     for other, file, number, needed in _dependencies(app):
         if needed in gone and other not in components:
-            raise ConfigError(
+            message, where = (
                 f"component `{other}` depends on `{needed}`",
-                where=app.position(file, ("dependsOn", number)),
-                hint="take it out of `dependsOn` there first",
+                app.position(file, ("dependsOn", number)),
             )
+            raise ConfigError(message, where=where, hint="take it out of `dependsOn` there first")
 
 
 def _dependencies(app: AppDir) -> Iterator[tuple[str, str, int, str]]:
@@ -243,12 +240,10 @@ def _dependencies(app: AppDir) -> Iterator[tuple[str, str, int, str]]:
 def _remove_targets(settings: EditedFile, environment: str, gone: Collection[str]) -> None:
     targets = settings.at(("targets",)) or []
     if targets and not set(targets) - set(gone):  # no targets would be all there are
-        last = "`, `".join(dict.fromkeys(targets))
-        raise ConfigError(
-            f"`{last}` is the last target of `{environment}`; without one everything would be deployed",
-            where=settings.file,
-            hint=f"name others first: mlstack env targets {environment} NAME, or --all",
-        )
+        last = f"`{'`, `'.join(dict.fromkeys(targets))}` is the last target of `{environment}`"
+        message = f"{last}; without one everything would be deployed"
+        hint = f"name others first: mlstack env targets {environment} NAME, or --all"
+        raise ConfigError(message, where=settings.file, hint=hint)
     for target in [target for target in targets if target in gone]:
         settings.remove(("targets",), (settings.at(("targets",)) or []).index(target))
 
@@ -276,8 +271,7 @@ def rename(app: AppDir, old: str, new: str, *, named: str | None = None) -> tupl
                 edited = app.edited(other, "Component")
                 edits.append(edited)
             edited.set(("dependsOn", number), new)
-    files: dict[str, bytes | str] = {edited.file: edited.text for edited in edits if edited.changed}
-    deleted = [file]
+    files, deleted = changed_texts(edits), [file]
     for environment in app.environment_names:
         patch = layout.patch_file(environment, old)
         content = app.files.bytes(patch)

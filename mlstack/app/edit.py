@@ -300,6 +300,11 @@ class EditedFile:
         return True
 
 
+def changed_texts(edits: Iterable[EditedFile]) -> dict[str, bytes | str]:
+    """Give the texts of those files that changed, as they are written."""
+    return {edited.file: edited.text for edited in edits if edited.changed}
+
+
 def _without(value: Any, path: KeyPath) -> Any:
     """Give a value with nothing at a path."""
     if not path:

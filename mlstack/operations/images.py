@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
-from mlstack.app.edit import EditedFile
+from mlstack.app.edit import EditedFile, changed_texts
 from mlstack.app.environment import Prices
 from mlstack.app.params import (
     IMAGE_MARK,
@@ -288,7 +288,7 @@ def copy_images(
             for listed in images.images:
                 if target := targets.get(listed.image):
                     edits.set_image(images.environment, listed, target)
-        files = {edited.file: edited.text for edited in edits.files.values() if edited.changed}
+        files = changed_texts(edits.files.values())
         if files and not dry_run:
             app.write(files)
     rows = tuple(

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from mlstack.app import layout
 from mlstack.app.app import Component, PackageRef
 from mlstack.app.app_dir import AppDir
+from mlstack.app.edit import changed_texts
 from mlstack.app.params import (
     KeyPath,
     Layer,
@@ -393,7 +394,7 @@ class PromotionPlan:
     done: bool = False  # whether the files were written
     notes: tuple[str, ...] = ()  # what was left out, and why
     # what the files would hold, by name; never printed
-    contents: Mapping[str, str] = field(default_factory=dict, repr=False)
+    contents: Mapping[str, bytes | str] = field(default_factory=dict, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Give all but the content of the files."""
@@ -430,7 +431,7 @@ def plan_promotion(
         moved = {**refs, **{ref.full_name: ref for ref in app.environment(source).packages}}
         if any(change.kind == "version" for change in changes):
             settings.set(("packages",), [str(ref) for ref in moved.values()])
-    edited = {file.file: file.text for file in (params, settings) if file.changed}
+    edited = changed_texts([params, settings])
     return PromotionPlan(
         source=source,
         target=target,
