@@ -111,8 +111,6 @@ class DirectoryRegistry:
 
 # --- Write the index of a registry from its package folders ---
 
-_HEADER = "# The packages are derived from their folders: mlstack rewrites them.\n"
-
 
 class BuiltIndex(NamedTuple):
     """The index of a registry, made anew."""
@@ -146,11 +144,16 @@ def build_index(folder: Path, *, packages: Path | None = None, name: str = "", k
     if key:
         joint = {name: _with_signatures(package, key) for name, package in joint.items()}
     index = replace(known, packages=joint)
-    head = {"apiVersion": API_VERSION, "kind": "Registry"}
-    text = _HEADER + write.to_yaml(head | to_map(index, always=("name", "packages")))
+    text = "# The packages are derived from their folders: mlstack rewrites them.\n" + index_text(index)
     before = _digests(known)
     overwritten = (name for name, digest in _digests(index).items() if before.get(name, digest) != digest)
     return BuiltIndex(text, tuple(overwritten))
+
+
+def index_text(index: RegistryIndex) -> str:
+    """Write an index as `registry.yaml`."""
+    head = {"apiVersion": API_VERSION, "kind": "Registry"}
+    return write.to_yaml(head | to_map(index, always=("name", "packages")))
 
 
 def _digests(index: RegistryIndex) -> dict[str, str]:

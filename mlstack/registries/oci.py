@@ -21,17 +21,17 @@ from functools import cached_property
 from pathlib import Path
 
 from mlstack import disk_cache
-from mlstack.app.app import API_VERSION, RegistryRef
+from mlstack.app.app import RegistryRef
 from mlstack.app.chart import pack, unpack
-from mlstack.app.declare import to_map
 from mlstack.app.index import IndexPackage, RegistryIndex, joined
 from mlstack.app.package import Files, PackageFolder, digest
 from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError, RegistryError
 from mlstack.names import best_first, names_a_package
-from mlstack.registries.directory import sign, sign_artifact
+from mlstack.registries.directory import index_text, sign, sign_artifact
 from mlstack.registries.distribution import (
     DIGEST,
+    MANIFEST,
     SCHEME,
     ArtifactManifest,
     Distribution,
@@ -42,13 +42,11 @@ from mlstack.registries.distribution import (
     split_address,
 )
 from mlstack.registries.registry import PackagesByName, believed, checked, guarded, parse_index, protocol
-from mlstack.yaml import write
 
 _INDEX_NAME, _INDEX_TAG = "mlstack-registry", "index"
 _PACKAGE_TYPE = "application/vnd.mlstack.package.v1"
 _INDEX_TYPE = "application/vnd.mlstack.registry.v1"
 _LAYER_TYPES = {_PACKAGE_TYPE: f"{_PACKAGE_TYPE}.tar", _INDEX_TYPE: f"{_INDEX_TYPE}+yaml"}
-_EMPTY = b"{}"
 UNLISTED = ""
 _MOST_TRIES = 5
 
@@ -91,10 +89,8 @@ class OciRegistry:
         name, _, digest_at = wanted.path.partition("@")
         manifest = self.place.manifest(name, digest_at)
         if manifest is None:
-            raise RegistryError(
-                f"`{self.place.shown(name)}@{digest_at}`, which the index names, is gone",
-                hint="publish it again",
-            )
+            message = f"`{self.place.shown(name)}@{digest_at}`, which the index names, is gone"
+            raise RegistryError(message, hint="publish it again")
         return checked(self.place.files(name, manifest), wanted, f"{package}@{wanted.version}")
 
     def at(self, revision: str) -> OciRegistry:
@@ -107,10 +103,9 @@ class OciRegistry:
     def _base(self) -> RegistryIndex:
         text, note = self.place.index(fresh=self._fresh)
         if text is None:
-            raise RegistryError(
-                f"no registry at `{self._ref.address}`: nothing was published there",
-                hint=f"mlstack pkg publish DIR {self._ref.address}, or add a package: oci://HOST/PATH/NAME",
-            )
+            message = f"no registry at `{self._ref.address}`: nothing was published there"
+            hint = f"mlstack pkg publish DIR {self._ref.address}, or add a package: oci://HOST/PATH/NAME"
+            raise RegistryError(message, hint=hint)
         if text == UNLISTED:
             note = note or f"{self.place.host} lists neither packages nor repositories: name packages"
             packages = PackagesByName(self.place.tagged, ())
@@ -130,9 +125,8 @@ def entry_of(package: str, files: Files, manifest_digest: str, signature: str = 
     folder = PackageFolder(files, source=package)
     entry = guarded(lambda: folder.entry(f"{folder.head.name}@{manifest_digest}", strict=False), package)
     if entry.name != package:
-        raise RegistryError(
-            f"the artifact of package `{package}` holds `{entry.name}`", hint="publish it anew"
-        )
+        message = f"the artifact of package `{package}` holds `{entry.name}`"
+        raise RegistryError(message, hint="publish it anew")
     versions = (replace(v, revision=manifest_digest, signature=signature) for v in entry.versions)
     return replace(entry, versions=tuple(versions))
 
@@ -201,7 +195,7 @@ class Repository:
         key = f"oci manifest {self.shown(name)}@"
         kept = cache.get(key + reference) if DIGEST.fullmatch(reference) else None
         if kept is not None and digest_of(kept) == reference:
-            return ArtifactManifest(digest=reference, data=kept, value=json.loads(kept))
+            return ArtifactManifest(reference, kept, json.loads(kept))
         manifest = self._api.manifest(self._repository(name), reference)
         if manifest is not None:
             cache.put(key + manifest.digest, manifest.data)
@@ -215,9 +209,8 @@ class Repository:
         """Give the one layer of an artifact of some kind; its bytes are kept by their digest."""
         layers = [layer for layer in manifest.layers if str(layer.get("mediaType")).startswith(kind)]
         if len(layers) != 1 or not DIGEST.fullmatch(str(layers[0].get("digest"))):
-            what = {_PACKAGE_TYPE: "package of mlstack's", _INDEX_TYPE: "index of mlstack's"}.get(
-                kind, "chart"
-            )
+            ours = {_PACKAGE_TYPE: "package of mlstack's", _INDEX_TYPE: "index of mlstack's"}
+            what = ours.get(kind, "chart")
             hint = "packages of mlstack's are taken with --type oci, charts with --type helm"
             raise RegistryError(f"`{self.shown(name)}@{manifest.digest}` is no {what}", hint=hint)
         cache, blob = disk_cache.of_user(os.environ), str(layers[0]["digest"])
@@ -231,26 +224,22 @@ class Repository:
         """Give the text of the index, and why it is not the registry's of now.
 
         It is None where there is nothing, `UNLISTED` where nobody can tell what there is.
-
-        Raises:
-            RegistryError: the registry does not answer, and was not asked before.
         """
         return believed(f"oci index {self.host}/{self.path}", self._ask, fresh=fresh)
 
     def _ask(self) -> str | None:
         refusal = None
         try:
-            text = self._published_index()
+            if (text := self._published_index()) is not None:
+                return text
         except UnauthorizedError as error:  # so some answer for what is not there
-            text, refusal = None, error
-        if text is not None:
-            return text
+            refusal = error
         own = self.path.rpartition("/")[2]
         below = [] if refusal else self._api.repositories(self.path)
         names = dict.fromkeys([*([own] if own else []), *(below or ())])
         packages = {name: package for name in names if (package := self.tagged(name))}
         if packages:
-            return _text(RegistryIndex(name=self._label, packages=packages))
+            return index_text(RegistryIndex(name=self._label, packages=packages))
         if refusal:
             raise refusal
         return UNLISTED if below is None else None
@@ -291,10 +280,8 @@ class Repository:
         data = pack(files)
         before = self._api.manifest(self._repository(name), tag)
         if before is not None and digest(self.files(name, before)) != folder.digest:
-            raise RegistryError(
-                f"`{self.shown(name)}:{tag}` is there with other content",
-                hint="a changed package needs a new version in its package.yaml",
-            )
+            message = f"`{self.shown(name)}:{tag}` is there with other content"
+            raise RegistryError(message, hint="a changed package needs a new version in its package.yaml")
         signature = sign(key, name=name, version=version, digest=folder.digest) if key else ""
         facts = {"title": name, "version": version, "description": folder.head.summary}
         manifest_digest = self._push(name, tag, data, _PACKAGE_TYPE, facts)
@@ -306,19 +293,15 @@ class Repository:
     def _push(self, name: str, tag: str, data: bytes, kind: str, facts: Mapping[str, str]) -> str:
         """Push an artifact of one layer; the same content has the same digest whoever pushes it."""
         repository = self._repository(name)
-        config = {
-            "mediaType": "application/vnd.oci.empty.v1+json",
-            "digest": self._api.push_blob(repository, _EMPTY),
-            "size": len(_EMPTY),
-        }
+        empty = self._api.push_blob(repository, b"{}")
         blob = self._api.push_blob(repository, data)
         layer = {"mediaType": _LAYER_TYPES[kind], "digest": blob, "size": len(data)}
         disk_cache.of_user(os.environ).put(f"oci blob {blob}", data)
         manifest = {
             "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "mediaType": MANIFEST,
             "artifactType": kind,
-            "config": config,
+            "config": {"mediaType": "application/vnd.oci.empty.v1+json", "digest": empty, "size": 2},
             "layers": [layer],
             "annotations": {f"org.opencontainers.image.{key}": text for key, text in facts.items() if text},
         }
@@ -334,14 +317,7 @@ class Repository:
             if index.packages.get(entry.name) == packages[entry.name]:
                 return is_new
             is_new = True
-            data = _text(replace(index, packages=packages)).encode()
+            data = index_text(replace(index, packages=packages)).encode()
             self._push(_INDEX_NAME, _INDEX_TAG, data, _INDEX_TYPE, {"title": self._label})
-        raise RegistryError(
-            f"the index of `{self.host}/{self.path}` is written by others again and again",
-            hint="publish it again: the package is there, only the index lacks it",
-        )
-
-
-def _text(index: RegistryIndex) -> str:
-    head = {"apiVersion": API_VERSION, "kind": "Registry"}
-    return write.to_yaml(head | to_map(index, always=("name", "packages")))
+        message = f"the index of `{self.host}/{self.path}` is written by others again and again"
+        raise RegistryError(message, hint="publish it again: the package is there, only the index lacks it")

@@ -46,11 +46,7 @@ class Registry(Protocol):
     """A place that packages come from."""
 
     def index(self) -> RegistryIndex:
-        """Give the index.
-
-        Raises:
-            RegistryError: it cannot be fetched or read.
-        """
+        """Give the index; a RegistryError if it cannot be fetched or read."""
 
     def fetch(self, package: str, version: str = "") -> Files:
         """Give the files of a package version, newest when none is named; the digest is checked.
@@ -63,8 +59,7 @@ class Registry(Protocol):
     def at(self, revision: str) -> Registry:
         """Give the same registry at another branch, tag, commit or digest, as a lock holds it.
 
-        Raises:
-            RegistryError: the protocol has no revisions.
+        Raises a RegistryError where the protocol has no revisions.
         """
 
 
@@ -268,30 +263,20 @@ def protocols() -> tuple[str, ...]:
 
 
 def protocol_of(address: str) -> str:
-    """Give the protocol that an address is written in; nothing is asked of a network.
-
-    Raises:
-        RegistryError: it fits none.
-    """
+    """Give the protocol that an address is written in; nothing is asked of a network."""
     if is_bundled(address):
         return "directory"
     _load()
     for name, kind in PROTOCOLS:
         if kind.accepts(address):
             return name
-    raise RegistryError(
-        f"`{address}` is no address of a registry",
-        hint="give a folder, a git URL, github.com/OWNER/REPO/tree/BRANCH/FOLDER, oci://HOST/PATH,"
-        " or the https:// address of charts",
-    )
+    places = "a folder, a git URL, github.com/OWNER/REPO/tree/BRANCH/FOLDER, oci://HOST/PATH"
+    hint = f"give {places}, or the https:// address of charts"
+    raise RegistryError(f"`{address}` is no address of a registry", hint=hint)
 
 
 def asked_protocol(address: str) -> str:
-    """Give the protocol of an address; of one that says too little, its server is asked for `index.yaml`.
-
-    Raises:
-        RegistryError: it fits none.
-    """
+    """Give the protocol of an address; of one that says too little, its server is asked for `index.yaml`."""
     name = protocol_of(address)
     is_open = name == "git" and _UNCLEAR.fullmatch(address) and not is_bundled(address)
     if not is_open or "helm" not in PROTOCOLS:
@@ -309,9 +294,8 @@ def asked_protocol(address: str) -> str:
 
 def open_registry(ref: RegistryRef, *, root: Path, fresh: bool = False) -> Registry:
     """Open a registry where the person who works in the app has it; else as `open_address`."""
-    return open_address(
-        as_overridden(ref, root=root), root=root, fresh=fresh
-    )  # the lock names the shared one
+    shared = as_overridden(ref, root=root)  # the lock names it
+    return open_address(shared, root=root, fresh=fresh)
 
 
 def open_address(ref: RegistryRef, *, root: Path, fresh: bool = False) -> Registry:
@@ -333,13 +317,7 @@ def open_address(ref: RegistryRef, *, root: Path, fresh: bool = False) -> Regist
 def indexes(
     refs: Iterable[RegistryRef], *, root: Path, notes: list[str]
 ) -> Iterator[tuple[str, RegistryIndex]]:
-    """Give the index of each registry by the app's name for it; one that cannot be read becomes a note.
-
-    Args:
-        refs: the app's registries.
-        root: the app's folder.
-        notes: where to say which registries were left out.
-    """
+    """Give the index of each registry by the app's name for it; one that cannot be read becomes a note."""
     for ref in refs:
         try:
             index = open_registry(ref, root=root).index()
