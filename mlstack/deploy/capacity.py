@@ -242,8 +242,6 @@ def _has_ended(pod: Data) -> bool:
 
 
 def _pods_below(uid: str, live: Occupancy) -> list[Data]:
-    """Give the pods that an object owns, over whatever stands between."""
-
     def is_below(own: str, depth: int = 0) -> bool:
         owners = live.owners.get(own, ())
         return uid in owners or (depth < 8 and any(is_below(owner, depth + 1) for owner in owners))
@@ -551,7 +549,6 @@ def pools(live: Occupancy, nodes: Sequence[NodeRoom]) -> list[NodePool]:
 
 
 def _is_full(pool: Data) -> bool:
-    """Tell whether a NodePool may not grow: it has reached a limit of its own, or is not ready."""
     status = pool.get("status") or {}
     used, limits = amounts(status.get("resources")), amounts((pool.get("spec") or {}).get("limits"))
     is_ready = all(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from mlstack.app.environment import Environment
@@ -22,11 +23,11 @@ from mlstack.deploy.inventory import (
 )
 from mlstack.deploy.live import DiffContext, context_of, placed
 from mlstack.deploy.object_diff import foreign_fields, policy_of, removed_fields
-from mlstack.deploy.plan import MOVES, diff_environment, is_meddled, kept_labels
+from mlstack.deploy.plan import diff_environment, is_meddled, kept_labels, until_still
 from mlstack.deploy.prune import is_ours, labelled_objects, load_or_find, member_of
 from mlstack.deploy.replacement import dry_run_copy
 from mlstack.deploy.target import ResolvedTarget, Target, resolve
-from mlstack.errors import ConflictError, InvalidError, MlstackError, UsageError
+from mlstack.errors import InvalidError, MlstackError, UsageError
 from mlstack.kube import parallel
 from mlstack.kube.client import ObjectRef, Opener
 from mlstack.objects import managed_fields
@@ -262,7 +263,6 @@ def differences(
 
 
 def _difference(live: Data, path: Path, change: FieldChange, applied: Data | None) -> Difference:
-    """Give a difference with its cause."""
     entries = managed_fields.entries(live)
     ours = [entry for entry in entries if entry.owner == OURS]
     others = [entry for entry in entries if entry.owner != OURS]
@@ -319,7 +319,8 @@ def find_drift(resolved: ResolvedTarget) -> tuple[tuple[DriftRow, ...], tuple[st
     resolved = replace(resolved, state=replace(state, objects=objects))
     context = context_of(resolved, inventory=inventory)
     manifests = placed(objects, cluster)
-    answers = parallel.whole(parallel.run(lambda manifest: _drift(context, inventory, manifest), manifests))
+    looks = [partial(_drift, context, manifest) for manifest in manifests]
+    answers = parallel.whole(parallel.run(until_still, looks))
     extra, unread = _extra(resolved, inventory, {manifest.identity for manifest in manifests})
     by_name = sorted(zip((manifest.identity for manifest in manifests), answers, strict=True))
     notes = [note for _, (_, _, note) in by_name if note]
@@ -335,19 +336,8 @@ _Answer = tuple[DriftRow, tuple[tuple[str, str], ...], str]
 """A row, path and manager of labels that people added, and to whom a number is left."""
 
 
-def _drift(context: DiffContext, inventory: Inventory, manifest: KubeObject) -> _Answer:
-    """Tell how a live object stands; one that changes while it is looked at is looked at again."""
-    for _ in range(MOVES):
-        try:
-            return _drift_now(context, inventory, manifest)
-        except ConflictError as moved:
-            if moved.conflicts:
-                raise
-    return _drift_now(context, inventory, manifest)
-
-
-def _drift_now(context: DiffContext, inventory: Inventory, manifest: KubeObject) -> _Answer:
-    member = inventory.members.get(manifest.identity)
+def _drift(context: DiffContext, manifest: KubeObject) -> _Answer:
+    member = context.inventory.members.get(manifest.identity)
     live = context.cluster.get(ObjectRef.of(manifest.data))
     if live is None or live["metadata"].get("deletionTimestamp"):
         if member is None and live is None:
@@ -362,7 +352,7 @@ def _drift_now(context: DiffContext, inventory: Inventory, manifest: KubeObject)
     if member is not None and _is_as_left(context, manifest, live, member):
         return _row(manifest.identity, manifest.component, "same"), (), note
     last = context.applied.of(manifest)
-    applied: Data | None = inventory.label(last[0]) if last else None
+    applied: Data | None = context.inventory.label(last[0]) if last else None
     if not last and member and member.payload_hash and member.payload_hash == payload_hash(replicas.asked):
         applied = replicas.asked
     labels: tuple[tuple[str, str], ...] = ()

@@ -328,7 +328,6 @@ def impossible(items: Iterable[Mapping[str, Any]]) -> tuple[int, ...]:
 
 
 def _revision(item: Mapping[str, Any]) -> Revision | None:
-    """Read the facts of a first part; None for other parts, and for what this version cannot read."""
     try:
         facts = json.loads(item["metadata"]["annotations"][FACTS])
         known: dict[str, Any] = {name: str(facts[name]) for name in ("time", "who", "what", "result")}

@@ -155,7 +155,6 @@ def explained(
 
 
 def _configuration(cluster: Cluster, webhook: str) -> Mapping[str, Any] | None:
-    """Give the configuration of a webhook, None if nobody may look."""
     with suppress(ClusterError):
         for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
             for configuration in cluster.list("admissionregistration.k8s.io/v1", kind).items:
@@ -283,7 +282,6 @@ def describe(term: Term) -> str:
 def _taken(
     lease: Lease, place: Environment, holder: Holder, *, clock: Clock, on_event: OnEvent, timeout_s: float
 ) -> Taken:
-    """Take the lock, waiting for another run for a while."""
     deadline_s, waits_for, told_s = clock.now_s() + timeout_s, "", 0.0
     while True:
         try:
@@ -319,7 +317,6 @@ class _Renewer:
         self._thread = Thread(target=self._keep_renewing, name="mlstack-lock", daemon=True)
 
     def start(self, term: Term) -> None:
-        """Renew a lock that was taken, from now on."""
         self._term, self._renewed_s = term, self._clock.now_s()
         self._thread.start()
 

@@ -353,7 +353,6 @@ def _replace(
 def _displace(
     context: DiffContext, manifest: KubeObject, live: Data, items: Sequence[Path], after: Data
 ) -> Change:
-    """Give the change of an object in which a person's list items stand where ours are to be."""
     values = {path_text(path): value_at(live, path) for path in items}
     changed = [
         *managed_fields.compare(live, after, _ours(live, after)),
@@ -387,7 +386,6 @@ def _diff_gone_version(context: DiffContext, manifest: KubeObject, live: Data) -
 
 
 def _ours(live: Data, after: Data) -> managed_fields.Tree:
-    """Give the fields that we own in either object."""
     return managed_fields.union(managed_fields.owned(live), managed_fields.owned(after))
 
 
@@ -497,7 +495,6 @@ _ROLLOUTS = {
 
 
 def _share(value: Any, count: int, rounded: Any) -> int:
-    """Read a number of pods, or a percentage of them."""
     if isinstance(value, str) and value.endswith("%") and value[:-1].isdigit():
         return int(rounded(int(value[:-1]) * count / 100))
     return value if isinstance(value, int) else 0

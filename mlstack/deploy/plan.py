@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import mlstack
 from mlstack.app.environment import ClusterIdentity, Environment
@@ -64,6 +65,8 @@ from mlstack.objects.order import DEPENDS_ON, outside
 if TYPE_CHECKING:
     from mlstack.deploy.capacity import Capacity
 
+
+T = TypeVar("T")
 
 _OUTCOMES: Mapping[Action, RunEventKind] = {
     "create": "created",
@@ -288,7 +291,7 @@ def _draft(
 
 # How often an object may be another one than a moment before, as while somebody recreates it; of a hundred
 # objects on a server that refuses one question of four, five times were not enough once in ten runs.
-MOVES = 20
+_MOVES = 20
 _NAMED = 8
 
 
@@ -456,16 +459,21 @@ def refused(manifest: KubeObject, live: Data | None, refusal: Refusal) -> Change
 # --- one object ---
 
 
-def diff_object(context: DiffContext, manifest: KubeObject) -> Change:
-    """Give what would happen to an object; one that changes while it is looked at is looked at again."""
-    for _ in range(MOVES):
+def until_still(look: Callable[[], T]) -> T:
+    """Look at an object, and again where it changes meanwhile."""
+    for _ in range(_MOVES):
         try:
-            return _diff_object(context, manifest)
+            return look()
         except ConflictError as moved:
             if moved.conflicts:
                 raise
-        context = replace(context, live={})
-    return _diff_object(context, manifest)
+    return look()
+
+
+def diff_object(context: DiffContext, manifest: KubeObject) -> Change:
+    """Give what would happen to an object; what was fetched of it serves for the first look."""
+    contexts = chain([context], repeat(replace(context, live={})))
+    return until_still(lambda: _diff_object(next(contexts), manifest))
 
 
 def _diff_object(context: DiffContext, manifest: KubeObject) -> Change:

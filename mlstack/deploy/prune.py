@@ -280,7 +280,6 @@ def everything(
 def _deletions(
     resolved: ResolvedTarget, members: Sequence[Member], lives: Mapping[Identity, Live], verdicts: Verdicts
 ) -> tuple[Change, ...]:
-    """Give what becomes of everything that is there, in the order of execution."""
     going = [member for member in members if verdicts[member.identity].fate == "delete"]
     # Whole objects are read: what they hold says what they need and what goes with them.
     results = parallel.run(lambda member: resolved.cluster.get(ref_of(member)), going)
@@ -487,7 +486,6 @@ def _fetch_live(cluster: Cluster, members: Sequence[Member]) -> dict[Identity, L
 
 
 def _hidden(cluster: Cluster, unserved: Sequence[Member]) -> frozenset[Identity]:
-    """Give those of a group that another server answers for: it may only be down."""
     if not unserved:
         return frozenset()
     try:

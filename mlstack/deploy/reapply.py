@@ -171,7 +171,6 @@ def rows(changes: Changes, salt: str, *, costly: bool) -> list[dict[str, Any]]:
 
 
 def _inputs(target: Target, salt: str, *, costly: bool) -> dict[str, str]:
-    """Give the digest of each file that the render of a target has read."""
     inputs = reader.digests(target.app)
     digests = parallel.run(lambda file: digest(inputs[file], salt, costly=costly), list(inputs))
     return dict(zip(inputs, map(str, digests), strict=True))

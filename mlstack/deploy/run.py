@@ -382,7 +382,6 @@ class Schedule:
         return bool(self._running)
 
     def _hand_over(self, node: Node, error: MlstackError | None = None) -> None:
-        """Let a thread do the next step of a node."""
         self._writing += not isinstance(node, Barrier)
         pool = self._waiters if isinstance(node, Barrier) else self._writers
         pool.submit(self._attempt, node, error)

@@ -344,7 +344,6 @@ class _Needs:
     def add(
         self, group: str, resource: str, namespace: str, verbs: Iterable[str], names: Iterable[str]
     ) -> None:
-        """Add verbs on objects of one kind in one place."""
         for verb in verbs:
             right = Right(group=group, resource=resource, namespace=namespace, verb=verb)
             self.names[right] = self.names.get(right, frozenset()).union(names)
@@ -352,7 +351,6 @@ class _Needs:
     def add_kind(
         self, api_version: str, kind: str, namespace: str, verbs: Iterable[str], *names: str
     ) -> None:
-        """Add verbs on objects of a kind; one that nobody knows is left out."""
         served = self._kinds.lookup(api_version, kind)
         served = served or self._resolved.cluster.kinds().lookup(api_version, kind)
         if served is not None:
@@ -404,7 +402,6 @@ def _refuse(cluster: Cluster, place: Environment, needs: Mapping[Right, frozense
 
 
 def _missing(cluster: Cluster, needs: Mapping[Right, frozenset[str]]) -> Iterator[Right]:
-    """Give the rights that we do not have; where nobody can tell, the write itself will."""
     # The right for each object alone; none where rights cannot be told apart by names.
     single = {
         right: [replace(right, name=name) for name in sorted(names)] if right.verb not in _NAMELESS else []

@@ -150,11 +150,9 @@ class _Wait:
         self.begun_s = self.clock.now_s()
 
     def of(self, *verdicts: str) -> dict[Identity, Readiness]:
-        """Give the objects with these verdicts."""
         return {key: row.readiness for key, row in self.standings.items() if row.verdict in verdicts}
 
     def look(self, statuses: Sequence[ResourceStatus], outage: MlstackError | None) -> None:
-        """Take what is seen now, and tell what is new."""
         now_s = self.clock.now_s()
         self._note_outage(outage, now_s)
         for status in statuses:
@@ -211,7 +209,6 @@ class _Wait:
             raise outage
 
     def refuse_troubles(self, hint: str) -> None:
-        """Raise if something failed or is late."""
         failed = self.of("failed")
         bad = failed or self.of("late")
         if not bad:

@@ -214,14 +214,12 @@ class ObjectWriter:
         ]
 
     def _begin_end(self, ref: ObjectRef, uid: str, propagation: Propagation) -> bool:
-        """Delete an object and tell whether it is still there."""
         try:
             return self._cluster.delete(ref, propagation=propagation, uid=uid) is not None
         except ObjectNotFoundError:  # somebody was quicker, or an answer of the server was lost
             return False
 
     def _persist(self, change: Change, ask: Callable[[], T]) -> T:
-        """Ask until there is an answer that stays."""
         begun_s = told_s = self._clock.now_s()
         said = ""
         for pause_s in backoff(0.05, 1.0):
@@ -399,7 +397,6 @@ class DeletionWatcher:
             self._tell([awaited for awaited in waiting if self._is_waiting(awaited)])
 
     def _ask(self, waiting: list[_Awaited], listed_before: set[WatchSource], now_s: float) -> None:
-        """Ask for objects that no watch speaks of: they were gone before, or may not be watched."""
         doubtful = [
             awaited
             for awaited in waiting
@@ -456,7 +453,6 @@ class DeletionWatcher:
         awaited.then(error)
 
     def _pass_time(self) -> None:
-        """Let time pass where nothing can be heard, and take up watches that have ended."""
         with self._changed:
             if not self._waiting:
                 return

@@ -6,7 +6,7 @@ Plan files and rollbacks are rare: what they need is imported when they come.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -38,6 +38,7 @@ from mlstack.deploy.plan import ApplyPlan, diff_environment, pretend, record, re
 from mlstack.deploy.prune import KeepOptions, everything, load_or_find, members_to_delete
 from mlstack.deploy.run import Run
 from mlstack.deploy.target import (
+    GitState,
     ResolvedTarget,
     Target,
     check_rights,
@@ -85,12 +86,15 @@ def plan_apply(target: Target, *, opener: Opener, options: ApplyOptions = _USUAL
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
     source = None if options.dry_run else prefetch(partial(git_state, target.app.root))
-    plan = _with_room(_plan(resolve(target, opener), options))
-    if source is None:
-        return plan
-    plan = replace(plan, source=source())
-    if plan.changes.writes and not options.allow_dirty:
-        refuse_changed(plan.place, plan.source)
+    return _of_source(_with_room(_plan(resolve(target, opener), options)), source)
+
+
+def _of_source(plan: ApplyPlan, source: Callable[[], GitState] | None) -> ApplyPlan:
+    """Give a plan with what git says of the files, None in a dry run, unless they must not be applied so."""
+    if source is not None:
+        plan = replace(plan, source=source())
+        if plan.changes.writes and not plan.options.allow_dirty:
+            refuse_changed(plan.place, plan.source)
     return plan
 
 
@@ -499,11 +503,7 @@ def plan_approved(file: Path, target: Target, *, opener: Opener, options: ApplyO
     what = f"apply of the plan of {approved['created']}"
     plan = _plan(resolved, reapply.options_of(approved, options), what=what)
     reapply.refuse_moved_objects(approved, plan.changes, where=str(file))
-    plan = _with_room(plan)
-    plan = replace(plan, source=git_state(target.app.root))
-    if plan.changes.writes and not options.allow_dirty and not options.dry_run:
-        refuse_changed(plan.place, plan.source)
-    return plan
+    return _of_source(_with_room(plan), None if options.dry_run else partial(git_state, target.app.root))
 
 
 # --- `delete`: take away what an environment has in its cluster, last wave first ---
