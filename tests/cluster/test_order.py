@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import ssl
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event as Flag
-from threading import Thread, Timer
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -29,12 +26,12 @@ from mlstack.errors import (
 from mlstack.events import RunEvent
 from mlstack.objects.order import DEPENDS_ON
 from mlstack.operations import deploy
-from tests.support.certificates import self_signed
 from tests.support.cluster import TestCluster
 from tests.support.deploying import FastClock, Stack, config_map, crd, deployment, opener_of, secret
 from tests.support.fakeapi import status
 from tests.support.troubled import Troubled
 from tests.support.waiting import wait_until
+from tests.support.webhook import admission
 
 pytestmark = pytest.mark.cluster
 
@@ -502,50 +499,6 @@ def test_a_webhook_is_set_up_once_its_service_answers(
     assert [row.name for row in result.objects][-1] == f"own-{namespace}"
 
 
-class _Admission(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        answer = {"uid": review["request"]["uid"], "allowed": True}
-        body = json.dumps({**review, "response": answer}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def admission(folder: Path, *, begin: Flag) -> Iterator[dict[str, str]]:
-    """Run a webhook that takes its port now and answers once it may begin; gives its `clientConfig`."""
-    certificate = self_signed("127.0.0.1")
-    files = certificate.write(folder, "hook")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*files)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Admission, bind_and_activate=False)
-    server.handle_error = lambda request, client_address: None  # type: ignore[method-assign]
-    server.server_bind()
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-
-    def serve() -> None:
-        begin.wait()
-        server.server_activate()
-        server.serve_forever(poll_interval=0.05)
-
-    thread = Thread(target=serve, daemon=True)
-    thread.start()
-    authority = base64.b64encode(certificate.certificate.encode()).decode()
-    try:
-        yield {"url": f"https://127.0.0.1:{server.server_address[1]}/", "caBundle": authority}
-    finally:
-        begin.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 def test_a_webhook_of_others_that_starts_is_waited_for(
     stack: Stack, minikube: TestCluster, namespace: str, tmp_path: Path
 ) -> None:
@@ -562,7 +515,8 @@ def test_a_webhook_of_others_that_starts_is_waited_for(
         tried = ("create", "secret", "generic", "tried", "-n", namespace, "--dry-run=server")
         return minikube.kubectl(*tried, check=False).returncode != 0
 
-    with admission(tmp_path, begin=begin) as client:
+    with admission(tmp_path, begin=begin) as (port, authority):
+        client = {"url": f"https://127.0.0.1:{port}/", "caBundle": authority}
         theirs = hook(name, client, namespace=namespace, resource="secrets")
         minikube.kubectl("apply", "-f", "-", input=json.dumps(theirs))
         wait_until(refuses, what="the API server to learn of the webhook")

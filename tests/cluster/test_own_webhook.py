@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
 from threading import Event as Flag
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -20,10 +15,10 @@ from mlstack.errors import ClusterError, TransientError
 from mlstack.events import RunEvent
 from mlstack.operations import deploy
 from tests.support import isolation
-from tests.support.certificates import self_signed
 from tests.support.cluster import TestCluster
 from tests.support.deploying import Stack, config_map, deployment
 from tests.support.waiting import wait_until
+from tests.support.webhook import admission, allow
 
 pytestmark = pytest.mark.cluster
 
@@ -94,12 +89,14 @@ class Hook:
             "webhooks": [one],
         }
 
-    def review(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def review(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
         """Answer one question of the API server."""
+        if not self.answers.is_set():
+            return None
         self.asked.append(str(request["name"]))
         if self.refuses and request["name"] == INVENTORY:
             return {"uid": request["uid"], "allowed": False, "status": {"message": self.refuses}}
-        return {"uid": request["uid"], "allowed": True}
+        return allow(request)
 
 
 @pytest.fixture
@@ -107,42 +104,12 @@ def hook(namespace: str, minikube: TestCluster, tmp_path: Path) -> Iterator[Hook
     """The program behind the webhook, which runs and answers."""
     address = next(ADDRESSES)
     isolation.add_address(address)
-    certificate = self_signed(f"web.{namespace}.svc")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate.write(tmp_path, "hook"))
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if not made.answers.is_set():
-                self.close_connection = True
-                return
-            body = json.dumps({**review, "response": made.review(review["request"])}).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer((address, 0), Handler)
-    server.daemon_threads = True
-    server.handle_error = lambda request, client_address: None  # type: ignore[method-assign]
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    authority = base64.b64encode(certificate.certificate.encode()).decode()
-    made = Hook(namespace=namespace, address=address, port=server.server_address[1], authority=authority)
-    made.answers.set()
-    thread = Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
+    made = Hook(namespace=namespace, address=address, port=0, authority="")
+    with admission(tmp_path, made.review, address=address, name=f"web.{namespace}.svc") as served:
+        made.port, made.authority = served
+        made.answers.set()
         yield made
-    finally:
         minikube.kubectl("delete", "validatingwebhookconfiguration", made.name, "--ignore-not-found")
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.fixture
