@@ -70,7 +70,7 @@ def test_a_gang_comes_whole_or_not_at_all(start: Start, jobs: Jobs) -> None:
     assert len(jobs.pods("gang")) == 4
 
 
-def test_lost_pods_are_replaced(start: Start, jobs: Jobs) -> None:
+def test_pods_services_and_budgets_that_were_deleted_are_made_again(start: Start, jobs: Jobs) -> None:
     start()
     jobs.create(training_job("one", minimum=2, maximum=3, cpu="1", pservers=1, with_master=True))
     jobs.wait_for_phase("one", "Running")
@@ -86,19 +86,12 @@ def test_lost_pods_are_replaced(start: Start, jobs: Jobs) -> None:
     jobs.wait_for(is_whole, what="three new pods", timeout_s=20)
     assert jobs.status("one")["trainer"]["failed"] == 0
 
-
-def test_services_and_budgets_that_were_deleted_are_made_again(start: Start, jobs: Jobs) -> None:
-    start()
-    jobs.create(training_job("one", minimum=1, maximum=2, cpu="1", pservers=1))
-    jobs.wait_for_phase("one", "Running")
     paths = [
         f"/api/v1/namespaces/{jobs.namespace}/services/one-pserver",
         f"/apis/policy/v1/namespaces/{jobs.namespace}/poddisruptionbudgets/one-trainer",
     ]
-
     for path in paths:
         jobs.cluster.request("DELETE", path)
-
     jobs.wait_for(lambda: all(map(jobs.cluster.find, paths)), what="both again", timeout_s=20)
 
 

@@ -49,26 +49,25 @@ def left(jobs: Jobs, name: str) -> list[str]:
     return [*rows, *(["the job"] if jobs.cluster.find(jobs.path(name)) else [])]
 
 
-@pytest.mark.parametrize("code", [0, 1], ids=["success", "failure"])
-def test_a_job_that_ended_goes_after_its_time_with_all_that_it_had(
-    start: Start, jobs: Jobs, code: int
-) -> None:
+def test_jobs_that_ended_go_after_their_time_with_all_that_they_had(start: Start, jobs: Jobs) -> None:
     start()
-    jobs.create(short_job("kept", fault_tolerant=code == 0))
-    jobs.create(short_job("brief", ttl_s=TTL_S, fault_tolerant=code == 0))
-    for name in ("kept", "brief"):
-        jobs.wait_for_phase(name, "Running")
-    assert len(left(jobs, "brief")) == 2 + 2 + 2 + 3 + 3 + 1 + 1  # the rows of KINDS, in another order
-
-    finish(jobs, "kept", code)
-    finish(jobs, "brief", code)
-    due_s = ended_s(jobs, "brief") + TTL_S
-
-    jobs.wait_for(lambda: jobs.cluster.find(jobs.path("brief")) is None, what="the end of the job")
-    assert time.time() >= due_s
-    jobs.wait_for(lambda: left(jobs, "brief") == [], what="the end of all that it had")
-    assert "the job" in left(jobs, "kept")
-    assert "pod/kept-trainer-0" in left(jobs, "kept")  # to be read by people
+    ends = {"well": 0, "badly": 1}
+    for end, code in ends.items():
+        jobs.create(short_job(f"kept-{end}", fault_tolerant=code == 0))
+        jobs.create(short_job(f"brief-{end}", ttl_s=TTL_S, fault_tolerant=code == 0))
+    for end, code in ends.items():
+        kept, brief = f"kept-{end}", f"brief-{end}"
+        for name in (kept, brief):
+            jobs.wait_for_phase(name, "Running")
+        assert len(left(jobs, brief)) == 2 + 2 + 2 + 3 + 3 + 1 + 1  # the rows of KINDS, in another order
+        finish(jobs, kept, code)
+        finish(jobs, brief, code)
+        due_s = ended_s(jobs, brief) + TTL_S
+        wait_until(lambda name=brief: jobs.cluster.find(jobs.path(name)) is None, what="the end of the job")
+        assert time.time() >= due_s
+        wait_until(lambda name=brief: left(jobs, name) == [], what="the end of all that it had")
+        assert "the job" in left(jobs, kept)
+        assert f"pod/{kept}-trainer-0" in left(jobs, kept)  # to be read by people
 
 
 def test_a_job_whose_time_ran_out_while_nobody_led_goes_with_the_next_leader(
