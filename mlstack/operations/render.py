@@ -70,8 +70,7 @@ def validate_environment(
     `policy` are sets and ids of policies, with commas between them.
     """
     from mlstack.readiness.rule import need_text
-    from mlstack.validate.validate import load_schemas, validate_objects
-    from mlstack.validate.warnings import deprecations
+    from mlstack.validate.validate import deprecations, load_schemas, validate_objects
 
     version = _version(app, environment, kubernetes_version)
     load = partial(render.load, app, environment, overrides=overrides, store=store, stand_ins=True)
@@ -191,7 +190,7 @@ def with_applied(result: ValidateResult, target: Target, *, opener: Opener, cloc
     What is found of the files as well is said once.
     """
     from mlstack.deploy.history import open_history
-    from mlstack.validate.warnings import deprecations
+    from mlstack.validate.validate import deprecations
 
     past = open_history(target, opener, clock=clock)
     revisions = past.revisions()
@@ -214,7 +213,7 @@ def with_applied(result: ValidateResult, target: Target, *, opener: Opener, cloc
 def _against(snapshot: ClusterSnapshot, state: DesiredState) -> Iterator[Fault]:
     """Find what the cluster of a snapshot does not serve, and has no room for."""
     from mlstack.validate.formats import Fault
-    from mlstack.validate.warnings import over_quota, too_large
+    from mlstack.validate.validate import over_quota, too_large
 
     own = {(kind.api_version, kind.kind) for obj in state.objects for kind in kinds_of_crd(obj.data)}
     for obj in state.objects:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mlstack.objects.kube_object import KubeObject
-from mlstack.validate.warnings import over_quota
+from mlstack.validate.validate import over_quota
 from mlstack.yaml.read import read_documents
 
 OBJECTS = """\

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from mlstack.objects.kube_object import KubeObject
-from mlstack.validate.warnings import deprecations
+from mlstack.validate.validate import deprecations
 from tests.support.cli import Runner
 from tests.support.registry import small_app
 
