@@ -21,7 +21,7 @@ from mlstack.errors import MlstackError, NotFoundError, RegistryError, TemplateE
 from mlstack.names import check_registry_name, nearest, not_found, version_key
 from mlstack.registries.directory import build_index, refuse_chart
 from mlstack.registries.distribution import SCHEME
-from mlstack.registries.oci import Published, Repository, place_of
+from mlstack.registries.oci import Repository, place_of
 from mlstack.registries.registry import (
     INDEX_FILE,
     Remembered,
@@ -171,15 +171,9 @@ def add_registry(
         known = _known_registry(app, ref)
         if known is None:
             app.add_registry(ref)
-    return RegistryAdded(
-        name=name,
-        address=ref.address if known is None else known.address,
-        protocol=ref.protocol,
-        packages=len(index.packages),
-        bundled=is_bundled(ref.address),
-        known=known is not None,
-        notes=(index.note,) if index.note else (),
-    )
+    about = {"bundled": is_bundled(ref.address), "known": known is not None, "packages": len(index.packages)}
+    address, notes = ref.address if known is None else known.address, (index.note,) if index.note else ()
+    return row(RegistryAdded, ref, **about, address=address, notes=notes)
 
 
 def _ref(app: AppDir, name: str, address: str, protocol: str, stands: Path | None) -> RegistryRef:
@@ -231,14 +225,14 @@ def describe_registry(app: AppDir, name: str) -> RegistryDescription:
     index = open_registry(ref, root=app.root).index()
     installed = _installed_of(app, name)
     offers = tuple(
-        OfferedPackage(
-            name=package_name,
+        row(
+            OfferedPackage,
+            package,
             version=package.newest.version,
             versions=tuple(release.version for release in package.versions),
-            installed=installed.get(package_name),
-            summary=package.summary,
+            installed=installed.get(name),
         )
-        for package_name, package in sorted(index.packages.items())
+        for name, package in sorted(index.packages.items())
     )
     notes = (index.note,) if index.note else ()
     values = {"revision": index.revision, "packages": offers, "notes": notes}
@@ -285,15 +279,8 @@ def set_registry(
         installed = [locked for locked in app.lock.packages if locked.registry == name]
     offered = contents(index)
     missing = [str(locked.ref) for locked in installed if locked.version not in offered.get(locked.name, {})]
-    return RegistrySet(
-        name=name,
-        before=before.address,
-        address=ref.address,
-        protocol=ref.protocol,
-        packages=len(index.packages),
-        changed=changed,
-        missing=tuple(missing),
-    )
+    about = {"before": before.address, "changed": changed, "missing": tuple(missing)}
+    return row(RegistrySet, ref, **about, packages=len(index.packages))
 
 
 def update_registries(app: AppDir, names: Sequence[str] = ()) -> RegistriesUpdated:
@@ -318,23 +305,14 @@ def _update(app: AppDir, ref: RegistryRef, before: Remembered | None, index: Reg
     known = before.packages if before else now
     changes = [
         PackageChange(
-            package=f"{ref.name}/{name}",
-            change=change,
-            version=version,
-            installed=installed.get(name),
+            package=f"{ref.name}/{name}", change=change, version=version, installed=installed.get(name)
         )
         for name in sorted({*known, *now})
         for version, change in _changes(known.get(name, {}), now.get(name, {}))
     ]
-    return RegistryUpdate(
-        name=ref.name,
-        address=ref.address,
-        before=before.revision if before else "",
-        revision=index.revision,
-        is_first=before is None,
-        packages=len(index.packages),
-        changes=tuple(changes),
-    )
+    earlier = {"before": before.revision if before else "", "is_first": before is None}
+    packages = len(index.packages)
+    return row(RegistryUpdate, ref, index, **earlier, packages=packages, changes=tuple(changes))
 
 
 def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -431,20 +409,10 @@ def publish_package(folder: Path, to: str, *, app: AppDir | None, key: str = "")
     package = PackageFolder(read_folder(folder), source=str(folder))
     _read_whole(package, folder.resolve().parent)
     if address.startswith(SCHEME):
-        repository = place_of(address)
-        published = repository.publish(package.files, key=key)
-        return _published(package, repository, published, signed=bool(key))
+        return _pushed(package, place_of(address), key=key)
     place, is_new = _into_folder(package, Path(address), key)
-    return PackagePublished(
-        package=package.head.name,
-        version=package.head.version,
-        address=str(place),
-        tag="",
-        digest=package.digest,
-        revision="",
-        is_new=is_new,
-        signed=bool(key),
-    )
+    about = {"package": package.head.name, "tag": "", "revision": "", "signed": bool(key)}
+    return row(PackagePublished, package, package.head, address=str(place), is_new=is_new, **about)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -491,9 +459,7 @@ def copy_packages(
     notes += [copy.note for copy in copies.values() if copy.note]
     published = []
     for full_name in reversed(chosen):
-        folder = app.vendor.folder(locked[full_name])
-        result = repository.publish(folder.files)
-        published.append(_published(folder, repository, result, signed=False))
+        published.append(_pushed(app.vendor.folder(locked[full_name]), repository))
     return PackagesCopied(
         to=f"{SCHEME}{place}",
         packages=tuple(published),
@@ -509,20 +475,15 @@ def _installed(name: str, locked: Mapping[str, object]) -> str:
     raise not_found(f"the app has no package `{name}`", name, locked, hint="mlstack pkg list")
 
 
-def _published(
-    package: PackageFolder, repository: Repository, published: Published, *, signed: bool
-) -> PackagePublished:
-    name, version = package.head.name, package.head.version
-    return PackagePublished(
-        package=name,
-        version=version,
-        address=repository.shown(name),
-        tag=version.replace("+", "_"),
-        digest=package.digest,
-        revision=published.manifest_digest,
-        is_new=published.is_new,
-        signed=signed,
-    )
+def _pushed(package: PackageFolder, repository: Repository, *, key: str = "") -> PackagePublished:
+    published, head = repository.publish(package.files, key=key), package.head
+    about = {
+        "package": head.name,
+        "address": repository.shown(head.name),
+        "tag": head.version.replace("+", "_"),
+    }
+    about["revision"] = published.manifest_digest
+    return row(PackagePublished, published, package, head, **about, signed=bool(key))
 
 
 def _read_whole(package: PackageFolder, beside: Path) -> None:
