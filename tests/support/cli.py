@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +17,7 @@ from mlstack.cli.main import main
 from mlstack.cli.ports import Ports
 from mlstack.clock import Clock
 from mlstack.kube.kubeconfig import Context, Kubeconfig
+from tests.support.builders import write_tree
 
 if TYPE_CHECKING:
     from mlstack.kube.client import Cluster
@@ -108,6 +111,14 @@ class Runner:
                 assert ran.code == int(code), (line, ran)
                 for text in texts:
                     assert (text.lstrip("!") in ran.out + ran.err) != text.startswith("!"), (text, ran)
+
+    def enter(self, folder: Path, files: Mapping[str, str], package: str) -> None:
+        """Make an app beside the registry of these files, with one of its packages, and stand in it."""
+        write_tree(folder, files)
+        os.chdir(folder)
+        self.ok("init demo")
+        os.chdir("demo")
+        self.play(f"registry add ours ../registry\npkg install ours/{package}\nenv add minikube --no-preset")
 
     def cluster(self, context: str) -> Cluster:
         """Give the cluster behind a context."""

@@ -16,27 +16,17 @@ import yaml
 
 from mlstack.errors import ClusterError, ForbiddenError, TransientError
 from mlstack.kube.client import Applied, ClientWrapper, ObjectRef
-from tests.support.builders import write_tree
 from tests.support.cli import Ran, Runner, memory_cluster
 from tests.support.registry import REGISTRY
 
 pytestmark = pytest.mark.slow
 
 # Parameters at every level, a manifest, what lies in the cluster alone, what was set before, and a login.
-PARAM, OTHER, LOW, GLOBAL, TYPED = (
-    "cAn4ry-paräm",
-    "cAn4ry'other\"<x>",
-    "cAn4rylow77",
-    "cAn4ryglobal5",
-    "cAn4rytyped3",
+PARAM, OTHER, LOW, GLOBAL = "cAn4ry-paräm", "cAn4ry'other\"<x>", "cAn4rylow77", "cAn4ryglobal5"
+TYPED, MANIFEST, LIVE, EARLIER, LOGIN = (
+    f"cAn4ry{name}" for name in ("typed3", "manifest8", "live1", "old6", "pw2")
 )
-MANIFEST, LINES, LIVE, EARLIER, LOGIN = (
-    "cAn4rymanifest8",
-    "cAn4ryline-one\ncAn4ryline-two\n",
-    "cAn4rylive1",
-    "cAn4ryold6",
-    "cAn4rypw2",
-)
+LINES = "cAn4ryline-one\ncAn4ryline-two\n"
 CANARIES = (PARAM, OTHER, LOW, GLOBAL, TYPED, MANIFEST, *LINES.split(), LIVE, EARLIER, LOGIN)
 SHORT = "z9q"
 
@@ -167,22 +157,19 @@ REFUSALS: dict[str, Callable[[Any], ClusterError]] = {
 @pytest.fixture
 def vault(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     """Give an app with secrets at every level, applied before with others."""
-    write_tree(tmp_path, {**REGISTRY, **VAULT})
     monkeypatch.chdir(tmp_path)
-    run.ok("init demo")
-    monkeypatch.chdir(tmp_path / "demo")
-    run.ok("registry add ours ../registry")
-    run.ok("pkg install ours/vault")
-    run.ok("env add minikube --no-preset")
-    run.ok("env add gke --context gke --no-preset")
+    run.enter(tmp_path, {**REGISTRY, **VAULT}, "vault")
     run.new_cluster = lambda name: Talkative(memory_cluster(name))
-    run.ok("generate", "vault", "safe", "--token", EARLIER, "--short", SHORT, "--other", EARLIER)
-    run.ok("apply minikube --no-wait")
-    run.ok("param", "set", "safe", "token", LOW)
-    run.ok("param", "set", "safe", "number", "48151623")
-    run.ok("param", "set", "--env=minikube", "safe", "token", PARAM)
+    run.play(f"""
+        env add gke --context gke --no-preset
+        generate vault safe --token {EARLIER} --short {SHORT} --other {EARLIER}
+        apply minikube --no-wait
+        param set safe token {LOW}
+        param set safe number 48151623
+        param set --env=minikube safe token {PARAM}
+        param set --env=minikube shared {GLOBAL}
+    """)
     run.ok("param", "set", "--env=minikube", "safe", "other", OTHER)
-    run.ok("param", "set", "--env=minikube", "shared", GLOBAL)
     raw = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -301,13 +288,8 @@ def test_rules_over_all_parameters_tell_no_secret(
     prototype = VAULT["registry/vault/vault/prototype.yaml"].replace(
         "not: {properties: {mode: {const: refused}}, required: [mode]}", WHOLE[keyword]
     )
-    write_tree(tmp_path, {**REGISTRY, **VAULT, "registry/vault/vault/prototype.yaml": prototype})
     monkeypatch.chdir(tmp_path)
-    run.ok("init demo")
-    monkeypatch.chdir(tmp_path / "demo")
-    run.ok("registry add ours ../registry")
-    run.ok("pkg install ours/vault")
-    run.ok("env add minikube --no-preset")
+    run.enter(tmp_path, {**REGISTRY, **VAULT, "registry/vault/vault/prototype.yaml": prototype}, "vault")
     for line in (
         f"generate vault safe --token {TYPED} --short {SHORT}",
         "validate minikube",
