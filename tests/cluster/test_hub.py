@@ -109,18 +109,6 @@ def test_a_notebook_has_the_claim_image_and_guarantees_asked_for(
     assert pod["spec"].get("automountServiceAccountToken") is False
 
 
-def test_a_notebook_finds_the_hub_and_is_no_hub_itself(
-    gke: TestCluster, namespace: str, deploy: Deploy
-) -> None:
-    pod = spawned(gke, namespace, deploy())
-    environment = {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]}
-    assert environment["JUPYTERHUB_API_URL"] == f"http://tf-hub-0.{namespace}:8081/hub/api"
-    assert environment["JUPYTERHUB_DEFAULT_URL"] == "/lab"
-    for name in ("tf-hub-0", "tf-hub-lb"):
-        selector = gke.request("GET", f"/api/v1/namespaces/{namespace}/services/{name}")["spec"]["selector"]
-        assert not selector.items() <= pod["metadata"]["labels"].items()
-
-
 def test_the_form_gives_another_image_and_gpus(gke: TestCluster, namespace: str, deploy: Deploy) -> None:
     hub = deploy(notebookGpus=2, disks="datasets", gcpSecretName="user-gcp-sa")
     gke.request("POST", f"/api/v1/namespaces/{namespace}/secrets", {"metadata": {"name": "user-gcp-sa"}})
@@ -141,12 +129,20 @@ def test_a_notebook_without_a_home_has_no_claim(gke: TestCluster, namespace: str
     assert gke.request("GET", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")["items"] == []
 
 
-def test_a_home_outlives_its_notebook_and_its_user(gke: TestCluster, namespace: str, deploy: Deploy) -> None:
+def test_a_notebook_finds_the_hub_and_its_home_outlives_it_and_its_user(
+    gke: TestCluster, namespace: str, deploy: Deploy
+) -> None:
     hub = deploy()
     for _ in range(2):
-        spawned(gke, namespace, hub)
+        pod = spawned(gke, namespace, hub)
         hub.request("DELETE", "/users/ada/server")
         gke.wait_until_gone(f"/api/v1/namespaces/{namespace}/pods/jupyter-ada")
+    environment = {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]}
+    assert environment["JUPYTERHUB_API_URL"] == f"http://tf-hub-0.{namespace}:8081/hub/api"
+    assert environment["JUPYTERHUB_DEFAULT_URL"] == "/lab"
+    for name in ("tf-hub-0", "tf-hub-lb"):  # it is no hub itself
+        selector = gke.request("GET", f"/api/v1/namespaces/{namespace}/services/{name}")["spec"]["selector"]
+        assert not selector.items() <= pod["metadata"]["labels"].items()
     hub.request("DELETE", "/users/ada")
     assert gke.find(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/claim-ada")
     assert "orbidden" not in hub.log()

@@ -44,22 +44,6 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_hub_spawns_a_notebook_with_its_claim(
-    minikube: TestCluster, namespace: str, config: Path, start_hub: StartHub
-) -> None:
-    hub = start_hub(minikube, config, namespace=namespace)
-    hub.spawn("ada")
-    pod = minikube.wait_for(
-        f"/api/v1/namespaces/{namespace}/pods/jupyter-ada", lambda pod: pod["status"]["phase"] == "Running"
-    )
-    claim = minikube.request("GET", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/claim-ada")
-    container = pod["spec"]["containers"][0]
-    environment = {row["name"]: row.get("value") for row in container["env"]}
-    assert container["image"] == "notebook:1"
-    assert environment["JUPYTERHUB_API_URL"] == "http://tf-hub-0.kubeflow:8081/hub/api"
-    assert claim["status"]["phase"] == "Bound"
-
-
 def test_hub_lets_in_who_knows_the_password_and_survives_a_restart(
     minikube: TestCluster, namespace: str, config: Path, start_hub: StartHub
 ) -> None:
