@@ -16,9 +16,9 @@ from tests.support.builders import write_tree
 from tests.support.cli import Runner
 from tests.support.deploying import deployment, existing
 from tests.support.images import push_image
+from tests.support.names import names_of_tests
 from tests.support.oci import FakeRegistry, Reply
 
-TESTS = Path(__file__).parents[1]
 # Row -> the test that holds it, wherever it stands.
 ELSEWHERE = {
     1: "test_a1_an_app_with_its_first_environment_renders_at_once",
@@ -67,8 +67,7 @@ RULES = """\
 
 
 def test_every_row_is_held_by_a_test_or_stands_as_missing() -> None:
-    files = [file.read_text(encoding="utf-8") for file in TESTS.rglob("test_*.py")]
-    names = {name for text in files for name in re.findall(r"^def (test_\w+)", text, re.MULTILINE)}
+    names = names_of_tests()
     here = {int(match[1]) for name in names if (match := re.match(r"test_peers_(\d+)_", name))}
     assert not set(ELSEWHERE.values()) - names
     assert sorted([*here, *ELSEWHERE, *MISSING]) == [*range(1, 44), *range(114, 119)]
