@@ -72,13 +72,13 @@ def _run(words: list[str]) -> int:
     if words == ["--version"]:
         from mlstack import __version__
 
-        code = _print("", f"mlstack {__version__}\n")
+        code = _print("", output.as_bytes(f"mlstack {__version__}"))
     elif words in (["--help"], ["-h"], ["help"]) and "_MLSTACK_COMPLETE" not in os.environ:
         from shutil import get_terminal_size
 
         from mlstack.cli.commands import program_help
 
-        code = _print("", program_help(get_terminal_size().columns))
+        code = _print("", output.as_bytes(program_help(get_terminal_size().columns)))
     elif words and words[0] in ("render", "show"):
         code = render(words[1:])
     if code is not None:
@@ -187,13 +187,13 @@ def render(words: Sequence[str]) -> int | None:
     if len(environments) != 1 or not all(components):
         return None
     try:
-        notes, text = _rendered(environments[0], components)
+        notes, data = _rendered(environments[0], components)
     except Exception:  # whatever it is, the plain path meets it again and tells it at its boundary
         return None
-    return _print(notes, text)
+    return _print(notes, data)
 
 
-def _rendered(environment: str, components: Sequence[str]) -> tuple[str, str]:
+def _rendered(environment: str, components: Sequence[str]) -> tuple[str, bytes]:
     """Give what goes to stderr and to stdout: as remembered, else rendered."""
     from mlstack import disk_cache
     from mlstack.app import layout
@@ -221,7 +221,8 @@ def _rendered(environment: str, components: Sequence[str]) -> tuple[str, str]:
             state = render.load(app, environment, components=components, store=store)
             if state.has_secrets and sys.stdout.isatty():
                 raise PermissionError("on a terminal secrets are hidden")
-            printed = output.scrubbed(output.notes_text(state)), output.objects_yaml(state.objects)
+            notes = output.scrubbed(output.notes_text(state))
+            printed = notes, output.as_bytes(output.objects_yaml(state.objects))
     finally:
         gc.enable()
     if not (state.has_secrets or state.uses_programs) and outputs.key(words) == key:
@@ -229,11 +230,11 @@ def _rendered(environment: str, components: Sequence[str]) -> tuple[str, str]:
     return printed
 
 
-def _print(notes: str, text: str) -> int:
+def _print(notes: str, data: bytes) -> int:
     try:
         if notes:
             output.say(*notes.split("\n"))
-        output.write(text, exact=True)
+        output.write_bytes(data)
     except output.ClosedOutputError:
         return output.stop_writing()
     except Exception as error:

@@ -88,13 +88,27 @@ def write(text: str, *, exact: bool = False) -> None:
         exact: whether it is a document, in which no text is put in another's place any more: its values were
             masked when it was made, or are wanted as they are.
     """
-    if not text:
-        return
-    ended = text if text.endswith("\n") else text + "\n"
+    if text:
+        write_bytes(as_bytes(text if exact else scrubbed(text)))
+
+
+def as_bytes(text: str) -> bytes:
+    """Give a text as stdout gets it: ended, in UTF-8, without what a terminal would obey."""
+    ended = text if text.endswith("\n") or not text else f"{text}\n"
+    return escaped(ended).encode("utf-8", "backslashreplace")
+
+
+def write_bytes(data: bytes) -> None:
+    """Write to stdout what `as_bytes` gave, in this run or an earlier one."""
     with _output_faults():
         stream = raw(sys.stdout)
-        stream.write(escaped(ended if exact else scrubbed(ended)))
         stream.flush()
+        buffer = getattr(stream, "buffer", None)
+        if buffer is None:  # not a file: whoever calls `main` reads what is printed
+            stream.write(data.decode())
+        else:
+            buffer.write(data)
+            buffer.flush()
 
 
 def say(*messages: str) -> None:

@@ -10,7 +10,7 @@ import os
 import stat
 import time
 from _blake2 import blake2b  # not from `hashlib`: see `disk_cache`
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from mlstack import disk_cache
@@ -42,68 +42,68 @@ class Outputs:
         except OSError:
             return None
 
-    def get(self, key: str | None) -> tuple[str, str] | None:
+    def get(self, key: str | None) -> tuple[str, bytes] | None:
         """Give what went to stderr and to stdout, if it is remembered."""
-        data = self._cache.get(key) if key else None
-        try:
-            notes, mark, text = (data or b"").decode("utf-8", "surrogatepass").partition("\0")
-        except UnicodeDecodeError:  # nothing that was stored here
-            return None
-        return (notes, text) if mark else None
+        stored = self._cache.get(key) if key else None
+        notes, mark, data = (stored or b"").partition(b"\0")
+        with suppress(UnicodeDecodeError):  # nothing that was stored here
+            return (notes.decode("utf-8", "surrogatepass"), data) if mark else None
+        return None
 
-    def put(self, key: str | None, notes: str, text: str) -> None:
+    def put(self, key: str | None, notes: str, data: bytes) -> None:
         """Remember what goes to stderr (which has no NUL) and to stdout.
 
         Ask for the key again after the work: files that changed meanwhile give another one.
         """
-        data = f"{notes}\0{text}".encode("utf-8", "surrogatepass")
-        if key and len(data) <= LARGEST_BYTES:
-            self._cache.put(key, data)
+        stored = b"%b\0%b" % (notes.encode("utf-8", "surrogatepass"), data)
+        if key and len(stored) <= LARGEST_BYTES:
+            self._cache.put(key, stored)
 
     def _content(self) -> bytes:
         """Give a hash of the names and bytes of all files; of settled ones it is known by their stamps."""
-        names, stamps, is_settled = [], [self._root.encode("utf-8", "surrogateescape")], True
-        for path, facts in self._entries():
-            names.append(path if facts is not None else f"{path}/")
-            stamps.append(names[-1].encode("utf-8", "surrogateescape"))
+        entries = self._entries()
+        stamps, youngest_ns = [self._root], 0
+        for name, facts in entries:
+            stamps.append(name)
             if facts is not None:
-                times = (facts.st_mtime_ns, facts.st_ctime_ns)
-                stamps.append(b"%d %d %d %d" % (facts.st_ino, facts.st_size, *times))
-                is_settled = is_settled and max(times) < self._settled_ns
-        key = f"content:{_digest(stamps)}"
+                changed_ns = max(facts.st_mtime_ns, facts.st_ctime_ns)
+                youngest_ns = max(youngest_ns, changed_ns)
+                stamps.append(f"{facts.st_ino} {facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns}")
+        is_settled = youngest_ns < self._settled_ns
+        key = f"content:{_digest(_bytes(stamp) for stamp in stamps)}"
         known = self._cache.get(key) if is_settled else None
         if known is None:
             parts = []
-            for name in names:
-                parts.append(name.encode("utf-8", "surrogateescape"))
-                if not name.endswith("/"):
-                    with open(self._root + name, "rb", buffering=0) as file:  # noqa: PTH123
-                        parts.append(file.read())
+            for name, facts in entries:
+                parts.append(_bytes(name))
+                if facts is not None:
+                    parts.append(_read(self._root + name, facts.st_size))
             known = _digest(parts).encode()
             if is_settled:
                 self._cache.put(key, known)
         return known
 
-    def _entries(self) -> Iterator[tuple[str, os.stat_result | None]]:
+    def _entries(self) -> list[tuple[str, os.stat_result | None]]:
         """Give files with what the system knows of them, and folders; what is not there is left out."""
+        entries: list[tuple[str, os.stat_result | None]] = []
         for name in (f"/{layout.APP_FILE}", f"/{layout.LOCK_FILE}", f"/{layout.OVERRIDES}"):
             with suppress(FileNotFoundError):
-                yield name, _ordinary(os.lstat(self._root + name))
+                entries.append((name, _ordinary(os.lstat(self._root + name))))
         for name in (layout.COMPONENTS, layout.ENVIRONMENTS, layout.VENDOR):
-            yield from self._below(f"{self._root}/{name}")
+            self._add_below(f"{self._root}/{name}", entries)
+        return entries
 
-    def _below(self, folder: str) -> Iterator[tuple[str, os.stat_result | None]]:
-        entries: list[os.DirEntry[str]] = []
+    def _add_below(self, folder: str, entries: list[tuple[str, os.stat_result | None]]) -> None:
+        listed: list[os.DirEntry[str]] = []
         with suppress(FileNotFoundError):
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-        for entry in entries:
-            is_folder = entry.is_dir(follow_symlinks=False)
-            yield (
-                entry.path[len(self._root) :],
-                None if is_folder else _ordinary(entry.stat(follow_symlinks=False)),
-            )
-            if is_folder:
-                yield from self._below(entry.path)
+            listed = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        for entry in listed:
+            name = entry.path[len(self._root) :]
+            if entry.is_dir(follow_symlinks=False):
+                entries.append((f"{name}/", None))
+                self._add_below(entry.path, entries)
+            else:
+                entries.append((name, _ordinary(entry.stat(follow_symlinks=False))))
 
 
 def _ordinary(facts: os.stat_result) -> os.stat_result:
@@ -112,8 +112,22 @@ def _ordinary(facts: os.stat_result) -> os.stat_result:
     return facts
 
 
+def _read(path: str, size: int) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        data = os.read(descriptor, size + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) != size:
+        raise OSError("the file has changed since its size was asked for")
+    return data
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
 def _digest(parts: Iterable[bytes]) -> str:
     hashed = blake2b(digest_size=32)
-    for part in parts:
-        hashed.update(len(part).to_bytes(8, "big") + part)
+    hashed.update(b"".join([b"%d:%b" % (len(part), part) for part in parts]))
     return hashed.hexdigest()
