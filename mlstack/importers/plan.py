@@ -155,8 +155,8 @@ def plan_variants(
         for data in base:
             notes |= dict.fromkeys(told_of(data, name))
         for other in group.environments[1:]:
-            changes = [*_patches(group, other)]
-            if changes:
+            versions = [(own[group.environments[0]], own[other]) for own in group.objects.values()]
+            if changes := [patch for pair in versions if (patch := object_patch(*pair))]:
                 patches.setdefault(other, {})[name] = changes
     everything = {component.name for component in planned}
     placed = [
@@ -206,9 +206,8 @@ def _sound(
                 check_object(shaped, lambda path: "")
                 identity = _identity(shaped)
                 if identity in known:
-                    notes[
-                        f"{component}: {identity} is there twice in `{name}`; the first counts: rename one"
-                    ] = None
+                    twice = f"{identity} is there twice in `{name}`"
+                    notes[f"{component}: {twice}; the first counts: rename one"] = None
                 known.setdefault(identity, shaped)
         except ConfigError as error:
             refused.append(ImportFailure(component=component, environment=name, reason=error.message))
@@ -227,8 +226,11 @@ def _shaped(data: Data, namespace: str, component: str, notes: dict[str, None]) 
         if prefix and not metadata.get("name"):
             metadata["name"] = str(prefix).rstrip("-.")
             del metadata["generateName"]
-            text = f"{plain.get('kind')} with `generateName: {prefix}` is called `{metadata['name']}` now"
-            notes[f"{component}: {text}: each apply would have made another"] = None
+            old, why = (
+                f"{plain.get('kind')} with `generateName: {prefix}`",
+                "each apply would have made another",
+            )
+            notes[f"{component}: {old} is called `{metadata['name']}` now: {why}"] = None
         if not metadata.get("labels", True):
             del metadata["labels"]
         inner = {key: metadata.pop(key) for key in ("name", "namespace") if key in metadata}
@@ -298,17 +300,14 @@ def _targets(named: Mapping[str, _Group], order: Iterable[str]) -> tuple[dict[st
     return targets, notes
 
 
-def _patches(group: _Group, environment: str) -> Iterator[Data]:
-    base = group.environments[0]
-    for versions in group.objects.values():
-        change = difference(versions[base], versions[environment])
-        if change:
-            own = versions[base]["metadata"]
-            named = {key: own[key] for key in ("name", "namespace") if key in own}
-            head = {key: versions[environment][key] for key in ("apiVersion", "kind")}
-            yield (
-                {**head, "metadata": named} | change | {"metadata": named | dict(change.get("metadata", {}))}
-            )
+def object_patch(before: Data, after: Data) -> Data | None:
+    """Give the patch of an object that leads to another version of it; None if they are equal."""
+    if not (change := difference(before, after)):
+        return None
+    own = {key: before["metadata"][key] for key in ("name", "namespace") if key in before["metadata"]}
+    head = {key: after[key] for key in ("apiVersion", "kind")}
+    metadata = own | dict(change.get("metadata", {}))
+    return {**head, "metadata": metadata} | change | {"metadata": metadata}
 
 
 def difference(before: Data, after: Data) -> dict[str, Any]:

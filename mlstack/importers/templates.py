@@ -20,7 +20,7 @@ from mlstack.importers.plan import (
     PlannedComponent,
     PlannedPackage,
     component_name,
-    difference,
+    object_patch,
     same,
 )
 from mlstack.names import is_parameter_name
@@ -379,15 +379,8 @@ def _left(
             for part in path[:-1]:
                 inner = inner[part]
             inner[path[-1]] = value.others[index]
-    patches: list[Data] = []
-    for before, after in zip(filled, objects, strict=True):
-        change = difference(before, after)
-        if change:
-            head = {key: after[key] for key in _FIXED}
-            own = {key: before["metadata"][key] for key in ("name", "namespace") if key in before["metadata"]}
-            metadata = own | dict(change.get("metadata", {}))
-            patches.append({**head, "metadata": own} | change | {"metadata": metadata})
-    return patches
+    pairs = zip(filled, objects, strict=True)
+    return [patch for before, after in pairs if (patch := object_patch(before, after))]
 
 
 # --- files ---
