@@ -93,20 +93,6 @@ def test_second_apply_writes_nothing(stack: Stack, minikube: TestCluster, namesp
     assert len(before) == 5
 
 
-def test_one_change_updates_one_object(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    stack.deploy("a", config_map("one", a="1"), config_map("two", a="1"))
-    before = versions(minikube, namespace, "configmaps")
-    stack.write("a", config_map("one", a="2"), config_map("two", a="1"))
-    report = stack.diff()
-    assert not report.ok
-    changed = [(row.name, field.path, field.old, field.new) for row in report.objects for field in row.fields]
-    assert changed == [("one", "data.a", "1", "2")]
-    assert outcomes(stack.apply()) == {"one": "updated", "two": "unchanged"}
-    after = versions(minikube, namespace, "configmaps")
-    assert [name for name in after if after[name] != before[name]] == ["ConfigMap/one"]
-    assert stack.diff().ok
-
-
 def test_a_namespace_nobody_asked_for_is_an_error(stack: Stack) -> None:
     stray = config_map()
     stray["metadata"]["namespace"] = "nowhere"
@@ -301,41 +287,6 @@ def test_status_is_ok_when_all_pods_run(stack: Stack) -> None:
     assert rows["web"].reason == "2 of 2 pods"
     assert [pod.state for pod in rows["web"].pods] == ["ready", "ready"]
     assert stack.status().ok
-
-
-def test_status_says_why_a_gpu_pod_waits(stack: Stack) -> None:
-    stack.deploy("a", deployment(resources={"limits": {"nvidia.com/gpu": 1}}))
-    rows = _until(stack, lambda rows: "nvidia.com/gpu" in rows["web"].reason)
-    assert rows["web"].state == "waiting"
-    assert rows["web"].reason == (
-        "0 of 1 pods ready: no node of this cluster has nvidia.com/gpu "
-        "(0/1 nodes: Insufficient nvidia.com/gpu)"
-    )
-
-
-def test_status_says_when_an_image_cannot_be_pulled(stack: Stack) -> None:
-    broken = deployment()
-    broken["spec"]["template"]["metadata"]["annotations"] = {"mlstack.dev/test-waiting": "ImagePullBackOff"}
-    stack.deploy("a", broken)
-    rows = _until(stack, lambda rows: "ImagePullBackOff" in rows["web"].reason)
-    assert rows["web"].reason.startswith("0 of 1 pods ready: container main: ImagePullBackOff")
-
-
-def test_status_says_when_a_quota_refuses_pods(stack: Stack, minikube: TestCluster, namespace: str) -> None:
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "few"},
-        "spec": {"hard": {"pods": "0"}},
-    }
-    stack.write("a", quota, deployment())
-    minikube.request("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
-    minikube.wait_for(
-        path(namespace, "resourcequotas", "few"), lambda found: found.get("status", {}).get("hard")
-    )
-    stack.apply()
-    rows = _until(stack, lambda rows: "quota" in rows["web"].reason)
-    assert "waiting for quota: exceeded quota: few" in rows["web"].reason
 
 
 # --- delete -----------------------------------------------------------------------------------------

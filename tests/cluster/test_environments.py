@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,39 +29,6 @@ def run(
     for context in ("minikube", "gke"):
         run(f"env add {context} --no-preset --context {context} -n {namespace}")
     return run
-
-
-def config_map(cluster: TestCluster, namespace: str, name: str) -> Any:
-    return cluster.find(f"/api/v1/namespaces/{namespace}/configmaps/{name}")
-
-
-def test_a_renamed_component_keeps_its_very_objects(
-    run: Typed, minikube: TestCluster, namespace: str
-) -> None:
-    run("apply minikube")
-    before = config_map(minikube, namespace, "front")["metadata"]
-    run("component rename front shop.page")
-    assert run("apply minikube -c shop.page --yes")["counts"] == {"updated": 1}
-    after = config_map(minikube, namespace, "front")["metadata"]
-    assert (after["uid"], after["labels"]["mlstack.dev/component"]) == (before["uid"], "shop.page")
-    assert run("apply minikube")["counts"] == {"unchanged": 2}
-    assert run("status minikube")["leftOver"] == []
-    revision = run("history show minikube")
-    assert {row["component"] for row in revision["objects"]} == {"shop.page", "back"}
-
-
-def test_a_renamed_environment_is_taken_over(run: Typed, minikube: TestCluster, namespace: str) -> None:
-    run("apply minikube")
-    before = config_map(minikube, namespace, "front")["metadata"]["uid"]
-    run("env rename minikube dev")
-    assert run("apply dev --adopt --yes")["counts"] == {"updated": 2}
-    assert config_map(minikube, namespace, "front")["metadata"]["uid"] == before
-
-
-def test_a_removed_component_is_named_where_it_is_deployed(run: Typed, namespace: str) -> None:
-    run("apply minikube gke -c back")
-    rows = run("component rm back")["deployed"]
-    assert [(row["environment"], row["objects"]) for row in rows] == [("gke", 1), ("minikube", 1)]
 
 
 def test_a_snapshot_tells_version_kinds_and_nodes(run: Typed, gke: TestCluster, namespace: str) -> None:

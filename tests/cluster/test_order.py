@@ -551,26 +551,6 @@ def test_what_the_server_says_of_a_job_is_cut_before_its_template(
 # --- quota, credentials, servers that go -----------------------------------------------------------
 
 
-def test_a_quota_fails_what_it_does_not_take_and_nothing_else(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}}
-    quota["spec"] = {"hard": {"count/secrets": "1"}}
-    minikube.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(quota))
-    minikube.wait_for(
-        f"/api/v1/namespaces/{namespace}/resourcequotas/few",
-        lambda found: found.get("status", {}).get("hard"),
-    )
-    secrets = [{**secret("x"), "metadata": {"name": f"s{number}"}} for number in range(3)]
-    stack.write("a", *secrets, config_map())
-    error = failed(stack, ForbiddenError)
-    found = outcomes(error.partial)
-    assert found["settings"] == "created"
-    assert "failed" in {found["s0"], found["s1"], found["s2"]}
-    assert "exceeded quota" in error.message
-    assert f"kubectl describe quota -n {namespace}" in str(error.hint)
-
-
 def test_credentials_that_expire_in_the_middle_are_told_once(
     stack: Stack, minikube: TestCluster, namespace: str, tmp_path: Path
 ) -> None:

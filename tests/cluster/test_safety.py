@@ -9,8 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy
 from mlstack.operations.history import find_drift
 from tests.support.cluster import TestCluster
-from tests.support.controlplane import ControlPlane
 from tests.support.deploying import (
     Objects,
     RealClock,
@@ -36,8 +34,6 @@ from tests.support.deploying import (
     opener_of,
     outcomes,
 )
-from tests.support.kubeconfig import write_kubeconfig
-from tests.support.shell import Shell
 
 pytestmark = pytest.mark.cluster
 
@@ -401,25 +397,6 @@ def test_of_applies_at_once_each_ends_whole(stack: Stack, namespace: str, kubeco
     assert cluster.list("coordination.k8s.io/v1", "Lease", namespace=namespace).items == ()
 
 
-def test_of_two_programs_at_once_one_waits_or_is_told(
-    namespace: str, kubeconfig: Path, tmp_path: Path, minikube: TestCluster
-) -> None:
-    people = []
-    for word in ("one", "two"):
-        made = Stack(tmp_path / word, namespace=namespace, opener=opener_of(kubeconfig))
-        made.write("a", *(config_map(f"c{index}", word=word) for index in range(60)))
-        people.append(Shell(root=made.root, kubeconfig=kubeconfig))
-    with closing(people[0]), closing(people[1]):
-        started = [person.start("apply", "minikube", "--yes") for person in people]
-        codes = [one.end() for one in started]
-    assert 0 in codes
-    assert set(codes) <= {0, 6}, [one.err for one in started]
-    items = minikube.request("GET", path(namespace, "configmaps"))["items"]
-    words = {item["data"]["word"] for item in items if item["metadata"]["name"].startswith("c")}
-    assert len(words) == 1
-    assert minikube.request("GET", path(namespace, "leases"))["items"] == []
-
-
 HOLD = """
 import sys
 from mlstack.cli.ports import SystemClock
@@ -448,17 +425,6 @@ def holding(namespace: str, kubeconfig: Path) -> Iterator[subprocess.Popen[str]]
         assert process.stdout.readline() == "held\n"
         yield process
         process.kill()
-
-
-def test_an_apply_waits_for_a_lock_that_is_released(
-    stack: Stack, namespace: str, holding: subprocess.Popen[str]
-) -> None:
-    stack.write("a", config_map())
-    timer = threading.Timer(1.0, lambda: holding.stdin and holding.stdin.close())
-    timer.start()
-    assert outcomes(stack.apply()) == {"settings": "created"}
-    assert any("until environment `minikube` is free" in event.text for event in stack.events)
-    timer.join()
 
 
 def test_a_killed_run_of_this_machine_blocks_nobody(
@@ -589,24 +555,3 @@ def test_a_rule_of_a_definition_about_changes_is_told_in_its_words(
     assert said == "`spec.mode` cannot change while the object exists (the mode is chosen once)"
     stack.write("b", annotated({**widget, "spec": {"mode": "slow"}}, recreate="true"))
     assert outcomes(stack.apply())["it"] == "recreated"
-
-
-# --- contexts -----------------------------------------------------------------------------------------
-
-
-def test_what_was_shown_of_one_cluster_is_not_done_to_another(
-    stack: Stack,
-    minikube: TestCluster,
-    gke: TestCluster,
-    namespace: str,
-    kubeconfig: Path,
-    control_plane: ControlPlane,
-) -> None:
-    stack.deploy("a", config_map("one"))
-    stack.write("a", config_map("one"), config_map("two"))
-    plan = stack.plan()
-    swapped = replace(gke.login(), context="minikube")
-    write_kubeconfig(kubeconfig, [swapped], current_context=swapped.context)
-    deploy.apply(plan, clock=stack.clock)
-    assert minikube.find(path(namespace, "configmaps", "two")) is not None
-    assert gke.find(path(namespace, "configmaps", "two")) is None
