@@ -6,9 +6,12 @@ import pytest
 
 from mlstack.app.app import ConflictRule, Taker
 from mlstack.deploy import conflicts
-from mlstack.deploy.conflicts import ConflictPolicy
+from mlstack.deploy.conflicts import ConflictPolicy, displaced, dropped, fields_of_no_file, own
+from mlstack.deploy.replacement import is_allocated
+from mlstack.errors import Cause
 from mlstack.objects import managed_fields
-from mlstack.objects.managed_fields import Owner
+from mlstack.objects.kube_object import MANAGER
+from mlstack.objects.managed_fields import Owner, path_text, read_list
 
 PATH = ("f:spec", "f:replicas")
 REPLICAS = {"f:spec": {"f:replicas": {}}}
@@ -127,3 +130,207 @@ def test_who_owns_an_item_does_not_own_all_that_is_in_it() -> None:
     live = managed(theirs={"f:spec": {item[1]: {".": {}, "f:name": {}}}})
     assert owned_by_others(live, (*item, "f:name"))
     assert not owned_by_others(live, (*item, "f:resources"))
+
+
+# --- fields of others that become ours ---
+
+Obj = dict[str, Any]
+PORT = 'k:{"port":81,"protocol":"TCP"}'
+
+
+def entry(manager: str, operation: str, tree: Obj, subresource: str = "") -> Obj:
+    named = {"subresource": subresource} if subresource else {}
+    return {"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsV1": tree, **named}
+
+
+def live_of(*entries: Obj, **content: Any) -> Obj:
+    metadata = {"name": "web", "resourceVersion": "7", "managedFields": list(entries)}
+    return {"metadata": metadata, "data": {"a": "1", "b": "2"}, **content}
+
+
+A, B = {"f:data": {"f:a": {}}}, {"f:data": {"f:b": {}}}
+OURS = entry(MANAGER, "Apply", A)
+EDIT = entry("kubectl-edit", "Update", B)
+OPERATOR = entry("operator", "Update", B)
+
+
+# --- taking over ---
+
+
+@pytest.mark.parametrize(
+    ("manager", "operation", "taken"),
+    [
+        ("kubectl-client-side-apply", "Update", True),
+        ("kubectl-create", "Update", True),
+        ("kubectl", "Apply", True),
+        ("helm", "Apply", True),
+        ("helm", "Update", True),
+        ("before-first-apply", "Update", True),
+        ("kubectl-rollout", "Update", False),
+        ("kubectl", "Update", False),
+        ("kubectl-edit", "Update", False),
+        ("argocd-controller", "Apply", False),
+    ],
+)
+def test_tools_that_applied_are_told_from_those_that_changed(
+    manager: str, operation: str, taken: bool
+) -> None:
+    assert bool(managed_fields.adoptable(live_of(entry(manager, operation, A)))) is taken
+    assert not managed_fields.adoptable(live_of(entry(manager, operation, A, "status")))
+
+
+def test_entries_become_one_of_ours_and_others_stay() -> None:
+    helm = entry("helm", "Apply", {"f:data": {"f:b": {}}, "f:spec": {"f:replicas": {}}})
+    operator = entry("operator", "Update", {"f:data": {"f:c": {}}})
+    live = live_of(OURS, helm, operator)
+    test, replace = own(live, api_version="v1", adopt=True, spare=[("f:spec", "f:replicas")])
+    assert test == {"op": "test", "path": "/metadata/resourceVersion", "value": "7"}
+    mine, other = replace["value"]
+    assert (mine["manager"], mine["operation"]) == ("mlstack", "Apply")
+    assert mine["fieldsV1"] == {"f:data": {"f:a": {}, "f:b": {}}}
+    assert other == operator
+
+
+@pytest.mark.parametrize(
+    ("path", "allocated"),
+    [("spec.clusterIP", True), ("spec.ports[80,TCP].nodePort", True), ("spec.type", False)],
+)
+def test_what_the_server_allocates_is_kept(path: str, allocated: bool) -> None:
+    assert is_allocated(path) is allocated
+
+
+# --- fields that the files had once ---
+
+PORTS = {"f:spec": {"f:ports": {PORT: {".": {}, "f:port": {}, "f:name": {}}}}}
+ITEM_81 = {"port": 81, "protocol": "TCP", "name": "x"}
+EDITED: tuple[list[str], list[str]] = (["kubectl-edit data.b"], [])
+NOTHING: tuple[list[str], list[str]] = ([], [])
+ONCE = {"data": {"b": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("live", "applied", "facts", "parted"),
+    [
+        (live_of(OURS, EDIT), [{"data": {"a": "1", "b": "1"}}], {}, EDITED),
+        (live_of(OURS, EDIT), [{"data": {"a": "1"}}], {}, NOTHING),
+        (live_of(OURS, EDIT), [], {}, NOTHING),
+        (live_of(OURS, EDIT), [{"data": {"a": "1"}}, {"data": {"b": "0"}}], {}, EDITED),
+        (live_of(OURS, EDIT), [ONCE], {"manifest": {"data": {"a": "1", "b": "1"}}}, NOTHING),
+        (live_of(OURS, OPERATOR), [ONCE], {}, ([], ["operator data.b"])),
+        (
+            live_of(OURS, EDIT, OPERATOR),
+            [ONCE],
+            {},
+            ([], ["kubectl-edit data.b", "operator data.b"]),
+        ),
+        (
+            live_of(OURS, OPERATOR),
+            [ONCE],
+            {"policy": ConflictPolicy(force=read_list("data.b"))},
+            (["operator data.b"], []),
+        ),
+        (
+            live_of(OURS, OPERATOR),
+            [ONCE],
+            {"policy": ConflictPolicy(forced=True)},
+            (["operator data.b"], []),
+        ),
+        (live_of(OURS, EDIT), [ONCE], {"policy": ConflictPolicy(ignore=read_list("data.b"))}, NOTHING),
+        (live_of(OURS, EDIT), [ONCE], {"spare": [("f:data", "f:b")]}, ([], ["kubectl-edit data.b"])),
+        (
+            live_of(OURS, entry("kubectl-edit", "Update", PORTS), spec={"ports": [ITEM_81]}),
+            [{"spec": {"ports": [{"port": 81, "name": "y"}]}}],
+            {},
+            (["kubectl-edit spec.ports[81,TCP]"], []),
+        ),
+        (
+            live_of(
+                OURS, entry("kubectl-create", "Update", {"f:data": {".": {}, "f:c": {}}}), data={"c": "3"}
+            ),
+            [{"data": {"a": "1"}}],
+            {},
+            NOTHING,
+        ),
+    ],
+    ids=[
+        "a person changed it",
+        "a person added it",
+        "nothing is known",
+        "a set before that brought it",
+        "the files still have it",
+        "a program owns it",
+        "a program owns it too",
+        "an annotation forces it",
+        "forced",
+        "an annotation ignores it",
+        "spared",
+        "a whole item, of which a key was not written",
+        "values count, not the map around them",
+    ],
+)
+def test_what_the_files_had_once_goes_unless_a_program_has_it(
+    live: Obj, applied: list[Obj], facts: Obj, parted: tuple[list[str], list[str]]
+) -> None:
+    manifest = facts.pop("manifest", {"data": {"a": "1"}})
+    assert judged(live, live, applied, manifest, **facts) == parted
+
+
+def judged(
+    live: Obj, after: Obj, applied: list[Obj], manifest: Obj, policy: Any = None, **facts: Any
+) -> tuple[list[str], list[str]]:
+    fields = fields_of_no_file(after, manifest)
+    going, staying = dropped(fields, live, applied, policy or ConflictPolicy(), **facts)
+    named = [[f"{owner.manager} {path_text(path)}" for owner, path in part] for part in (going, staying)]
+    return named[0], named[1]
+
+
+def test_what_a_tool_applied_beside_us_stays_until_it_is_taken_over() -> None:
+    theirs = entry("kubectl", "Apply", B)
+    live = live_of(entry(MANAGER, "Apply", {"f:data": {"f:a": {}, "f:b": {}}}), theirs)
+    after, manifest = live_of(OURS, theirs), {"data": {"a": "1"}}
+    assert judged(live, after, [], manifest) == ([], ["kubectl data.b"])
+    adopting = ConflictPolicy(adopted=frozenset({Owner("kubectl", "Apply")}))
+    assert judged(live, after, [], manifest, adopting) == (["kubectl data.b"], [])
+
+
+# --- items in the place of ours ---
+
+ITEM = ("f:spec", "f:ports", PORT)
+BELOW = {".": {}, "f:port": {}}
+SERVICE = {"spec": {"ports": [{"port": 80, "protocol": "TCP"}]}}
+REQUIRED = Cause(field="spec.ports[1].name", message="Required value")
+
+
+def service(manager: str, **more: Obj) -> Obj:
+    """Give a Service whose port was changed from 80 to 81 by a manager."""
+    ours = entry(MANAGER, "Apply", {"f:spec": {"f:selector": {}}})
+    theirs = entry(manager, "Update", {"f:spec": {"f:ports": {PORT: BELOW}, **more}})
+    return live_of(ours, theirs, spec={"ports": [{"port": 81, "protocol": "TCP"}], "selector": {}})
+
+
+@pytest.mark.parametrize(
+    ("live", "manifest", "causes", "items"),
+    [
+        (service("kubectl-patch"), SERVICE, [REQUIRED], (ITEM,)),
+        (service("some-operator"), SERVICE, [REQUIRED], ()),
+        (service("kubectl-patch"), {"spec": {"selector": {}}}, [REQUIRED], ()),
+        (service("kubectl-patch"), SERVICE, [REQUIRED, Cause(field="spec.clusterIP", message="fixed")], ()),
+        (service("kubectl-patch"), SERVICE, [], ()),
+    ],
+    ids=["a person's", "a program's", "a list that is not ours", "a fault of something else", "no cause"],
+)
+def test_an_item_that_a_person_put_in_place_of_ours_is_found(
+    live: Obj, manifest: Obj, causes: list[Cause], items: tuple[managed_fields.Path, ...]
+) -> None:
+    assert displaced(live, manifest, causes) == items
+
+
+def test_taken_items_are_ours_and_the_rest_stays_with_its_owner() -> None:
+    live = service("kubectl-patch", **{"f:type": {}})
+    _, replaced = own(live, api_version="v1", paths=[ITEM])
+    after = {"metadata": {"managedFields": replaced["value"]}}
+    assert managed_fields.owned(after, MANAGER) == {"f:spec": {"f:selector": {}, "f:ports": {PORT: BELOW}}}
+    (theirs,) = [other for other in managed_fields.entries(after) if other.owner.manager == "kubectl-patch"]
+    assert theirs.tree == {"f:spec": {"f:type": {}}}
+    _, replaced = own(service("kubectl-edit"), api_version="v1", paths=[ITEM])
+    assert [raw["manager"] for raw in replaced["value"]] == [MANAGER]

@@ -1,7 +1,6 @@
 """The inventory as a value: name, marks, hashes, how it changes with a run, how ConfigMaps hold it."""
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +9,11 @@ from mlstack.deploy import inventory
 from mlstack.deploy.changes import Action, Change
 from mlstack.deploy.inventory import MEMBER_LABEL, Inventory, Member, owned_hash, payload_hash
 from mlstack.deploy.lock import ID_LABEL, belongs_to, name_of
-from mlstack.errors import ClusterError, ConfigError
+from mlstack.errors import ClusterError, ConflictError
+from mlstack.kube.client import ObjectRef
 from mlstack.objects.kube_object import DesiredState, Identity, Kinds, KubeObject
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 EMPTY = Inventory(app="demo", environment="us/dev", namespace="ml")
@@ -55,15 +57,6 @@ def test_names_that_read_the_same_stay_apart() -> None:
     assert len({name_of("a.b", "c"), name_of("a", "b.c"), name_of("a", "b/c"), name_of("A", "b/c")}) == 4
 
 
-def test_union_then_without() -> None:
-    grown = EMPTY.with_members([member("a"), member("b", "job")])
-    again = grown.with_members([member("a", uid="1")])
-    assert again.members[identity("a")].uid == "1"
-    assert [one.identity.name for one in again.of_components(["job"])] == ["b"]
-    assert list(again.without([identity("a")]).members) == [identity("b")]
-    assert (grown.exists, replace(grown, version="7").exists) == (False, True)
-
-
 # --- marks of KEP-3659, with kubectl's own test data ---
 
 
@@ -89,12 +82,6 @@ def test_a_member_gets_the_label_and_keeps_its_own() -> None:
     (labelled,) = inventory.as_members(wanted, "ml").objects
     assert labelled.labels == {"x": "y", MEMBER_LABEL: EMPTY.id}
     assert wanted.objects[0].labels == {"x": "y"}
-
-
-@pytest.mark.parametrize("value", ["theirs", EMPTY.id, ""])
-def test_a_member_label_of_the_input_is_an_error(value: str) -> None:
-    with pytest.raises(ConfigError, match=r"brings the label `applyset\.kubernetes\.io/part-of` itself"):
-        inventory.as_members(state({MEMBER_LABEL: value}), "ml")
 
 
 def test_annotations_are_sorted_and_name_served_kinds_only() -> None:
@@ -190,10 +177,6 @@ def after(*changes: Change, known: Inventory = EMPTY, **written: str) -> dict[st
     arrived = {identity(name): live(uid) for name, uid in written.items()}
     left = inventory.shrunk(inventory.grown(known, changes), changes, written=arrived, gone=())
     return {key.name: one for key, one in left.members.items()}
-
-
-def test_new_objects_are_members_before_they_are_there() -> None:
-    assert list(inventory.grown(EMPTY, [change("a")]).members) == [identity("a")]
 
 
 def test_what_is_about_to_be_written_loses_its_hashes_and_what_stays_keeps_them() -> None:
@@ -319,3 +302,131 @@ def test_a_changed_part_is_seen() -> None:
     parts[1]["data"]["members"] = parts[1]["data"]["members"].partition("\n")[2]
     with pytest.raises(inventory.DamagedInventoryError, match="was changed"):
         inventory.decode(parent, parts)
+
+
+# --- in a cluster ---
+
+KEPT = Inventory(app="demo", environment="dev", namespace="default")
+PARENT = ObjectRef("v1", "ConfigMap", "default", KEPT.name)
+
+
+@pytest.fixture
+def cluster() -> MemoryCluster:
+    return MemoryCluster(load_schemas("1.36"))
+
+
+def listing(count: int) -> Inventory:
+    keys = [Identity("", "ConfigMap", "default", f"n{number:04}") for number in range(count)]
+    return KEPT.with_members(Member(identity=key, api_version="v1") for key in keys)
+
+
+def read(cluster: MemoryCluster) -> Inventory:
+    return inventory.load_inventory(cluster, KEPT)
+
+
+def names(cluster: MemoryCluster) -> list[str]:
+    return [item["metadata"]["name"] for item in cluster.list("v1", "ConfigMap", namespace="default").items]
+
+
+def test_what_is_written_is_read(cluster: MemoryCluster) -> None:
+    assert not read(cluster).exists
+    written = inventory.write(cluster, KEPT, listing(3))
+    assert read(cluster) == written
+    inventory.remove(cluster, inventory.write(cluster, written, KEPT))
+    assert not read(cluster).exists
+
+
+def test_nothing_is_written_twice(cluster: MemoryCluster) -> None:
+    written = inventory.write(cluster, KEPT, listing(3))
+    again = inventory.write(cluster, written, listing(3))
+    assert (again.version, again.uid) == (written.version, written.uid)
+
+
+def test_an_inventory_that_moved_is_not_overwritten(cluster: MemoryCluster) -> None:
+    first = inventory.write(cluster, KEPT, listing(1))
+    inventory.write(cluster, first, listing(2))
+    with pytest.raises(ConflictError):
+        inventory.write(cluster, first, listing(3))
+    assert len(read(cluster).members) == 2
+
+
+def test_a_touch_that_changes_no_member_is_no_matter(cluster: MemoryCluster) -> None:
+    first = inventory.write(cluster, KEPT, listing(1))
+    cluster.patch(PARENT, {"metadata": {"annotations": {"example.com/note": "seen"}}}, manager="kubectl")
+    inventory.write(cluster, first, listing(2))
+    assert len(read(cluster).members) == 2
+
+
+def test_a_write_whose_answer_was_lost_has_happened(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request is sent again, and refused because of itself."""
+    first = inventory.write(cluster, KEPT, listing(1))
+    apply = cluster.apply
+
+    def twice(document: dict[str, Any], **how: Any) -> Any:
+        apply(document, **how)
+        return apply(document, **how)
+
+    monkeypatch.setattr(cluster, "apply", twice)
+    written = inventory.write(cluster, first, listing(2))
+    assert written == read(cluster)
+    assert len(written.members) == 2
+
+
+def test_refusals_that_mean_nothing_are_seen_through(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = inventory.write(cluster, KEPT, listing(1))
+    apply, refused = cluster.apply, list(range(5))
+
+    def stormy(document: dict[str, Any], **how: Any) -> Any:
+        if refused:
+            refused.pop()
+            raise ConflictError("the object has been modified")
+        return apply(document, **how)
+
+    monkeypatch.setattr(cluster, "apply", stormy)
+    inventory.write(cluster, first, listing(2))
+    assert len(read(cluster).members) == 2
+
+
+def test_parts_come_and_go(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory.encode, "__kwdefaults__", {"limit_bytes": 2_000})
+    many = inventory.write(cluster, KEPT, listing(200))
+    assert len(many.parts) > 3
+    assert read(cluster) == many
+    fewer = inventory.write(cluster, many, listing(100))
+    assert read(cluster) == fewer
+    assert sorted(names(cluster)) == sorted([KEPT.name, *fewer.parts])
+    few = inventory.write(cluster, fewer, listing(2))
+    assert (few.parts, names(cluster)) == ((), [KEPT.name])
+
+
+def test_parts_of_a_killed_run_go_with_the_next(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inventory.encode, "__kwdefaults__", {"limit_bytes": 2_000})
+    written = inventory.write(cluster, KEPT, listing(100))
+    apply = cluster.apply
+
+    def cut(document: dict[str, Any], **how: Any) -> Any:
+        if document["metadata"]["name"] == KEPT.name:
+            raise ConflictError("cut off")
+        return apply(document, **how)
+
+    monkeypatch.setattr(cluster, "apply", cut)
+    with pytest.raises(ConflictError):
+        inventory.write(cluster, written, listing(150))
+    assert read(cluster) == written
+    monkeypatch.setattr(cluster, "apply", apply)
+    after = inventory.write(cluster, written, listing(101))
+    assert sorted(names(cluster)) == sorted([KEPT.name, *after.parts])
+
+
+def test_a_missing_part_is_damage(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory.encode, "__kwdefaults__", {"limit_bytes": 2_000})
+    written = inventory.write(cluster, KEPT, listing(100))
+    cluster.delete(ObjectRef("v1", "ConfigMap", "default", written.parts[0]))
+    (note,) = read(cluster).notes
+    assert "is damaged (a part of it is missing)" in note
