@@ -66,6 +66,7 @@ def test_a9_commands_work_from_any_folder(
     assert run.ok(f"{line} --dir demo") == run.ok(f"--dir demo {line}") == expected
     outside = run(line)
     assert (outside.code, "no app directory" in outside.err) == (4, True)
+    assert "hint: mlstack init NAME makes one" in outside.err
 
 
 ODD = """\

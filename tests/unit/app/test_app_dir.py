@@ -11,7 +11,7 @@ from shutil import rmtree
 import pytest
 
 from mlstack.app import files, reader
-from mlstack.app.app import Component, Manifest, PackageRef
+from mlstack.app.app import Component, Manifest
 from mlstack.app.app_dir import AppDir
 from mlstack.app.params import Overrides, parse_set
 from mlstack.errors import (
@@ -41,20 +41,6 @@ def refused(call: Callable[[], object], kind: type[MlstackError]) -> str:
 
 
 # --- the app ---
-
-
-def test_find_searches_upward_and_says_how_to_make_one(app: Build, tmp_path: Path) -> None:
-    root = app({"components/deep/er/x.yaml": "a: 1\n"})
-    assert AppDir.find(root / "components" / "deep" / "er").root == root
-    message = refused(lambda: AppDir.find(tmp_path), NotFoundError)
-    assert message.endswith("hint: mlstack init NAME makes one")
-
-
-def test_app_tells_name_registries_and_packages(app: Build) -> None:
-    read = built(app).app
-    assert read.name == "demo"
-    assert [registry.name for registry in read.registries] == ["kubeflow"]
-    assert read.packages == (PackageRef(registry="kubeflow", name="jobs"),)
 
 
 NEWER = (
@@ -126,11 +112,6 @@ def test_components_are_prototypes_used_and_plain_manifests(app: Build) -> None:
     assert documents == [({"a": 1}, 1), ({"b": 2}, 4)]
 
 
-def test_an_unknown_component_tells_the_nearest(app: Build) -> None:
-    message = refused(lambda: built(app).component("cn"), NotFoundError)
-    assert message == "error: no component `cn`\nhint: did you mean `cnn`?"
-
-
 LABEL = "cannot be the name of a component"
 
 
@@ -160,30 +141,7 @@ def test_module_parameters_at_the_root_are_refused(app: Build) -> None:
     assert "app.yaml" in message
 
 
-def test_selection_by_name_module_and_target(app: Build) -> None:
-    targets = ENVIRONMENT + "targets: [ml]\n"
-    changes = {"components__ml__a": "a: 1\n", "components__ml__b": "a: 1\n"}
-    read = built(app, **changes, environments__gke__environment=targets)
-    gke = read.environment("gke")
-
-    def names(*selection: object) -> list[str]:
-        return [component.full_name for component in read.selected(*selection)]  # type: ignore[arg-type]
-
-    assert names(None) == ["cnn", "ml.a", "ml.b"]
-    assert names(gke) == ["ml.a", "ml.b"]
-    assert names(gke, ["cnn", "ml.a"]) == ["cnn", "ml.a"]
-    assert "did you mean `cnn`?" in refused(lambda: read.selected(gke, ["cnnn"]), NotFoundError)
-
-
 # --- environments ---
-
-
-def test_an_environment_knows_context_and_namespace_and_may_be_nested(app: Build) -> None:
-    read = built(app, **{"environments__us-west__staging__environment": ENVIRONMENT})
-    gke = read.environment("gke")
-    assert (gke.context, gke.namespace, gke.kubernetes_version, gke.protected) == ("gke", "ml", "1.36", False)
-    names = [environment.name for environment in read.environments()]
-    assert names == ["gke", "minikube", "us-west/staging"]
 
 
 def test_an_environment_inherits_what_it_does_not_say(app: Build) -> None:
@@ -252,20 +210,6 @@ def test_patches_of_ancestors_come_first(app: Build) -> None:
 # --- parameters ---
 
 
-def test_values_come_from_their_layers_with_file_and_line(app: Build) -> None:
-    read = built(app)
-    resolved = read.resolve(own(read), "gke")
-    assert (resolved.values["num_gpus"], resolved.values["cloud"]) == (1, "gke")
-    assert {name: str(resolved.origin(name)) for name in ("num_gpus", "cloud", "image", "num_workers")} == {
-        "num_gpus": "environments/gke/params.yaml:8",
-        "cloud": "environments/gke/params.yaml:5",
-        "image": "components/cnn.yaml:5",
-        "num_workers": "prototype kubeflow/jobs/tf-cnn",
-    }
-    assert read.resolve(own(read), "minikube").values["num_gpus"] == 0
-    assert read.resolve(own(read)).values["num_gpus"] == 0
-
-
 def test_the_whole_order_of_layers(app: Build) -> None:
     values = "globals: {args: [%s]}\ncomponents: {ml.deep.cnn: {args: [%s c]}}\n"
     read = built(
@@ -293,11 +237,6 @@ def test_the_whole_order_of_layers(app: Build) -> None:
         ("command line", ["z"], ""),
     ]
     assert str(chain[4].origin) == "environments/gke/params.yaml:3"
-
-
-def test_a_component_that_is_not_written_yet_resolves(app: Build) -> None:
-    draft = Component(name="new", prototype="tf-cnn", params={"image": "a"}, file="components/new.yaml")
-    assert built(app).resolve(draft).values["image"] == "a"
 
 
 @pytest.mark.parametrize(
@@ -435,21 +374,6 @@ def test_an_alias_that_sets_parameters_goes_by_its_whole_name(app: Build) -> Non
         AppDir(root).prototype("fast")
 
 
-def test_an_ambiguous_name_lists_the_candidates(app: Build) -> None:
-    other = jobs("package.yaml", "name: jobs", "name: more")
-    read = AppDir(app({**installed_app(), **vendored(COMMON, JOBS, other)}))
-    message = refused(lambda: read.prototype("tf-cnn"), NotFoundError)
-    assert "`kubeflow/jobs/tf-cnn`, `kubeflow/more/tf-cnn`" in message
-
-
-def test_the_newest_installed_version_is_meant_unless_one_is_named(app: Build) -> None:
-    newer = jobs("package.yaml", "0.1.0", "0.10.0")
-    read = AppDir(app({**installed_app(), **vendored(COMMON, newer, JOBS)}))
-    assert read.prototype("tf-cnn").version == "0.10.0"
-    assert read.prototype("kubeflow/jobs/tf-cnn").version == "0.10.0"
-    assert read.prototype("kubeflow/jobs@0.1.0/tf-cnn").version == "0.1.0"
-
-
 def test_a_changed_or_missing_vendored_package_is_refused(app: Build) -> None:
     read = built(app)
     write_tree(read.root, {"vendor/kubeflow/jobs@0.1.0/tf-cnn/files/launcher.py": "evil"})
@@ -460,12 +384,6 @@ def test_a_changed_or_missing_vendored_package_is_refused(app: Build) -> None:
     rmtree(read.root / "vendor/kubeflow/common@0.1.0")
     message = refused(lambda: read.prototype("tf-cnn"), RegistryError)
     assert "package `kubeflow/common@0.1.0` is missing from vendor/" in message
-
-
-def test_reading_the_packages_lists_all_prototypes(app: Build) -> None:
-    vendor = built(app).vendor
-    assert [package.name for package in vendor.packages()] == ["common", "jobs"]
-    assert [prototype.name for prototype in vendor.prototypes()] == ["tf-cnn", "tf-serving"]
 
 
 def test_reading_imports_no_library_but_the_yaml_reader(app: Build) -> None:
