@@ -39,7 +39,6 @@ from mlstack.objects.resources import (
     with_defaults,
 )
 from mlstack.readiness.capacity import NO_ROOM, UNCOUNTED, Fit, NodePool, fits, pods_of, scaled_between
-from mlstack.readiness.evaluate import kinds_below
 from mlstack.readiness.placement import (
     NodeRoom,
     PodSet,
@@ -54,7 +53,7 @@ from mlstack.readiness.placement import (
     spread,
     unknown,
 )
-from mlstack.readiness.rule import ODD, key_of, number
+from mlstack.readiness.rule import ODD, key_of, kinds_below, number
 
 _AUTOSCALER = ObjectRef(
     api_version="v1", kind="ConfigMap", namespace="kube-system", name="cluster-autoscaler-status"

@@ -33,7 +33,7 @@ from mlstack.kube.client import Applied, Cluster, ObjectRef, Propagation
 from mlstack.kube.watch import ResourceWatcher, WatchSource
 from mlstack.objects.kube_object import Identity, kinds_of_crd
 from mlstack.objects.managed_fields import HANDOVER
-from mlstack.readiness.evaluate import kinds_below
+from mlstack.readiness.rule import kinds_below
 
 # --- one object, as it was approved: compare and swap, through everything that passes ---
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from mlstack.dataclass import dataclass
 from mlstack.names import Table
@@ -31,6 +31,7 @@ from mlstack.objects.resources import (
     limits,
     quantity,
     requests,
+    required_affinity,
     total,
     untolerated,
     written,
@@ -62,15 +63,7 @@ Verdict = Literal[
     "blocked by quota",
     "never",
 ]
-ORDER: tuple[Verdict, ...] = (
-    "fits now",
-    "fits after autoscaling",
-    "may fit",
-    "not known",
-    "does not fit now",
-    "blocked by quota",
-    "never",
-)
+ORDER: tuple[Verdict, ...] = get_args(Verdict)
 """From the best to the worst: a workload is as its worst pods are."""
 NO_ROOM: frozenset[Verdict] = frozenset({"does not fit now", "blocked by quota", "never"})
 """What is known to be refused or to wait."""
@@ -399,9 +392,8 @@ def _of_pod(spec: Mapping[str, Any]) -> dict[str, int]:
 
 def _required(spec: Mapping[str, Any]) -> dict[str, str]:
     """Give the labels that node affinity asks for with one value."""
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms")
-    rows = [row for term in (terms or ())[:1] for row in term.get("matchExpressions") or ()]
+    terms = (required_affinity(spec) or {}).get("nodeSelectorTerms") or ()
+    rows = [row for term in terms[:1] for row in term.get("matchExpressions") or ()]
     return {
         str(row.get("key")): str(row["values"][0])
         for row in rows

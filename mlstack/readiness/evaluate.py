@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Any, TypeVar
 
@@ -18,7 +19,9 @@ from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects import masking
 from mlstack.objects.kube_object import DesiredState, Kinds, KubeObject, group_of
 from mlstack.objects.managed_fields import ANY, FieldChange
-from mlstack.readiness import builtin, ml, pods
+from mlstack.readiness import builtin as builtin  # enters its rules into the table
+from mlstack.readiness import ml as ml
+from mlstack.readiness import pods
 from mlstack.readiness.builtin import services_of
 from mlstack.readiness.pods import Crash, crash
 from mlstack.readiness.rule import (
@@ -27,13 +30,16 @@ from mlstack.readiness.rule import (
     REPLACEMENTS,
     RULES,
     UNSEEN,
+    Data,
     Facts,
     Readiness,
+    Relatives,
     Replacement,
     condition_text,
     done,
     failed,
     key_of,
+    kinds_below,
     ready,
     waiting,
 )
@@ -46,7 +52,7 @@ LINES = 5
 PATIENCE_S = 2.0
 """How long a node may keep silent, and how long anybody waits for that altogether."""
 
-_LINE_CHARACTERS = 200
+_LONGEST = 200  # characters of a line
 _MOST = 20  # crashes whose logs are read: the reasons of more look alike
 _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -83,21 +89,16 @@ class Logs:
             return ()
 
     def _read(self, crash: Crash) -> tuple[str, ...]:
-        pod, limits = (
-            ObjectRef("v1", "Pod", crash.namespace, crash.pod),
-            {"lines": LINES, "most_bytes": 16_384},
-        )
+        pod = ObjectRef("v1", "Pod", crash.namespace, crash.pod)
+        ask = partial(self._cluster.logs, timeout_s=PATIENCE_S, lines=LINES, most_bytes=16_384)
         try:
-            text = self._cluster.logs(
-                pod, crash.container, previous=crash.previous, timeout_s=PATIENCE_S, **limits
-            )
+            text = ask(pod, crash.container, previous=crash.previous)
         except ClusterError as error:  # a node that is away, a pod that is gone: the reason is known without
             self._is_closed = self._is_closed or isinstance(error, ForbiddenError)
             return ()
         shown = masking.mask_text(_CONTROLS.sub("", text), self._secrets)
         lines = [line.strip() for line in shown.splitlines() if line.strip()][-LINES:]
-        longest = _LINE_CHARACTERS
-        return tuple(line if len(line) <= longest else f"{line[:longest]}…" for line in lines)
+        return tuple(f"{line[:_LONGEST]}…" if len(line) > _LONGEST else line for line in lines)
 
 
 def hidden(objects: Iterable[KubeObject], secrets: Iterable[str]) -> tuple[str, ...]:
@@ -135,13 +136,12 @@ class StatusEvaluator:
     def __init__(
         self,
         cluster: Cluster,
-        relatives: Relatives,
         *,
         wait_for_load_balancer: bool,
         rules: ReadyRules | None = None,
         logs: Logs | None = None,
     ) -> None:
-        self.relatives, self.notes, self._logs = relatives, list[str](), logs
+        self.relatives, self.notes, self._logs = Relatives(), list[str](), logs
         self._cluster, self._balancer, self._rules = cluster, wait_for_load_balancer, rules or {}
         self._answers: dict[tuple[str, ...], tuple[float, Any]] = {}
 
@@ -221,13 +221,13 @@ class StatusEvaluator:
         return served.has_status if served is not None else None
 
     def _endpoints(self, facts: Facts) -> Mapping[tuple[str, str], bool] | None:
-        def ask(service: tuple[str, str]) -> bool | None:
-            return self._ask(
-                facts.now_s, lambda: has_endpoint(self._cluster, *service), *service, fresh_s=_SOON_S
-            )
-
-        answers = {service: ask(service) for service in services_of(facts)}
-        return None if None in answers.values() else {key: bool(answer) for key, answer in answers.items()}
+        answers = {}
+        for service in services_of(facts):
+            ask = partial(has_endpoint, self._cluster, *service)
+            if (answer := self._ask(facts.now_s, ask, *service, fresh_s=_SOON_S)) is None:
+                return None
+            answers[service] = answer
+        return answers
 
 
 def has_endpoint(cluster: Cluster, namespace: str, name: str) -> bool:
@@ -265,7 +265,7 @@ def inspect(
     what the objects carry if they are ours, empty where that is not known.
     """
     evaluator = StatusEvaluator(
-        cluster, Relatives(), wait_for_load_balancer=wait_for_load_balancer, rules=rules, logs=logs
+        cluster, wait_for_load_balancer=wait_for_load_balancer, rules=rules, logs=logs
     )
     counts = Counter((obj.api_version, obj.kind, obj.namespace) for obj in desired)
     many = sorted(key for key, count in counts.items() if labels and count >= parallel.LIST_FROM)
@@ -310,151 +310,8 @@ def _read(
     return [item for items in parallel.whole(parallel.run(read, sources)) for item in items]
 
 
-# --- relatives ---
+# --- whether one object works: by the rule of the app, what holds for all kinds, or the rule of its kind ---
 
-
-Data = Mapping[str, Any]
-
-Kind = tuple[str, str]
-
-_SET: Kind = ("apps/v1", "ReplicaSet")
-_JOB: Kind = ("batch/v1", "Job")
-_ANY: tuple[Kind, ...] = (_SET, _JOB, ("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"))
-
-# What stands between objects of a kind, or of a group, and their pods; other custom resources may have
-# workloads of any kind below them.
-_BETWEEN: Mapping[str, tuple[Kind, ...]] = {
-    "apps/Deployment": (_SET,),
-    "apps/StatefulSet": (),
-    "apps/DaemonSet": (),
-    "apps/ReplicaSet": (),
-    "batch/Job": (),
-    "ReplicationController": (),
-    "Pod": (),
-    "PersistentVolumeClaim": (),
-    "argoproj.io/Rollout": (_SET,),
-    "argoproj.io": (),
-    "kubeflow.org/Notebook": (("apps/v1", "StatefulSet"),),
-    "kubeflow.org": (_JOB,),
-    "batch.volcano.sh": (),
-    "jobset.x-k8s.io": (_JOB,),
-    "leaderworkerset.x-k8s.io": (("apps/v1", "StatefulSet"),),
-    "ray.io": (("ray.io/v1", "RayCluster"), _JOB),
-    "sparkoperator.k8s.io": (),
-    "trainer.kubeflow.org": (("jobset.x-k8s.io/v1alpha2", "JobSet"), _JOB),
-}
-
-
-def kinds_below(objects: Iterable[Data]) -> tuple[Kind, ...]:
-    """Give API version and kind of what has to be read to find the pods of objects, pods included."""
-    kinds: set[Kind] = set()
-    for obj in filter(has_pods, objects):
-        key = key_of(obj)
-        kinds |= {("v1", "Pod"), *_BETWEEN.get(key, _BETWEEN.get(key.partition("/")[0], _ANY))}
-    return tuple(sorted(kinds))
-
-
-def has_pods(data: Data) -> bool:
-    """Tell whether pods may belong to an object: workloads, claims, and any custom resource."""
-    group = key_of(data).rpartition("/")[0]
-    return key_of(data) in _BETWEEN or group in _BETWEEN or ("." in group and not group.endswith(".k8s.io"))
-
-
-class Relatives:
-    """Pods, their owners and events, kept as they come and found by whom they belong to."""
-
-    def __init__(self, objects: Iterable[Data] = ()) -> None:
-        self._children: defaultdict[str, dict[str, Data]] = defaultdict(dict)  # by the UID of their owner
-        self._pods: defaultdict[str, dict[str, Data]] = defaultdict(dict)  # by namespace
-        self._events: defaultdict[str, dict[str, Data]] = defaultdict(dict)  # by what they are about
-        self._owners: dict[str, tuple[str, ...]] = {}
-        for obj in objects:
-            self.put(obj)
-
-    def put(self, data: Data) -> None:
-        """Take a pod, an owner of pods or an event as it is now."""
-        uid = _uid(data)
-        if data.get("kind") == "Event":
-            about = data.get("involvedObject")
-            self._events[str(about.get("uid")) if isinstance(about, Mapping) else ""][uid] = data
-            return
-        self.drop(data)
-        self._owners[uid] = tuple(
-            str(owner["uid"]) for owner in data["metadata"].get("ownerReferences") or ()
-        )
-        for owner in self._owners[uid]:
-            self._children[owner][uid] = data
-        if data.get("kind") == "Pod":
-            self._pods[str(data["metadata"].get("namespace", ""))][uid] = data
-
-    def drop(self, data: Data) -> None:
-        """Forget what is gone; events outlive their expiry, as what they said was true."""
-        uid = _uid(data)
-        for owner in self._owners.pop(uid, ()):
-            self._children[owner].pop(uid, None)
-        self._pods[str(data["metadata"].get("namespace", ""))].pop(uid, None)
-
-    def pods_of(self, live: Data) -> list[Data]:
-        """Give the pods below an object by name: its own, or those that mount it."""
-        metadata = live["metadata"]
-        if live.get("kind") == "Pod":
-            return [live]
-        if live.get("kind") == "PersistentVolumeClaim":
-            near = self._pods[str(metadata.get("namespace", ""))].values()
-            pods = [pod for pod in near if metadata["name"] in _claims(pod)]
-        else:
-            pods = list(self._below(live))
-        generation = (metadata.get("annotations") or {}).get("deprecated.daemonset.template.generation")
-        if live.get("kind") == "DaemonSet" and generation is not None:
-            # Pods that a rolling update is about to replace.
-            labels = [pod["metadata"].get("labels") or {} for pod in pods]
-            own = [label.get("pod-template-generation", generation) == generation for label in labels]
-            pods = [pod for pod, is_new in zip(pods, own, strict=True) if is_new]
-        return sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
-
-    def events_of(self, objects: Iterable[Data]) -> list[Data]:
-        """Give the events about any of these objects, oldest first."""
-        events = [event for obj in objects for event in self._events[_uid(obj)].values()]
-        return sorted(events, key=_event_time)
-
-    def _below(self, owner: Data) -> Iterator[Data]:
-        children = list(self._children[_uid(owner)].values())
-        if sets := [child for child in children if child["kind"] == "ReplicaSet"]:
-            # Pods of an older revision are on their way out and say nothing about the newest one.
-            yield from self._below(max(sets, key=_revision))
-        for child in children:
-            if child["kind"] == "Pod":
-                yield child
-            elif child["kind"] != "ReplicaSet":
-                yield from self._below(child)
-
-
-def _revision(replica_set: Data) -> tuple[int, str]:
-    metadata = replica_set["metadata"]
-    number = str((metadata.get("annotations") or {}).get("deployment.kubernetes.io/revision", "0"))
-    return int(number) if number.isdigit() else 0, str(metadata.get("creationTimestamp", ""))
-
-
-def _claims(pod: Data) -> set[str]:
-    volumes = (pod.get("spec") or {}).get("volumes") or ()
-    return {str((volume.get("persistentVolumeClaim") or {}).get("claimName")) for volume in volumes}
-
-
-def _uid(data: Data) -> str:
-    return str(data["metadata"].get("uid"))
-
-
-def _event_time(event: Data) -> str:
-    series = event.get("series") or {}
-    last = series.get("lastObservedTime") or event.get("eventTime") or event.get("lastTimestamp")
-    return str(last or event["metadata"].get("creationTimestamp") or "")
-
-
-# --- assess ---
-
-
-# The files of rules: importing one enters its rules into the table.
-RULE_FILES = (builtin, ml)
 
 # A controller that is there writes a first status within this time.
 STATUS_GRACE_S = 10.0
@@ -462,18 +319,18 @@ STATUS_GRACE_S = 10.0
 # Nobody is going to say of such an object that it works.
 NO_STATUS = "its kind has no status to wait for"
 
-_TYPES = {
-    **dict.fromkeys(("spec", "status", "spec.template", "spec.template.spec", "spec.selector"), Mapping),
-    **dict.fromkeys(("involvedObject", "status.loadBalancer", "status.replicaStatuses"), Mapping),
-    **dict.fromkeys(("status.conditions", "status.containerStatuses", "status.initContainerStatuses"), list),
-    **dict.fromkeys(("spec.containers", "spec.initContainers", "spec.volumes", "spec.ports"), list),
-    **dict.fromkeys(("spec.taints", "spec.tolerations", "spec.versions", "webhooks", "endpoints"), list),
-    **dict.fromkeys(("status.loadBalancer.ingress",), list),
-    **dict.fromkeys(("spec.replicas", "spec.completions", "spec.parallelism", "status.replicas"), int),
-    **dict.fromkeys(("status.readyReplicas", "status.updatedReplicas", "status.availableReplicas"), int),
-    **dict.fromkeys(("status.succeeded", "status.failed", "status.active", "status.desiredReplicas"), int),
-    **dict.fromkeys(("status.phase", "status.reason", "status.message", "spec.nodeName", "spec.type"), str),
+_FIELDS: Mapping[type, str] = {
+    Mapping: "spec status spec.template spec.template.spec spec.selector involvedObject status.loadBalancer"
+    " status.replicaStatuses",
+    list: "status.conditions status.containerStatuses status.initContainerStatuses webhooks endpoints"
+    " status.loadBalancer.ingress spec.containers spec.initContainers spec.volumes spec.ports spec.taints"
+    " spec.tolerations spec.versions",
+    int: "spec.replicas spec.completions spec.parallelism status.replicas status.readyReplicas"
+    " status.updatedReplicas status.availableReplicas status.succeeded status.failed status.active"
+    " status.desiredReplicas",
+    str: "status.phase status.reason status.message spec.nodeName spec.type",
 }
+_TYPES = {path: kind for kind, paths in _FIELDS.items() for path in paths.split()}
 
 
 def assess(facts: Facts, rules: ReadyRules | None = None) -> Readiness:

@@ -16,18 +16,8 @@ from mlstack.errors import ClusterError, ForbiddenError, MlstackError, ObjectNot
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.kube.watch import ResourceWatcher, WatchSource
 from mlstack.objects.kube_object import Identity, KubeObject
-from mlstack.readiness.evaluate import (
-    MISSING,
-    Data,
-    Logs,
-    Relatives,
-    ResourceStatus,
-    StatusEvaluator,
-    assess,
-    has_pods,
-    kinds_below,
-)
-from mlstack.readiness.rule import Facts, Readiness, key_of
+from mlstack.readiness.evaluate import MISSING, Logs, ResourceStatus, StatusEvaluator, assess
+from mlstack.readiness.rule import Data, Facts, Readiness, has_pods, key_of, kinds_below
 
 # From so many namespaces on, one watch over all of them is cheaper for the server than one each.
 MANY_NAMESPACES = 5
@@ -79,11 +69,12 @@ class ReadinessWatcher:
         logs: Logs | None = None,
     ) -> None:
         self._cluster, self._clock, self._rules = cluster, clock, rules or {}
-        self._watches, self._relatives = ResourceWatcher(cluster), Relatives()
+        self._watches = ResourceWatcher(cluster)
         self._balancer = wait_for_load_balancer
         self._evaluator = StatusEvaluator(
-            cluster, self._relatives, wait_for_load_balancer=wait_for_load_balancer, rules=rules, logs=logs
+            cluster, wait_for_load_balancer=wait_for_load_balancer, rules=rules, logs=logs
         )
+        self._relatives = self._evaluator.relatives
         self._desired, self._labels, self._everything = tuple(desired), labels, everything
         self._uids, self._is_jealous, self._ahead_s = dict(uids or {}), uids is not None, ahead_s
         self._live: dict[Identity, Data] = {}

@@ -10,8 +10,7 @@ from mlstack import clock
 from mlstack.errors import ConflictError, ObjectNotFoundError, UnreachableError, WatchExpiredError
 from mlstack.kube.client import ObjectRef
 from mlstack.objects.kube_object import KubeObject
-from mlstack.readiness.evaluate import Relatives
-from mlstack.readiness.rule import SURE_S, Readiness, Terms
+from mlstack.readiness.rule import SURE_S, Readiness, Relatives, Terms
 from tests.support.deploying import deployment
 from tests.support.watched import FaultyCluster, Watched
 

@@ -14,7 +14,8 @@ from mlstack.kube.client import ObjectRef
 from mlstack.objects import masking
 from mlstack.objects.kube_object import KubeObject
 from mlstack.readiness import evaluate
-from mlstack.readiness.evaluate import FRESH_S, Logs, Relatives, StatusEvaluator, hidden
+from mlstack.readiness.evaluate import FRESH_S, Logs, StatusEvaluator, hidden
+from mlstack.readiness.rule import Relatives
 from tests.support.deploying import crd, deployment, secret
 from tests.support.waiting import wait_until
 from tests.support.watched import Watched
@@ -29,7 +30,7 @@ def still() -> Watched:
 
 
 def evaluator_of(watched: Watched) -> StatusEvaluator:
-    return StatusEvaluator(watched.cluster, Relatives(), wait_for_load_balancer=False)
+    return StatusEvaluator(watched.cluster, wait_for_load_balancer=False)
 
 
 def state(watched: Watched, evaluator: StatusEvaluator, wanted: Any) -> str:
@@ -137,7 +138,8 @@ def test_nodes_are_asked_for_once_in_a_while_and_not_while_the_server_is_away() 
 
     pods = listed("v1", "Pod", namespace="ml").items
     sets = listed("apps/v1", "ReplicaSet", namespace="ml").items
-    one = StatusEvaluator(watched.cluster, Relatives([*pods, *sets]), wait_for_load_balancer=False)
+    one = StatusEvaluator(watched.cluster, wait_for_load_balancer=False)
+    one.relatives = Relatives([*pods, *sets])
     watched.cluster.list = counting  # type: ignore[method-assign]
     for _ in range(3):
         assert state(watched, one, wanted) == "waiting"
@@ -199,7 +201,7 @@ class Crashing:
     def evaluator(self, *secrets: str) -> StatusEvaluator:
         """Give an evaluator that reads logs."""
         made = Logs(self.cluster, secrets)
-        return StatusEvaluator(self.cluster, Relatives(), wait_for_load_balancer=False, logs=made)
+        return StatusEvaluator(self.cluster, wait_for_load_balancer=False, logs=made)
 
     def reason(self, wanted: KubeObject, evaluator: StatusEvaluator | None = None) -> str:
         """Give why an object does not work."""
@@ -292,6 +294,6 @@ def test_a_silent_node_is_waited_for_once(crashing: Crashing, monkeypatch: pytes
 
 
 def test_without_a_reader_nothing_is_asked(crashing: Crashing) -> None:
-    evaluator = StatusEvaluator(crashing.cluster, Relatives(), wait_for_load_balancer=False)
+    evaluator = StatusEvaluator(crashing.cluster, wait_for_load_balancer=False)
     assert crashing.reason(crashing.pod(text="bye"), evaluator).endswith("exit code 1")
     assert crashing.asked == []
