@@ -29,9 +29,18 @@ from mlstack.names import check_namespace
 from mlstack.objects import kube_object, masking, order
 from mlstack.objects.kube_object import DesiredState, Kinds, KubeObject, Schemas, Source, group_of
 from mlstack.render import metadata
-from mlstack.render.cache import Pack, Render, Renders, render_key
 from mlstack.render.patches import patched, read_patch
-from mlstack.render.template import CodeStore, Engine, Renderer, Rendering, TemplatePlace
+from mlstack.render.template import (
+    CodeStore,
+    Engine,
+    Pack,
+    Render,
+    Renderer,
+    Rendering,
+    Renders,
+    TemplatePlace,
+    render_key,
+)
 from mlstack.yaml import read
 
 if TYPE_CHECKING:

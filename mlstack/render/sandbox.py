@@ -27,8 +27,16 @@ from jinja2.utils import Namespace, missing
 
 from mlstack.errors import TemplateError, TemplateRefusedError
 from mlstack.names import nearest
-from mlstack.render.limits import LARGEST_TEMPLATE, FailedError, LimitedError, Limits, RefusedError
-from mlstack.render.template import Rendering, TemplatePlace, mark_of
+from mlstack.render.template import (
+    LARGEST_TEMPLATE,
+    FailedError,
+    LimitedError,
+    Limits,
+    RefusedError,
+    Rendering,
+    TemplatePlace,
+    mark_of,
+)
 from mlstack.yaml import write
 
 JINJA = jinja2.__version__

@@ -1,21 +1,28 @@
-"""The templates of a prototype: plain data in, text and the origins of its lines out."""
+"""The templates of a prototype: plain data in, text and the origins of its lines out, within limits.
+
+What they were compiled to, and what they gave, is remembered between runs in two stored files: a file for
+each component would cost more than rendering it again.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import marshal
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import chain
 from pathlib import PurePosixPath
+from time import monotonic
 from types import CodeType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
-from mlstack import __version__
+from mlstack import __version__, disk_cache
 from mlstack.app.prototype import Prototype
+from mlstack.dataclass import dataclass
 from mlstack.errors import TemplateError
-from mlstack.render.limits import LARGEST_TEMPLATE, LimitedError, Limits
 
 if TYPE_CHECKING:
     from mlstack.render.sandbox import Libraries
@@ -55,6 +62,179 @@ def unmarked(text: str) -> tuple[str, list[TemplatePlace | None]]:
         lines.append(line)
         places.append(last)
     return "\n".join(lines), places
+
+
+class FailedError(Exception):
+    """Raised by functions that templates call."""
+
+    def __init__(self, message: object, near: str | None = None) -> None:
+        super().__init__(str(message))
+        self.near = near
+
+
+class LimitedError(FailedError):
+    """Raised when a template does or makes more than it may."""
+
+
+class RefusedError(FailedError):
+    """Raised by `fail` in a template."""
+
+
+# --- how much templates may do ---
+# Every `{{ expression }}` is written as one YAML-safe value on one line (mappings and lists in flow style),
+# so that no parameter can change the structure around it. A value inside a longer text is put together in the
+# expression: `{{ "prefix-" ~ x }}`. What templates themselves write (macros, blocks, the filters `raw` and
+# `yaml`) goes out as it is.
+#
+# There is no clock, no randomness, no environment and no file but those of the package: the same parameters
+# give the same bytes everywhere.
+#
+# Packages are other people's code, so a render is bounded. Python cannot stop a call into C that runs for
+# hours, so none begins: every value is kept small (`Limits`), what multiplies is asked for its result's size
+# first, and all that templates do is counted. An alarm ends what counting misses.
+
+_TEXTS = (str, bytes)
+_COLLECTIONS = (list, tuple, dict)
+_SMALL = frozenset({float, bool, type(None), type({}.items()), type({}.keys()), type({}.values())})
+_LARGEST_INTEGER = 1 << 4096
+_LARGEST_COUNT = 100_000  # as a width, a number of parts or of repetitions
+_LARGEST_CROSS = 100_000_000  # size of a text or list times the size of what a filter or method adds to it
+LARGEST_TEMPLATE = 1024 * 1024
+_LARGE = 64 * 1024
+
+
+class Limits:
+    """What the templates of one component may still do.
+
+    A value weighs its characters, and 16 for each node of lists and maps, shared parts as often as they
+    occur.
+    """
+
+    LARGEST_VALUE = 8 * 1024 * 1024
+    MOST_WORK = 100_000_000  # characters made, 100 for each step: seconds, and less than a gigabyte
+    LONGEST_S = 10.0
+    STEP = 100
+    _NODE = 16
+
+    def __init__(self) -> None:
+        self._work = self._next_look = self.MOST_WORK
+        self._seconds = self.LONGEST_S
+        self._until = float("inf")
+        self._stop_alarm: Callable[[], None] | None = None
+        self._weights: dict[int, tuple[int, object]] = {}  # the object is kept, so that its identity is
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Let time pass."""
+        self._until = monotonic() + self._seconds
+        try:
+            yield
+        finally:
+            if self._stop_alarm is not None:
+                self._stop_alarm()
+                self._stop_alarm = None
+            self._seconds = max(self._until - monotonic(), 0.001)
+            self._until = float("inf")
+
+    def _arm(self) -> None:
+        """Set an alarm, once there is something large: only then a step can take long."""
+        if self._stop_alarm is None and self._until != float("inf"):
+            self._stop_alarm = _alarm(self._until - monotonic(), self._end)
+
+    def _end(self) -> NoReturn:
+        raise LimitedError(f"the templates take more than {self.LONGEST_S:g} seconds")
+
+    def spend(self, work: int) -> None:
+        """Count work, in characters."""
+        self._work -= work
+        if self._work < self._next_look:
+            self._look()
+
+    def _look(self) -> None:
+        """Look whether work and time are left, once in a while."""
+        self._next_look = max(self._work - self.MOST_WORK // 1000, 0)
+        if self._work < 0:
+            steps, size = self.MOST_WORK // self.STEP, self.MOST_WORK // 1_000_000
+            raise LimitedError(f"the templates do more than {steps:,} steps, or make more than {size} MB")
+        if monotonic() > self._until:
+            self._end()
+
+    def check(self, weight: int) -> None:
+        """Refuse a value that weighs too much."""
+        if weight > _LARGE:
+            self._arm()
+        if weight > self.LARGEST_VALUE:
+            raise LimitedError(f"a text, list or map of more than {self.LARGEST_VALUE // 1024 // 1024} MiB")
+
+    def weight(self, value: Any) -> int:
+        """Give the weight of a value; values that are no plain ones weigh nothing."""
+        if isinstance(value, _TEXTS):
+            return len(value)
+        if not isinstance(value, _COLLECTIONS):
+            return 0
+        known = self._weights.get(id(value))
+        if known is None:
+            parts = chain(value, value.values()) if isinstance(value, dict) else value
+            weight = self._NODE
+            for part in parts:
+                kind = part.__class__
+                if kind is str:
+                    weight += len(part)
+                elif kind not in _SMALL and kind is not int:
+                    weight += self.weight(part)
+            weight += self._NODE * len(value)
+            known = weight, value
+            self.check(weight)
+            self.spend(self._NODE * len(value))
+            self._weights[id(value)] = known
+        return known[0]
+
+    def bounded(self, value: Any) -> Any:
+        """Give a new value, once it is known to be small enough."""
+        if value.__class__ in _SMALL:
+            return value
+        if isinstance(value, _TEXTS):
+            self.check(len(value))
+            self.spend(len(value))
+        elif isinstance(value, _COLLECTIONS):
+            self.weight(value)
+        elif value.__class__ is int and not -_LARGEST_INTEGER < value < _LARGEST_INTEGER:
+            raise LimitedError("an integer of more than 1,200 figures")
+        return value
+
+    def check_cross(self, value: Any, others: Iterable[Any]) -> None:
+        """Refuse what multiplies the size of a value with sizes and counts that are given with it."""
+        factor = 1
+        for other in others:
+            if other.__class__ is int and abs(other) > _LARGEST_COUNT:
+                raise LimitedError(f"a width or number above {_LARGEST_COUNT:,}")
+            factor += abs(other) if other.__class__ is int else self.weight(other)
+        cross = (1 + self.weight(value)) * factor
+        if cross > _LARGE:
+            self._arm()
+        if cross > _LARGEST_CROSS:
+            self.check(self.LARGEST_VALUE + 1)
+
+
+def _alarm(seconds: float, ring: Callable[[], NoReturn]) -> Callable[[], None]:
+    """Call `ring` after a time, again and again, until what is given back is called.
+
+    Only a main thread, and not on Windows, can be woken.
+    """
+    import signal
+    import threading
+
+    usable = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+    if not usable or signal.getitimer(signal.ITIMER_REAL)[0]:
+        return lambda: None
+    before = signal.signal(signal.SIGALRM, lambda _number, _frame: ring())
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001), 0.5)
+
+    def stop() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+    return stop
 
 
 # --- the templates of a prototype, rendered for one component after the other ---
@@ -225,3 +405,110 @@ def _code_key(text: str, name: str, source: str) -> str:
     versions = (__version__, _CODE, sandbox.JINJA, sys.implementation.cache_tag, str(sys.hexversion))
     parts = "\0".join((*versions, name, source, text))
     return "template:" + hashlib.blake2b(parts.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# --- what is remembered between runs ---
+
+_LARGEST_BYTES = 64 * 1024 * 1024
+_MARK = b"entries\0"  # marshal makes gigabytes of a few odd bytes: it reads only what we wrote
+
+
+class Pack:
+    """Many small entries in one stored file; without a store it is empty and stays so.
+
+    Args:
+        store: where it is kept.
+        key: its name there.
+    """
+
+    def __init__(self, store: CodeStore | None, key: str) -> None:
+        self._store, self._key = store, key
+        self._entries: dict[str, bytes] | None = None
+        self._used: dict[str, bytes] = {}
+        self._is_new = False
+
+    def get(self, key: str) -> bytes | None:
+        """Give the bytes of a key, or None."""
+        if self._entries is None:
+            self._entries = self._read()
+        data = self._used.get(key) or self._entries.get(key)
+        if data is not None:
+            self._used[key] = data
+        return data
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep bytes under a key, from `save` on."""
+        self._used[key], self._is_new = data, True
+
+    def save(self) -> None:
+        """Store what is new; what this run had no use for goes once it is the larger part."""
+        if self._store is None or not self._is_new:
+            return
+        kept = {**(self._read() if self._entries is None else self._entries), **self._used}
+        if len(kept) > 2 * len(self._used) + 1000:
+            kept = self._used
+        data = _MARK + marshal.dumps(kept)
+        if len(data) <= _LARGEST_BYTES:
+            self._store.put(self._key, data)
+        self._is_new = False
+
+    def _read(self) -> dict[str, bytes]:
+        data = self._store.get(self._key) if self._store is not None else None
+        try:
+            entries = marshal.loads(data[len(_MARK) :]) if data and data.startswith(_MARK) else {}
+        except (ValueError, EOFError, TypeError):  # nothing that was stored here
+            return {}
+        return entries if isinstance(entries, dict) else {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Render:
+    """What the templates of one component gave.
+
+    Attributes:
+        objects: name of the template and content of each object, in order.
+        notes: what the templates told people.
+        reads: the names that the templates looked up: others may change.
+    """
+
+    objects: Sequence[tuple[str, Mapping[str, Any]]]
+    notes: Sequence[str]
+    reads: Set[str]
+
+
+class Renders:
+    """The last render of each component of an environment; never one with a secret."""
+
+    def __init__(self, pack: Pack) -> None:
+        self._pack = pack
+
+    def get(self, component: str, prototype: Prototype, variables: Mapping[str, Any]) -> Render | None:
+        """Give what a component's templates gave, if what they read of the variables is as it was."""
+        data = self._pack.get(component)
+        if data is None:
+            return None
+        reads, key, content = data.split(b"\n", 2)
+        names = frozenset(reads.decode().split())
+        if key != render_key(prototype, variables, names):
+            return None
+        objects, notes = marshal.loads(content)
+        return Render(objects=objects, notes=notes, reads=names)
+
+    def put(self, component: str, prototype: Prototype, variables: Mapping[str, Any], render: Render) -> None:
+        """Remember a render, unless a secret may be in it, or nothing says what its prototype is."""
+        has_secret = any(data.get("kind") == "Secret" for _, data in render.objects)
+        key = render_key(prototype, variables, render.reads)
+        if key and not has_secret and not prototype.has_secrets(variables["params"]):
+            content = marshal.dumps((list(render.objects), list(render.notes)))
+            reads = " ".join(sorted(render.reads & variables.keys())).encode()
+            self._pack.put(component, b"\n".join((reads, key, content)))
+
+
+def render_key(prototype: Prototype, variables: Mapping[str, Any], reads: Set[str]) -> bytes:
+    """Give a hash of all that decides a render; empty where nothing does."""
+    seen = {name: value for name, value in variables.items() if name in reads}
+    try:
+        text = json.dumps([disk_cache.program_identity(), prototype.digest, seen])
+    except OSError:
+        return b""
+    return hashlib.blake2b(text.encode(), digest_size=32).hexdigest().encode() if prototype.digest else b""

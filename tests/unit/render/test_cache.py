@@ -8,7 +8,7 @@ import pytest
 
 from mlstack import disk_cache
 from mlstack.app.prototype import Param, Prototype
-from mlstack.render.cache import Pack, Render, Renders
+from mlstack.render.template import Pack, Render, Renders
 from tests.support.builders import MemoryCache
 
 PARAMS = {"a": Param(name="a", schema={}), "token": Param(name="token", schema={}, secret=True)}
