@@ -55,16 +55,11 @@ from mlstack.readiness.placement import (
 )
 from mlstack.readiness.rule import ODD, key_of, kinds_below, number
 
-_AUTOSCALER = ObjectRef(
-    api_version="v1", kind="ConfigMap", namespace="kube-system", name="cluster-autoscaler-status"
-)
+_AUTOSCALER = ObjectRef("v1", "ConfigMap", "kube-system", "cluster-autoscaler-status")
 _KARPENTER = ("karpenter.sh/v1", "NodePool")
-_OWN_PODS = (
-    "",
-    "apps",
-    "batch",
-    "paddlepaddle.org",
-)  # groups whose pods are as the object says, to the letter
+# Groups whose pods are as the object says, to the letter.
+_OWN_PODS = ("", "apps", "batch", "paddlepaddle.org")
+_ENDED = ("Succeeded", "Failed")
 _POOL_LABELS = (
     "cloud.google.com/gke-nodepool",
     "eks.amazonaws.com/nodegroup",
@@ -125,18 +120,20 @@ def check(resolved: ResolvedTarget, changes: Sequence[Change]) -> Capacity:
         elif sets:
             wanted += sets
             # Of a workload that only grows, those that are there stay.
-            gone |= (
-                {str(pod["metadata"]["uid"]) for pod in old} if any(row.also_on for row in sets) else set()
-            )
-            gone |= {str(pod["metadata"]["uid"]) for pod in old} if change.action == "recreate" else set()
+            goes = change.action == "recreate" or any(row.also_on for row in sets)
+            gone |= {_uid(pod) for pod in old} if goes else set()
     wanted = limited(_admitted(resolved.cluster, wanted, live), objects)
     nodes = node_rooms(live, gone)
-    freed = [pod for pod in live.pods or () if str(pod["metadata"]["uid"]) in gone]
+    freed = [pod for pod in live.pods or () if _uid(pod) in gone]
     wanted = within_quotas([spread(pods, nodes) for pods in wanted], live.quotas, objects, freed)
-    running = [pod for pod in live.pods or () if str(pod["metadata"]["uid"]) not in gone]
+    running = [pod for pod in live.pods or () if _uid(pod) not in gone]
     wanted = _beside(_unread(wanted, live), running, nodes)
     rows = fits(wanted, nodes, waiting=waiting(live, gone), pools=pools(live, nodes))
     return Capacity(fits=(*rows, *unclear), notes=live.notes)
+
+
+def _uid(obj: Data) -> str:
+    return str(obj["metadata"].get("uid"))
 
 
 def _uncounted(obj: KubeObject) -> Fit:
@@ -198,15 +195,15 @@ def read(cluster: Cluster, making: Sequence[Change] = (), namespaces: Iterable[s
     lists = {row: items(answer, row[1], row[2]) for row, answer in zip(asked, answers, strict=True)}
     pods = lists["v1", "Pod", None]
     between = [obj for row, rows in lists.items() if row[:2] in below for obj in rows or ()]
-    status = _read_alone(cluster, _AUTOSCALER)
+    status = _unless_forbidden(cluster, _AUTOSCALER)
     classes = lists["resource.k8s.io/v1", "DeviceClass", None] or ()
     return Occupancy(
         nodes=lists["v1", "Node", None],
-        pods=None if pods is None else tuple(pod for pod in pods if not _has_ended(pod)),
+        pods=None
+        if pods is None
+        else tuple(pod for pod in pods if (pod.get("status") or {}).get("phase") not in _ENDED),
         owners={
-            str(obj["metadata"].get("uid")): tuple(
-                str(owner.get("uid")) for owner in obj["metadata"].get("ownerReferences") or ()
-            )
+            _uid(obj): tuple(str(owner.get("uid")) for owner in obj["metadata"].get("ownerReferences") or ())
             for obj in (*(pods or ()), *between)
         },
         quotas={
@@ -214,7 +211,11 @@ def read(cluster: Cluster, making: Sequence[Change] = (), namespaces: Iterable[s
             for (_, kind, space), rows in lists.items()
             if kind == "ResourceQuota" and space
         },
-        absent=frozenset(space for space in spaces if not _has_namespace(cluster, space)),
+        absent=frozenset(
+            space
+            for space in spaces
+            if _unless_forbidden(cluster, ObjectRef("v1", "Namespace", "", space)) is None
+        ),
         devices=tuple(str(row["spec"].get("extendedResourceName") or "") for row in classes),
         node_pools=lists[*_KARPENTER, None] or (),
         autoscaler=str(((status or {}).get("data") or {}).get("status") or ""),
@@ -222,22 +223,12 @@ def read(cluster: Cluster, making: Sequence[Change] = (), namespaces: Iterable[s
     )
 
 
-def _read_alone(cluster: Cluster, ref: ObjectRef) -> Data | None:
+def _unless_forbidden(cluster: Cluster, ref: ObjectRef) -> Data | None:
+    """Give an object, an empty one where it may not be read."""
     try:
         return cluster.get(ref)
     except ForbiddenError:
-        return None
-
-
-def _has_namespace(cluster: Cluster, name: str) -> bool:
-    try:
-        return cluster.get(ObjectRef(api_version="v1", kind="Namespace", namespace="", name=name)) is not None
-    except ForbiddenError:
-        return True
-
-
-def _has_ended(pod: Data) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        return {}
 
 
 def _pods_below(uid: str, live: Occupancy) -> list[Data]:
@@ -245,14 +236,14 @@ def _pods_below(uid: str, live: Occupancy) -> list[Data]:
         owners = live.owners.get(own, ())
         return uid in owners or (depth < 8 and any(is_below(owner, depth + 1) for owner in owners))
 
-    return [pod for pod in live.pods or () if is_below(str(pod["metadata"].get("uid")))]
+    return [pod for pod in live.pods or () if is_below(_uid(pod))]
 
 
 def node_rooms(live: Occupancy, gone: Container[str] = ()) -> list[NodeRoom]:
     """Give the nodes with what pods leave of them, but for those that go."""
     taken = defaultdict(list)
     for pod in live.pods or ():
-        if str(pod["metadata"]["uid"]) not in gone:
+        if _uid(pod) not in gone:
             taken[str(pod["spec"].get("nodeName") or "")].append(held(pod))
     return [parse_node(node, taken[str(node["metadata"]["name"])]) for node in live.nodes or ()]
 
@@ -262,7 +253,7 @@ def waiting(live: Occupancy, gone: Container[str] = ()) -> list[PodSet]:
     alike = defaultdict(list)
     for pod in live.pods or ():
         metadata, spec = pod["metadata"], pod["spec"]
-        if spec.get("nodeName") or str(metadata["uid"]) in gone or metadata.get("deletionTimestamp"):
+        if spec.get("nodeName") or _uid(pod) in gone or metadata.get("deletionTimestamp"):
             continue
         shape = {name: spec.get(name) for name in ("nodeSelector", "affinity", "tolerations", "priority")}
         shape |= {"labels": metadata.get("labels"), "namespace": metadata.get("namespace")}
