@@ -11,7 +11,7 @@ from mlstack.app.app import PackageRef, RegistryRef
 from mlstack.app.lock import LockedRegistry
 from mlstack.app.package import FetchedPackage, digest
 from mlstack.errors import MlstackError, NotFoundError, RegistryError
-from mlstack.registries.registry import Registry
+from mlstack.registries.registry import Registry, open_registry
 from mlstack.registries.resolver import AppCatalog, Requirements, select
 from tests.support.builders import Tree, write_tree
 from tests.support.packages import COMMON, JOBS, as_files
@@ -49,6 +49,11 @@ def plain() -> dict[str, str | bytes]:
     """Give the files of a registry without an index: package folders alone."""
     files: dict[str, str | bytes] = {f"common/{path}": text for path, text in COMMON.items()}
     return files | {f"jobs/{path}": text for path, text in JOBS.items()} | {"docs/README.md": "x"}
+
+
+def opened(address: str, *, protocol: str = "oci", root: Path = Path("/"), fresh: bool = False) -> Registry:
+    """Open a registry that the app calls `own`."""
+    return open_registry(RegistryRef(name="own", address=address, protocol=protocol), root=root, fresh=fresh)
 
 
 class RegistrySuite:

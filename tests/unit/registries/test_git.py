@@ -27,6 +27,7 @@ from tests.support.registries import (
     indexed,
     need_git,
     next_jobs,
+    opened,
     plain,
     repository,
     write_registry,
@@ -34,7 +35,7 @@ from tests.support.registries import (
 
 
 def opened_at(address: str, tmp_path: Path) -> Registry:
-    return registry.open_registry(RegistryRef(name="own", address=address, protocol="git"), root=tmp_path)
+    return opened(address, protocol="git", root=tmp_path)
 
 
 class TestGit(RegistrySuite):

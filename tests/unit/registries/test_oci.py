@@ -2,47 +2,31 @@
 
 import base64
 import json
+import shutil
 import stat
 import time
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import pytest
 
-from mlstack.app.app import RegistryRef
+from mlstack.app.app_dir import AppDir
 from mlstack.errors import NotFoundError, RegistryError
-from mlstack.registries import registry
+from mlstack.operations import app as apps
+from mlstack.operations import packages
+from mlstack.operations import registries as operations
 from mlstack.registries.distribution import credentials
 from mlstack.registries.oci import Published, place_of
 from mlstack.registries.registry import Registry
-from mlstack.web import Web
+from tests.support import registries
+from tests.support.builders import read_tree
+from tests.support.cli import Runner
 from tests.support.oci import PASSWORD, USER, FakeRegistry, Fault, Reply, real_registry
 from tests.support.packages import COMMON, JOBS, as_files
 from tests.support.registries import next_jobs
 
 
-@pytest.fixture
-def fake() -> Iterator[FakeRegistry]:
-    with FakeRegistry().running() as running:
-        yield running
-
-
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Let no test wait: the pauses that would have been made."""
-    made: list[float] = []
-    original = Web.__init__
-
-    def patched(self: Web, **named: object) -> None:
-        original(self, sleep=made.append, clock=lambda: sum(made))
-
-    monkeypatch.setattr(Web, "__init__", patched)
-    return made
-
-
-def opened(host: str, *, fresh: bool = False) -> Registry:
-    ref = RegistryRef(name="own", address=f"oci://{host}/ml", protocol="oci")
-    return registry.open_registry(ref, root=Path("/"), fresh=fresh)
+def opened(host: str, path: str = "/ml", *, fresh: bool = False) -> Registry:
+    return registries.opened(f"oci://{host}{path}", fresh=fresh)
 
 
 def publish(host: str, tree: dict[PurePosixPath, bytes]) -> Published:
@@ -216,8 +200,6 @@ def test_a_registry_that_is_away_is_the_one_that_was_asked_last(
 
 
 def empty_cache() -> None:
-    import shutil
-
     shutil.rmtree(Path.home() / ".cache", ignore_errors=True)
 
 
@@ -426,18 +408,6 @@ def test_patience_ends_and_a_time_that_is_too_far_is_told(fake: FakeRegistry, pa
     assert (caught.value.hint, pauses) == ("try again in 60 min", [])
 
 
-def test_a_push_goes_again_too(fake: FakeRegistry, pauses: list[float]) -> None:
-    methods = ["POST", "PUT", "HEAD", "GET"]
-
-    def refuse_once(running: FakeRegistry, method: str, path: str, headers: dict[str, str]) -> Reply | None:
-        return Reply(status=503, body=b"") if method in methods and not methods.remove(method) else None
-
-    fake.fault = refuse_once
-    publish(fake.host, as_files(JOBS))
-    assert methods == []
-    assert opened(fake.host).fetch("jobs") == as_files(JOBS)
-
-
 @pytest.mark.parametrize("status", [500, 404, 200])
 def test_a_place_of_tokens_that_fails_is_told(fake: FakeRegistry, status: int) -> None:
     challenge = {"WWW-Authenticate": f'Bearer realm="http://{fake.host}/token"'}
@@ -539,3 +509,175 @@ def test_an_identity_token_is_exchanged_for_others(fake: FakeRegistry) -> None:
     publish(fake.host, as_files(JOBS))
     assert set(asked) == {"POST None"}
     assert any(b"refresh_token=long" in body for body in fake.bodies)
+
+
+# --- without an index: packages are found by the tags of their repositories ---
+
+
+def publish_all(host: str) -> None:
+    """Publish packages, and beside them an artifact of another kind."""
+    place = place_of(f"oci://{host}/ml")
+    for tree in (COMMON, JOBS, next_jobs()):
+        place.publish(as_files(tree))
+    place._push("image", "1.0.0", b"x", "application/vnd.mlstack.registry.v1", {})
+
+
+@pytest.mark.slow
+def test_a_path_without_an_index_is_a_registry_of_what_lies_below_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Runner
+) -> None:
+    with real_registry(tmp_path) as host:
+        publish_all(host)
+        (index,) = tmp_path.rglob("repositories/ml/mlstack-registry")
+        shutil.rmtree(index)
+        shutil.rmtree(Path.home() / ".cache")
+        monkeypatch.chdir(tmp_path)
+        run.ok("init demo --skip-default-registries")
+        monkeypatch.chdir(tmp_path / "demo")
+        run.ok(f"registry add own oci://{host}/ml")
+        offered = run("registry describe own -o json").json["packages"]
+        assert [(row["name"], row["versions"]) for row in offered] == [
+            ("common", ["0.1.0"]),
+            ("jobs", ["0.1.0", "0.10.0"]),
+        ]
+        assert [row["package"] for row in run("pkg list -o json").json["packages"]] == [
+            "own/common",
+            "own/jobs",
+        ]
+        assert "own/jobs" in run("prototype search tf-cnn").out
+        run.ok("pkg install own/jobs@^0.1 own/jobs@0.1.0")
+        run.ok("pkg verify")
+        shutil.rmtree(tmp_path / "demo/vendor")
+        run.ok("pkg install --frozen")
+        run.ok(f"registry add alone oci://{host}/ml/common")
+        run.ok("pkg install alone/common")
+        assert run(f"registry add none oci://{host}/ml/image").code == 5
+        assert "nothing was published there" in run(f"registry add none oci://{host}/other").err
+
+
+@pytest.mark.slow
+def test_one_package_is_had_where_nobody_may_ask_for_more() -> None:
+    """Some registries answer with a refusal for what is not there, and list no repositories."""
+    with FakeRegistry().running() as fake:
+        publish_all(fake.host)
+
+        def refuse(running: FakeRegistry, method: str, path: str, headers: dict[str, str]) -> Reply | None:
+            return None if path.startswith("/v2/ml/jobs/") and "index" not in path else Reply(status=403)
+
+        fake.fault = refuse
+        own = opened(fake.host, "/ml/jobs")
+        assert [entry.version for entry in own.index().packages["jobs"].versions] == ["0.1.0", "0.10.0"]
+        assert own.fetch("jobs", "0.1.0") == as_files(JOBS)
+        with pytest.raises(RegistryError, match="does not allow that"):
+            opened(fake.host, "/ml/common").index()
+
+
+def test_a_version_whose_archive_is_refused_is_left_out_and_told_where_it_is_asked_for() -> None:
+    with FakeRegistry().running() as fake:
+        place = place_of(f"oci://{fake.host}/ml")
+        place._push("jobs", "0.2.0", b"no archive", "application/vnd.mlstack.package.v1", {})
+        place.publish(as_files(JOBS))
+        del fake.manifests["ml/mlstack-registry", "index"]
+        own = opened(fake.host, "/ml/jobs")
+        assert [entry.version for entry in own.index().packages["jobs"].versions] == ["0.1.0"]
+        with pytest.raises(RegistryError, match="its archive cannot be read"):
+            own.at("0.2.0").index().package("jobs")
+
+
+def test_what_has_a_digest_is_had_without_an_index() -> None:
+    with FakeRegistry().running() as fake:
+        revision = place_of(f"oci://{fake.host}/ml").publish(as_files(JOBS)).manifest_digest
+        del fake.manifests["ml/mlstack-registry", "index"]
+        assert opened(fake.host).at(revision).fetch("jobs", "0.1.0") == as_files(JOBS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("status", [401, 404, 405])
+def test_packages_of_a_registry_that_lists_nothing_are_had_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Runner, status: int
+) -> None:
+    fake = FakeRegistry()
+    fake.fault = lambda registry, method, path, headers: (
+        Reply(status=status) if path.startswith("/v2/_catalog") else None
+    )
+    monkeypatch.chdir(tmp_path)
+    run.ok("init demo --skip-default-registries")
+    monkeypatch.chdir(tmp_path / "demo")
+    with fake.running():
+        publish_all(fake.host)
+        for key in [key for key in fake.manifests if key[0] == "ml/mlstack-registry"]:
+            del fake.manifests[key]
+        shutil.rmtree(Path.home() / ".cache")
+        note = f"{fake.host} lists neither packages nor repositories: name packages"
+        for command in (f"registry add own oci://{fake.host}/ml", "registry describe own", "pkg list"):
+            ran = run(command)
+            assert (ran.code, note in ran.out + ran.err) == (0, True), (command, ran.out, ran.err)
+        assert note in run("prototype search tf-cnn").err
+        run.ok("pkg install own/jobs@0.1.0")  # with what it requires
+        assert [row["package"] for row in run("pkg list --installed -o json").json["packages"]] == [
+            "own/common",
+            "own/jobs",
+        ]
+        assert "0.10.0" in run.ok("pkg outdated")
+        assert run("pkg install own/nothing").code == 4
+        shutil.rmtree(tmp_path / "demo/vendor")
+        run.ok("pkg install --frozen")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reference", ["9.9.9", "nightly", "sha256:" + "0" * 64])
+def test_a_tag_or_digest_that_is_not_there_installs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Runner, reference: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run.ok("init demo --skip-default-registries")
+    monkeypatch.chdir(tmp_path / "demo")
+    with FakeRegistry().running() as fake:
+        publish_all(fake.host)
+        run.ok(f"registry add own oci://{fake.host}/ml")
+        before = read_tree(tmp_path / "demo")
+        ran = run(f"pkg install own/jobs@{reference}")
+        assert (ran.code, read_tree(tmp_path / "demo")) == (4, before)
+        assert f"package `jobs` has no version `{reference}`" in ran.err
+        assert "known versions: 0.1.0, 0.10.0" in ran.err
+        fake.manifests["ml/jobs", "nightly"] = fake.manifests["ml/jobs", "0.1.0"]
+        run.ok("pkg install own/jobs@nightly")
+        installed = {row["package"]: row["installed"] for row in run("pkg list -o json").json["packages"]}
+        assert installed == {"own/jobs": ["0.1.0"], "own/common": ["0.1.0"]}
+
+
+# --- packages in an app: chosen by range or digest, locked, and had again ---
+
+
+def new_app(tmp_path: Path, host: str) -> AppDir:
+    apps.init(tmp_path / "demo", "demo", default_registry=False)
+    made = AppDir(tmp_path / "demo")
+    operations.add_registry(made, "own", f"oci://{host}/ml")
+    return made
+
+
+@pytest.mark.slow
+def test_what_is_locked_comes_again_after_newer_versions(fake: FakeRegistry, tmp_path: Path) -> None:
+    publish(fake.host, as_files(COMMON))
+    first = publish(fake.host, as_files(JOBS))
+    made = new_app(tmp_path, fake.host)
+    packages.install_packages(made, ["own/jobs@^0.1"])
+    revisions = {p.full_name: p.revision for p in AppDir(made.root).lock.packages}
+    assert revisions["own/jobs"] == first.manifest_digest
+    before = read_tree(made.root)
+    publish(fake.host, as_files(next_jobs()))
+    shutil.rmtree(made.root / "vendor")
+    packages.restore_packages(AppDir(made.root))
+    assert read_tree(made.root) == before
+
+
+@pytest.mark.slow
+def test_a_package_is_named_by_its_digest(fake: FakeRegistry, tmp_path: Path) -> None:
+    publish(fake.host, as_files(COMMON))
+    first = publish(fake.host, as_files(JOBS))
+    publish(fake.host, as_files(next_jobs()))
+    made = new_app(tmp_path, fake.host)
+    packages.install_packages(made, ["own/jobs", f"own/jobs@{first.manifest_digest}"])
+    versions = [p.version for p in AppDir(made.root).lock.packages if p.name == "jobs"]
+    assert versions == ["0.1.0", "0.10.0"]
+    assert [str(ref) for ref in AppDir(made.root).app.packages] == ["own/jobs", "own/jobs@0.1.0"]

@@ -4,50 +4,23 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mlstack.app.app import RegistryRef
 from mlstack.errors import RegistryError
 from mlstack.registries.oci import place_of
-from mlstack.registries.registry import Registry, open_registry
-from mlstack.web import Web
 from tests.support.oci import PASSWORD, USER, FakeRegistry, Fault, Reply
 from tests.support.packages import COMMON, JOBS, as_files
-from tests.support.registries import next_jobs
+from tests.support.registries import next_jobs, opened
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("pauses")]
 Step = Callable[[str, str], bool]
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeRegistry]:
-    with FakeRegistry().running() as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Let no test wait: the pauses that would have been made."""
-    waited: list[float] = []
-    original = Web.__init__
-
-    def patched(self: Web, **named: object) -> None:
-        original(self, sleep=waited.append, clock=lambda: sum(waited))
-
-    monkeypatch.setattr(Web, "__init__", patched)
-    return waited
 
 
 def publish(fake: FakeRegistry) -> str:
     return place_of(f"oci://{fake.host}/ml").publish(as_files(JOBS)).manifest_digest
-
-
-def opened(fake: FakeRegistry) -> Registry:
-    ref = RegistryRef(name="own", address=f"oci://{fake.host}/ml", protocol="oci")
-    return open_registry(ref, root=Path("/"), fresh=True)
 
 
 def replying(reply: Reply, step: Step, times: int = 1000) -> Fault:
@@ -81,7 +54,7 @@ def test_a_push_is_tried_again_after_a_pause(
     fake.fault = replying(Reply(status=status, headers={"Retry-After": "2"}), STEPS[step], times=2)
     digest = publish(fake)
     assert pauses == [2, 2]
-    assert opened(fake).at(digest).fetch("jobs") == as_files(JOBS)
+    assert opened(f"oci://{fake.host}/ml", fresh=True).at(digest).fetch("jobs") == as_files(JOBS)
 
 
 @pytest.mark.parametrize("step", WRITES)
@@ -105,7 +78,7 @@ def test_a_push_that_fails_is_told_and_can_be_done_again(
     assert ("ml/mlstack-registry", "index") not in fake.manifests
     fake.fault = replying(reply, lambda method, path: False)
     publish(fake)
-    assert opened(fake).fetch("jobs") == as_files(JOBS)
+    assert opened(f"oci://{fake.host}/ml", fresh=True).fetch("jobs") == as_files(JOBS)
 
 
 @pytest.mark.parametrize("step", WRITES)
@@ -144,7 +117,7 @@ def test_an_upload_goes_to_another_host_without_our_login(fake: FakeRegistry) ->
         digest = publish(fake)
         assert {method for method, _, _ in storage.requests} == {"PUT"}
         assert not [headers for _, _, headers in storage.requests if "Authorization" in headers]
-        assert opened(fake).at(digest).fetch("jobs") == as_files(JOBS)
+        assert opened(f"oci://{fake.host}/ml", fresh=True).at(digest).fetch("jobs") == as_files(JOBS)
 
 
 @pytest.mark.parametrize("place", ["http://example.org/x", "file:///etc/passwd", ""])
@@ -172,7 +145,7 @@ def test_a_token_that_runs_out_in_the_middle_is_asked_for_again(fake: FakeRegist
     fake.fault = fault
     digest = publish(fake)
     assert len(tokens) > 2
-    assert opened(fake).at(digest).fetch("jobs") == as_files(JOBS)
+    assert opened(f"oci://{fake.host}/ml", fresh=True).at(digest).fetch("jobs") == as_files(JOBS)
 
 
 def test_an_upload_that_the_registry_forgot_is_told(fake: FakeRegistry) -> None:
@@ -207,7 +180,7 @@ def test_a_list_comes_page_by_page(fake: FakeRegistry) -> None:
         return None
 
     listed(fake).fault = fault
-    assert sorted(opened(fake).index().packages) == ["common", "jobs"]
+    assert sorted(opened(f"oci://{fake.host}/ml", fresh=True).index().packages) == ["common", "jobs"]
 
 
 LINK = '</v2/_catalog?last=ml%2Fcommon&n=1>; rel="next"'
@@ -215,7 +188,7 @@ LINK = '</v2/_catalog?last=ml%2Fcommon&n=1>; rel="next"'
 
 def test_a_list_that_leads_back_to_itself_ends(fake: FakeRegistry) -> None:
     listed(fake).fault = replying(catalog(["ml/common"], LINK), lambda method, path: "_catalog" in path)
-    assert sorted(opened(fake).index().packages) == ["common"]
+    assert sorted(opened(f"oci://{fake.host}/ml", fresh=True).index().packages) == ["common"]
     assert len([path for _, path, _ in fake.requests if "_catalog" in path]) < 200
 
 
@@ -224,7 +197,7 @@ def test_a_list_that_leads_to_another_host_does_not_take_our_login_along(fake: F
         other.fault = lambda running, method, path, headers: catalog(["ml/jobs"])
         link = f'<http://{other.host}/v2/_catalog>; rel="next"'
         listed(fake).fault = replying(catalog(["ml/common"], link), lambda method, path: "_catalog" in path)
-        opened(fake).index()
+        opened(f"oci://{fake.host}/ml", fresh=True).index()
         assert not [headers for _, _, headers in other.requests if "Authorization" in headers]
 
 
@@ -240,9 +213,8 @@ def test_a_list_that_leads_to_another_host_does_not_take_our_login_along(fake: F
 )
 def test_tags_that_cannot_be_listed_are_told(fake: FakeRegistry, reply: Reply, told: str) -> None:
     listed(fake).fault = replying(reply, lambda method, path: "/tags/list" in path)
-    ref = RegistryRef(name="own", address=f"oci://{fake.host}/ml/jobs", protocol="oci")
     with pytest.raises(RegistryError, match=told) as caught:
-        open_registry(ref, root=Path("/"), fresh=True).index()
+        opened(f"oci://{fake.host}/ml/jobs", fresh=True).index()
     assert caught.value.hint
 
 
@@ -253,9 +225,7 @@ ODD = ["0.1.0", "../x", "", 7, None, "latest", "0.1.0-" + "x" * 200]
 def test_odd_tags_are_passed_over(fake: FakeRegistry, tags: object) -> None:
     reply = Reply(body=json.dumps({"tags": tags}).encode())
     listed(fake).fault = replying(reply, lambda method, path: "/tags/list" in path)
-    ref = RegistryRef(name="own", address=f"oci://{fake.host}/ml/jobs", protocol="oci")
-    own = open_registry(ref, root=Path("/"), fresh=True)
-    packages = own.index().packages
+    packages = opened(f"oci://{fake.host}/ml/jobs", fresh=True).index().packages
     assert ("jobs" in packages) == (tags == ODD)
     if tags == ODD:
         assert [entry.version for entry in packages["jobs"].versions] == ["0.1.0"]

@@ -13,15 +13,13 @@ from subprocess import PIPE
 
 import pytest
 
-from mlstack.app.app import RegistryRef
 from mlstack.errors import RegistryError
 from mlstack.registries.oci import place_of
-from mlstack.registries.registry import Registry, open_registry
 from tests.support.certificates import self_signed
 from tests.support.cli import Runner
 from tests.support.oci import FakeRegistry
 from tests.support.packages import JOBS, as_files
-from tests.support.registries import repository
+from tests.support.registries import opened, repository
 from tests.support.registry import REGISTRY
 from tests.support.serving import served
 
@@ -54,22 +52,16 @@ def host(tmp_path: Path, authority: Path, monkeypatch: pytest.MonkeyPatch) -> It
         yield f"{NAME}:{port}"
 
 
-def opened(address: str, protocol: str = "oci") -> Registry:
-    return open_registry(
-        RegistryRef(name="own", address=address, protocol=protocol), root=Path("/"), fresh=True
-    )
-
-
 def test_an_oci_registry_is_trusted_by_the_authorities_that_are_named(
     host: str, authority: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(RegistryError, match="unable to get local issuer certificate") as caught:
-        opened(f"oci://{host}/ml").index()
+        opened(f"oci://{host}/ml", fresh=True).index()
     assert caught.value.hint is not None
     assert "SSL_CERT_FILE" in caught.value.hint
     monkeypatch.setenv("SSL_CERT_FILE", str(authority))
     place_of(f"oci://{host}/ml").publish(as_files(JOBS))
-    assert opened(f"oci://{host}/ml").fetch("jobs") == as_files(JOBS)
+    assert opened(f"oci://{host}/ml", fresh=True).fetch("jobs") == as_files(JOBS)
 
 
 def test_an_authority_of_another_name_is_not_enough(
@@ -77,7 +69,7 @@ def test_an_authority_of_another_name_is_not_enough(
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(self_signed("another").write(tmp_path, "another")[0]))
     with pytest.raises(RegistryError, match="unable to get local issuer certificate"):
-        opened(f"oci://{host}/ml").index()
+        opened(f"oci://{host}/ml", fresh=True).index()
 
 
 def test_a_git_registry_is_trusted_as_git_was_told(
