@@ -191,7 +191,7 @@ def scrubbed(text: str) -> str:
 def escaped(text: str, *, kept: str = "\n\t") -> str:
     r"""Write what a terminal would obey or hide visibly (`\x1b`, `\u202e`), but for the characters `kept`."""
     rest = text
-    for character in kept:
+    for character in (*kept, "…"):  # which the help of the program has
         rest = rest.replace(character, "")
     if rest.isascii() and rest.isprintable():
         return text

@@ -58,6 +58,10 @@ def test_help_and_completion_scripts_import_nothing_heavy(tmp_path: Path, words:
     assert heavy(modules(tmp_path, *words)) == []
 
 
+def test_the_help_of_the_program_loads_five_modules_of_it(tmp_path: Path) -> None:
+    assert len([name for name in modules(tmp_path, "--help") if name.startswith("mlstack")]) == 5
+
+
 @pytest.mark.parametrize(
     ("line", "word"), [("mlstack ", 1), ("mlstack apply ", 2), ("mlstack param set ", 3)]
 )
