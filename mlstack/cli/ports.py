@@ -33,37 +33,36 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-# While it is only worked out what would change, a webhook that starts is waited for so long.
-WEBHOOK_S = 30.0
-
 
 class Operations:
     """The modules of operations, each imported when it is asked for: help and completion need none."""
-
-    if TYPE_CHECKING:
-        from mlstack.operations import (
-            app,
-            authors,
-            components,
-            deploy,
-            doctor,
-            explain,
-            history,
-            images,
-            imports,
-            package_changes,
-            packages,
-            params,
-            registries,
-            render,
-            status,
-        )
 
     def __getattr__(self, name: str) -> Any:
         return import_module(f"mlstack.operations.{name}")
 
 
-operations = Operations()
+if TYPE_CHECKING:  # so that the calls are checked
+    import mlstack.operations.app
+    import mlstack.operations.authors
+    import mlstack.operations.components
+    import mlstack.operations.deploy
+    import mlstack.operations.doctor
+    import mlstack.operations.explain
+    import mlstack.operations.history
+    import mlstack.operations.images
+    import mlstack.operations.imports
+    import mlstack.operations.package_changes
+    import mlstack.operations.packages
+    import mlstack.operations.params
+    import mlstack.operations.registries
+    import mlstack.operations.render
+    import mlstack.operations.status  # noqa: F401
+    from mlstack import operations as operations
+else:
+    operations = Operations()
+
+# While it is only worked out what would change, a webhook that starts is waited for so long.
+WEBHOOK_S = 30.0
 
 
 class SystemClock:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mlstack.deploy.changes import ChangeReport, RunResult
     from mlstack.deploy.plan import ApplyPlan
     from mlstack.deploy.reapply import LastGood
-    from mlstack.events import OnEvent, RunEvent
+    from mlstack.events import RunEvent
     from mlstack.operations.status import StatusResult
 
 
@@ -258,30 +258,23 @@ LISTED = "listed"
 """The output format of a run whose result is one of a list, which is printed as a whole."""
 
 
-@contextmanager
-def reporting(report: ChangeReport, output_format: str, *, is_second: bool = False) -> Iterator[OnEvent]:
-    """Give what prints a run's events; when it fails half-way, what was done is summed up first."""
-    reporter = Reporter(report, output_format)
+def carry_out(plan: ApplyPlan, output_format: str, *, clock: Clock, is_second: bool = False) -> RunResult:
+    """Do what was planned and confirmed, and print it; when it fails half-way, what was done until then."""
+    reporter = Reporter(plan.report, output_format)
     try:
-        yield reporter
+        result = operations.deploy.apply(plan, on_event=reporter, clock=clock)
     except BaseException as error:  # an interruption carries a partial result as well
         reporter.flush()
         partial = getattr(error, "partial", None)
         if partial is not None:
-            sum_up(partial, output_format, is_second=is_second)
+            _sum_up(partial, output_format, is_second=is_second)
         raise
     reporter.flush()
+    _sum_up(result, output_format, is_second=is_second)
+    return result
 
 
-def carry_out(session: Session, plan: ApplyPlan) -> int:
-    """Do what was planned and confirmed, and print it; give the exit code."""
-    output = session.options.output
-    with reporting(plan.report, output) as on_event:
-        result = operations.deploy.apply(plan, on_event=on_event, clock=session.ports.clock)
-    return sum_up(result, output)
-
-
-def sum_up(result: RunResult, output_format: str, *, is_second: bool = False) -> int:
+def _sum_up(result: RunResult, output_format: str, *, is_second: bool) -> None:
     """Print the end of a run; in table form its objects were printed as they came.
 
     Of a run and the second one that goes back only the first gives a result for programs.
@@ -293,7 +286,6 @@ def sum_up(result: RunResult, output_format: str, *, is_second: bool = False) ->
     was_written = any(row.outcome in ("created", "updated", "recreated") for row in result.objects)
     if output_format == "table" and result.ok and not result.dry_run and was_written and not is_second:
         say(f"next: mlstack status {result.environment}")
-    return 0 if result.ok else 1
 
 
 @contextmanager
@@ -322,12 +314,10 @@ def _go_back(
         if isinstance(back, str):
             say(f"note: {back}")
             return
-        with reporting(back.report, output_format, is_second=True) as on_event:
-            result = operations.deploy.apply(back, clock=clock, on_event=on_event)
+        carry_out(back, output_format, clock=clock, is_second=True)
     except MlstackError as second:
         say(f"note: the rollback failed too: {second.message}")
         return
-    sum_up(result, output_format, is_second=True)
     say(f"rolled back; see `mlstack history {plan.place.name}`")
 
 

@@ -164,7 +164,7 @@ def apply(session: Session, check_images: bool = CHECK_IMAGES) -> int:
     if not how.dry_run and not run_reporter.confirmed(plan, "apply", session, yes=is_sure):
         return 1
     with run_reporter.going_back(plan, options.output, clock=clock) as going:
-        return run_reporter.carry_out(session, going)
+        return int(not run_reporter.carry_out(going, options.output, clock=clock).ok)
 
 
 def _run_several(
@@ -185,13 +185,8 @@ def _run_several(
         return 1
     clock, output = session.ports.clock, "table" if results.prints else run_reporter.LISTED
     for plan in plans:
-        with (
-            results.of(plan.place.name),
-            run_reporter.going_back(plan, output, clock=clock) as going,
-            run_reporter.reporting(plan.report, output) as on_event,
-        ):
-            result = operations.deploy.apply(going, on_event=on_event, clock=clock)
-            results.add(result, run_reporter.sum_up if results.prints else None)
+        with results.of(plan.place.name), run_reporter.going_back(plan, output, clock=clock) as going:
+            results.add(run_reporter.carry_out(going, output, clock=clock), show=None)
     return results.end()
 
 
@@ -261,7 +256,7 @@ def delete(
     plan = plan_one(env=session.only_environment)
     if not options.dry_run and not run_reporter.confirmed(plan, "delete", session, always=True):
         return 1
-    return run_reporter.carry_out(session, plan)
+    return int(not run_reporter.carry_out(plan, session.options.output, clock=session.ports.clock).ok)
 
 
 def _expired(session: Session) -> list[str]:
@@ -463,7 +458,7 @@ def rollback(
         )
     if not how.dry_run and not run_reporter.confirmed(plan, "rollback", session, always=True):
         return 1
-    return run_reporter.carry_out(session, plan)
+    return int(not run_reporter.carry_out(plan, session.options.output, clock=session.ports.clock).ok)
 
 
 @top.command(takes=f"env {PLACE} yes yes_i_mean {CLUSTER}", examples=["gke"])
