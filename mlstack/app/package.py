@@ -180,9 +180,7 @@ class PackageFolder:
     def prototype(self, name: str, libraries: Mapping[str, PackageFolder]) -> Prototype:
         """Read a prototype, blocks and references inlined; `libraries` are the packages this one requires.
 
-        Raises:
-            NotFoundError: there is no such folder.
-            SchemaError: a file of it is wrong.
+        Raises a NotFoundError where there is no such folder, a SchemaError where a file of it is wrong.
         """
         if name not in self.prototype_names:
             near = nearest(name, self.prototype_names)
@@ -193,9 +191,8 @@ class PackageFolder:
         )
         # template name → (file for messages, text); the prototype's own first, in their order
         templates = self._texts_below(f"{name}/templates", "", ".j2")
-        for package, folder in (
-            {self.head.name: self} | dict(libraries) if not self.is_chart else {}
-        ).items():
+        owners = {} if self.is_chart else {self.head.name: self, **libraries}
+        for package, folder in owners.items():
             templates |= folder._texts_below("templates", f"{package}/", ".j2")
         files = {} if self.is_chart else self._texts_below(f"{name}/files", "")
         schema, examples, needs = (facts.pop(word) for word in ("schema", "examples", "needs"))
@@ -319,10 +316,7 @@ _REMEMBERED = (
 def _joined_schema(
     own: Mapping[str, Any], blocks: Sequence[Mapping[str, Any]], packages: Mapping[str, PackageFolder]
 ) -> Mapping[str, Any]:
-    """Join a prototype's own parameters and its blocks'; the own words of a shared one lie on top.
-
-    References lead to definitions of `packages`.
-    """
+    """Join a prototype's own parameters and its blocks'; the own words of a shared one lie on top."""
     properties = {name: _mapping(schema) for name, schema in own.get("properties", {}).items()}
     conditions, required = list(own.get("allOf", ())), list(own.get("required", ()))
     for block in blocks:
@@ -460,15 +454,14 @@ class Vendor:
     def prototypes(self) -> tuple[Prototype, ...]:
         """Give all prototypes of installed packages, by full name."""
         every = (prototype for package in self.packages() for prototype in package.prototypes.values())
-        return tuple(sorted(every, key=lambda prototype: (prototype.full_name, prototype.version)))
+        return tuple(sorted(every, key=lambda each: (each.full_name, each.version)))
 
     def declared_params(self) -> dict[str, Param]:
         """Give every spelling that an installed prototype declares, with the first declaration of it."""
         declared: dict[str, Param] = {}
         for prototype in self.prototypes():
-            if prototype.chart is not None:
-                continue  # its values are names of its own
-            for spelling, name in spelling_table(prototype.params).items():
+            spellings = {} if prototype.chart else spelling_table(prototype.params)  # its values are its own
+            for spelling, name in spellings.items():
                 declared.setdefault(spelling, prototype.params[name])
         return declared
 

@@ -10,6 +10,8 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
@@ -29,7 +31,6 @@ GET_HELM = "get helm 4 from https://helm.sh/docs/intro/install and put it on the
 _TIMEOUT_S = 120.0
 _LONGEST_RELEASE = 53
 _NAMED = 4  # hooks in a message
-_RELEASE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _SOURCE = re.compile(r"^---\n# Source: (.+)\n", re.MULTILINE)
 _PLACE = re.compile(r"(?P<file>[\w./+-]+\.(?:ya?ml|tpl|txt|json))\)?:(?P<line>\d+)(?::\d+)?")
 _RANDOM = re.compile(
@@ -65,11 +66,9 @@ def helm_version() -> str:
     Raises:
         RegistryError: there is none, or it is too old.
     """
-    try:
+    with _needing_helm():
         path = programs.find("helm")
         text = programs.run([str(path), "version", "--template", "{{.Version}}"], settings=_SETTINGS).stdout
-    except ProgramError as error:
-        raise RegistryError(f"a chart needs helm: {error.message}", hint=GET_HELM) from error
     version = text.decode(errors="replace").strip()
     major = re.match(r"v?(\d+)", version)
     if major is None or int(major[1]) < NEEDED_MAJOR:
@@ -79,17 +78,19 @@ def helm_version() -> str:
 
 
 def stamp() -> str:
-    """Give what tells the helm on the PATH from another one, without running it.
-
-    Raises:
-        RegistryError: there is none.
-    """
-    try:
+    """Give what tells the helm on the PATH from another one, without running it."""
+    with _needing_helm():
         path = programs.find("helm").resolve()
-    except ProgramError as error:
-        raise RegistryError(f"a chart needs helm: {error.message}", hint=GET_HELM) from error
     facts = path.stat()
     return f"{path}:{facts.st_size}:{facts.st_mtime_ns}"
+
+
+@contextmanager
+def _needing_helm() -> Iterator[None]:
+    try:
+        yield
+    except ProgramError as error:
+        raise RegistryError(f"a chart needs helm: {error.message}", hint=GET_HELM) from error
 
 
 def template(chart: Chart, release: Release, *, times: int = 1) -> list[list[Templated]]:
@@ -113,10 +114,8 @@ def template(chart: Chart, release: Release, *, times: int = 1) -> list[list[Tem
         arguments += ["--api-versions", ",".join(release.api_versions)] if release.api_versions else []
         values = json.dumps(release.values).encode()  # never a file: there may be a password among them
         try:
-            runs = [
-                programs.run(arguments, settings=_SETTINGS, stdin=values, timeout_s=_TIMEOUT_S)
-                for _ in range(times)
-            ]
+            run = partial(programs.run, arguments, settings=_SETTINGS, stdin=values, timeout_s=_TIMEOUT_S)
+            runs = [run() for _ in range(times)]
         except ProgramError as error:
             _refuse(error, chart, place)
     return [list(_documents(run.stdout.decode("utf-8", "replace"), chart)) for run in runs]
@@ -134,7 +133,8 @@ _SETTINGS = {
 
 
 def _check_name(name: str) -> None:
-    if len(name) > _LONGEST_RELEASE or not _RELEASE.fullmatch(name):
+    part = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+    if len(name) > _LONGEST_RELEASE or not re.fullmatch(rf"{part}(\.{part})*", name):
         message = f"`{name}` cannot be the name of a release, which the component's name is"
         hint = f"call the component with up to {_LONGEST_RELEASE} lower-case letters, digits and `-`"
         raise ConfigError(message, hint=hint)
@@ -178,12 +178,18 @@ def _refuse(error: ProgramError, chart: Chart, place: Path) -> NoReturn:
         advice = "run `helm dependency build` in the chart's folder where it is kept, or take it packed"
     elif "incompatible with Kubernetes" in text:
         advice = "`kubernetesVersion` counts: mlstack env set ENV --kubernetes-version VERSION"
-    raise TemplateError(
-        f"helm does not render the chart: {text}", where=where, hint=advice or None
-    ) from error
+    message = f"helm does not render the chart: {text}"
+    raise TemplateError(message, where=where, hint=advice or None) from error
 
 
 # --- hooks, and what comes out otherwise each time ---
+
+
+_OTHERWISE = (
+    "run when new, changed or failed, not at each upgrade",
+    "run before the rest alone, not after it too",
+    "stay when they have ended",
+)
 
 
 def without_hooks(
@@ -193,8 +199,9 @@ def without_hooks(
 
     `how` tells the person what keeps those that can be kept.
     """
-    kept, left, repeated, twice, stay = [], [], [], [], []
-    can_stay = False
+    kept, can_stay = [], False
+    left: list[str] = []
+    otherwise: dict[str, list[str]] = {words: [] for words in _OTHERWISE}
     for item in objects:
         data, annotations = item.document.value, _annotations(item.document.value)
         events = [event.strip() for event in str(annotations.get(HOOK) or "").split(",") if event.strip()]
@@ -205,23 +212,19 @@ def without_hooks(
             left.append(f"{name} ({', '.join(sorted(events))})")
             continue
         kept.append(item)
-        is_again = {"pre-upgrade", "post-upgrade"} & {*events} and data.get("kind") in ("Job", "Pod")
-        repeated += [name] if is_again else []
-        twice += [name] if {"pre-install", "post-install"} <= {*events} else []
         policy = str(annotations.get(HOOK_DELETE_POLICY))
-        stay += [name] if events and ("hook-succeeded" in policy or "hook-failed" in policy) else []
+        is_otherwise = (
+            {"pre-upgrade", "post-upgrade"} & {*events} and data.get("kind") in ("Job", "Pod"),
+            {"pre-install", "post-install"} <= {*events},
+            events and ("hook-succeeded" in policy or "hook-failed" in policy),
+        )
+        for words, is_so in zip(_OTHERWISE, is_otherwise, strict=True):
+            otherwise[words] += [name] if is_so else []
     notes = []
     if left:
         advice = f"; {how} keeps those of an install" if can_stay else ""
         notes.append(f"{component}: what only helm runs is left out: {listed(left, _NAMED)}{advice}")
-    differs = (
-        [f"run when new, changed or failed, not at each upgrade: {listed(repeated, _NAMED)}"]
-        if repeated
-        else []
-    )
-    differs += [f"run before the rest alone, not after it too: {listed(twice, _NAMED)}"] if twice else []
-    differs += [f"stay when they have ended: {listed(stay, _NAMED)}"] if stay else []
-    if differs:
+    if differs := [f"{words}: {listed(names, _NAMED)}" for words, names in otherwise.items() if names]:
         notes.append(f"{component}: hooks that helm would run otherwise: {'; '.join(differs)}")
     return kept, notes
 
@@ -236,12 +239,8 @@ def lookup_note(chart: Chart, objects: Sequence[Templated]) -> list[str]:
     """Say which templates ask the cluster while they render, where there is none to ask."""
     used = {item.template for item in objects}
     places = [place for place in _places(chart, _LOOKUP) if place.rpartition(":")[0] in used]
-    if not places:
-        return []
-    shown = ", ".join(places[:3])
-    return [
-        f"the chart asks the cluster with `lookup` ({shown}): here it finds nothing, as in a first install"
-    ]
+    asks = f"the chart asks the cluster with `lookup` ({', '.join(places[:3])})"
+    return [f"{asks}: here it finds nothing, as in a first install"] if places else []
 
 
 def differing(first: Any, second: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -273,11 +272,6 @@ def differences(first: Sequence[Any], second: Sequence[Any]) -> list[str]:
     return faults
 
 
-def random_calls(chart: Chart) -> str:
-    """Give the places of templates that call for chance or the clock, for a message."""
-    return ", ".join(_places(chart, _RANDOM)[:4])
-
-
 def _places(chart: Chart, pattern: re.Pattern[str]) -> list[str]:
     places = []
     for path, data in sorted(chart.files.items()):
@@ -291,12 +285,9 @@ def _places(chart: Chart, pattern: re.Pattern[str]) -> list[str]:
 
 def unrepeatable(chart: Chart, faults: Sequence[str], *, component: str) -> MlstackError:
     """Make the error that a chart renders otherwise each time; `faults` are objects with their fields."""
-    calls = random_calls(chart)
-    lines = [
-        f"the chart of `{component}` renders something else each time:",
-        *(f"  {fault}" for fault in faults),
-    ]
+    lines = [f"the chart of `{component}` renders something else each time:"]
+    lines += [f"  {fault}" for fault in faults]
     hint = "set the values that the chart takes for these, or fix the fields in environments/ENV/patches/"
-    if calls:
-        hint += f"{component}.yaml; it calls for chance in {calls}"
+    if calls := _places(chart, _RANDOM)[:4]:
+        hint += f"{component}.yaml; it calls for chance in {', '.join(calls)}"
     return TemplateError("\n".join(lines), where=chart.folder, hint=hint)

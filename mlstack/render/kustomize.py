@@ -124,8 +124,7 @@ def _entries(file: Path) -> list[str]:
     ]
 
 
-# --- Copies of other people's kustomizations: made by the user's kustomize, pinned by commit and digest ---
-
+# --- copies of other people's kustomizations: made by the user's kustomize, pinned by commit and digest ---
 
 _ASK_S, _COPY_S = 60.0, 300.0
 
@@ -160,17 +159,16 @@ def fetch_copy(source: str, locked: LockedKustomization | None = None) -> Copy:
     masking.note(*re.findall(r"://[^/@:]*:?([^/@]+)@", url))
     commit = locked.revision if locked else _commit(source, url)
     files, root = _localized(source, re.sub(r"(?<=[?&]ref=)[^&]*", commit, url))
+    name = re.sub(r"[^A-Za-z0-9._@-]+", "-", url.partition("://")[2].replace("?ref=", "@"))
+    folder = f"vendor/kustomize/{re.sub('^[^@/]*@(?=.*@)', '', name).strip('-.')}"
     entry = LockedKustomization(
-        source=source, folder=_folder_of(url), root=root, revision=commit, digest=digest(files)
+        source=source, folder=folder, root=root, revision=commit, digest=digest(files)
     )
     if locked is not None and entry.digest != locked.digest:
-        message = (
-            f"`{source}` is not what mlstack.lock holds: {entry.digest[:19]}, locked {locked.digest[:19]}"
-        )
-        hint = (
-            f"what it refers to has moved: mlstack import kustomize {source} --update takes it as it is now"
-        )
-        raise RegistryError(message, hint=hint)
+        differs = f"{entry.digest[:19]}, locked {locked.digest[:19]}"
+        update = f"mlstack import kustomize {source} --update takes it as it is now"
+        hint = f"what it refers to has moved: {update}"
+        raise RegistryError(f"`{source}` is not what mlstack.lock holds: {differs}", hint=hint)
     return entry, files
 
 
@@ -187,19 +185,14 @@ def _url(source: str) -> str:
 def _commit(source: str, url: str) -> str:
     place, _, query = url.removeprefix("git::").partition("?")
     scheme, mark, rest = place.rpartition("://")
-    is_ssh = not mark and "@" in rest
-    repository = (
-        f"{scheme}{mark}{rest.partition('//')[0]}" if mark or is_ssh else f"https://{rest.partition('//')[0]}"
-    )
+    is_whole = mark or "@" in rest  # `git@host:…` is for ssh
+    repository = (f"{scheme}{mark}" if is_whole else "https://") + rest.partition("//")[0]
     revision = re.split("[&=]", query)[1]
     if re.fullmatch("[0-9a-f]{40}", revision):
         return revision
     command = ["git", "ls-remote", "--", repository, revision, f"{revision}^{{}}"]
-    try:
-        answer = programs.run(command, settings=SETTINGS, timeout_s=_ASK_S).stdout.decode()
-    except ProgramError as error:
-        hint = "write URL//FOLDER@REVISION, where URL is what `git clone` takes"
-        raise RegistryError(f"`{source}` cannot be fetched: {error.message}", hint=hint) from error
+    hint = "write URL//FOLDER@REVISION, where URL is what `git clone` takes"
+    answer = _fetching(source, command, hint, timeout_s=_ASK_S).decode()
     commits = {name: commit for commit, _, name in (line.partition("\t") for line in answer.splitlines())}
     for name in (f"refs/tags/{revision}^{{}}", f"refs/tags/{revision}", f"refs/heads/{revision}", revision):
         if name in commits:
@@ -218,20 +211,19 @@ def _localized(source: str, url: str) -> tuple[Files, str]:
             message = f"a copy of `{source}` needs `kustomize`; kubectl cannot make one"
             raise RegistryError(message, hint=GET_KUSTOMIZE) from error
         command = ["kustomize", "localize", "--no-verify", url, str(target)]
-        try:
-            programs.run(command, settings=SETTINGS, timeout_s=_COPY_S, cwd=Path(place))
-        except ProgramError as error:
-            hint = "check the address and its branch, tag or commit"
-            raise RegistryError(f"`{source}` cannot be fetched: {error.message}", hint=hint) from error
+        hint = "check the address and its branch, tag or commit"
+        _fetching(source, command, hint, timeout_s=_COPY_S, cwd=Path(place))
         files = read_folder(target, source=source)
-    base = url.partition("?")[0].partition("://")[2].partition("//")[2].strip("/")
-    roots = [path.parent for path in files if path.name in NAMES]
-    root = next((path for path in roots if path == PurePosixPath(base)), None)
-    if root is None:
+    root = PurePosixPath(url.partition("?")[0].partition("://")[2].partition("//")[2].strip("/"))
+    if not any(root / name in files for name in NAMES):
         raise RegistryError(f"no kustomization in `{source}`", hint="write URL//FOLDER@REVISION")
     return files, "" if root == PurePosixPath(".") else root.as_posix()
 
 
-def _folder_of(url: str) -> str:
-    name = re.sub(r"[^A-Za-z0-9._@-]+", "-", url.partition("://")[2].replace("?ref=", "@"))
-    return f"vendor/kustomize/{re.sub('^[^@/]*@(?=.*@)', '', name).strip('-.')}"
+def _fetching(
+    source: str, command: Sequence[str], hint: str, *, timeout_s: float, cwd: Path | None = None
+) -> bytes:
+    try:
+        return programs.run(command, settings=SETTINGS, timeout_s=timeout_s, cwd=cwd).stdout
+    except ProgramError as error:
+        raise RegistryError(f"`{source}` cannot be fetched: {error.message}", hint=hint) from error
