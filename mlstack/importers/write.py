@@ -144,14 +144,12 @@ def write_plan(app: AppDir, plan: ImportPlan, *, replace: bool = False) -> Impor
         for component, objects in components.items()
     }
     added = [place for place in plan.environments if place.name not in app.environment_names]
-    files |= {
-        layout.environment_file(place.name): write.to_yaml(
-            {"apiVersion": API_VERSION, "kind": "Environment", **to_map(place, ("namespace",))}
-        )
-        for place in added
-    }
     for place in plan.environments:
-        if place not in added:
+        if place in added:
+            head = {"apiVersion": API_VERSION, "kind": "Environment"}
+            text = write.to_yaml({**head, **to_map(place, ("namespace",))})
+            files[layout.environment_file(place.name)] = text
+        else:
             edited = _with_targets(app, place, {component.name for component in plan.components})
             files |= {edited.file: edited.text} if edited.changed else {}
     for environment, values in plan.params.items():
@@ -222,9 +220,8 @@ def _with_targets(app: AppDir, place: Environment, imported: Set[str]) -> Edited
     """
     edited = app.edited(layout.environment_file(place.name), "Environment")
     if not app.environment(place.name).targets and not imported <= {*place.targets} and place.targets:
-        edited.set(
-            ("targets",), sorted({*app.component_files, *place.targets} - (imported - {*place.targets}))
-        )
+        others = imported - {*place.targets}
+        edited.set(("targets",), sorted({*app.component_files, *place.targets} - others))
     for target in place.targets:
         if (edited.at(("targets",)) or ()) and target not in edited.at(("targets",)):
             edited.append(("targets",), target)
@@ -252,16 +249,10 @@ def _row(app: AppDir, component: PlannedComponent, *, replace: bool) -> Imported
 
 _MISSING = object()
 _CONFIG_HASH = "mlstack.dev/config-hash"
-_OUR_LABELS = frozenset(
-    {
-        kube_object.APP_LABEL,
-        kube_object.ENVIRONMENT_LABEL,
-        kube_object.COMPONENT_LABEL,
-        kube_object.MANAGED_BY_LABEL,
-        kube_object.PART_OF_LABEL,
-        "ksonnet.io/component",
-    }
-)
+_OUR_LABELS = {
+    *(kube_object.APP_LABEL, kube_object.ENVIRONMENT_LABEL, kube_object.COMPONENT_LABEL),
+    *(kube_object.MANAGED_BY_LABEL, kube_object.PART_OF_LABEL, "ksonnet.io/component"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,22 +284,18 @@ def compare(
 
     Nulls, `status`, labels that mlstack or ks set, and namespaces of cluster-wide kinds do not count.
     """
-    old = _by_identity(before, namespace)
-    new = _by_identity(after, namespace)
+    old, new = _by_identity(before, namespace), _by_identity(after, namespace)
     differences: list[ProofDifference] = []
     equal = 0
-    for identity in (*old, *(identity for identity in new if identity not in old)):
+    for identity in {**old, **new}:
         first, second = old.get(identity, [_MISSING]), new.get(identity, [_MISSING])
-        pairs = zip(first, [*second, *[_MISSING] * (len(first) - len(second))], strict=False)
-        for one_before, one_after in pairs:
-            found = [*_differences(environment, str(identity), one_before, one_after)]
-            differences += found
-            equal += not found
+        for pair in zip(first, [*second, *[_MISSING] * (len(first) - len(second))], strict=False):
+            own = [*_differences(environment, str(identity), *pair)]
+            differences += own
+            equal += not own
+    count = sum(map(len, old.values()))
     return EnvironmentProof(
-        environment=environment,
-        objects=sum(map(len, old.values())),
-        equal=equal,
-        differences=tuple(differences),
+        environment=environment, objects=count, equal=equal, differences=tuple(differences)
     )
 
 
@@ -329,8 +316,8 @@ def comparable(data: Data, namespace: str) -> dict[str, Any]:
     plain = _unmarked(without_nulls(kube_object.normalised(data, built_in=is_built_in)))
     plain.pop("status", None)
     metadata = dict(mapping(plain.get("metadata")))
-    labels = {key: value for key, value in mapping(metadata.get("labels")).items() if key not in _OUR_LABELS}
-    metadata.pop("labels", None)
+    old_labels = mapping(metadata.pop("labels", None)).items()
+    labels = {key: value for key, value in old_labels if key not in _OUR_LABELS}
     if prefix := metadata.pop("generateName", None):  # it was given a name
         metadata.setdefault("name", str(prefix).rstrip("-."))
     if labels:
