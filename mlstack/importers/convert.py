@@ -28,7 +28,6 @@ from mlstack.yaml import edit, read, rewrite, write
 from mlstack.yaml.read import Path as KeyPath
 
 _Change = Callable[[dict[str, Any]], None]
-_Known = tuple[str, "_Change | None"]
 
 
 def converted(data: Data) -> tuple[Data, str]:
@@ -251,54 +250,36 @@ def _training_job(field: str, container: str, roles: Mapping[str, str]) -> _Chan
     return change
 
 
-_TFJOB = _training_job("tfReplicaSpecs", "tensorflow", _ROLES)
+_KUBEFLOW = " ".join(f"kubeflow.org/{version}" for version in ("v1alpha1", "v1alpha2", "v1beta1", "v1beta2"))
+_RBAC, _ADMISSION = "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
+_ROLE_KINDS = "Role ClusterRole RoleBinding ClusterRoleBinding"
+_WEBHOOK_KINDS = "MutatingWebhookConfiguration ValidatingWebhookConfiguration"
 _PYTORCH = _training_job("pytorchReplicaSpecs", "pytorch", {**_ROLES, "MASTER": "Master"})
-_RBAC = "rbac.authorization.k8s.io"
-_ADMISSION = "admissionregistration.k8s.io"
 
-_RULES: dict[tuple[str, str], _Known] = {
-    **{
-        (version, kind): ("apps/v1", _workload)
-        for version in ("extensions/v1beta1", "apps/v1beta1", "apps/v1beta2")
-        for kind in _WORKLOADS
-    },
-    **{
-        (version, "Ingress"): ("networking.k8s.io/v1", _ingress)
-        for version in ("extensions/v1beta1", "networking.k8s.io/v1beta1")
-    },
-    ("extensions/v1beta1", "NetworkPolicy"): ("networking.k8s.io/v1", None),
-    ("networking.k8s.io/v1beta1", "IngressClass"): ("networking.k8s.io/v1", None),
-    ("policy/v1beta1", "PodDisruptionBudget"): ("policy/v1", None),
-    **{
-        (f"{_RBAC}/{version}", kind): (f"{_RBAC}/v1", _binding)
-        for version in ("v1alpha1", "v1beta1")
-        for kind in ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
-    },
-    **{(version, "CronJob"): ("batch/v1", None) for version in ("batch/v1beta1", "batch/v2alpha1")},
-    **{
-        (f"autoscaling/{version}", "HorizontalPodAutoscaler"): ("autoscaling/v2", _scaler)
-        for version in ("v2beta1", "v2beta2")
-    },
-    ("apiextensions.k8s.io/v1beta1", "CustomResourceDefinition"): ("apiextensions.k8s.io/v1", _definition),
-    **{
-        (f"{_ADMISSION}/v1beta1", f"{kind}WebhookConfiguration"): (f"{_ADMISSION}/v1", _webhooks)
-        for kind in ("Mutating", "Validating")
-    },
-    ("apiregistration.k8s.io/v1beta1", "APIService"): ("apiregistration.k8s.io/v1", None),
-    ("storage.k8s.io/v1beta1", "StorageClass"): ("storage.k8s.io/v1", None),
-    **{
-        (f"scheduling.k8s.io/{version}", "PriorityClass"): ("scheduling.k8s.io/v1", None)
-        for version in ("v1alpha1", "v1beta1")
-    },
-    ("coordination.k8s.io/v1beta1", "Lease"): ("coordination.k8s.io/v1", None),
-    **{
-        (f"kubeflow.org/{version}", "TFJob"): ("kubeflow.org/v1", _TFJOB)
-        for version in ("v1alpha1", "v1alpha2", "v1beta1", "v1beta2")
-    },
-    **{
-        (f"kubeflow.org/{version}", "PyTorchJob"): ("kubeflow.org/v1", _PYTORCH)
-        for version in ("v1alpha1", "v1alpha2", "v1beta1", "v1beta2")
-    },
+# Versions of old, kinds, the version of today, and what else changes.
+_ROWS: tuple[tuple[str, str, str, _Change | None], ...] = (
+    ("extensions/v1beta1 apps/v1beta1 apps/v1beta2", " ".join(_WORKLOADS), "apps/v1", _workload),
+    ("extensions/v1beta1 networking.k8s.io/v1beta1", "Ingress", "networking.k8s.io/v1", _ingress),
+    ("extensions/v1beta1", "NetworkPolicy", "networking.k8s.io/v1", None),
+    ("networking.k8s.io/v1beta1", "IngressClass", "networking.k8s.io/v1", None),
+    ("policy/v1beta1", "PodDisruptionBudget", "policy/v1", None),
+    (f"{_RBAC}/v1alpha1 {_RBAC}/v1beta1", _ROLE_KINDS, f"{_RBAC}/v1", _binding),
+    ("batch/v1beta1 batch/v2alpha1", "CronJob", "batch/v1", None),
+    ("autoscaling/v2beta1 autoscaling/v2beta2", "HorizontalPodAutoscaler", "autoscaling/v2", _scaler),
+    ("apiextensions.k8s.io/v1beta1", "CustomResourceDefinition", "apiextensions.k8s.io/v1", _definition),
+    (f"{_ADMISSION}/v1beta1", _WEBHOOK_KINDS, f"{_ADMISSION}/v1", _webhooks),
+    ("apiregistration.k8s.io/v1beta1", "APIService", "apiregistration.k8s.io/v1", None),
+    ("storage.k8s.io/v1beta1", "StorageClass", "storage.k8s.io/v1", None),
+    ("scheduling.k8s.io/v1alpha1 scheduling.k8s.io/v1beta1", "PriorityClass", "scheduling.k8s.io/v1", None),
+    ("coordination.k8s.io/v1beta1", "Lease", "coordination.k8s.io/v1", None),
+    (_KUBEFLOW, "TFJob", "kubeflow.org/v1", _training_job("tfReplicaSpecs", "tensorflow", _ROLES)),
+    (_KUBEFLOW, "PyTorchJob", "kubeflow.org/v1", _PYTORCH),
+)
+_RULES = {
+    (version, kind): (after, change)
+    for versions, kinds, after, change in _ROWS
+    for version in versions.split()
+    for kind in kinds.split()
 }
 
 
