@@ -25,32 +25,22 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
+# What is edited, by the command line that does it.
+VERBS = {
+    "param": "param set front tags.t{0} x",
+    "registry": "registry add r{0} ../registry",
+    "env": "env add e{0} --offline",
+    "generate": "generate web c{0} --image nginx",
+    "package": "pkg install many/p{0}",
+}
 EDITOR = """
 import sys
-from pathlib import Path
-from mlstack.app.app_dir import AppDir
-from mlstack.app.components import ComponentRequest
-from mlstack.app.params import ParamScope
-from mlstack.kube.kubeconfig import Context, Kubeconfig
-from mlstack.operations import app as apps, packages, params, registries, components
-root, verb, first, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-context = Context(name="c", cluster="c", server="https://c.invalid", namespace="n")
-kubeconfig = Kubeconfig(current_context="c", contexts={"c": context})
+from mlstack.cli.main import main
+line, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+main(["param", "list"])  # all is imported
 print("ready", flush=True)
 sys.stdin.readline()
-for number in range(first, first + count):
-    app = AppDir(root)
-    if verb == "param":
-        params.set_param(app, ParamScope(component="front"), f"tags.t{number}", str(number))
-    elif verb == "registry":
-        registries.add_registry(app, f"r{number}", "../registry")
-    elif verb == "env":
-        apps.add_environment(app, f"e{number}", kubeconfig=kubeconfig)
-    elif verb == "generate":
-        request = ComponentRequest(prototype="web", name=f"c{number}", texts={"image": "nginx"})
-        components.generate(app, request)
-    else:
-        packages.install_packages(app, [f"many/p{number}"])
+sys.exit(max(main(line.format(number).split()) for number in range(first, first + count)))
 """
 HOLDER = """
 import sys, time
@@ -123,27 +113,22 @@ def test_only_one_init_of_a_folder_goes_on(root: Path, run: Runner) -> None:
 
 def together(root: Path, verb: str, *, processes: int, each: int) -> None:
     """Let processes edit an app at the same time."""
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", EDITOR, str(root), verb, str(number * each), str(each)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(processes)
-    ]
+    started = []
+    for number in range(processes):
+        command = [sys.executable, "-c", EDITOR, VERBS[verb], str(number * each), str(each)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        started.append(subprocess.Popen(command, cwd=root, text=True, **pipes))
     for process in started:
         assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    results = []
+        while process.stdout.readline() != "ready\n":
+            assert process.poll() is None
     for process in started:
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
     for process in started:
-        results.append(process.communicate(timeout=120)[1])
-    assert results == [""] * processes
+        process.communicate(timeout=120)
+    assert [process.returncode for process in started] == [0] * processes
 
 
 def survivors(root: Path, verb: str) -> int:
@@ -161,7 +146,7 @@ def survivors(root: Path, verb: str) -> int:
     return len(app.vendor.packages()) and len([name for name in names if name.startswith("many/")])
 
 
-@pytest.mark.parametrize("verb", ["param", "registry", "env", "generate", "package"])
+@pytest.mark.parametrize("verb", VERBS)
 def test_parallel_edits_all_survive(root: Path, run: Runner, verb: str) -> None:
     packages = {
         f"many/p{number}/package.yaml": f"""\
