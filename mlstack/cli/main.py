@@ -64,9 +64,9 @@ OTHER_WORDS: Mapping[str, Sequence[str]] = {
 
 def nearest_option(name: str, params: Sequence[Any]) -> str | None:
     """Find the long option that a mistyped one most likely stands for."""
-    known = {option[2:]: option for param in params for option in param.opts if option.startswith("--")}
-    near = nearest(name.lstrip("-"), known)
-    return known[near] if near is not None else None
+    options = {option[2:]: option for param in params for option in param.opts if option.startswith("--")}
+    near = nearest(name.lstrip("-"), options)
+    return options[near] if near is not None else None
 
 
 # --- how commands are parsed, where typer does it otherwise ---
@@ -218,11 +218,11 @@ class Group(PlainHelp, TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that was typed; a UsageError names the nearest one of the group or below one."""
-        name, known = args[0], self.list_commands(ctx)
-        if name in known or ctx.resilient_parsing:
+        name, commands = args[0], self.list_commands(ctx)
+        if name in commands or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
-        meant = (word for word in OTHER_WORDS.get(name.lower(), ()) if word.split(" ")[0] in known)
-        near = next(meant, None) or nearest(name, known)
+        meant = (word for word in OTHER_WORDS.get(name.lower(), ()) if word.split(" ")[0] in commands)
+        near = next(meant, None) or nearest(name, commands)
         hint = f"did you mean `{ctx.command_path} {near}`?" if near else f"{ctx.command_path} --help"
         raise UsageError(f"no command `{ctx.command_path} {name}`", hint=hint)
 
@@ -253,8 +253,8 @@ class ListingGroup(Group):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the default before anything that is no command of the group."""
-        known = args and args[0] in (*self.list_commands(ctx), "help", "--help", "-h")
-        if not known and (args or not ctx.resilient_parsing):
+        is_command = args and args[0] in (*self.list_commands(ctx), "help", "--help", "-h")
+        if not is_command and (args or not ctx.resilient_parsing):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 
@@ -363,8 +363,8 @@ def _parsed(
         for name, (kind, _) in taken.items():
             values[name] = tuple(values[name] or ()) if is_list(kind) else values[name]
         shared = {name: values.pop(name) for name in order if name not in own}
-        given = {"output" if name.endswith("output") else name: value for name, value in shared.items()}
-        session.ctx, session.options, session.given = ctx, Options(**given), {**values, **given}
+        shared = {"output" if name.endswith("output") else name: value for name, value in shared.items()}
+        session.ctx, session.options, session.arguments = ctx, Options(**shared), {**values, **shared}
         result = function(session, **values)
         return result if isinstance(result, int) else emit(result, session.options.output)
 

@@ -229,8 +229,8 @@ def _policy_names() -> set[str]:
     from mlstack.validate.policies import ALL, all_policies
 
     root = _root()
-    known = all_policies(AppDir(root).policies) if root is not None else {}
-    return {ALL, *known, *(name for policy in known.values() for name in policy.sets)}
+    policies = all_policies(AppDir(root).policies) if root is not None else {}
+    return {ALL, *policies, *(name for policy in policies.values() for name in policy.sets)}
 
 
 def _bundled(kind: str) -> Iterable[str]:
@@ -298,11 +298,11 @@ def _declared(component: str | None) -> Mapping[str, Any]:
     identity = f"{component}\0{disk_cache.program_identity()}\0".encode()
     key = f"completion:{hashlib.blake2b(identity + content).hexdigest()}"
     store = disk_cache.of_user(os.environ)
-    known = store.get(key)
-    if known is None:
-        known = json.dumps(_schemas(root, component, store)).encode()
-        store.put(key, known)
-    schemas: dict[str, Any] = json.loads(known)
+    stored = store.get(key)
+    if stored is None:
+        stored = json.dumps(_schemas(root, component, store)).encode()
+        store.put(key, stored)
+    schemas: dict[str, Any] = json.loads(stored)
     return schemas
 
 

@@ -296,12 +296,10 @@ def columns(text: str, **functions: Callable[[Any], Any]) -> Columns:
 
 def table(rows: Iterable[Any], heads: Columns | str, *, cut: str | None = None) -> TextTable:
     """Make a table of rows, which may be their cells already; `cut` is the column that is shortened."""
-    rows, heads = list(rows), columns(heads) if isinstance(heads, str) else heads
-    cells = (
-        rows
-        if rows and isinstance(rows[0], tuple)
-        else [[_cell(row, it) for it in heads.values()] for row in rows]
-    )
+    heads = columns(heads) if isinstance(heads, str) else heads
+    cells = [
+        row if isinstance(row, tuple) else [_cell(row, field) for field in heads.values()] for row in rows
+    ]
     shown = []
     for index, heading in enumerate(heads):
         name, optional, word = heading.partition("?")

@@ -160,7 +160,7 @@ class Session:
     folder: Path | None = None  # where the app directory is looked for; None is the working directory
     debug: bool = False
     options: Options = field(default_factory=Options)  # those that the command shares with others
-    given: Mapping[str, Any] = field(default_factory=dict)  # all that the command takes, by name
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # all that the command takes, by name
     ctx: Any = None  # typer's context of the command
 
     @cached_property
@@ -276,8 +276,9 @@ class Session:
 
     def filled(self, kind: type[Result], **further: Any) -> Result:
         """Make a dataclass of what was given for the options that are called as its fields."""
-        names = [option.name for option in fields(kind) if option.name in self.given]  # type: ignore[arg-type]
-        return kind(**{**{name: self.given[name] for name in names}, **further})
+        names = {option.name for option in fields(kind)}  # type: ignore[arg-type]
+        taken = {name: value for name, value in self.arguments.items() if name in names}
+        return kind(**{**taken, **further})
 
     def apply_options(self, **fixed: Any) -> ApplyOptions:
         """Give what was chosen for an apply."""
@@ -303,10 +304,10 @@ def own_namespace(session: Session, context: str | None, kubeconfig: str | None)
     if in_pod and not context:
         return in_pod
     try:
-        known = session.ports.kubeconfig(kubeconfig)
+        contexts = session.ports.kubeconfig(kubeconfig)
     except NotFoundError:
         return in_pod or "default"
-    chosen = known.contexts.get(context or known.current_context or "")
+    chosen = contexts.contexts.get(context or contexts.current_context or "")
     return chosen.namespace if chosen else in_pod or "default"
 
 

@@ -335,12 +335,12 @@ def showing(output_format: str) -> Iterator[Callable[[StatusResult], None]]:
         with page.redrawing() as redraw:
             yield lambda result: redraw(page.page_of(result))
     else:
-        known: dict[str, tuple[str, str]] = {}
+        states: dict[str, tuple[str, str]] = {}
 
         def print_changes(result: StatusResult) -> None:
             for row in (row for component in result.components for row in component.objects):
-                if known.get(row.object) != (row.state, row.reason):
-                    known[row.object] = (row.state, row.reason)
+                if states.get(row.object) != (row.state, row.reason):
+                    states[row.object] = (row.state, row.reason)
                     write(views_deploy.state_text(row.state, row.object, row.reason))
 
         yield print_changes

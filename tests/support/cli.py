@@ -97,7 +97,7 @@ class Runner:
         `says yes`, `says no`, `types NAME`, as the person at the terminal; `FACT = VALUE`.
         """
         for line in filter(None, map(str.strip, session.splitlines())):
-            command, *wanted = line.split(" | ")
+            command, *expected = line.split(" | ")
             name, equals, value = line.partition(" = ")
             if line in ("says yes", "says no"):
                 self.answer = line == "says yes"
@@ -107,7 +107,7 @@ class Runner:
                 assert str(facts[name]()) == value, line
             else:
                 ran = self(command)
-                code, *texts = wanted or ["0"]
+                code, *texts = expected or ["0"]
                 assert ran.code == int(code), (line, ran)
                 for text in texts:
                     assert (text.lstrip("!") in ran.out + ran.err) != text.startswith("!"), (text, ran)
