@@ -1,4 +1,4 @@
-"""The writes of a pass and carrying them out; dry runs that ask whether the API server takes pods."""
+"""The writes of a pass: carried out, tried by dry run, and decided for one job after a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the controller knows of the cluster: fed by watches, and by the answers to its own writes."""
+"""What the controller knows of the cluster, by watches and its own writes, and a snapshot of that."""
 
 from __future__ import annotations
 
@@ -450,6 +450,11 @@ class _SnapshotBuilder:
         trainers = [pod for pod in pods if pod.role == "trainer"]
         has_pods = stage != "waiting"  # those that are left of a job that waits are on their way out
         live = [pod for pod in trainers if pod.is_live and has_pods]
+        held = [
+            Held(node=pod.node, request=vector(pod.requests, self._names))
+            for pod in pods
+            if has_pods and pod.role != "trainer" and pod.is_live and pod.node in self._used
+        ]
         # Fewest and most trainers are without those that the API server does not take.
         ceiling = max(limits.ceiling or spec.maximum, spec.trainer.minimum, 1)
         return Job(
@@ -491,7 +496,8 @@ class _SnapshotBuilder:
             speed=spec.speed,
             leaving=sum(not pod.ending and pod.gone_ms is not None for pod in trainers),
             failed=limits.failed,
-            held=self._held(pods) if has_pods else (),
+            # Their nodes count it as used.
+            held=tuple(sorted(held, key=lambda room: (room.node, room.request))),
         )
 
     def _lacks_meeting(self, job: JobFacts, pods: Iterable[PodFacts]) -> bool:
@@ -502,14 +508,6 @@ class _SnapshotBuilder:
         if not job.meeting or any(pod.name == job.meeting and not pod.ending for pod in pods):
             return False
         return not any(pod.key == f"{job.namespace}/{job.meeting}" for pod in self._foreign)
-
-    def _held(self, pods: Iterable[PodFacts]) -> tuple[Held, ...]:
-        held = [
-            Held(node=pod.node, request=vector(pod.requests, self._names))
-            for pod in pods
-            if pod.role != "trainer" and pod.is_live and pod.node in self._used
-        ]
-        return tuple(sorted(held, key=lambda room: (room.node, room.request)))
 
 
 def _resources(

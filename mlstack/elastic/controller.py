@@ -33,6 +33,72 @@ from mlstack.kube.lease import API_VERSION as LEASE_API_VERSION
 from mlstack.kube.lease import HeldError, Lease, LostError, Term
 from mlstack.kube.watch import Listed, Reflector, WatchSource
 
+if TYPE_CHECKING:
+    from mlstack.elastic.metrics import Metrics
+
+LEASE_NAME = "mlstack-elastic"
+LEASE_NAMESPACE = "mlstack-system"
+DEBOUNCE_MS = 1_000
+TICK_MS = 5_000
+
+# While nothing is due the loop looks so often whether it leads, more often while it waits or is deaf.
+_GLANCE_S, _SHORT_GLANCE_S, _DEAF_GLANCE_S = 1.0, 0.2, 0.1
+_TROUBLE_MS = (1_000, 30_000)
+# While a watch is broken nothing is decided, since half of the news may be missing; but not for ever.
+_DEAF_S = 30.0
+_WRITERS = 8  # writes at once: with 20 ms each this is more than an API server of two cores takes
+_PATIENCE_S = 1.0  # others have to be looked after while an admission webhook takes its time
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControllerSettings:
+    """How a controller is run: what people may set on its command line."""
+
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    grants: PriorityGrants = field(default_factory=PriorityGrants)
+    namespaces: tuple[str, ...] = ()  # where jobs are looked after; empty for everywhere
+    identity: str  # name of this process; no other has it
+    is_gone: Callable[[str], bool] = lambda name: False  # whether that process certainly runs no more
+    lease_namespace: str = LEASE_NAMESPACE
+    lease_name: str = LEASE_NAME
+    tick_ms: int = TICK_MS  # longest time between two passes
+    is_dry: bool = False  # work everything out, write nothing, lead nobody
+    log_level: Literal["error", "info", "debug"] = "error"  # what of each pass is said: events, writes too
+
+
+# --- when the next pass is due ---
+
+
+@dataclass(kw_only=True)
+class RequeuePolicy:
+    """Says when the next pass is due; the same rule on a real clock and on a simulated one."""
+
+    tick_ms: int = TICK_MS  # longest time between two passes
+    _changed_ms: int | None = None
+    _started_ms: int | None = None
+    _due_ms: int | None = None
+
+    def changed(self, now_ms: int) -> None:
+        """Note that something happened; changes are gathered for a second, from the first of them."""
+        if self._changed_ms is None:
+            self._changed_ms = now_ms
+
+    def started(self, now_ms: int, due_ms: int | None = None) -> None:
+        """Note that a pass has begun, and when something known falls due (a back-off, a limit of time)."""
+        self._changed_ms, self._started_ms, self._due_ms = None, now_ms, due_ms
+
+    def next_ms(self) -> int:
+        """Give when the next pass is due: 0, which is at once, before the first."""
+        if self._started_ms is None:
+            return 0
+        due = [self._started_ms + self.tick_ms]
+        if self._changed_ms is not None:
+            due.append(self._changed_ms + DEBOUNCE_MS)
+        if self._due_ms is not None:
+            due.append(max(self._due_ms, self._started_ms + 1))
+        return min(due)
+
+
 # --- leadership ---
 
 DURATION_S = 15
@@ -209,72 +275,6 @@ def find_lease_namespace(cluster: Cluster, name: str, *, default: str, log: Call
             "delete those that no controller uses",
         )
     return namespaces[0] if namespaces else default
-
-
-if TYPE_CHECKING:
-    from mlstack.elastic.metrics import Metrics
-
-LEASE_NAME = "mlstack-elastic"
-LEASE_NAMESPACE = "mlstack-system"
-DEBOUNCE_MS = 1_000
-TICK_MS = 5_000
-
-# While nothing is due the loop looks so often whether it leads, more often while it waits or is deaf.
-_GLANCE_S, _SHORT_GLANCE_S, _DEAF_GLANCE_S = 1.0, 0.2, 0.1
-_TROUBLE_MS = (1_000, 30_000)
-# While a watch is broken nothing is decided, since half of the news may be missing; but not for ever.
-_DEAF_S = 30.0
-_WRITERS = 8  # writes at once: with 20 ms each this is more than an API server of two cores takes
-_PATIENCE_S = 1.0  # others have to be looked after while an admission webhook takes its time
-
-
-@dataclass(frozen=True, kw_only=True)
-class ControllerSettings:
-    """How a controller is run: what people may set on its command line."""
-
-    policy: PolicyConfig = field(default_factory=PolicyConfig)
-    grants: PriorityGrants = field(default_factory=PriorityGrants)
-    namespaces: tuple[str, ...] = ()  # where jobs are looked after; empty for everywhere
-    identity: str  # name of this process; no other has it
-    is_gone: Callable[[str], bool] = lambda name: False  # whether that process certainly runs no more
-    lease_namespace: str = LEASE_NAMESPACE
-    lease_name: str = LEASE_NAME
-    tick_ms: int = TICK_MS  # longest time between two passes
-    is_dry: bool = False  # work everything out, write nothing, lead nobody
-    log_level: Literal["error", "info", "debug"] = "error"  # what of each pass is said: events, writes too
-
-
-# --- when the next pass is due ---
-
-
-@dataclass(kw_only=True)
-class RequeuePolicy:
-    """Says when the next pass is due; the same rule on a real clock and on a simulated one."""
-
-    tick_ms: int = TICK_MS  # longest time between two passes
-    _changed_ms: int | None = None
-    _started_ms: int | None = None
-    _due_ms: int | None = None
-
-    def changed(self, now_ms: int) -> None:
-        """Note that something happened; changes are gathered for a second, from the first of them."""
-        if self._changed_ms is None:
-            self._changed_ms = now_ms
-
-    def started(self, now_ms: int, due_ms: int | None = None) -> None:
-        """Note that a pass has begun, and when something known falls due (a back-off, a limit of time)."""
-        self._changed_ms, self._started_ms, self._due_ms = None, now_ms, due_ms
-
-    def next_ms(self) -> int:
-        """Give when the next pass is due: 0, which is at once, before the first."""
-        if self._started_ms is None:
-            return 0
-        due = [self._started_ms + self.tick_ms]
-        if self._changed_ms is not None:
-            due.append(self._changed_ms + DEBOUNCE_MS)
-        if self._due_ms is not None:
-            due.append(max(self._due_ms, self._started_ms + 1))
-        return min(due)
 
 
 # --- watches in threads of their own, for the one thread that has the cache ---

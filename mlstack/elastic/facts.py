@@ -125,7 +125,6 @@ class PodFacts:
     job: str  # name of the training job it belongs to, by its label
     role: str  # `trainer`, `master` or `pserver`, by its label
     owner: str  # UID of its controller
-    owner_kind: str  # kind of its controller
     node: str  # where it is bound, empty while it waits
     nominated: str  # node on which the scheduler is making room for it
     planned: str  # node that a plan had for it
@@ -184,7 +183,6 @@ def parse_pod(obj: Mapping[str, Any]) -> PodFacts:
         job=str(labels.get(JOB_LABEL) or ""),
         role=str(labels.get(ROLE_LABEL) or ""),
         owner=str(owner.get("uid") or ""),
-        owner_kind=str(owner.get("kind") or ""),
         node=str(spec.get("nodeName") or ""),
         nominated=str(status.get("nominatedNodeName") or ""),
         planned=str((metadata.get("annotations") or {}).get(pods.PLANNED) or ""),

@@ -28,8 +28,8 @@ _ODD_TYPES = "a status has fields of other types than its API gives them"
 class Placement:
     """Trainers of a job on one node."""
 
-    node: str  # empty for those without a node
-    trainers: int
+    node: str  # its name, empty for those without a node
+    trainers: int  # how many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class PlannedJob:
 class Lacking:
     """A pod or job without a place."""
 
-    key: str
+    key: str  # of the pod or job
     missing: str  # what is missing, as people write it: `cpu 2500m, memory 1Gi, host port 7164/TCP`
 
 
@@ -63,10 +63,10 @@ class Lacking:
 class ElasticPlan:
     """What the controller would do now."""
 
-    policy: str
+    policy: str  # name of the policy
     nodes: int  # how many nodes take pods
-    jobs: tuple[PlannedJob, ...]
-    unplaced: tuple[Lacking, ...]
+    jobs: tuple[PlannedJob, ...]  # what becomes of the jobs
+    unplaced: tuple[Lacking, ...]  # what found no place
     moves: int  # trainers moved for fairness alone
     steps: int  # how many steps the policy took
 

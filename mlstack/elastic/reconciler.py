@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import field
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from mlstack.clock import micro_time
 from mlstack.dataclass import dataclass
@@ -78,12 +78,6 @@ class Pass:
     def next_ms(self) -> int | None:
         """Give when the next pass is due for what is known now, None for nothing."""
         return min(self.due, default=None)
-
-    def tell(
-        self, job: str, reason: str, action: str, text: str, type: Literal["Normal", "Warning"] = "Normal"
-    ) -> None:
-        """Take note of what happened to a job."""
-        self.events.append(JobEvent(job=job, reason=reason, action=action, text=text, type=type))
 
 
 class Reconciler:
@@ -169,9 +163,11 @@ class Reconciler:
                 continue
             ended += self._status(context, None, done)
             if life.outcome == "Failed":
-                done.tell(key, "Failed", "Finish", f"{life.reason}: {life.message}", "Warning")
+                done.events.append(
+                    JobEvent(key, "Failed", "Finish", f"{life.reason}: {life.message}", "Warning")
+                )
             else:
-                done.tell(key, "Completed", "Finish", life.message)
+                done.events.append(JobEvent(key, "Completed", "Finish", life.message))
         self._execute(ended, done)
 
     def _try_growth(self, contexts: Sequence[JobContext], now_ms: int) -> None:
@@ -299,7 +295,7 @@ class Reconciler:
             else:
                 of_job = reconciler.take_off(context)
                 if job.spec and job.spec.is_suspended and job.target and not job.has_ended:
-                    done.tell(job.key, "Suspended", "Suspend", "spec.suspend is true")
+                    done.events.append(JobEvent(job.key, "Suspended", "Suspend", "spec.suspend is true"))
             actions += [*self._status(context, decision, done), *of_job]
         recent = [moved for moved in self._moves_ms or () if now_ms - moved <= MOVES_KEPT_MS]
         self._moves_ms = [*recent, *[now_ms] * plan.moves]
@@ -429,7 +425,7 @@ class Reconciler:
             # What will soon be taken, unlike what is forbidden or wrong.
             record.writes.fail(now_ms, is_passing=isinstance(error, ConflictError | TransientError))
         done.due.append(record.writes.until_ms)
-        done.tell(job.key, "Refused", action.verb.title(), str(error), "Warning")
+        done.events.append(JobEvent(job.key, "Refused", action.verb.title(), str(error), "Warning"))
 
 
 def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

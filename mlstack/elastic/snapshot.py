@@ -344,6 +344,7 @@ def vector(pod: Amounts, resources: Sequence[str]) -> Vector:
 
 
 # --- how fast a job trains with so many trainers: reported points made concave, or a named model ---
+# Speeds are exact fractions of no particular unit: only ratios between speeds of one job are ever used.
 
 Model = Callable[[int], Fraction]
 """Gives the speed with so many trainers."""

@@ -20,7 +20,11 @@ from mlstack.elastic.snapshot import Cause, Decision
 from mlstack.elastic.training_job import API_VERSION, KIND
 from mlstack.kube.client import ObjectRef
 
-# --- events ---
+# --- Kubernetes events about jobs: what is told when something changes, a series where it is told again ---
+# As client-go's broadcaster has it: what happens again within six minutes is the same event, and its series
+# counts it, for `kubectl describe`. A series begins at once and is then written once a minute at the most.
+# What lasts, such as waiting for room, is not counted while it lasts; every half an hour its event is written
+# again, since the server forgets events after an hour, also by a new leader, who does not know that event.
 
 EVENT_API_VERSION = "events.k8s.io/v1"
 CONTROLLER = "mlstack.dev/elastic"
@@ -34,11 +38,7 @@ _LONGEST = 1024  # of a note, by the API
 # Reasons whose texts differ while they mean the same.
 _NUMBERED = frozenset({"WaitingForCapacity", "Refused"})
 # What a decision is called that takes a job off.
-_OFF: Mapping[Cause, str] = {
-    "stuck": "StuckWithdrawn",
-    "suspended": "PreemptedFor",
-    "lost": "MinimumLost",
-}
+_OFF: Mapping[Cause, str] = {"stuck": "StuckWithdrawn", "suspended": "PreemptedFor", "lost": "MinimumLost"}
 # What a decision is called when it changes the number of trainers: reason if it grows, reason if it shrinks.
 _CHANGES: Mapping[Cause, tuple[str, str]] = {
     "fairness": ("Rebalanced", "Rebalanced"),
@@ -49,7 +49,7 @@ _CHANGES: Mapping[Cause, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class JobEvent:
     """One thing that happened to a job."""
 
@@ -100,18 +100,17 @@ def decision_events(job: JobFacts, decision: Decision) -> list[JobEvent]:
     before, after, cause = job.target, decision.target, decision.reasons[0].cause
     text, key = decision.reasons[0].text, job.key
     if before == 0 and after > 0:
-        return [JobEvent(job=key, reason="Admitted", action="Admit", text=f"{after} trainers: {text}")]
+        return [JobEvent(key, "Admitted", "Admit", f"{after} trainers: {text}")]
     if after == 0 and cause == "refused":
-        return [JobEvent(job=key, reason="Refused", action="Admit", text=text, type="Warning", lasts=True)]
+        return [JobEvent(key, reason="Refused", action="Admit", text=text, type="Warning", lasts=True)]
     if before > 0 and after == 0:
-        reason = _OFF.get(cause, "Suspended")
-        return [JobEvent(job=key, reason=reason, action="Suspend", text=text, type="Warning")]
+        return [JobEvent(key, _OFF.get(cause, "Suspended"), "Suspend", text, "Warning")]
     if before == 0:
-        return [JobEvent(job=key, reason="WaitingForCapacity", action="Wait", text=text, lasts=True)]
+        return [JobEvent(key, reason="WaitingForCapacity", action="Wait", text=text, lasts=True)]
     if after == before:
         return []
     reason = _CHANGES.get(cause, ("ScaledUp", "ScaledDown"))[after < before]
-    return [JobEvent(job=key, reason=reason, action="Scale", text=f"trainers {before} -> {after}: {text}")]
+    return [JobEvent(key, reason, "Scale", f"trainers {before} -> {after}: {text}")]
 
 
 def status_events(job: JobFacts, after: Mapping[str, Any]) -> list[JobEvent]:
@@ -124,7 +123,7 @@ def status_events(job: JobFacts, after: Mapping[str, Any]) -> list[JobEvent]:
     reason, text = str(now.get("reason")), str(now.get("message") or "")
     if reason == before.get("reason") or reason not in ("MinimumLost", "InvalidSpec", "Paused"):
         return []
-    return [JobEvent(job=job.key, reason=reason, action="Observe", text=text, type="Warning")]
+    return [JobEvent(job.key, reason, "Observe", text, "Warning")]
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Virtual time, the objects of a simulated cluster, and the API server that the controller sees of them."""
+"""Virtual time, the objects of a simulated cluster, their API server, and the kubelets."""
 
 from __future__ import annotations
 

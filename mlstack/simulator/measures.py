@@ -1,4 +1,4 @@
-"""What is measured of a cluster: one sample a second, from events of a simulator or a real cluster alike."""
+"""What is measured of a cluster, one sample a second, simulated or real; the laws that must hold."""
 
 from __future__ import annotations
 

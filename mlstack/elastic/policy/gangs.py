@@ -173,8 +173,7 @@ class Demands:
         if demand.job:
             state = self._cluster.states.get(demand.job)
             return state is None or not state.is_admitted or _place_own(self._cluster, state, demand)
-        is_placed = place_foreign(self._cluster, demand)
-        if is_placed:
+        if is_placed := place_foreign(self._cluster, demand):
             self._cluster.unplaced.pop(demand.key, None)
         else:
             self._cluster.unplaced[demand.key] = Unplaced(key=demand.key, missing=demand.request)
@@ -212,7 +211,12 @@ class Admission:
         self._missing = missing
         self._failed.clear()
         self._cluster.epoch += 1
-        lacking = [state for state in self._cluster.states.values() if self._lacks(state)]
+        lacking = [
+            state
+            for state in self._cluster.states.values()
+            if state.job.state != "finishing" and not state.is_held_off
+            if not state.is_admitted or state.count < state.job.minimum or state.job.key in missing
+        ]
 
         def rank(state: JobState) -> tuple[int, bool, int, str]:
             return (-state.job.priority, not state.is_admitted, state.job.created_ms, state.job.key)
@@ -229,12 +233,6 @@ class Admission:
                 if kind not in self._use:
                     self._use[kind] = useful_nodes(self._cluster, state)
                 kept |= self._use[kind]
-
-    def _lacks(self, state: JobState) -> bool:
-        if state.job.state == "finishing" or state.is_held_off:
-            return False
-        is_short = state.count < state.job.minimum or state.job.key in self._missing
-        return not state.is_admitted or is_short
 
     def _serve(self, state: JobState, kept: frozenset[str]) -> bool:
         """Give a job all that it lacks, tell whether; a running one that cannot have it is taken off."""
@@ -378,10 +376,7 @@ def free_amounts(node: NodeInfo) -> Sequence[int]:
 
 
 def restore_rendezvous(cluster: ClusterState) -> None:
-    """Plan a trainer for each job that lacks its meeting point: at need in place of another of its own.
-
-    The others are at a loss without it, so that the one that goes is none the less, whatever the minimum.
-    """
+    """Plan a trainer for each job that lacks its meeting point, at need in place of another."""
     for state in cluster.states.values():
         job = state.job
         if not job.lacks_meeting or state.is_settled or any(slot.is_planned for slot in state.slots):
@@ -402,15 +397,14 @@ def restore_rendezvous(cluster: ClusterState) -> None:
 
 
 def _may_use(state: JobState, node: NodeInfo | None) -> bool:
-    if node is None or node.name in state.bars:
-        return False
-    return state.job.nodes is None or node.name in state.job.nodes
+    names = state.job.nodes
+    return node is not None and node.name not in state.bars and (names is None or node.name in names)
 
 
 # --- trainers without a node ---
 
-UNTRIED = 4
-"""A trainer at which the scheduler has not even looked is given so many times as long: it may be down."""
+# A trainer at which the scheduler has not even looked is given so many times as long: it may be down.
+_UNTRIED = 4
 
 
 def place_unbound(cluster: ClusterState, *, stuck_ms: int) -> None:
@@ -419,7 +413,7 @@ def place_unbound(cluster: ClusterState, *, stuck_ms: int) -> None:
 
     def is_stuck(trainer: Trainer) -> bool:
         """Tell whether it waits too long although its node is not waiting for somebody to go."""
-        limit_ms = stuck_ms if trainer.is_tried else UNTRIED * stuck_ms
+        limit_ms = stuck_ms if trainer.is_tried else _UNTRIED * stuck_ms
         return cluster.snapshot.now_ms - trainer.created_ms > limit_ms and trainer.planned not in busy
 
     for state in cluster.states.values():

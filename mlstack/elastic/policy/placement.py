@@ -24,11 +24,8 @@ from mlstack.elastic.policy.state import (
 )
 from mlstack.elastic.snapshot import Cause, Demand, Vector
 
-CROWDED = 8
-"""Entries for each node, void ones too, from which on the void ones are thrown away."""
-
-Cost = Callable[[NodeInfo], tuple[int, ...] | None]
-"""Gives the cost of a node, None where it will not do."""
+CROWDED = 8  # entries for each node, void ones too, from which on the void ones are thrown away
+Cost = Callable[[NodeInfo], tuple[int, ...] | None]  # gives the cost of a node, None where it will not do
 
 
 class Ranking:
@@ -148,8 +145,7 @@ def free_node(
 
 # --- which trainers of one node have to go so that a pod fits ---
 
-Allowance = Callable[[JobState], int]
-"""Gives how many trainers a job may lose."""
+Allowance = Callable[[JobState], int]  # gives how many trainers a job may lose
 
 
 @dataclass(frozen=True)

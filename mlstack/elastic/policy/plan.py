@@ -1,11 +1,4 @@
-"""What becomes of training jobs at one moment: a pure function of a snapshot and one of the policies.
-
-Policy `throughput` is `fair`, but the next trainer goes where it brings most, for what it takes of the
-cluster. The gain of a trainer is relative, speed(n + 1) / speed(n) - 1, and counts per dominant share, the
-largest part of any resource of the cluster that one trainer takes. To give each trainer to the largest gain
-makes the sum of the logarithms of speed-ups as large as can be (proportional fairness): nobody starves, as
-the gain of a job with few trainers is large, and nobody has to know how long a job will take.
-"""
+"""What becomes of training jobs at one moment: a pure function of a snapshot and one of the policies."""
 
 from __future__ import annotations
 
@@ -62,14 +55,17 @@ def plan(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
             gc.enable()
 
 
-# --- the policy `throughput` ---
+# --- Policy `throughput` ---
+# It is `fair`, but the next trainer goes where it brings most, for what it takes of the
+# cluster. The gain of a trainer is relative, speed(n + 1) / speed(n) - 1, and counts per dominant share, the
+# largest part of any resource of the cluster that one trainer takes. To give each trainer to the largest gain
+# makes the sum of the logarithms of speed-ups as large as can be (proportional fairness): nobody starves, as
+# the gain of a job with few trainers is large, and nobody has to know how long a job will take.
 
-_FINE = 10**12
-"""Gains are compared as integers, in this part of one per share."""
+_FINE = 10**12  # gains are compared as integers, in this part of one per share
+# Tenths of its gain that a move is worth: a job that is changed loses time (as in Pollux, OSDI 2021).
 _RESTART_TENTHS = 9
-"""Tenths of its gain that a move is worth: a job that is changed loses time (as in Pollux, OSDI 2021)."""
-_WITHOUT = Fraction(10**9)
-"""The gain of a first trainer of a job that has none: above all others."""
+_WITHOUT = Fraction(10**9)  # the gain of a first trainer of a job that has none: above all others
 
 
 @POLICIES.register("throughput")
@@ -125,6 +121,8 @@ def _gains(known: SpecSource, weight: Fraction) -> tuple[int, ...]:
 
 
 # --- EDL's rules, mended (`edl`) and as of v0.1.0 (`edl-v010`), over sums of the whole cluster ---
+# Demand counts all pods, those without a node too: where it exceeds the total, somebody waits. Pods on their
+# way out still count as used.
 
 # --- what EDL's rules look at: sums over the whole cluster and what is idle on each node ---
 

@@ -13,9 +13,9 @@ from mlstack.elastic.snapshot import Cause, Job, Node, Snapshot, Trainer, Unplac
 # --- arithmetic with requests: what fits, how often, and how much is left, in integers ---
 
 Shape = tuple[tuple[int, int], ...]
-NodeNames = frozenset[str] | None
-"""Nodes that pods may go to, None for all."""
+NodeNames = frozenset[str] | None  # nodes that pods may go to, None for all
 EvictionOrder = tuple[int, int, int, int, str]
+Reserved = tuple["NodeInfo", Vector, str, str]  # where, how much, its key, the key of its job
 
 # Left-overs of different resources are compared as parts of a reference amount, in these units: a resource
 # counted in other units then changes no decision.
@@ -96,10 +96,8 @@ class TrainerSlot:
         self.trainer = trainer  # the live pod
         self.cause = cause  # why it was planned
         self.is_planned = trainer is None  # no pod is there yet
-        # whether a pod runs there: losing it costs work
-        self.is_bound = trainer is not None and bool(trainer.node)
-        # whether the others of its job meet at it: it stays while the job does
-        self.is_meeting = trainer is not None and trainer.is_meeting
+        self.is_bound = trainer is not None and bool(trainer.node)  # a pod runs: losing it costs work
+        self.is_meeting = trainer is not None and trainer.is_meeting  # it stays while the job does
         # the order in which trainers of one job go: planned, unbound, unready, young ones first, and of one
         # age those of the highest indexes
         self.eviction_order: EvictionOrder = (0, 0, 0, 0, node.name if node else "")
@@ -117,19 +115,15 @@ class JobState:
         self.amounts: Shape = shape(job.trainer)  # what one trainer requests
         self.slots: list[TrainerSlot] = []  # its trainers, live and planned
         self.bound = 0  # how many of them are bound to a node
-        # live trainers without a node for which the plan has none either, so far
-        self.unbound: list[Trainer] = []
-        # bound trainers that this plan takes, with the cause and for whom
-        self.gone: list[tuple[TrainerSlot, Cause, str]] = []
+        self.unbound: list[Trainer] = []  # live trainers for which neither node nor plan has a place
+        self.gone: list[tuple[TrainerSlot, Cause, str]] = []  # bound ones taken: the cause, and for whom
         self.is_admitted = job.state != "waiting"  # whether it has pods
         self.share = 0  # how well off it is
         self.surplus = 0  # how many trainers it can lose without falling below its minimum
         self.hints: dict[str, list[str]] = {}  # nodes for its gang, if it was admitted by this plan
         self.withheld = 0  # how many failed trainers it gets no others for
         self.is_withdrawn = False  # whether trainers were withdrawn because they found no node
-        # whether it is too early to admit it again
-        self.is_held_off = job.state == "waiting" and job.not_before_ms > now_ms
-        # nodes that are passed over
+        self.is_held_off = job.state == "waiting" and job.not_before_ms > now_ms  # too early to admit it
         self.bars = frozenset(node for node, until in job.barred.items() if until > now_ms)
         self.notes: list[tuple[Cause, str]] = []  # what else is to be told about it
 
@@ -186,10 +180,6 @@ class Fulfilment:
 # so that a search which sorted the nodes once looks only at those that changed since.
 
 
-Reserved = tuple[NodeInfo, Vector, str, str]
-"""Room kept for a pod that is no trainer: where, how much, its key, the key of its job."""
-
-
 class ClusterState:
     """Room and trainers of a snapshot, and every change that a plan makes to them."""
 
@@ -205,11 +195,10 @@ class ClusterState:
         self.unplaced: dict[str, Unplaced] = {}  # what found no place so far, by key
         self.log: list[int] = []  # indexes of the nodes that changed, in order of the changes
         self.changed: list[JobState] = []  # the jobs that changed, in order of the changes
-        # how often something was taken back, or jobs may have gained trainers: to take some may cost less
-        # than it did
+        # How often something was taken back, or jobs may have gained trainers: to take some may cost less.
         self.epoch = 0
         self.searches: dict[Hashable, Any] = {}  # what searches found out, for the next ones
-        # the largest amount that any node has of each resource
+        # The largest amount that any node has of each resource.
         size = range(len(snapshot.resources))
         self.whole = [max([1, *(node.allocatable[resource] for node in self.nodes)]) for resource in size]
         # the requests that may come for free room, without those that are larger than another one

@@ -29,36 +29,28 @@ def speeds_of(job: Job) -> tuple[Fraction, ...]:
     return speeds(source(job))
 
 
-def test_concave_points_are_kept() -> None:
-    assert speeds_of(job((1, 10), (2, 18), (3, 24), (4, 28), most=4)) == (0, 10, 18, 24, 28)
-
-
-def test_between_two_points_the_speed_rises_evenly() -> None:
-    assert speeds_of(job((1, 10), (3, 20), most=3)) == (0, 10, 15, 20)
-
-
-def test_a_point_below_the_line_of_its_neighbours_is_pulled_up() -> None:
-    assert speeds_of(job((1, 10), (2, 12), (3, 26), most=3)) == (0, 10, 18, 26)
-
-
-def test_a_falling_curve_becomes_flat() -> None:
-    assert speeds_of(job((1, 10), (2, 18), (3, 12), most=4)) == (0, 10, 18, 18, 18)
-
-
-def test_nothing_is_gained_beyond_twice_the_largest_measured_size() -> None:
-    assert speeds_of(job((1, 10), (2, 16), most=6)) == (0, 10, 16, 22, 28, 28, 28)
-
-
-def test_a_size_reported_twice_counts_with_its_mean() -> None:
-    assert speeds_of(job((1, 10), (1, 13), most=1)) == (0, Fraction(23, 2))
+@pytest.mark.parametrize(
+    ("points", "most", "speeds"),
+    [
+        pytest.param([(1, 10), (2, 18), (3, 24), (4, 28)], 4, (0, 10, 18, 24, 28), id="concave: kept"),
+        pytest.param([(1, 10), (3, 20)], 3, (0, 10, 15, 20), id="rises evenly between two points"),
+        pytest.param([(1, 10), (2, 12), (3, 26)], 3, (0, 10, 18, 26), id="below its neighbours: pulled up"),
+        pytest.param([(1, 10), (2, 18), (3, 12)], 4, (0, 10, 18, 18, 18), id="falling: flat"),
+        pytest.param(
+            [(1, 10), (2, 16)], 6, (0, 10, 16, 22, 28, 28, 28), id="goes on to twice the largest size"
+        ),
+        pytest.param([(1, 10), (1, 13)], 1, (0, Fraction(23, 2)), id="twice one size: the mean"),
+        pytest.param([(10**15, 10**15)], 3, (0, 1, 2, 3), id="absurdly many trainers cost nothing"),
+    ],
+)
+def test_reported_points_become_a_curve(
+    points: list[tuple[int, int]], most: int, speeds: tuple[Fraction, ...]
+) -> None:
+    assert speeds_of(job(*points, most=most)) == speeds
 
 
 def test_the_order_of_the_points_does_not_matter() -> None:
     assert speeds_of(job((3, 24), (1, 10), (2, 18))) == speeds_of(job((1, 10), (2, 18), (3, 24)))
-
-
-def test_a_point_of_absurdly_many_trainers_costs_nothing() -> None:
-    assert speeds_of(job((10**15, 10**15), most=3)) == (0, 1, 2, 3)
 
 
 @pytest.mark.parametrize(

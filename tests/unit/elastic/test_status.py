@@ -266,16 +266,11 @@ def words() -> Iterator[str]:
         for part in ast.walk(ast.parse(file.read_text())):
             if is_telling and isinstance(part, ast.Constant) and isinstance(part.value, str):
                 yield part.value
-            elif (
-                isinstance(part, ast.Call)
-                and isinstance(part.func, ast.Name)
-                and part.func.id in ("JobEvent", "Priority")
-            ):
-                for each in part.keywords:
-                    if each.arg == "reason":
-                        yield from (
-                            str(one.value) for one in ast.walk(each.value) if isinstance(one, ast.Constant)
-                        )
+            elif isinstance(part, ast.Call) and getattr(part.func, "id", "") in ("JobEvent", "Priority"):
+                reasons = [*part.args[1:2], *(word.value for word in part.keywords if word.arg == "reason")]
+                for each in (each for reason in reasons for each in ast.walk(reason)):
+                    if isinstance(each, ast.Constant):
+                        yield str(each.value)
 
 
 def table() -> list[list[str]]:
