@@ -25,12 +25,16 @@ ACCOUNT = "it"
 DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/trainingjobs.paddlepaddle.org"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/mlstack-elastic"
 _HURRIED = """
-import json, sys
+import json, pkgutil, sys
+from importlib import import_module
+from mlstack import elastic
 from mlstack.cli.fast import main
-from mlstack.elastic import controller, job_reconciler, state
+modules = [import_module(info.name) for info in pkgutil.iter_modules(elastic.__path__, "mlstack.elastic.")]
 for name, value in json.loads(sys.argv.pop(1)).items():
-    (module,) = (module for module in (controller, job_reconciler, state) if hasattr(module, name))
-    setattr(module, name, value)
+    owners = [module for module in modules if hasattr(module, name)]
+    assert owners, name
+    for module in owners:
+        setattr(module, name, value)
 sys.exit(main())
 """
 _LEFT_OUT = ("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service")
