@@ -469,7 +469,6 @@ def annotated(manifest: KubeObject, annotation: str) -> tuple[FieldPattern, ...]
 
 
 def _spellings(part: str) -> Iterator[str]:
-    """Give the ways in which people name one step of a field tree."""
     kind, _, rest = part.partition(":")
     if kind == "k":
         keys = json.loads(rest)

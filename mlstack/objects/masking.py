@@ -179,7 +179,6 @@ def _unescaped(text: str) -> tuple[str, list[int]]:
 
 
 def _meant(escape: str) -> str:
-    """Give the characters that an escape stands for."""
     if escape.isspace() or escape[0] == "'":
         return escape[0] if escape[0] == "'" else " "
     if escape[0] == "&":

@@ -398,7 +398,6 @@ class _Builder:
                 self._add(barrier, chain[0], "user")
 
     def _needed_by(self, nodes: Iterable[Node]) -> set[Node]:
-        """Give all that comes before some nodes by now."""
         reached, left = set[Node](), list(nodes)
         while left:
             more = self._before[left.pop()].keys() - reached
@@ -407,7 +406,6 @@ class _Builder:
         return reached
 
     def _behind(self, service: Identity) -> Iterator[Identity]:
-        """Give the workloads whose pods a Service leads to."""
         manifest = self._objects.get(service)
         selector = (manifest.data.get("spec") or {}).get("selector") if manifest is not None else None
         if not isinstance(selector, Mapping) or not selector:

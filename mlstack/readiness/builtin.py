@@ -307,7 +307,6 @@ def _pods_missing(
 
 
 def _refusal(facts: Facts) -> str:
-    """Give the API server's reason for taking no more pods."""
     if facts.has("ReplicaFailure"):
         return facts.why("ReplicaFailure")
     warnings = facts.warnings()

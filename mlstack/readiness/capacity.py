@@ -120,7 +120,6 @@ def fits(
 
 
 def _doubt(pods: PodSet, rivals: Sequence[PodSet], verdicts: Sequence[tuple[Verdict, str]]) -> str:
-    """Say what may come between pods and the room that there is for them."""
     for rival, (verdict, _) in zip(rivals, verdicts, strict=True):
         if verdict != "fits now" and _may_displace(rival, pods):
             return f"{_name(rival)} has a higher priority, and may displace its pods"
@@ -391,7 +390,6 @@ def _of_pod(spec: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _required(spec: Mapping[str, Any]) -> dict[str, str]:
-    """Give the labels that node affinity asks for with one value."""
     terms = (required_affinity(spec) or {}).get("nodeSelectorTerms") or ()
     rows = [row for term in terms[:1] for row in term.get("matchExpressions") or ()]
     return {
@@ -402,7 +400,6 @@ def _required(spec: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _others(obj: KubeObject) -> dict[str, int]:
-    """Give what an object takes itself: a claim its storage, a Service its load balancer."""
     spec = obj.data.get("spec") or {}
     if obj.group == "" and obj.kind == "PersistentVolumeClaim":
         return _claim(spec)
@@ -412,7 +409,6 @@ def _others(obj: KubeObject) -> dict[str, int]:
 
 
 def _claims(obj: KubeObject) -> dict[str, int]:
-    """Give the storage of each pod of a StatefulSet."""
     if (obj.group, obj.kind) != ("apps", "StatefulSet"):
         return {}
     return total(

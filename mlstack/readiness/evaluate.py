@@ -452,7 +452,6 @@ def _holds(sign: Sign, facts: Facts) -> bool:
 
 
 def _shown(sign: Sign, facts: Facts) -> str:
-    """Say what the object shows where a sign looks."""
     if isinstance(sign, FieldSign):
         values = list(_values(facts.data, sign.path.steps))
         texts = [value if isinstance(value, str) and value else json.dumps(value) for value in values]

@@ -273,7 +273,6 @@ def is_odd(term: Mapping[str, Any]) -> bool:
 
 
 def _domains(pods: PodSet, rule: Mapping[str, Any], nodes: Iterable[NodeRoom]) -> dict[str, list[NodeRoom]]:
-    """Give the nodes of each domain that counts for a constraint, as its policies say."""
     by_value: dict[str, list[NodeRoom]] = defaultdict(list)
     key = str(rule.get("topologyKey"))
     for node in nodes:
@@ -419,7 +418,6 @@ def _terms(spec: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _asked_of_nodes(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Give the labels of nodes that a pod asks about."""
     yield from spec.get("nodeSelector") or ()
     for term in _terms(spec):
         yield from (str(row.get("key")) for row in term.get("matchExpressions") or ())

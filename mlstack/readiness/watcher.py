@@ -221,7 +221,6 @@ class ReadinessWatcher:
             self._watches.open(source)
 
     def _is_plain(self, obj: KubeObject) -> bool:
-        """Tell whether an object works as soon as it is there."""
         if key_of(obj.data) in self._rules:
             return False
         payload = {name: part for name, part in obj.data.items() if name != "status"}

@@ -343,7 +343,6 @@ def _requests(stack: PolicyContext) -> Violations:
 
 
 def _serving(stack: PolicyContext) -> Iterator[Pods]:
-    """Give the pods that Services lead to."""
     services = [
         (obj.namespace, Field(obj.data).at("spec", "selector")) for obj in stack.of_kind("", "Service")
     ]

@@ -417,7 +417,6 @@ _DURATION = r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)"
 
 
 def _duration(text: str) -> Decimal:
-    """Give seconds, of a duration as Go writes it."""
     if not re.fullmatch(rf"[+-]?((?:{_DURATION})+|0)", text, re.ASCII):
         raise ValueError(f"not a duration: {text}")
     seconds = Decimal(0)

@@ -411,5 +411,4 @@ def _term(text: str) -> Callable[[Field], bool]:
 
 
 def _word(field: Field) -> str:
-    """Write a text, number or truth value as conditions name it."""
     return str(field.value).lower() if isinstance(field.value, int) else field.text

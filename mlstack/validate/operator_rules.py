@@ -13,7 +13,18 @@ from typing import NamedTuple
 from mlstack.objects.resources import quantity
 from mlstack.validate import pipeline_rules as pipeline_rules  # enters its functions
 from mlstack.validate import rules as rules  # enters what the API server's rules share with these
-from mlstack.validate.checks import KindRules, between, check, choice, joined, load, needed, syntax, unique
+from mlstack.validate.checks import (
+    KindRules,
+    between,
+    check,
+    choice,
+    fits,
+    joined,
+    load,
+    needed,
+    syntax,
+    unique,
+)
 from mlstack.validate.formats import Field, Problems, label_1035, qualified_name, shown, subdomain
 
 
@@ -139,10 +150,8 @@ def _job_set(root: Field) -> Problems:
 
 def _replicated_job(job: Field, owner: str) -> Problems:
     """Names of jobs and pods, with the highest indices, fit into a label."""
-    spec, replicas, parallelism = job.at("template", "spec"), _count(job.at("replicas")), 0
-    group = job.at("groupName")
-    if group.text and (wrong := label_1035(group.text)):
-        yield group.says(wrong)
+    spec, replicas = job.at("template", "spec"), _count(job.at("replicas"))
+    yield from fits(label_1035)(job.at("groupName"))
     longest = f"{owner}-{job.at('name').text}-{replicas - 1}"
     wrong = label_1035(longest)
     completions = spec.at("completions").number
@@ -150,8 +159,7 @@ def _replicated_job(job: Field, owner: str) -> Problems:
         wrong = label_1035(f"{longest}-{completions - 1}-abcde")
     if wrong:
         yield job.at("name").says(f"name of the last job or pod: {wrong}")
-    parallelism = _count(spec.at("parallelism"))
-    if parallelism * replicas > 2**31 - 1:
+    if _count(spec.at("parallelism")) * replicas > 2**31 - 1:
         yield job.at("replicas").says("must be at most 2147483647 times `parallelism`")
 
 
@@ -238,7 +246,6 @@ def _placeholders(trial: Field, declared: list[Field]) -> Problems:
 
 
 def _texts(value: object) -> list[str]:
-    """Give all texts of plain data, keys too."""
     if isinstance(value, dict):
         return [text for key, inner in value.items() for text in (str(key), *_texts(inner))]
     if isinstance(value, list):

@@ -172,7 +172,6 @@ def _waited_for(task: Field) -> Iterator[tuple[Field, str]]:
 
 
 def _ancestors(task: str, after: dict[str, list[str]]) -> set[str]:
-    """Give what a task waits for, directly or not."""
     reached: set[str] = set()
     ahead = list(after.get(task, ()))
     while ahead:

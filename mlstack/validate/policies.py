@@ -114,7 +114,6 @@ def _written_whole(obj: KubeObject) -> Iterator[Pods]:
 
 
 def _written_apart(obj: KubeObject) -> Iterator[Pods]:
-    """Give the pods that operators make of fields of their own."""
     parts = _PARTS.get((obj.group, obj.kind))
     for part, apart, is_partial in parts(Field(obj.data).at("spec")) if parts else ():
         counts = [part.at(name).number for name in ("maxReplicas", "minReplicas", "numNodes", "instances")]
@@ -318,7 +317,6 @@ _WAIVER_KEYS: Keys = ("metadata", "annotations", WAIVER)
 
 
 def _waivers(obj: KubeObject) -> Iterator[tuple[str, str]]:
-    """Give id and reason of each line of an object's waiver."""
     for line in Field(obj.data).at(*map(str, _WAIVER_KEYS)).text.splitlines():
         name, _, reason = line.partition(":")
         if line.strip():

@@ -193,7 +193,6 @@ _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 
 @syntax
 def _lower_label(text: str) -> str | None:
-    """Check a name that is written small where it stands in addresses."""
     return label_1035(text.lower())
 
 
@@ -236,7 +235,6 @@ def _structural(schema: Field) -> Problems:
 
 
 def _combinations(schema: Field) -> Problems:
-    """Check that combinations only limit values: what there is stands outside them."""
     parts = schema.all("allOf|anyOf|oneOf[]")
     if schema.at("x-kubernetes-int-or-string").value is True:
         parts = [part for part in parts if part.names != ("type",)]
