@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -23,7 +23,6 @@ from mlstack.app.files import read_folder
 from mlstack.app.index import Stack
 from mlstack.app.package import PackageFolder
 from mlstack.app.params import ParamScope, Resolved, as_typed
-from mlstack.app.prototype import Prototype
 from mlstack.app.reader import read_preset
 from mlstack.app.schema import PassedStore, check_file
 from mlstack.dataclass import dataclass, row
@@ -352,11 +351,13 @@ def generate(
     with app.locked():
         prototype, package = find_usable(app, request.prototype)
         component = draft(app, request, prototype, passed=store)
+        place = prototype.examples[request.example].environment if request.example else ""
+        usual = f"is for an environment such as `{place}`: mlstack env add {place}"
         notes = (
             prototype.alias_note(request.prototype),
             *component.notes,
             *component.resolved.notes,
-            *_environment_notes(app, prototype, request.example),
+            f"example `{request.example}` {usual}" if place and place not in app.environment_names else "",
             *prototype.notes.splitlines(),
         )
         name = component.component.full_name
@@ -366,13 +367,6 @@ def generate(
         file = app.add_component(component.component, replace=replace)
     about = {"name": name, "file": file, "replaced": exists}
     return row(Generated, component.component, **about, notes=tuple(filter(str.strip, notes)))
-
-
-def _environment_notes(app: AppDir, prototype: Prototype, example: str | None) -> Iterator[str]:
-    """Tell which environment an example is made for, if the app has none of that name."""
-    place = prototype.examples[example].environment if example else ""
-    if place and place not in app.environment_names:
-        yield f"example `{example}` is for an environment such as `{place}`: mlstack env add {place}"
 
 
 def preview_prototype(

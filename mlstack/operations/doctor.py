@@ -352,7 +352,8 @@ def take_snapshot(target: Target, *, opener: Opener, clock: Clock, check: bool =
         version=cluster.version(),
         apis=_apis(cluster),
         definitions=tuple(_definitions(cluster, notes)),
-        nodes=tuple(_shapes(nodes)),
+        # Nodes that are alike are counted; their names and addresses are nobody's business.
+        nodes=tuple({"count": n, **json.loads(s)} for s, n in sorted(Counter(map(_shape, nodes)).items())),
         quotas=tuple(_quotas(_list(cluster, "ResourceQuota", place.namespace, []))),
         limits=tuple(
             {"name": item["metadata"]["name"], "limits": (item.get("spec") or {}).get("limits") or []}
@@ -375,7 +376,12 @@ def take_snapshot(target: Target, *, opener: Opener, clock: Clock, check: bool =
         kinds=sum(map(len, snapshot.apis.values())),
         definitions=len(snapshot.definitions),
         nodes=sum(node["count"] for node in snapshot.nodes),
-        gpus=sum(_gpus(node) for node in snapshot.nodes),
+        gpus=sum(
+            int(node["count"]) * int(amount)
+            for node in snapshot.nodes
+            for name, amount in node["allocatable"].items()
+            if is_gpu(name) and str(amount).isdecimal()
+        ),
         quotas=len(snapshot.quotas),
         changed=changed,
         notes=tuple(notes),
@@ -412,12 +418,6 @@ def _definitions(cluster: Cluster, notes: list[str]) -> Iterable[dict[str, Any]]
         spec = {key: value for key, value in (item.get("spec") or {}).items() if key != "conversion"}
         metadata = {"name": item["metadata"]["name"]}
         yield {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
-
-
-def _shapes(nodes: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
-    """Count nodes that are alike; names and addresses are nobody's business."""
-    counts = Counter(map(_shape, nodes))
-    return [{"count": count, **json.loads(shape)} for shape, count in sorted(counts.items())]
 
 
 def _shape(node: Mapping[str, Any]) -> str:
@@ -480,11 +480,6 @@ def _quotas(items: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
             continue  # it counts only some pods, and nobody knows which before they run
         hard = spec.get("hard") or {}
         yield {"name": item["metadata"]["name"], "hard": {name: str(hard[name]) for name in sorted(hard)}}
-
-
-def _gpus(node: Mapping[str, Any]) -> int:
-    amounts = (amount for name, amount in node["allocatable"].items() if is_gpu(name))
-    return int(node["count"]) * sum(int(amount) for amount in amounts if str(amount).isdecimal())
 
 
 # --- upgrades: the files of an app brought up to date with this mlstack; comments stay ---

@@ -111,7 +111,12 @@ def _with_environments(
         place = failure.environment or "the base"
         raise ConfigError(f"component `{failure.component}` in `{place}`: {failure.reason}")
     texts = {component.name: component for component in base.components}
-    kept = [_as_written(component, texts) for component in plan.components]
+    kept = []
+    for (
+        component
+    ) in plan.components:  # its text stays, with its comments, where it says what is to be deployed
+        text = texts.get(component.name)
+        kept.append(text if text and same([*text.objects], [*component.objects]) else component)
     deployed = {name for place in plan.environments if place.name == _BASE for name in place.targets}
     placed = tuple(place for place in plan.environments if place.name != _BASE)
     others = [name for name in app.environment_names if name not in own]
@@ -123,14 +128,6 @@ def _with_environments(
         )
     plan = replace(plan, components=tuple(kept), environments=placed, notes=(*notes, *plan.notes))
     return plan, objects
-
-
-def _as_written(component: PlannedComponent, texts: Mapping[str, PlannedComponent]) -> PlannedComponent:
-    """Keep the text of a component, with its comments, where it says what is to be deployed."""
-    known = texts.get(component.name)
-    if known and same([*known.objects], [*component.objects]):
-        return known
-    return component
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from mlstack.app import layout
 from mlstack.app.app import API_VERSION, Component
@@ -95,7 +95,10 @@ def validate_environment(
         faults, waived = _placed(faults, located.objects), _placed(waived, located.objects)
     if snapshot is not None:
         faults = [*faults, *_against(snapshot, state)]
-        left += _version_note(snapshot, version, environment)
+        server = ".".join(snapshot.version.removeprefix("v").split(".")[:2])
+        if server != version:
+            hint = f"mlstack env set {environment} --kubernetes-version {server}"
+            left.append(f"the cluster was {snapshot.version} on {snapshot.taken[:10]}, not {version}: {hint}")
     return ValidateResult(
         ok=not any(fault.severity == "error" for fault in faults),
         environment=environment,
@@ -232,13 +235,6 @@ def _against(snapshot: ClusterSnapshot, state: DesiredState) -> Iterator[Fault]:
     yield from over_quota(state.objects, snapshot.quotas, state.namespace)
 
 
-def _version_note(snapshot: ClusterSnapshot, version: str, environment: str) -> Iterator[str]:
-    server = ".".join(snapshot.version.removeprefix("v").split(".")[:2])
-    if server != version:
-        hint = f"mlstack env set {environment} --kubernetes-version {server}"
-        yield f"the cluster was {snapshot.version} on {snapshot.taken[:10]}, not {version}: {hint}"
-
-
 def _definitions(app: AppReader, objects: Sequence[KubeObject]) -> list[Mapping[str, Any]]:
     """Read the installed definitions of kinds that the render uses and does not define itself.
 
@@ -343,13 +339,16 @@ def compare_all(
     if len(environments) < 2:
         raise UsageError("one environment has nothing to be compared with", hint="mlstack env matrix A B")
     cells: dict[tuple[Section, str], dict[str, Any]] = defaultdict(dict)
+    sections = get_args(Section)
     for name in environments:
         state = render.load(app, name, components=components, store=store, stand_ins=True)
         for section, subject, value in (*_params(app, name, components), *_objects(state)):
             cells[section, subject][name] = value
     rows = [
         line
-        for (section, subject), values in sorted(cells.items(), key=_order)
+        for (section, subject), values in sorted(
+            cells.items(), key=lambda cell: (sections.index(cell[0][0]), cell[0][1])
+        )
         if (line := _row(app, section, subject, values, environments)).differs or same
     ]
     written = _approve(app, rows, approve) if approve is not None else ""
@@ -373,14 +372,6 @@ class _Secret:
         """Give what people see of it, who see the first one as the mask."""
         text = shown(self.value)
         return f"{text} (another)" if text == MASK and isinstance(first, _Secret) and self != first else text
-
-
-_SECTIONS: tuple[Section, ...] = ("param", "image", "replicas", "gpus")
-
-
-def _order(cell: tuple[tuple[Section, str], Any]) -> tuple[int, str]:
-    (section, subject), _ = cell
-    return _SECTIONS.index(section), subject
 
 
 def _row(
