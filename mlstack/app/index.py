@@ -100,8 +100,8 @@ def joined(entries: Iterable[IndexPackage]) -> dict[str, IndexPackage]:
     """
     packages: dict[str, IndexPackage] = {}
     for entry in sorted(entries, key=lambda entry: (entry.name, version_key(entry.newest.version))):
-        known = packages[entry.name].versions if entry.name in packages else ()
-        versions = {version.version: version for version in known}
+        versions_before = packages[entry.name].versions if entry.name in packages else ()
+        versions = {version.version: version for version in versions_before}
         for version in entry.versions:  # what was written by hand stays
             old = versions.get(version.version, version)
             words = ("yanked", "deprecated", *(("signature",) if old.digest == version.digest else ()))

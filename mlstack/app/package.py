@@ -1,4 +1,4 @@
-"""Package folders: what a package says of itself, its prototypes with their parameters, and its digest.
+"""Packages: what a folder says of itself, its prototypes and digest; and those that an app has installed.
 
 <package>/package.yaml                      name, version, packages it requires
 <package>/definitions.yaml                  JSON Schemas to refer to as `package#/name`
@@ -383,7 +383,7 @@ def _params(schema: Mapping[str, Any]) -> dict[str, Param]:
     }
 
 
-# --- The installed packages of an app: read from `vendor/`, held to the digests of `mlstack.lock` ---
+# --- the installed packages of an app: read from `vendor/`, held to the digests of `mlstack.lock` ---
 
 
 _NAMED_FILES = 3
@@ -555,8 +555,8 @@ class Vendor:
             if registry in ("", locked.registry) and version in ("", locked.version)
         ]
         if not candidates:
-            known = {locked.name: locked.full_name for locked in plain.values()}
-            near = None if version else known.get(nearest(versioned, known) or "")
+            names_of = {locked.name: locked.full_name for locked in plain.values()}
+            near = None if version else names_of.get(nearest(versioned, names_of) or "")
             hint = f"did you mean a prototype of `{near}`?" if near else f"mlstack pkg install {owner}"
             message = f"no prototype `{name}`: package `{owner}` is not installed"
             raise NotFoundError(message, near=near, where=where, hint=hint)

@@ -1,4 +1,4 @@
-"""Objects in API versions that no server serves any more, rewritten to those that are.
+"""What is imported as it is written today: served versions, no fields of servers, prototypes that are there.
 
 The rules are those of the deprecation guide of Kubernetes and, for training jobs, of the training operator.
 What an old default meant is kept where it can be written (selectors, path types); each rule that was used is
@@ -49,10 +49,10 @@ def converted(data: Data) -> tuple[Data, str]:
 def is_served(data: Data) -> bool:
     """Tell whether a server of today serves the version of an object; of unknown groups that is assumed."""
     version, kind = str(data.get("apiVersion", "")), str(data.get("kind", ""))
-    known = Kinds.builtin()
+    kinds = Kinds.builtin()
     if (version, kind) in _RULES or group_of(version) == "extensions":
         return False
-    return known.lookup(version, kind) is not None or not known.of_group(group_of(version))
+    return kinds.lookup(version, kind) is not None or not kinds.of_group(group_of(version))
 
 
 def told_unserved(objects: Iterable[Data], *, has_converted: bool) -> list[str]:

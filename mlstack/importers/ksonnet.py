@@ -1,4 +1,4 @@
-"""Apps of ksonnet, formats 0.0.1 to 0.3.0, as values: environments, modules, components, libraries.
+"""Apps of ksonnet, formats 0.0.1 to 0.3.0, as values, and composed as ks does.
 
 Written by hand and by many releases of `ks`, so everything may be missing but the name of an environment.
 """
@@ -162,11 +162,11 @@ def _modules(root: Path) -> tuple[str, ...]:
 
 def selected(app: KsApp, names: tuple[str, ...]) -> KsApp:
     """Give the app with these environments alone; all if none is named."""
-    known = [environment.name for environment in app.environments if environment.path]
+    own = [environment.name for environment in app.environments if environment.path]
     for name in names:
-        if name not in known:
-            message = f"the app of ksonnet has no environment `{name}`; it has {', '.join(known) or 'none'}"
-            raise NotFoundError(message, near=nearest(name, known))
+        if name not in own:
+            message = f"the app of ksonnet has no environment `{name}`; it has {', '.join(own) or 'none'}"
+            raise NotFoundError(message, near=nearest(name, own))
     return replace(app, environments=tuple(e for e in app.environments if not names or e.name in names))
 
 
@@ -354,12 +354,12 @@ class _Composer:
             if outcome.error or not isinstance(outcome.value, Mapping):
                 self._failed(part, self._app.components(part.module), outcome)
             else:
-                known = _localised(mapping(outcome.value.get("components")), part.module)
+                localised = _localised(mapping(outcome.value.get("components")), part.module)
                 for full_name, more in self._options.params.items():
                     module_name, _, stem = full_name.rpartition(".")
                     if module_name == part.module:
-                        known[stem] = merge_patch(known.get(stem), more)
-                values[part] = known
+                        localised[stem] = merge_patch(localised.get(stem), more)
+                values[part] = localised
         return values
 
     # --- objects ---
@@ -385,9 +385,9 @@ class _Composer:
         objects: dict[str, dict[str, tuple[Data, ...]]] = {}
         for (part, component, _), outcome in zip(jobs, outcomes, strict=True):
             for name, value in self._values(part, component, outcome, params[part]):
-                made = self._flattened(part, name, value)
-                if made is not None:
-                    objects.setdefault(name, {})[part.environment.name] = made
+                flattened = self._flattened(part, name, value)
+                if flattened is not None:
+                    objects.setdefault(name, {})[part.environment.name] = flattened
         self._leave_to_others(objects, looking)
         return dict(sorted(objects.items()))
 
@@ -459,18 +459,18 @@ class _Composer:
     ) -> Iterator[tuple[str, Any]]:
         """Give what an evaluation made of a component; without one, what `main.jsonnet` brings by itself."""
         value = outcome.value
-        known = {member.full_name for member in self._app.components(part.module)}
+        names = {member.full_name for member in self._app.components(part.module)}
         if component is None:
             extra = value if isinstance(value, Mapping) else {}
-            yield from ((name, inner) for name, inner in extra.items() if name not in known)
+            yield from ((name, inner) for name, inner in extra.items() if name not in names)
         elif outcome.error or not isinstance(value, Mapping):
             error = outcome if outcome.error else Outcome(error="main.jsonnet does not give an object")
             self._failed(part, (component,), error)
         elif component.full_name in value:
-            made = value[component.full_name]
+            composed = value[component.full_name]
             if component.file.suffix != ".jsonnet" and component.full_name in params:
-                made = merge_patch(made, params[component.full_name])
-            yield component.full_name, made
+                composed = merge_patch(composed, params[component.full_name])
+            yield component.full_name, composed
 
     def _flattened(self, part: _Part, name: str, value: Any) -> tuple[Data, ...] | None:
         """Give the objects of a component: Lists and arrays taken apart, what is null left out."""

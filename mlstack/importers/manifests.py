@@ -1,4 +1,4 @@
-"""Manifests of others as components: read, named after their files, and what needs a look is told.
+"""Manifests of others as components, and what helm and kustomize make of others' charts and folders.
 
 The text stays as it is, byte for byte, comments included. Only where it cannot stay is it changed: an object
 with `generateName` gets a name, and items of a List that become components of their own are written anew.
@@ -370,8 +370,8 @@ def read_release(cluster: Cluster, name: str, namespace: str, *, hooks: bool = F
     revisions = [record for record in records if _label(record, "name") == name]
     deployed = [record for record in revisions if _label(record, "status") == "deployed"]
     if not deployed:
-        known = sorted({_label(record, "name") for record in records})
-        near = nearest(name, known)
+        names = sorted({_label(record, "name") for record in records})
+        near = nearest(name, names)
         what = f"release `{name}` is not deployed" if revisions else f"no release `{name}` of Helm"
         hint = None if near else f"helm list -n {namespace}"
         raise NotFoundError(f"{what} in namespace `{namespace}`", near=near, hint=hint)

@@ -1,4 +1,4 @@
-"""What an import would write: components that are plain manifests, and what environments say about them."""
+"""What an import would write: plain manifests, and patches for what differs between environments."""
 
 from __future__ import annotations
 
@@ -178,9 +178,9 @@ def plan_variants(
 def is_cluster_wide(data: Data) -> bool:
     """Tell whether objects of a kind are in no namespace, whatever version of it is named."""
     group, kind = group_of(str(data.get("apiVersion", ""))), str(data.get("kind", ""))
-    known = [known for known in Kinds.builtin().of_group(group) if known.kind == kind]
+    kinds = [known for known in Kinds.builtin().of_group(group) if known.kind == kind]
     gone = {("policy", "PodSecurityPolicy"), ("extensions", "PodSecurityPolicy")}
-    return (bool(known) and not known[0].namespaced) or (group, kind) in gone
+    return (bool(kinds) and not kinds[0].namespaced) or (group, kind) in gone
 
 
 def _identity(data: Data) -> Identity:

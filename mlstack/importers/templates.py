@@ -204,8 +204,9 @@ def _escaped(text: str) -> str:
     return _JINJA.sub(lambda match: f'{{{{ "{match[0]}" | raw }}}}', text)
 
 
-# --- Manifests made into prototypes: what varies becomes parameters, the rest of the text a template ---
-
+# --- imports as prototypes: what varies between environments, images, replicas, and what ksonnet named ---
+# A value becomes a parameter where it differs between environments, where it is an image or a number of
+# replicas, and where ksonnet's parameters had it under a name. Values that are equal everywhere share one.
 
 REGISTRY = "local"
 VERSION = "0.1.0"
@@ -357,14 +358,14 @@ def _name(
     keys = [re.sub(r"[^a-zA-Z0-9_]+", "_", key).strip("_") for key in path if isinstance(key, str)]
     data = component.objects[number]
     container = _at(data, (*path[:-1], "name")) if path[-1] == "image" else _ABSENT
-    wanted = [*_names_of(component.name, base, path, known)]
-    wanted += [keys[-1]] if keys[-1:] and keys[-1] else []
-    wanted += [f"{container}_image".replace("-", "_")] if isinstance(container, str) else []
-    wanted += ["_".join(keys[-2:]), f"{str(data['kind']).lower()}_{'_'.join(keys[-2:])}"]
-    for name in wanted:
+    candidates = [*_names_of(component.name, base, path, known)]
+    candidates += [keys[-1]] if keys[-1:] and keys[-1] else []
+    candidates += [f"{container}_image".replace("-", "_")] if isinstance(container, str) else []
+    candidates += ["_".join(keys[-2:]), f"{str(data['kind']).lower()}_{'_'.join(keys[-2:])}"]
+    for name in candidates:
         if name not in taken and is_parameter_name(name) and name not in ("name", "namespace"):
             return name
-    numbered = (f"{wanted[-1]}_{index}" for index in range(2, 10_000))
+    numbered = (f"{candidates[-1]}_{index}" for index in range(2, 10_000))
     return next(name for name in numbered if name not in taken)
 
 

@@ -74,8 +74,8 @@ class Imported:
 def summary(proofs: Sequence[EnvironmentProof], failures: Sequence[ImportFailure]) -> str:
     """Say in a line how many objects are equal, and what was left out."""
     left_out = len({failure.component for failure in failures})
-    told = f"; {left_out} component{'s'[: left_out != 1]} could not be imported" if left_out else ""
-    return f"{counted(proofs)}{told}"
+    rest = f"; {left_out} component{'s'[: left_out != 1]} could not be imported" if left_out else ""
+    return f"{counted(proofs)}{rest}"
 
 
 def prove(
@@ -173,9 +173,9 @@ def _install(
 ) -> None:
     """Write a package into the folder `packages/` of the app, its own registry; all in one write."""
     ref = RegistryRef(name=package.registry, address=f"./{_PACKAGES}", protocol="directory")
-    known = {known.name: known.address for known in app.app.registries}
+    addresses = {registry.name: registry.address for registry in app.app.registries}
     folder = app.root / _PACKAGES
-    if known.get(ref.name, ref.address) != ref.address or (folder / package.name).exists():
+    if addresses.get(ref.name, ref.address) != ref.address or (folder / package.name).exists():
         message = f"there is a package `{package.name}`, or a registry `{ref.name}` elsewhere, already"
         raise UsageError(message, hint=f"remove {_PACKAGES}/{package.name}, or import without --as-prototype")
     files = {PurePosixPath(path): text.encode() for path, text in package.files.items()}
@@ -198,7 +198,7 @@ def _install(
         lock,
         [FetchedPackage(locked=locked, files=files)],
         entered={APP: (PackageRef(registry=ref.name, name=head.name),)},
-        registry=None if ref.name in known else ref,
+        registry=None if ref.name in addresses else ref,
         beside={**written, f"{_PACKAGES}/{INDEX_FILE}": _index(folder, package), **beside},
         delete=gone,
     )
@@ -230,22 +230,21 @@ def _with_targets(app: AppDir, place: Environment, imported: Set[str]) -> Edited
 
 def _row(app: AppDir, component: PlannedComponent, *, replace: bool) -> ImportedRow:
     app.check_component(component.name)
-    known = app.component_files.get(component.name)
-    if known and not replace:
+    there = app.component_files.get(component.name)
+    if there and not replace:
         message = f"there is a component `{component.name}` already"
-        raise UsageError(message, where=known[0], hint="--force replaces it, --module puts it elsewhere")
+        raise UsageError(message, where=there[0], hint="--force replaces it, --module puts it elsewhere")
     check_new_name(component.name, app.component_files, "a component")
     return ImportedRow(
         name=component.name,
         file=component.file,
         objects=len(component.objects),
         kinds=component.kinds,
-        replaced=known is not None,
+        replaced=there is not None,
     )
 
 
-# --- Whether the objects of two sides are equal, and where not: the proof of an import ---
-
+# --- the proof of an import: whether the objects of two sides are equal, and where not ---
 
 _MISSING = object()
 _CONFIG_HASH = "mlstack.dev/config-hash"

@@ -109,7 +109,7 @@ class DirectoryRegistry:
         )
 
 
-# --- Write the index of a registry from its package folders ---
+# --- write the index of a registry from its package folders ---
 
 
 class BuiltIndex(NamedTuple):
@@ -135,17 +135,17 @@ def build_index(folder: Path, *, packages: Path | None = None, name: str = "", k
         RegistryError: there is no package, or the name cannot be a registry's.
         SchemaError: a package is wrong.
     """
-    known = _known(folder, name)
-    entries = [kept for package in known.packages.values() for kept in _kept(package, folder)]
+    before_index = _known(folder, name)
+    entries = [kept for package in before_index.packages.values() for kept in _kept(package, folder)]
     for path in package_folders(folder, packages):
         relative = Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
         entries.append(PackageFolder.read(path, source=path.name).entry(relative))
     joint = joined(entries)
     if key:
         joint = {name: _with_signatures(package, key) for name, package in joint.items()}
-    index = replace(known, packages=joint)
+    index = replace(before_index, packages=joint)
     text = "# The packages are derived from their folders: mlstack rewrites them.\n" + index_text(index)
-    before = _digests(known)
+    before = _digests(before_index)
     overwritten = (name for name, digest in _digests(index).items() if before.get(name, digest) != digest)
     return BuiltIndex(text, tuple(overwritten))
 
@@ -211,15 +211,15 @@ def _has_packages(folder: Path) -> bool:
 
 def _known(folder: Path, name: str) -> RegistryIndex:
     source = folder.resolve().name  # `.` has none
-    known = RegistryIndex(name=name or source)
+    index = RegistryIndex(name=name or source)
     if (folder / INDEX_FILE).is_file():
-        known = read_index(FolderTree(folder.resolve()), source=source, name=source)
-        known = replace(known, name=name or known.name)
+        index = read_index(FolderTree(folder.resolve()), source=source, name=source)
+        index = replace(index, name=name or index.name)
     try:
-        check_registry_name(known.name)
+        check_registry_name(index.name)
     except UsageError as error:
         raise RegistryError(error.message, hint="give one: mlstack registry index DIR --name NAME") from error
-    return known
+    return index
 
 
 def _kept(package: IndexPackage, folder: Path) -> Iterator[IndexPackage]:

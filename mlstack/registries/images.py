@@ -1,4 +1,4 @@
-"""Container images in registries: names, digests and platforms, and how they come to another registry."""
+"""Container images in registries: names, digests, platforms, copies; and whether nodes can pull them."""
 
 from __future__ import annotations
 
@@ -401,7 +401,7 @@ def _faults(
     registries = Images({name.host: logins})
     try:
         manifest = registries.found(name)
-        known = registries.platforms(name, manifest) if pull.platforms else []
+        platforms = registries.platforms(name, manifest) if pull.platforms else []
     except NotFoundError:
         yield fault("missing", "is not there")
     except UnauthorizedError:
@@ -412,8 +412,10 @@ def _faults(
     except MlstackError as error:
         yield fault("unchecked", f"could not be checked: {error.message}")
     else:
-        if lacking := [p for p in pull.platforms if known and not any(runs_on(own, p) for own in known)]:
-            text = f"has nothing for {', '.join(lacking)} of the nodes, only {', '.join(known)}"
+        if lacking := [
+            p for p in pull.platforms if platforms and not any(runs_on(own, p) for own in platforms)
+        ]:
+            text = f"has nothing for {', '.join(lacking)} of the nodes, only {', '.join(platforms)}"
             yield fault("platform", text)
 
 

@@ -108,13 +108,14 @@ def plan(
         RegistryError: a registry does not answer, or what it has is wrong.
     """
     preferred, named = preferences(app.lock.packages, free), {package for _, package in free}
-    known = {(package.full_name, package.version): package for package in app.lock.packages}
+    locked = {(package.full_name, package.version): package for package in app.lock.packages}
     for _ in range(_MOST_ROUNDS):
         choices = select(requirements, catalog, preferred=preferred)
         missing = [
             choice
             for choice in choices
-            if choice.package in force or _is_missing(app, known.get((choice.package, choice.version)), named)
+            if choice.package in force
+            or _is_missing(app, locked.get((choice.package, choice.version)), named)
         ]
         fetched = {(c.package, c.version): catalog.fetch(c.package, c.version) for c in missing}
         before = {key: catalog.requires(*key) for key in fetched}
@@ -125,8 +126,8 @@ def plan(
     for choice in choices:
         if choice.package in named:
             catalog.check_unchanged(choice.package, choice.version)
-    known |= {key: package.locked for key, package in fetched.items()}
-    packages = _as_chosen(known, choices)
+    locked |= {key: package.locked for key, package in fetched.items()}
+    packages = _as_chosen(locked, choices)
     _check(app, packages, tuple(fetched.values()))
     registries = catalog.locked_registries(app.lock.registries, {package.registry for package in packages})
     return Installation(
@@ -337,9 +338,9 @@ def read_package(app: AppDir, ref: PackageRef) -> tuple[Package, LockedPackage, 
     if not exact.is_exact:
         version = next(iter(catalog.versions(ref.full_name, ref.version)), None)
         if version is None:
-            known = ", ".join(catalog.versions(ref.full_name, ""))
+            versions = ", ".join(catalog.versions(ref.full_name, ""))
             message = f"`{ref.full_name}` has no version `{ref.version}`"
-            raise NotFoundError(message, hint=f"known versions: {known or 'none'}")
+            raise NotFoundError(message, hint=f"known versions: {versions or 'none'}")
         exact = replace(exact, version=version)
     choices = select(Requirements(app=(exact,)), catalog, preferred={})
     fetched = {(c.package, c.version): catalog.fetch(c.package, c.version) for c in choices}

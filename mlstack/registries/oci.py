@@ -85,13 +85,13 @@ class OciRegistry:
             head = PackageFolder(files, source=f"{package}@{self._reference}").head
             if version in ("", head.version):
                 return files
-        wanted = self._base.version(package, version)
-        name, _, digest_at = wanted.path.partition("@")
+        entry = self._base.version(package, version)
+        name, _, digest_at = entry.path.partition("@")
         manifest = self.place.manifest(name, digest_at)
         if manifest is None:
             message = f"`{self.place.shown(name)}@{digest_at}`, which the index names, is gone"
             raise RegistryError(message, hint="publish it again")
-        return checked(self.place.files(name, manifest), wanted, f"{package}@{wanted.version}")
+        return checked(self.place.files(name, manifest), entry, f"{package}@{entry.version}")
 
     def at(self, revision: str) -> OciRegistry:
         """Give the same packages at a tag or digest."""

@@ -174,12 +174,12 @@ def _served(name: str, shipped: RegistryIndex) -> str:
 
 def fetch_package(tree: Tree, index: RegistryIndex, package: str, version: str) -> Files:
     """Give the files of a package version, its digest checked."""
-    wanted = index.version(package, version)
-    named = f"{package}@{wanted.version}"
-    files = guarded(lambda: _package_files(tree, PurePosixPath(wanted.path)), named)
+    entry = index.version(package, version)
+    named = f"{package}@{entry.version}"
+    files = guarded(lambda: _package_files(tree, PurePosixPath(entry.path)), named)
     if not files:
-        raise RegistryError(f"the folder of package `{named}` is missing: `{wanted.path}`")
-    return checked(files, wanted, named)
+        raise RegistryError(f"the folder of package `{named}` is missing: `{entry.path}`")
+    return checked(files, entry, named)
 
 
 def checked(files: Files, wanted: IndexVersion, named: str) -> Files:
@@ -241,7 +241,7 @@ class PackagesByName(Mapping[str, IndexPackage]):
         return len(self._names)
 
 
-# --- Find the protocol of a registry and open it ---
+# --- find the protocol of a registry and open it ---
 
 BUNDLED = "bundled"
 DEFAULT_NAME = "kubeflow"
@@ -457,15 +457,15 @@ def believed(key: str, ask: Callable[[], Any], *, fresh: bool) -> tuple[Any, str
         RegistryError: it does not answer, and was not asked before.
     """
     cache = disk_cache.of_user(os.environ)
-    known = disk_cache.from_json(cache.get(key), dict)
-    if known and not fresh and time.time() - known["asked_s"] < TRUSTED_S:
-        return known["said"], ""
+    last = disk_cache.from_json(cache.get(key), dict)
+    if last and not fresh and time.time() - last["asked_s"] < TRUSTED_S:
+        return last["said"], ""
     try:
         said = ask()
     except RegistryError as error:
-        if not known or fresh:
+        if not last or fresh:
             raise
-        return known["said"], away_note(error, known["asked_s"])
+        return last["said"], away_note(error, last["asked_s"])
     if said is not None:
         cache.put(key, json.dumps({"asked_s": time.time(), "said": said}).encode())
     return said, ""

@@ -420,9 +420,9 @@ def _as_preferred(
     chosen: dict[str, str] = {}
     wishes = [(ref.full_name, ref.version) for ref in roots.values()]
     while wishes:
-        package, wanted = wishes.pop()
+        package, versions = wishes.pop()
         version = preferred.get(package)
-        if version is None or not fits(version, wanted):
+        if version is None or not fits(version, versions):
             return None
         if package not in chosen:
             chosen[package] = version

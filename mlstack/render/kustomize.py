@@ -103,13 +103,13 @@ def remote_entries(folder: Path, seen: Sequence[Path] = ()) -> list[tuple[Path, 
     file = next((place / name for name in NAMES if (place / name).is_file()), None)
     if file is None or place in seen:
         return []
-    found = []
+    entries = []
     for entry in _entries(file):
         if (place / entry).exists():
-            found += remote_entries(place / entry, (*seen, place))
+            entries += remote_entries(place / entry, (*seen, place))
         elif _REMOTE.fullmatch(entry):
-            found.append((file, entry))
-    return found
+            entries.append((file, entry))
+    return entries
 
 
 def _entries(file: Path) -> list[str]:
@@ -136,16 +136,16 @@ def missing_copies(app: AppDir, *, frozen: bool = False, force: bool = False) ->
         ConfigError: a component names one that is not locked, and the lock must not change (`frozen`).
         RegistryError: one cannot be fetched, or is not what the lock says.
     """
-    known = {entry.source: entry for entry in app.lock.kustomizations}
+    entries = {entry.source: entry for entry in app.lock.kustomizations}
     copies = []
     for component in app.kustomizations():
-        locked = known.get(component.source)
+        locked = entries.get(component.source)
         if locked is None and frozen:
             message = f"mlstack.lock is not up to date with the app's components: `{component.source}`"
             raise ConfigError(message, where=component.file, hint="mlstack pkg install")
         if locked is None or force or not (app.root / locked.folder).is_dir():
             copies.append(fetch_copy(component.source, locked))
-            known[component.source] = copies[-1][0]
+            entries[component.source] = copies[-1][0]
     return copies
 
 

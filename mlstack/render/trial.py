@@ -77,8 +77,8 @@ class PrototypeTrial:
         if key not in self._parsed:
             if len(self._parsed) > 256:
                 self._parsed.clear()
-            found = read.read_documents(text, source=f"{file}, as rendered")
-            self._parsed[key] = [data for document in found for _, data in unpacked(document.value)]
+            documents = read.read_documents(text, source=f"{file}, as rendered")
+            self._parsed[key] = [data for document in documents for _, data in unpacked(document.value)]
         return self._parsed[key]
 
 
@@ -147,9 +147,9 @@ def _choices(prototype: Prototype, base: Values) -> dict[str, list[Any]]:
         # What an example lists is left as it is: its other texts refer to the names in it.
         is_filled = bool(base.get(name)) and bool(schema_types(param.schema) & {"array", "object"})
         if param.deprecated is None and not param.schema.get("const") and not is_filled:
-            found = [value for value in _candidates(param, current) if not schema.check_value(param, value)]
+            fitting = [value for value in _candidates(param, current) if not schema.check_value(param, value)]
             unset = [] if param.required or param.default is None else [None]
-            distinct = {json.dumps(value, sort_keys=True): value for value in [*found, *unset]}
+            distinct = {json.dumps(value, sort_keys=True): value for value in [*fitting, *unset]}
             distinct.pop(json.dumps(current, sort_keys=True, default=str), None)
             choices[name] = [_UNCHANGED, *distinct.values()]
     return choices
