@@ -231,7 +231,10 @@ def mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-# --- how ks composes an environment: parameters of module and environment, components, `main.jsonnet` ---
+# --- how ks composes an environment ---
+# The order and every oddity are ks's own (0.13.1): `global` of a module goes over the values of its
+# components, a YAML file counts with its first document alone, its parameters are a patch. Only this is
+# different: each component is evaluated by itself, so that a broken one hides no other.
 
 
 @dataclass(frozen=True, kw_only=True)

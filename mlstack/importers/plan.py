@@ -92,7 +92,9 @@ def told_of(data: Data, component: str) -> Iterator[str]:
         )
 
 
-# --- the same components in several environments: one manifest each, and patches for what differs ---
+# --- the same components in several environments ---
+# The manifest has the objects of the base environment; another environment's values become a patch (RFC
+# 7396). Objects that only some environments have go into components of their own, which only those target.
 
 
 Objects = Mapping[str, Mapping[str, Sequence[Data]]]
