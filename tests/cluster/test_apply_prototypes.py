@@ -62,7 +62,7 @@ def definitions(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFa
     theirs = [file for file in upstream.crds_of(objects) if file.name not in ours]
     dryrun.install(gke, (*CRDS, *theirs))
     yield
-    dryrun.remove(gke, (*CRDS, *theirs))
+    dryrun.remove((gke, (*CRDS, *theirs)))
 
 
 def write_app(root: Path, case: Case, namespace: str) -> AppDir:

@@ -59,8 +59,7 @@ def kinds(control_plane: ControlPlane, rendered: Rendered) -> Iterator[Mapping[s
         name: Kinds.builtin().with_crds(yaml.load(file.read_bytes(), yaml.CSafeLoader) for file in each)
         for name, each in files.items()
     }
-    for name, cluster in control_plane.clusters.items():
-        dryrun.remove(cluster, files[name])
+    dryrun.remove(*((cluster, files[name]) for name, cluster in control_plane.clusters.items()))
 
 
 @pytest.fixture(scope="module")

@@ -56,7 +56,7 @@ def with_ours(control_plane: ControlPlane) -> Iterator[TestCluster]:
     cluster = control_plane.clusters["minikube"]
     dryrun.install(cluster, OURS)
     yield cluster
-    dryrun.remove(cluster, OURS)
+    dryrun.remove((cluster, OURS))
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def with_upstream(control_plane: ControlPlane, upstream_files: list[Path]) -> It
     cluster = control_plane.clusters["gke"]
     dryrun.install(cluster, upstream_files)
     yield cluster
-    dryrun.remove(cluster, upstream_files)
+    dryrun.remove((cluster, upstream_files))
 
 
 def faults(data: Mapping[str, Any], crds: Crds = ()) -> list[str]:
@@ -151,7 +151,7 @@ def test_nothing_is_said_of_what_the_server_takes(minikube: TestCluster, tmp_pat
         said, found = dryrun.refusal(minikube, data, kinds), faults(data, crds)
         if said or found:
             different.append((value, said, found))
-    dryrun.remove(minikube, files)
+    dryrun.remove((minikube, files))
     assert different == []
 
 

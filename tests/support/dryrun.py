@@ -60,7 +60,12 @@ def install(cluster: TestCluster, files: Iterable[Path]) -> None:
     )
 
 
-def remove(cluster: TestCluster, files: Iterable[Path]) -> None:
-    """Remove CustomResourceDefinitions."""
-    if flags := [word for file in files for word in ("-f", str(file))]:
-        cluster.kubectl("delete", *flags, "--ignore-not-found", "--wait=true")
+def remove(*definitions: tuple[TestCluster, Iterable[Path]]) -> None:
+    """Remove CustomResourceDefinitions; the servers, which take seconds for each, do it at the same time."""
+    flags = [
+        (cluster, [word for file in files for word in ("-f", str(file))]) for cluster, files in definitions
+    ]
+    for wait in ("false", "true"):
+        for cluster, words in flags:
+            if words:
+                cluster.kubectl("delete", *words, "--ignore-not-found", f"--wait={wait}")
