@@ -394,7 +394,7 @@ class JobReconciler:
                 ]
             self.due.append(due_ms)
         actions = delete_pods(job, context.trainers, why)
-        if any(known.replicas for known in self.cache.sets_of(job).values()):
+        if any(its_set.replicas for its_set in self.cache.sets_of(job).values()):
             actions += self._supports(context, why, is_running=False, sets_only=True)
         return actions
 
@@ -441,7 +441,7 @@ class JobReconciler:
         held = [pod for pod in waiting if pod.is_tried and pod.is_held_to_node]
         overdue = [pod for pod in held if self.now_ms - pod.created_ms >= limit_ms]
         sets = self.cache.sets_of(job)
-        if overdue or (is_placed and any(known.is_held for known in sets.values())):
+        if overdue or (is_placed and any(its_set.is_held for its_set in sets.values())):
             why = (
                 f"{_unplaced(overdue)}; no longer held to the planned nodes" if overdue else "all have a node"
             )
@@ -484,7 +484,7 @@ class JobReconciler:
             why = "the job was changed"
         # Servers of a gang that was just admitted are held to their nodes even where no set came off yet.
         is_new = not sets and record.admitted_ms is not None and bool(record.hints)
-        is_held = is_new or any(known.is_held for known in sets.values())
+        is_held = is_new or any(its_set.is_held for its_set in sets.values())
         only = record.unwritten | wrong if is_known else frozenset[ObjectRef]()
         return self._supports(context, why, is_held=is_held, only=only)
 

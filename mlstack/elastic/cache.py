@@ -207,13 +207,13 @@ class ClusterCache:
 
     def host_name(self, node: str) -> str:
         """Give the host name of a node as its label has it: what affinity goes by."""
-        known = self._nodes.get(node)
-        return (known.place.labels if known else {}).get(pods.HOSTNAME, node)
+        live = self._nodes.get(node)
+        return (live.place.labels if live else {}).get(pods.HOSTNAME, node)
 
     def sets_of(self, job: JobFacts) -> dict[str, SetFacts]:
         """Give the StatefulSets that are the job's own, by name."""
         sets = {role.set_name: self.sets.get(f"{job.namespace}/{role.set_name}") for role in job.servers}
-        return {name: known for name, known in sets.items() if known is not None and known.owner == job.uid}
+        return {name: live for name, live in sets.items() if live is not None and live.owner == job.uid}
 
     def lacking(self, job: JobFacts) -> dict[ObjectRef, Literal["missing", "changed"]]:
         """Tell which Services and budgets of a job are not there (as its own), or differ in what matters.

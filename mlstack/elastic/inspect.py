@@ -188,8 +188,8 @@ def check_policy(name: str, *, also: Iterable[str] = ()) -> None:
         )
     if name not in POLICIES:
         names = sorted({*POLICIES.names()} - BASELINES | {*also})
-        known = ", ".join(f"`{policy}`" for policy in names)
-        raise NotFoundError(f"no scaling policy `{name}`; known: {known}", near=nearest(name, names))
+        names_there = ", ".join(f"`{policy}`" for policy in names)
+        raise NotFoundError(f"no scaling policy `{name}`; known: {names_there}", near=nearest(name, names))
 
 
 def planned(snapshot: Snapshot, config: PolicyConfig) -> ElasticPlan:
@@ -249,8 +249,8 @@ def explained(decided: ElasticPlan, name: str) -> ExplainedJob:
     """
     rows = [row for row in decided.jobs if name in (row.job, row.job.partition("/")[2])]
     if len(rows) > 1:
-        known = ", ".join(f"`{row.job}`" for row in rows)
-        raise NotFoundError(f"`{name}` is the name of several jobs", hint=f"one of {known}")
+        names_there = ", ".join(f"`{row.job}`" for row in rows)
+        raise NotFoundError(f"`{name}` is the name of several jobs", hint=f"one of {names_there}")
     if not rows:
         near = nearest(name, [row.job for row in decided.jobs])
         raise NotFoundError(f"no job `{name}` takes part in the plan", near=near)

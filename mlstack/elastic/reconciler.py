@@ -320,7 +320,7 @@ class Reconciler:
         done.events += status_events(job, after)
         if job.spec and not job.status.get("startTime"):
             seconds = max(0, now_ms - job.spec.created_ms) // 1000
-            ready, ready_before = ((each.get("trainer") or {}).get("ready") for each in (after, job.status))
+            ready, ready_before = ((row.get("trainer") or {}).get("ready") for row in (after, job.status))
             done.waits += [("trainer", seconds)] if ready and not ready_before else []
             done.waits += [("gang", seconds)] if after.get("startTime") else []
         ref, why = job_ref(job), str(after.get("phase"))

@@ -366,23 +366,23 @@ def source(job: Job) -> SpecSource:
 
 
 @lru_cache(maxsize=4096)
-def speeds(known: SpecSource) -> tuple[Fraction, ...]:
+def speeds(source: SpecSource) -> tuple[Fraction, ...]:
     """Give the speed with 0 to `maximum` trainers, concave and never falling."""
     reported: dict[int, list[int]] = {}
-    for count, speed in known.curve.points if known.curve else ():
+    for count, speed in source.curve.points if source.curve else ():
         if count > 0 and speed >= 0:
             reported.setdefault(count, []).append(speed)
     # One point a size: the mean if it was reported twice.
     points = [(count, Fraction(sum(speeds), len(speeds))) for count, speeds in sorted(reported.items())]
     if not any(speed for _, speed in points):
-        model = read_speed(known.speed, pservers=known.pservers)
-        return tuple(model(count) for count in range(known.maximum + 1))
+        model = read_speed(source.speed, pservers=source.pservers)
+        return tuple(model(count) for count in range(source.maximum + 1))
     blocks = _envelope(points)
     # Beyond the largest measured size the last slope goes on to twice that size, then nothing is gained
     # (Pollux, OSDI 2021, limits itself likewise).
-    blocks += [(points[-1][0], blocks[-1][1]), (known.maximum, Fraction(0))]
+    blocks += [(points[-1][0], blocks[-1][1]), (source.maximum, Fraction(0))]
     gains = chain.from_iterable(repeat(gain, width) for width, gain in blocks)
-    return tuple(accumulate(islice(gains, known.maximum), initial=Fraction(0)))
+    return tuple(accumulate(islice(gains, source.maximum), initial=Fraction(0)))
 
 
 def _envelope(points: list[tuple[int, Fraction]]) -> list[tuple[int, Fraction]]:
@@ -425,6 +425,6 @@ def read_speed(text: str, *, pservers: int = 0) -> Model:
             return lambda count: count / (count * (1 - parallel) + parallel) if count else Fraction(0)
         case "optimus", [alone, shared, trainer, pserver] if alone > 0:
             servers = max(1, pservers)
-            fixed, each = alone + pserver * servers, shared / servers + trainer
-            return lambda count: count / (fixed + each * count)
+            fixed, single = alone + pserver * servers, shared / servers + trainer
+            return lambda count: count / (fixed + single * count)
     raise ValueError(f"no speed model `{text}`; known: `linear`, `amdahl:0.95`, `optimus:1,2.5,0.02,0.1`")

@@ -141,32 +141,34 @@ class EventSeries:
 class EventRecorder:
     """What was told of one job lately."""
 
-    known: dict[tuple[str, str], EventSeries] = field(default_factory=dict)
+    series: dict[tuple[str, str], EventSeries] = field(default_factory=dict)
     is_new: bool = True  # whether nothing was ever told by this leader
 
     def take_over(self, key: tuple[str, str], now_ms: int) -> None:
         """Take note of what a leader before has told; a new event tells it when it would be written again."""
         self.is_new = False
-        self.known[key] = EventSeries("", last_ms=now_ms, sent_ms=now_ms)
+        self.series[key] = EventSeries("", last_ms=now_ms, sent_ms=now_ms)
 
     def record(self, key: tuple[str, str], event: str, now_ms: int, *, lasts: bool = False) -> bool:
         """Count what is told, once a pass, or in `REFRESH_MS` if it lasts; says whether to write an event."""
         self.is_new = False
-        self.known = {old: series for old, series in self.known.items() if now_ms - series.last_ms < SAME_MS}
-        series = self.known.get(key)
+        self.series = {
+            old: series for old, series in self.series.items() if now_ms - series.last_ms < SAME_MS
+        }
+        series = self.series.get(key)
         if series is not None and (series.event or now_ms - series.sent_ms < REFRESH_MS):
             if now_ms > series.last_ms and (not lasts or now_ms - series.sent_ms >= REFRESH_MS):
                 series.count += 1
             series.last_ms = now_ms
             return False
-        if len(self.known) >= MOST:
-            del self.known[min(self.known, key=lambda old: self.known[old].last_ms)]
-        self.known[key] = EventSeries(event, last_ms=now_ms, sent_ms=now_ms)
+        if len(self.series) >= MOST:
+            del self.series[min(self.series, key=lambda old: self.series[old].last_ms)]
+        self.series[key] = EventSeries(event, last_ms=now_ms, sent_ms=now_ms)
         return True
 
     def due(self, now_ms: int) -> Iterator[tuple[tuple[str, str], EventSeries]]:
         """Give the series that are to be written now; they count as written."""
-        for key, series in self.known.items():
+        for key, series in self.series.items():
             is_time = series.sent == 1 or now_ms - series.sent_ms >= PAUSE_MS
             if series.count > series.sent and is_time:
                 series.sent, series.sent_ms = series.count, now_ms
@@ -174,7 +176,7 @@ class EventRecorder:
 
     def forget(self, event: str) -> None:
         """Begin anew with an event that the server has forgotten."""
-        self.known = {key: series for key, series in self.known.items() if series.event != event}
+        self.series = {key: series for key, series in self.series.items() if series.event != event}
 
 
 # --- how long to wait after something went wrong ---

@@ -150,9 +150,9 @@ def _conditions(
     standing: _Standing, priority: Priority, records: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Give the conditions; the time of a transition stays where nothing changed sides."""
-    known, now = _by_type(standing.before), timestamp(standing.now_ms // 1000)
+    before, now = _by_type(standing.before), timestamp(standing.now_ms // 1000)
     claims: dict[str, Claim] = {
-        "Admitted": _admitted(standing, known.get("Admitted", {})),
+        "Admitted": _admitted(standing, before.get("Admitted", {})),
         "GangReady": _gang_ready(standing),
         "Progressing": _progressing(standing),
         "Degraded": _degraded(standing),
@@ -162,7 +162,7 @@ def _conditions(
         claims["PriorityGranted"] = (priority.is_granted, priority.reason, priority.message)
     conditions = []
     for kind, (holds, reason, message) in claims.items():
-        status, earlier = "True" if holds else "False", known.get(kind, {})
+        status, earlier = "True" if holds else "False", before.get(kind, {})
         since = earlier.get("lastTransitionTime", now) if earlier.get("status") == status else now
         conditions.append(
             {

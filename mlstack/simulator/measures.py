@@ -37,14 +37,14 @@ class JobSample:
     bound: int = 0  # trainers with a node that neither ended nor are going
     unbound: int = 0  # trainers without a node
     servers: int = 0  # masters and parameter servers that run and are not going
-    wanted: int  # masters and parameter servers that it needs
+    needed: int  # masters and parameter servers that it needs
     pods: int = 0  # all its pods that neither ended nor are going
     is_answered: bool = True  # whether its status speaks of its spec as it stands, not of an earlier one
 
     @property
     def is_complete(self) -> bool:
         """Tell whether the whole gang runs."""
-        return self.servers >= self.wanted and self.trainers >= max(1, self.minimum)
+        return self.servers >= self.needed and self.trainers >= max(1, self.minimum)
 
     @property
     def is_pending(self) -> bool:
@@ -238,7 +238,7 @@ def _job(obj: Mapping[str, Any]) -> tuple[JobSample, Amounts] | None:
         key=_key(obj),
         minimum=spec.trainer.minimum,
         maximum=spec.trainer.maximum,
-        wanted=spec.pserver.count + spec.master.count,
+        needed=spec.pserver.count + spec.master.count,
         target=None if target is None else int(target),
         phase=str(status.get("phase") or ""),
         is_answered=int(status.get("observedGeneration") or 0) >= int(obj["metadata"].get("generation") or 0),

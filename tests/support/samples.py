@@ -15,7 +15,7 @@ def job(name: str, trainers: int, **facts: int | str | None) -> JobSample:
         "bound": trainers,
         "unbound": 0,
         "servers": 3,
-        "wanted": 3,
+        "needed": 3,
         "pods": trainers + 3,
         **facts,
     }

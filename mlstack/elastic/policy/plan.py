@@ -113,10 +113,10 @@ def _dominant_share(job: Job, totals: Sequence[int]) -> Fraction:
 
 
 @lru_cache(maxsize=4096)
-def _gains(known: SpecSource, weight: Fraction) -> tuple[int, ...]:
+def _gains(origin: SpecSource, weight: Fraction) -> tuple[int, ...]:
     """Give what each further trainer brings, from the first on; curves and clusters change seldom."""
     times, parts = weight.numerator * _FINE, weight.denominator
-    gains = [after / before - 1 if before else _WITHOUT for before, after in pairwise(speeds(known))]
+    gains = [after / before - 1 if before else _WITHOUT for before, after in pairwise(speeds(origin))]
     return tuple([gain.numerator * times // (gain.denominator * parts) for gain in gains])
 
 
@@ -124,19 +124,17 @@ def _gains(known: SpecSource, weight: Fraction) -> tuple[int, ...]:
 # Demand counts all pods, those without a node too: where it exceeds the total, somebody waits. Pods on their
 # way out still count as used.
 
-# --- what EDL's rules look at: sums over the whole cluster and what is idle on each node ---
-
 
 class Tally:
     """Sums and idle room of a snapshot, with its bound trainers, changed by a dry run."""
 
     def __init__(self, snapshot: Snapshot, *, load_pct: int) -> None:
         names, size = snapshot.resources, range(len(snapshot.resources))
-        # where these stand in the vectors, None if the snapshot does not know them
+        # Where these stand in the vectors, None if the snapshot does not know them.
         self.gpu, self.cpu, self.memory = (
             names.index(name) if name in names else None for name in ("nvidia.com/gpu", "cpu", "memory")
         )
-        # most that may be requested; the load factor lowers it for CPU alone, as in EDL
+        # Most that may be requested; the load factor lowers it for CPU alone, as in EDL.
         self.lines = [sum(node.allocatable[resource] for node in snapshot.nodes) for resource in size]
         if self.cpu is not None:
             self.lines[self.cpu] = self.lines[self.cpu] * load_pct // 100
@@ -180,17 +178,14 @@ class Tally:
     def first_fit(self, request: Vector, resources: Iterable[int], nodes: frozenset[str] | None) -> str:
         """Give the first node by name with room, empty if none; where there was none is none later."""
         asked = tuple((resource, request[resource]) for resource in resources if request[resource])
-        start = self._full.get((asked, nodes), 0)
-        for place in range(start, len(self._names)):
-            name = self._names[place]
-            idle = self.idle[name]
-            if (nodes is None or name in nodes) and all(
-                idle[resource] >= amount for resource, amount in asked
-            ):
-                self._full[asked, nodes] = place
-                return name
-        self._full[asked, nodes] = len(self._names)
-        return ""
+        place = self._full.get((asked, nodes), 0)
+        for name in self._names[place:]:
+            idle, may_go = self.idle[name], nodes is None or name in nodes
+            if may_go and all(idle[resource] >= amount for resource, amount in asked):
+                break
+            place += 1
+        self._full[asked, nodes] = place
+        return self._names[place] if place < len(self._names) else ""
 
 
 # --- one round of EDL's autoscaler ---
@@ -218,9 +213,8 @@ def walk(
 ) -> tuple[dict[str, int], int]:
     """Repeat passes over the jobs until one ends where it began; give trainers by job, and the steps.
 
-    The least fulfilled job comes first, then the one whose trainers ask for least: GPUs, CPU, memory. EDL
-    repeats until nothing changes within a pass. A pass of changes that cancel out would be repeated for ever
-    (a GPU given and taken back at the line): here the walk ends with it.
+    The least fulfilled job comes first, then the one whose trainers ask for least: GPUs, CPU, memory. Where
+    changes cancel out (a GPU given and taken back at the line) EDL repeats its pass for ever.
     """
 
     def rank(job: Job) -> tuple[Fraction, list[int], str]:

@@ -13,7 +13,6 @@ import pytest
 
 from mlstack.elastic import reconciler
 from mlstack.elastic.metrics import HealthServer, Metrics
-from mlstack.elastic.policy.fair import jain
 from mlstack.elastic.reconciler import Reconciler
 from mlstack.elastic.snapshot import PolicyConfig, ScalePlan, Snapshot
 from mlstack.errors import ForbiddenError, UnreachableError
@@ -350,11 +349,6 @@ def test_only_a_leader_tells_of_jobs(crowded: Stage) -> None:
 
     metrics.observe_loop(is_leading=True, is_synced=True)
     assert told(metrics, "job_desired") == {}, "what it knew before is out of date"
-
-
-@pytest.mark.parametrize(("counts", "index"), [([], 1.0), ([3, 3], 1.0), ([4, 0], 0.5)])
-def test_jain_index(counts: list[int], index: float) -> None:
-    assert jain(counts) == index
 
 
 @pytest.mark.slow

@@ -208,8 +208,8 @@ def test_only_so_much_is_remembered(recorder: EventRecorder) -> None:
     for number in range(MOST):
         assert recorder.record(("ScaledUp", str(number)), f"event-{number}", 1_000 + number)
 
-    assert len(recorder.known) == MOST
-    assert KEY not in recorder.known
+    assert len(recorder.series) == MOST
+    assert KEY not in recorder.series
 
 
 def test_what_a_leader_before_told_is_told_anew_after_half_an_hour() -> None:
