@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from mlstack.objects.resources import quantity
 from mlstack.validate import pipeline_rules as pipeline_rules  # enters its functions
-from mlstack.validate import rules as rules  # enters what the API server's rules share with these
 from mlstack.validate.checks import (
     KindRules,
     between,
@@ -26,11 +25,13 @@ from mlstack.validate.checks import (
     unique,
 )
 from mlstack.validate.formats import Field, Problems, label_1035, qualified_name, shown, subdomain
+from mlstack.validate.rules import rules_for
 
 
 @cache
 def operator_rules() -> list[KindRules]:
     """Give what operators refuse, by the kinds of each."""
+    rules_for("")  # parts of its table are named in this one
     return load("operators.rules")
 
 

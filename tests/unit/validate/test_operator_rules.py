@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import yaml
 
 from mlstack.app import files
 from mlstack.objects.kube_object import KubeObject
+from mlstack.validate import checks
 from mlstack.validate.operator_rules import operator_rules, operator_rules_for
 from mlstack.validate.validate import load_schemas, validate_objects
 from tests.support.variants import CASES, OBJECTS, Case
@@ -42,6 +45,14 @@ def test_every_set_of_rules_refuses_something_and_lets_something_by() -> None:
         verdicts = {case.said is not None for case in CASES if kind_of(OBJECTS[case.base]) in rules.kinds}
         assert verdicts == {True, False}, rules.source
         assert " v" in rules.source
+
+
+def test_every_function_for_tables_stands_in_one() -> None:
+    operator_rules()
+    tables = "".join(
+        Path(checks.__file__).with_name(f"{n}.rules").read_text() for n in ("api_server", "operators")
+    )
+    assert [name for name in checks.RULES if not re.search(rf"[:;] {name}(;|$|  when)", tables, re.M)] == []
 
 
 def kind_of(data: dict[str, Any]) -> str:
