@@ -106,7 +106,7 @@ def check(resolved: ResolvedTarget, changes: Sequence[Change]) -> Capacity:
     live = read(resolved.cluster, making)
     objects = [change.desired for change in changes if change.desired is not None]
     scaled = dict(scaled_between(objects))
-    wanted: list[PodSet] = []
+    pod_sets: list[PodSet] = []
     unclear: list[Fit] = []
     gone: set[str] = set()
     for change in making:
@@ -118,17 +118,17 @@ def check(resolved: ResolvedTarget, changes: Sequence[Change]) -> Capacity:
         if change.desired is not None and key_of(change.desired.data) in UNCOUNTED:
             unclear.append(_uncounted(change.desired))
         elif sets:
-            wanted += sets
+            pod_sets += sets
             # Of a workload that only grows, those that are there stay.
             goes = change.action == "recreate" or any(row.also_on for row in sets)
             gone |= {_uid(pod) for pod in old} if goes else set()
-    wanted = limited(_admitted(resolved.cluster, wanted, live), objects)
+    pod_sets = limited(_admitted(resolved.cluster, pod_sets, live), objects)
     nodes = node_rooms(live, gone)
     freed = [pod for pod in live.pods or () if _uid(pod) in gone]
-    wanted = within_quotas([spread(pods, nodes) for pods in wanted], live.quotas, objects, freed)
+    pod_sets = within_quotas([spread(pods, nodes) for pods in pod_sets], live.quotas, objects, freed)
     running = [pod for pod in live.pods or () if _uid(pod) not in gone]
-    wanted = _beside(_unread(wanted, live), running, nodes)
-    rows = fits(wanted, nodes, waiting=waiting(live, gone), pools=pools(live, nodes))
+    pod_sets = _beside(_unread(pod_sets, live), running, nodes)
+    rows = fits(pod_sets, nodes, waiting=waiting(live, gone), pools=pools(live, nodes))
     return Capacity(fits=(*rows, *unclear), notes=live.notes)
 
 
@@ -276,14 +276,14 @@ def waiting(live: Occupancy, gone: Container[str] = ()) -> list[PodSet]:
 def new_pods(objects: Sequence[KubeObject]) -> tuple[list[PodSet], list[Fit]]:
     """Give the pods of objects that are all new, and those objects that decide by themselves."""
     scaled = dict(scaled_between(objects))
-    wanted: list[PodSet] = []
+    pod_sets: list[PodSet] = []
     for obj in objects:
         with suppress(*ODD):
             if key_of(obj.data) not in UNCOUNTED:
                 least, _ = scaled.get(obj.identity, (0, 0))
-                wanted += [_set(obj, row, max(row.replicas, least)) for row in pods_of(obj)]
+                pod_sets += [_set(obj, row, max(row.replicas, least)) for row in pods_of(obj)]
     unclear = [_uncounted(obj) for obj in objects if key_of(obj.data) in UNCOUNTED]
-    return [pods for pods in wanted if pods.count], unclear
+    return [pods for pods in pod_sets if pods.count], unclear
 
 
 def _pod_sets(
@@ -296,13 +296,13 @@ def _pod_sets(
     before = {pod.role: pod for pod in pods_of(change.live)} if change.live else {}
     for template in pods_of(obj):
         first = max(template.replicas, scaled.get(obj.identity, (0, 0))[0])
-        known = before.get(template.role)
-        if change.action != "update" or known is None:
+        earlier = before.get(template.role)
+        if change.action != "update" or earlier is None:
             yield _set(obj, template, first)
         elif obj.group == "apps":
             yield from _updated(change, obj, template, old)
-        elif requests(known.spec) == requests(template.spec):
-            yield _set(obj, template, first - known.replicas)
+        elif requests(earlier.spec) == requests(template.spec):
+            yield _set(obj, template, first - earlier.replicas)
         else:
             text = "whether its pods are replaced, and in which order, is its controller's"
             yield replace(_set(obj, template, first), placed_by=text)
@@ -354,7 +354,7 @@ def _set(obj: KubeObject, template: PodTemplate, count: int) -> PodSet:
     return replace(row, doubts=tuple(dict.fromkeys(doubts)))
 
 
-def _admitted(cluster: Cluster, wanted: Sequence[PodSet], live: Occupancy) -> list[PodSet]:
+def _admitted(cluster: Cluster, pod_sets: Sequence[PodSet], live: Occupancy) -> list[PodSet]:
     """Give pods as admission makes them, and those that it refuses with why."""
 
     def tried(pods: PodSet) -> PodSet:
@@ -374,13 +374,17 @@ def _admitted(cluster: Cluster, wanted: Sequence[PodSet], live: Occupancy) -> li
             return _doubted(pods, error)
         except ClusterError as error:
             return _doubted(pods, error)
-        known = pod_set(pods.object, spec, count=0, metadata={"labels": pods.labels})
-        doubts = tuple(dict.fromkeys((*known.doubts, *pods.doubts)))
+        admitted = pod_set(pods.object, spec, count=0, metadata={"labels": pods.labels})
+        doubts = tuple(dict.fromkeys((*admitted.doubts, *pods.doubts)))
         return replace(
-            pods, spec=spec, asked=known.asked, doubts=doubts, placed_by=pods.placed_by or known.placed_by
+            pods,
+            spec=spec,
+            asked=admitted.asked,
+            doubts=doubts,
+            placed_by=pods.placed_by or admitted.placed_by,
         )
 
-    rows = parallel.whole(parallel.run(tried, [pods for pods in wanted if pods.count or pods.is_per_node]))
+    rows = parallel.whole(parallel.run(tried, [pods for pods in pod_sets if pods.count or pods.is_per_node]))
     return [replace(pods, placed_by=pods.placed_by or placed_by(pods.spec, live.devices)) for pods in rows]
 
 
@@ -408,9 +412,9 @@ def _try(cluster: Cluster, pods: PodSet, spec: Mapping[str, Any]) -> Mapping[str
     return admitted
 
 
-def _unread(wanted: Iterable[PodSet], live: Occupancy) -> Iterator[PodSet]:
+def _unread(pod_sets: Iterable[PodSet], live: Occupancy) -> Iterator[PodSet]:
     """Give pods with what may not be read."""
-    for pods in wanted:
+    for pods in pod_sets:
         doubts = [*pods.doubts]
         doubts += ["no right to list nodes"] if live.nodes is None else []
         doubts += ["no right to list the pods that run"] if live.pods is None else []
@@ -418,12 +422,12 @@ def _unread(wanted: Iterable[PodSet], live: Occupancy) -> Iterator[PodSet]:
         yield replace(pods, doubts=tuple(doubts))
 
 
-def _beside(wanted: Iterable[PodSet], running: Sequence[Data], nodes: Sequence[NodeRoom]) -> list[PodSet]:
+def _beside(pod_sets: Iterable[PodSet], running: Sequence[Data], nodes: Sequence[NodeRoom]) -> list[PodSet]:
     """Give pods with the nodes that running ones shut to them, and how many of those their spread counts."""
     by_name = {node.place.name: node.place.labels for node in nodes}
     apart = [pod for pod in running if repelling(pod["spec"])]
     rows = []
-    for pods in wanted:
+    for pods in pod_sets:
         own, rule, doubts = repelling(pods.spec), pods.spreading, list(pods.doubts)
         shut: set[tuple[str, str]] = set()
         alike: dict[str, int] = defaultdict(int)
@@ -448,14 +452,14 @@ def _beside(wanted: Iterable[PodSet], running: Sequence[Data], nodes: Sequence[N
 
 
 def limited(
-    wanted: Iterable[PodSet], objects: Iterable[KubeObject], ranges: Sequence[Data] = ()
+    pod_sets: Iterable[PodSet], objects: Iterable[KubeObject], ranges: Sequence[Data] = ()
 ) -> list[PodSet]:
     """Give pods as LimitRanges leave them: those of the namespace, and those that come with the pods."""
     rules: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for data in (*ranges, *(obj.data for obj in objects if (obj.group, obj.kind) == ("", "LimitRange"))):
         rules[str(data["metadata"].get("namespace"))] += rules_of(data)
     rows = []
-    for pods in wanted:
+    for pods in pod_sets:
         if of_space := rules[pods.namespace]:
             spec = with_defaults(pods.spec, of_space)
             asked = {name: value for name, value in requests(spec).items() if value > 0}
@@ -466,7 +470,7 @@ def limited(
 
 
 def within_quotas(
-    wanted: Sequence[PodSet],
+    pod_sets: Sequence[PodSet],
     quotas: Mapping[str, Sequence[QuotaFacts] | None],
     objects: Iterable[KubeObject],
     freed_pods: Sequence[Data] = (),
@@ -476,8 +480,8 @@ def within_quotas(
     `quotas` are those of each namespace, `objects` may bring more, `freed_pods` go before others come.
     """
     coming = [parse_quota(obj.data) for obj in objects if obj.kind == "ResourceQuota" and not obj.group]
-    rows = list(wanted)
-    for space in sorted({pods.namespace for pods in wanted}):
+    rows = list(pod_sets)
+    for space in sorted({pods.namespace for pods in pod_sets}):
         there = {quota.key: quota for quota in quotas.get(space) or ()}
         for quota in coming:
             if quota.namespace == space:

@@ -91,9 +91,9 @@ class Change:
     @property
     def subject(self) -> KubeObject:
         """Give what is known of the object: as it is wanted, as it was found, or its name alone."""
-        known = self.desired or self.live
-        if known is not None:
-            return known
+        obj = self.desired or self.live
+        if obj is not None:
+            return obj
         identity = self.identity
         place = {"namespace": identity.namespace} if identity.namespace else {}
         metadata = {"name": identity.name, **place}

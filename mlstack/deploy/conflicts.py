@@ -412,8 +412,8 @@ def dropped(
     now = set(managed_fields.paths(managed_fields.owned(live)))
 
     def was_ours(path: Path) -> bool:
-        known = path in now or any(managed_fields.says(data, path) for data in applied)
-        return known and not policy.is_ignored(path)
+        is_ours = path in now or any(managed_fields.says(data, path) for data in applied)
+        return is_ours and not policy.is_ignored(path)
 
     def keeps(owner: Owner, path: Path) -> bool:
         beside_us = path in now and owner in ADOPTABLE - policy.adopted and not policy.forced

@@ -90,10 +90,10 @@ def last_good_revision(revisions: Sequence[Revision], components: Collection[str
 # --- sets ---
 
 
-def merged(known: DesiredState, applied: DesiredState) -> DesiredState:
+def merged(before: DesiredState, applied: DesiredState) -> DesiredState:
     """Give the whole set after some components were applied: theirs as applied, the others as known."""
     fresh = {obj.identity for obj in applied.objects}
-    kept = [obj for obj in without(known, applied.known_as).objects if obj.identity not in fresh]
+    kept = [obj for obj in without(before, applied.known_as).objects if obj.identity not in fresh]
 
     def of_others(facts: Mapping[str, T]) -> dict[str, T]:
         return {name: fact for name, fact in facts.items() if name not in applied.known_as}
@@ -101,29 +101,29 @@ def merged(known: DesiredState, applied: DesiredState) -> DesiredState:
     return replace(
         applied,
         objects=(*kept, *applied.objects),
-        components=tuple(sorted({*known.components, *applied.components} - {*applied.formerly})),
-        depends={**of_others(known.depends), **applied.depends},
-        timeouts={**of_others(known.timeouts), **applied.timeouts},
-        has_secrets=known.has_secrets or applied.has_secrets,
-        secrets=tuple(dict.fromkeys((*known.secrets, *applied.secrets))),
+        components=tuple(sorted({*before.components, *applied.components} - {*applied.formerly})),
+        depends={**of_others(before.depends), **applied.depends},
+        timeouts={**of_others(before.timeouts), **applied.timeouts},
+        has_secrets=before.has_secrets or applied.has_secrets,
+        secrets=tuple(dict.fromkeys((*before.secrets, *applied.secrets))),
     )
 
 
-def without(known: DesiredState, components: Iterable[str]) -> DesiredState:
+def without(state: DesiredState, components: Iterable[str]) -> DesiredState:
     """Give a set without some of its components."""
     gone = set(components)
     return replace(
-        known,
-        objects=tuple(obj for obj in known.objects if obj.component not in gone),
-        components=tuple(name for name in known.components if name not in gone),
+        state,
+        objects=tuple(obj for obj in state.objects if obj.component not in gone),
+        components=tuple(name for name in state.components if name not in gone),
     )
 
 
-def only(known: DesiredState, components: Iterable[str]) -> DesiredState:
+def only(state: DesiredState, components: Iterable[str]) -> DesiredState:
     """Give what a set has of some components; those are its components, whether it has anything of them."""
     asked = set(components)
-    objects = tuple(obj for obj in known.objects if obj.component in asked)
-    return replace(known, objects=objects, components=tuple(sorted(asked)))
+    objects = tuple(obj for obj in state.objects if obj.component in asked)
+    return replace(state, objects=objects, components=tuple(sorted(asked)))
 
 
 def unsettled(previous: Revision | None, applied: Iterable[str], result: Result) -> tuple[str, ...]:
@@ -138,9 +138,9 @@ def changes_between(older: DesiredState, newer: DesiredState) -> tuple[Change, .
     before = {obj.identity: obj for obj in older.objects}
     after = {obj.identity: obj for obj in newer.objects}
     changes = []
-    for key, known in {**after, **before}.items():
+    for key, present in {**after, **before}.items():
         old, new = before.get(key), after.get(key)
-        obj = new or known
+        obj = new or present
         if old is not None and new is not None and old.data == new.data:
             continue
         action: Action = "create" if old is None else "delete" if new is None else "update"
@@ -330,10 +330,10 @@ def impossible(items: Iterable[Mapping[str, Any]]) -> tuple[int, ...]:
 def _revision(item: Mapping[str, Any]) -> Revision | None:
     try:
         facts = json.loads(item["metadata"]["annotations"][FACTS])
-        known: dict[str, Any] = {name: str(facts[name]) for name in ("time", "who", "what", "result")}
-        known |= {name: str(facts[name]) for name in ("version", "digest")}
-        known |= {name: tuple(map(str, facts[name])) for name in ("components", "unsettled")}
-        known |= {name: _possible(facts[name]) for name in ("objects", "size_bytes")}
+        fields: dict[str, Any] = {name: str(facts[name]) for name in ("time", "who", "what", "result")}
+        fields |= {name: str(facts[name]) for name in ("version", "digest")}
+        fields |= {name: tuple(map(str, facts[name])) for name in ("components", "unsettled")}
+        fields |= {name: _possible(facts[name]) for name in ("objects", "size_bytes")}
         return Revision(
             number=_possible(int(item["metadata"]["labels"][REVISION_LABEL]), _MOST_NUMBER),
             counts={str(name): _possible(count) for name, count in facts["counts"].items()},
@@ -341,7 +341,7 @@ def _revision(item: Mapping[str, Any]) -> Revision | None:
             commit=str(facts.get("commit", "")),
             dirty=facts.get("dirty") is True,
             parts=_possible(facts["parts"], 1 + MOST_BYTES // PART_BYTES, least=1),
-            **known,
+            **fields,
         )
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         return None
@@ -422,15 +422,15 @@ class History:
             NotFoundError: there is none of that number.
         """
         items = self._items()
-        known = revisions(items)
-        for revision in known:
+        complete = revisions(items)
+        for revision in complete:
             if revision.number == number:
                 return revision
         if number in impossible(items):
             raise DamagedHistoryError(number)
-        kept = f"; there are {known[0].number} to {known[-1].number}" if known else "; no history is kept"
+        numbers = f"there are {complete[0].number} to {complete[-1].number}" if complete else ""
         raise NotFoundError(
-            f"environment `{self.environment}` has no revision {number}{kept}",
+            f"environment `{self.environment}` has no revision {number}; {numbers or 'no history is kept'}",
             hint=f"mlstack history {self.environment}",
         )
 
@@ -470,9 +470,9 @@ class History:
         newest = next(reversed(revisions(items)), None)
         base = newest if selective or state is None else None
         if base is not None:
-            known = self.load(base)
+            earlier = self.load(base)
             gone = draft.components if draft.result == "done" else ()
-            state = without(known, gone) if state is None else merged(known, state)
+            state = without(earlier, gone) if state is None else merged(earlier, state)
         if state is None:
             return None
         left = unsettled(base, draft.components, draft.result)

@@ -238,9 +238,9 @@ def grown(inventory: Inventory, changes: Iterable[Change]) -> Inventory:
     # and our own half-done writes would not show in them.
     members = []
     for change in filter(_is_member, changes):
-        known = inventory.members.get(change.identity)
-        member = _member(change, None if change.writes else known)
-        members.append(replace(member, uid=known.uid) if known and change.writes else member)
+        before = inventory.members.get(change.identity)
+        member = _member(change, None if change.writes else before)
+        members.append(replace(member, uid=before.uid) if before and change.writes else member)
     return inventory.with_members(members)
 
 
@@ -254,15 +254,15 @@ def shrunk(
     """Give an inventory as it was grown after a run, however far that came; arguments as of `shrink`."""
     members = []
     for change in filter(_is_member, changes):
-        known, live = inventory.members.get(change.identity), written.get(change.identity)
+        before, live = inventory.members.get(change.identity), written.get(change.identity)
         if live is None and not change.writes:
             live = change.live_metadata
         if live is not None:
             members.append(_written(change, live))
-        elif not change.writes or known is None:
-            members.append(_member(change, known))
+        elif not change.writes or before is None:
+            members.append(_member(change, before))
         else:
-            members.append(known)
+            members.append(before)
     return inventory.without(gone).with_members(members)
 
 
@@ -270,9 +270,9 @@ def _is_member(change: Change) -> bool:
     return change.desired is not None and change.action != "missing" and bool(change.component)
 
 
-def _member(change: Change, known: Member | None) -> Member:
+def _member(change: Change, before: Member | None) -> Member:
     return replace(
-        known or Member(identity=change.identity, api_version=change.api_version),
+        before or Member(identity=change.identity, api_version=change.api_version),
         api_version=change.api_version,
         component=change.component,
         uid=change.live_uid,

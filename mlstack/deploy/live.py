@@ -321,9 +321,9 @@ def fetch(
     groups = [group for group in large_groups(state.objects) if Kinds.builtin().lookup(*group[:2])]
     lists = {group: prefetch(partial(list_metadata, cluster, group)) for group in groups}
     context = context_of(resolved, options, reading() if reading else inventory)
-    known, questions = context.inventory, dict[str, PendingResult[Any]]()
-    if reading and not known.exists:
-        had_history = partial(has_history, known.app, resolved.place, cluster)
+    stored, questions = context.inventory, dict[str, PendingResult[Any]]()
+    if reading and not stored.exists:
+        had_history = partial(has_history, stored.app, resolved.place, cluster)
         questions["was_deployed"] = prefetch(had_history)
         questions["elsewhere"] = prefetch(partial(other_namespaces, cluster, state))
         if writing:
@@ -349,11 +349,11 @@ def fetch(
 
 def placed(manifests: Sequence[KubeObject], cluster: Cluster) -> tuple[KubeObject, ...]:
     """Take the namespace off objects whose kind only the server knows to be cluster-scoped."""
-    known = Kinds.builtin().with_crds(obj.data for obj in manifests)
+    local_kinds = Kinds.builtin().with_crds(obj.data for obj in manifests)
     objects = []
     for obj in manifests:
         kind = None
-        if not known.lookup(obj.api_version, obj.kind):
+        if not local_kinds.lookup(obj.api_version, obj.kind):
             kind = cluster.kinds().lookup(obj.api_version, obj.kind)
         if kind is not None and not kind.namespaced:
             metadata = {key: value for key, value in obj.metadata.items() if key != "namespace"}
@@ -383,9 +383,9 @@ def is_reachable(manifest: KubeObject, context: DiffContext) -> bool:
 def refuse_unknown_kinds(manifests: Sequence[KubeObject], resolved: ResolvedTarget) -> None:
     """Raise for kinds that neither the server nor this run has; the hint says what brings them."""
     state, cluster = resolved.state, resolved.cluster
-    known = Kinds.builtin().with_crds(obj.data for obj in state.objects if kinds_of_crd(obj.data))
-    strange = [obj for obj in manifests if known.lookup(obj.api_version, obj.kind) is None]
-    served = cluster.kinds() if strange else known
+    local_kinds = Kinds.builtin().with_crds(obj.data for obj in state.objects if kinds_of_crd(obj.data))
+    strange = [obj for obj in manifests if local_kinds.lookup(obj.api_version, obj.kind) is None]
+    served = cluster.kinds() if strange else local_kinds
     unknown = [obj for obj in strange if served.lookup(obj.api_version, obj.kind) is None]
     if not unknown:
         return

@@ -245,8 +245,8 @@ def removed_fields(
         return RemovedFields(after=live)
     applied = context.applied.of(manifest)
     dropped, dropped_left = conflicts.dropped(fields, live, applied, policy, spare=spared)
-    known = {path for _, path in (*dropped, *dropped_left)}
-    fields = [(owner, path) for owner, path in fields if path not in known]
+    ours = {path for _, path in (*dropped, *dropped_left)}
+    fields = [(owner, path) for owner, path in fields if path not in ours]
     foreign, foreign_left = _foreign(context, manifest, live, fields, spared)
     member = context.inventory.members.get(manifest.identity)
     is_told = member is not None and member.people_hash == people_hash(live)

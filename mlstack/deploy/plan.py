@@ -151,12 +151,12 @@ def diff_environment(resolved: ResolvedTarget, options: ApplyOptions) -> ApplyPl
     desired = replace(resolved, state=members)
     live = fetch(desired, options, writing=not options.dry_run)
     changes = diff(live, check_new=options.dry_run)
-    known = live.inventory
+    inventory = live.inventory
     was_deployed = live.was_deployed or any(change.live_uid for change in changes.changes)
-    if not known.exists and options.prune and was_deployed:
-        known = find_by_labels(resolved.cluster, known)
-    pruned = candidates(desired, known, changes.changes) if options.prune else PruneSet()
-    notes = [*changes.notes, *known.notes, *pruned.notes]
+    if not inventory.exists and options.prune and was_deployed:
+        inventory = find_by_labels(resolved.cluster, inventory)
+    pruned = candidates(desired, inventory, changes.changes) if options.prune else PruneSet()
+    notes = [*changes.notes, *inventory.notes, *pruned.notes]
     if pruned.warning and not options.allow_large_prune:
         notes.append(f"{pruned.warning}, which an apply does only with --allow-large-prune")
     name = resolved.place.name
@@ -176,7 +176,7 @@ def diff_environment(resolved: ResolvedTarget, options: ApplyOptions) -> ApplyPl
         changes=replace(changes, changes=rows, notes=tuple(notes)),
         resolved=resolved,
         options=options,
-        inventory=known,
+        inventory=inventory,
         pruned=pruned,
         may_all=live.may_all,
     )

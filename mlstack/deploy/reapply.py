@@ -346,9 +346,9 @@ def _differences(old: Sequence[Document], new: Sequence[Document]) -> Iterator[s
         elif path not in before:
             yield f"`{path}` differs as well"
         elif before[path] != now[path]:
-            value, known = now[path]["old"], before[path]["old"]
-            texts = [json.dumps(side, ensure_ascii=False) for side in (value, known)]
-            is_short = value != known and all(len(text) <= _LONGEST for text in texts)
+            value, approved = now[path]["old"], before[path]["old"]
+            texts = [json.dumps(side, ensure_ascii=False) for side in (value, approved)]
+            is_short = value != approved and all(len(text) <= _LONGEST for text in texts)
             yield f"`{path}` is {texts[0]}, was {texts[1]}" if is_short else f"`{path}` has another value"
 
 
@@ -428,22 +428,22 @@ def earlier_goal(
         ClusterError: the cluster cannot be asked or is another one.
     """
     past = open_history(target, opener, clock=clock)
-    known, notes = past.revisions(), list[str]()
+    revisions, notes = past.revisions(), list[str]()
     if number is not None:
         revision = past.find(number)
-    elif len(known) < 2:
-        there = f"only revision {known[0].number}" if known else "no history"
+    elif len(revisions) < 2:
+        there = f"only revision {revisions[0].number}" if revisions else "no history"
         raise NotFoundError(
             f"environment `{past.environment}` has nothing to go back to: {there}",
             hint=f"mlstack history {past.environment}",
         )
     else:
-        revision = last_good_revision(known[:-1]) or known[-2]
-        if passed := [str(later.number) for later in known[:-1] if later.number > revision.number]:
+        revision = last_good_revision(revisions[:-1]) or revisions[-2]
+        if passed := [str(later.number) for later in revisions[:-1] if later.number > revision.number]:
             notes.append(f"revision {', '.join(passed)} is passed over: it did not work")
     earlier = past.load(revision)
     try:
-        now = past.load(known[-1])
+        now = past.load(revisions[-1])
     except DamagedHistoryError as error:  # what is there now is known from the inventory all the same
         now = earlier
         notes.append(error.message)

@@ -410,9 +410,9 @@ def demanded(old: Data, new: Data, path: str = "") -> Iterator[str]:
 
     Rules on a change (`oldSelf`) do not count: an object as it is cannot break them.
     """
-    known = {rule.get("rule") for rule in old.get("x-kubernetes-validations") or ()}
+    rules = {rule.get("rule") for rule in old.get("x-kubernetes-validations") or ()}
     for rule in new.get("x-kubernetes-validations") or ():
-        if rule.get("rule") not in known and "oldSelf" not in str(rule.get("rule")):
+        if rule.get("rule") not in rules and "oldSelf" not in str(rule.get("rule")):
             yield f"{_named(path)} has a new rule: {rule.get('message') or rule.get('rule')}"
     for keyword in ("format", "pattern", "not", "allOf", "anyOf", "oneOf"):
         was, becomes = old.get(keyword), new.get(keyword)

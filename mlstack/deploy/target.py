@@ -59,7 +59,7 @@ def refuse_other(environment: Environment, identity: ClusterIdentity) -> None:
 def differ(pinned: ClusterIdentity, identity: ClusterIdentity) -> bool:
     """Tell whether two clusters cannot be the same, as far as both say who they are."""
     pairs = ((pinned.uid, identity.uid), (pinned.ca, identity.ca))
-    return any(known is not None and other is not None and known != other for known, other in pairs)
+    return any(ours is not None and other is not None and ours != other for ours, other in pairs)
 
 
 def describe(identity: ClusterIdentity) -> str:

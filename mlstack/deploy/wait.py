@@ -178,9 +178,9 @@ class _Wait:
         reason = readiness.reason or readiness.state
         if self.reasons.get(key, ("", 0.0))[0] != reason:
             self.reasons[key] = (reason, now_s)
-        told, told_s = self.told.setdefault(key, ("", now_s))
+        last_reason, told_s = self.told.setdefault(key, ("", now_s))
         has_stayed = now_s - self.reasons[key][1] >= SAY_AFTER_S
-        if reason == told or not (has_stayed or now_s - told_s >= SAY_EVERY_S):
+        if reason == last_reason or not (has_stayed or now_s - told_s >= SAY_EVERY_S):
             return False
         self.told[key] = (reason, now_s)
         return True
