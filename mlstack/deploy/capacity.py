@@ -141,25 +141,20 @@ def _uncounted(obj: KubeObject) -> Fit:
     return Fit(object=name, component=obj.component, pods=0, verdict="not known", reason=reason)
 
 
-def refuse(capacity: Capacity) -> None:
-    """Raise if some pods are known to find no room.
+def remarks(capacity: Capacity) -> Iterator[str]:
+    """Say of what is not certain to fit how it stands.
 
     Raises:
-        ClusterError: naming each object with its verdict and what limits it.
+        ClusterError: some pods are known to find no room; names each object with its verdict.
     """
-    if capacity.ok:
-        return
     lines = [
         f"  `{row.object}`: {row.verdict}: {row.reason}" for row in capacity.fits if row.verdict in NO_ROOM
     ]
-    raise ClusterError(
-        "\n".join(("the cluster has no room for all pods of this run; nothing was written", *lines)),
-        hint="make room, or ask for less; without --check-capacity the pods are made, and wait",
-    )
-
-
-def remarks(capacity: Capacity) -> Iterator[str]:
-    """Say of what is not certain to fit how it stands."""
+    if lines:
+        raise ClusterError(
+            "\n".join(("the cluster has no room for all pods of this run; nothing was written", *lines)),
+            hint="make room, or ask for less; without --check-capacity the pods are made, and wait",
+        )
     yield from (f"capacity: {note}" for note in capacity.notes)
     for row in capacity.fits:
         if row.verdict != "fits now":

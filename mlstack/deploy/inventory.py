@@ -528,9 +528,8 @@ def write(
 ) -> Inventory:
     """Keep an inventory in the cluster; nothing is sent if it holds what the old one held.
 
-    `old` is as it was read or written last; `on_event` is told when another tool's hold on a field had to be
-    broken; `so` says what a refusal means for the run; `refresh` asks for the kinds of the server anew, as
-    definitions have come or gone. Gives the new one with the version it has now.
+    `old` is as it was read or written last; `so` says what a refusal means for the run; `refresh` asks for
+    the kinds of the server anew, as definitions have come or gone.
 
     Raises:
         ConflictError: somebody else changed it since it was read.

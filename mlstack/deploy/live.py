@@ -390,21 +390,18 @@ def refuse_unknown_kinds(manifests: Sequence[KubeObject], resolved: ResolvedTarg
     if not unknown:
         return
     kinds = sorted({f"`{obj.kind} ({obj.api_version})`" for obj in unknown})
-    hints = [_hint(obj, served, resolved) for obj in unknown]
+    hints = []
+    for obj in unknown:
+        need = resolved.target.app.need(obj.component, obj.api_version, obj.kind, state.environment)
+        hint = kind_hint(obj.api_version, obj.kind, served, state.environment)
+        brought = need and f"component `{obj.component}` {need_text(need, state.environment)}"
+        hints.append(brought or hint)
     raise ObjectNotFoundError(
         f"the cluster has no kind {', '.join(kinds)}",
         what="kind",
         where=f"component {unknown[0].component}",
         hint="; ".join(list(dict.fromkeys(hints))[:_MOST_HINTS]),
     )
-
-
-def _hint(obj: KubeObject, served: Kinds, resolved: ResolvedTarget) -> str:
-    environment = resolved.state.environment
-    need = resolved.target.app.need(obj.component, obj.api_version, obj.kind, environment)
-    if need is None:
-        return kind_hint(obj.api_version, obj.kind, served, environment)
-    return f"component `{obj.component}` {need_text(need, environment)}"
 
 
 def has_namespace(cluster: Cluster, name: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import field, replace
 from math import ceil, floor
 from typing import Any
@@ -515,12 +515,11 @@ def _unnoticed(settings: Container[Identity], staying: Sequence[KubeObject]) -> 
         for setting in read:
             if setting in settings:
                 readers.setdefault(setting, ([], []))[setting not in once].append(str(obj.identity))
-    return {setting: "; ".join(_sentences(*names)) for setting, names in readers.items()}
-
-
-def _sentences(once: Sequence[str], files: Sequence[str]) -> Iterator[str]:
-    if once:
-        yield f"running pods of {listed(once, _NAMED)} do not notice it"
-    if files:
-        names = listed(files, _NAMED)
-        yield f"running pods of {names} get the new files within minutes, and are not restarted"
+    notes = {}
+    for setting, (of_start, of_files) in readers.items():
+        texts = [f"running pods of {listed(of_start, _NAMED)} do not notice it"] if of_start else []
+        if of_files:
+            names = listed(of_files, _NAMED)
+            texts.append(f"running pods of {names} get the new files within minutes, and are not restarted")
+        notes[setting] = "; ".join(texts)
+    return notes

@@ -163,8 +163,7 @@ def is_too_much(going: int, members: int) -> bool:
 def candidates(resolved: ResolvedTarget, inventory: Inventory, changes: Sequence[Change]) -> PruneSet:
     """Find the members of an inventory that the files no longer bring, and say what becomes of each.
 
-    `changes` are what becomes of what is wanted. With selected components only theirs are looked at; what
-    another component of the environment brings now has moved and stays.
+    With selected components only theirs are looked at; what another component brings now has moved and stays.
     """
     selected = resolved.state.known_as
     members = inventory.of_components(selected) if resolved.selective else inventory.ordered()
@@ -186,11 +185,7 @@ def candidates(resolved: ResolvedTarget, inventory: Inventory, changes: Sequence
             verdict = PruneVerdict("kept", doubt)
         verdicts[key] = verdict
         if verdict.fate in ("kept", "delete"):
-            why = f"component `{member.component}` no longer brings it"
-            if live is not None and live["metadata"].get("deletionTimestamp"):
-                held = obstacles(live)
-                why += f"; it is being deleted already{f', and {held}' if held else ''}"
-            deletions[key] = _deletion(member, verdict, live, why)
+            deletions[key] = _deletion(member, verdict, live, _why(member, live))
     order = last_first([change.subject for change in deletions.values()])
     return PruneSet(
         changes=tuple(deletions[key] for key in order),
@@ -202,6 +197,14 @@ def candidates(resolved: ResolvedTarget, inventory: Inventory, changes: Sequence
         ),
         of=len(members),
     )
+
+
+def _why(member: Member, live: Live | None) -> str:
+    why = f"component `{member.component}` no longer brings it"
+    if live is None or not live["metadata"].get("deletionTimestamp"):
+        return why
+    held = obstacles(live)
+    return f"{why}; it is being deleted already{f', and {held}' if held else ''}"
 
 
 def _brought_elsewhere(resolved: ResolvedTarget) -> tuple[frozenset[Identity], str]:

@@ -109,7 +109,7 @@ class Run:
         """Give those of some changes that are not done yet."""
         return [change for change in changes if change.identity not in self.outcomes]
 
-    def apply(self, changes: Sequence[Change], *, depends: Depends | None = None) -> None:
+    def apply(self, changes: Sequence[Change], depends: Depends | None = None) -> None:
         """Write what is wanted, each object as soon as what it depends on is done; what is done is left out.
 
         Raises:
@@ -121,8 +121,8 @@ class Run:
     def delete(
         self,
         changes: Sequence[Change],
-        *,
         depends: Depends | None = None,
+        *,
         grace_period_s: int | None = None,
         wait: bool = True,
     ) -> None:

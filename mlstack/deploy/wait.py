@@ -79,8 +79,6 @@ def until_applied(
         NotReadyError: as `until_ready`.
     """
     objects = [change.desired for change in changes if change.desired is not None]
-    if not objects:
-        return
     terms = terms_of(objects, resolved, options)
     terms |= {key: of_object.untouched for key, of_object in terms.items() if key not in written}
     uids = {change.identity: change.live_uid for change in changes if change.live_uid}

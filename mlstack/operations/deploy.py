@@ -123,7 +123,7 @@ def _plan(
     what = what or run_summary(resolved.target, "apply")
     plan = replace(plan, what=what, pin=identity if is_new else None)
     if plan.writes and not options.dry_run:
-        check_rights(plan.resolved, plan.changes.changes, plan.inventory, may_all=plan.may_all)
+        check_rights(resolved, changes, plan.inventory, may_all=plan.may_all)
     if options.check_capacity:
         from mlstack.deploy import capacity
 
@@ -137,7 +137,6 @@ def _with_room(plan: ApplyPlan) -> ApplyPlan:
         return plan
     from mlstack.deploy import capacity
 
-    capacity.refuse(plan.capacity)
     notes = (*plan.changes.notes, *capacity.remarks(plan.capacity))
     return replace(plan, changes=replace(plan.changes, notes=notes))
 
@@ -178,9 +177,9 @@ def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
         deletions = [change for change in changes if change.desired is None]
         if not now.deletes:
             inventory = grow(run.records, inventory, changes, on_event=run.tell)
-        run.apply(writes, depends=now.changes.depends)
-        if options.wait and not now.deletes:
-            there = [change for change in writes if change.action != "missing"]
+        run.apply(writes, now.changes.depends)
+        there = [change for change in writes if change.action != "missing"]
+        if there and options.wait and not now.deletes:
             until_applied(
                 now.resolved,
                 there,
@@ -190,8 +189,7 @@ def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
                 clock=clock,
                 on_event=run.tell,
             )
-        grace_period_s = now.grace_period_s
-        run.delete(deletions, depends=now.changes.depends, grace_period_s=grace_period_s, wait=options.wait)
+        run.delete(deletions, now.changes.depends, grace_period_s=now.grace_period_s, wait=options.wait)
     except (MlstackError, KeyboardInterrupt) as error:
         _keep_what_was_done(plan, run, past, inventory, error)
         raise
@@ -211,17 +209,15 @@ def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
 
 def _bind(app: AppDir, place: Environment, pin: ClusterIdentity) -> str:
     """Bind an environment to its cluster; a checkout that nobody may write to, as in CI, stays as it is."""
-    who = guard.describe(pin)
+    who, name = guard.describe(pin), place.name
     try:
-        app.pin_identity(place.name, pin)
+        app.pin_identity(name, pin)
     except ConfigError:
         if os.access(app.root, os.W_OK):
             raise
-        return (
-            f"environment `{place.name}` is bound to no cluster, as the app cannot be written ({who}):"
-            f" apply once from a checkout that can be, and commit {place.file}"
-        )
-    return f"environment `{place.name}` is now bound to this cluster ({who})"
+        advice = f"apply once from a checkout that can be, and commit {place.file}"
+        return f"environment `{name}` is bound to no cluster, as the app cannot be written ({who}): {advice}"
+    return f"environment `{name}` is now bound to this cluster ({who})"
 
 
 def _begin(plan: ApplyPlan, clock: Clock, on_event: OnEvent) -> Run:
@@ -421,7 +417,7 @@ def plan(
     planned = _plan(resolve(target, opener), options)
     images = _image_faults(planned) if check_images else ()
     has_room = planned.capacity is None or planned.capacity.ok
-    is_sound = has_room and not any(_is_certain(fault) for fault in images)
+    is_sound = has_room and all(fault.problem == "unchecked" for fault in images)
     if out is not None and is_sound:
         from mlstack.deploy import reapply
 
@@ -448,10 +444,6 @@ def _image_faults(plan: ApplyPlan) -> tuple[ImageFault, ...]:
     return images.check_pulls(plan.resolved.state.objects, plan.resolved.cluster)
 
 
-def _is_certain(fault: ImageFault) -> bool:
-    return fault.problem != "unchecked"
-
-
 def refuse_images(plan: ApplyPlan) -> ApplyPlan:
     """Ask the registries for the images of a plan; a note on each that could not be asked for is added.
 
@@ -460,7 +452,7 @@ def refuse_images(plan: ApplyPlan) -> ApplyPlan:
     """
     faults = _image_faults(plan)
     lines = {fault: f"`{fault.image}` ({fault.object}) {fault.message}" for fault in faults}
-    if refused := [line for fault, line in lines.items() if _is_certain(fault)]:
+    if refused := [line for fault, line in lines.items() if fault.problem != "unchecked"]:
         head = f"{len(refused)} images cannot be pulled\n  " if len(refused) > 1 else ""
         hint = "nothing was changed; mlstack images list ENV shows what sets each"
         raise RegistryError(head + "\n  ".join(refused), hint=hint)
@@ -527,12 +519,7 @@ def plan_delete(
         NotFoundError: neither the files nor the cluster know a component.
         ClusterError: the cluster cannot be asked or is another one.
     """
-    fault: MlstackError | None = None
-    try:
-        state = target.desired()
-    except (ConfigError, NotFoundError, RegistryError) as error:  # what is there goes all the same
-        place, app, fault = target.place(), target.app.app.name, error
-        state = DesiredState(app=app, environment=place.name, namespace=place.namespace, objects=())
+    state, fault = _desired_or_nothing(target)
     resolved = resolve(target, opener, state=state)
     inventory = load_or_find(resolved.cluster, state)
     members = members_to_delete(resolved, inventory)
@@ -562,6 +549,15 @@ def plan_delete(
     if plan.writes and not options.dry_run:
         check_rights(plan.resolved, plan.changes.changes, plan.inventory, may_all=plan.may_all)
     return plan
+
+
+def _desired_or_nothing(target: Target) -> tuple[DesiredState, MlstackError | None]:
+    """Render a target; where that fails, what is there can be deleted all the same."""
+    try:
+        return target.desired(), None
+    except (ConfigError, NotFoundError, RegistryError) as error:
+        place, app = target.place(), target.app.app.name
+        return DesiredState(app=app, environment=place.name, namespace=place.namespace, objects=()), error
 
 
 # --- `rollback`: go back to an earlier revision, asked for or after an apply that failed ---
