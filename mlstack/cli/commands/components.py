@@ -32,6 +32,20 @@ module = family("module", "Modules: folders of components, with parameters of th
 
 KNOWN = word("NAME", "The component.", components)
 KNOWN_MODULE = word("NAME", "The module; `a.b` is one in another.", modules)
+IN_ENV = option("--env ENV", "In this environment alone.", environments)
+MINE = option("--override", "For you alone, in --env ENV: a value that git does not see.")
+OF_MODULE = option("--module NAME", "For all components of this module.")
+VALUE_FILE = option("--file -f FILE", "Read the value from a file; `-` is stdin.")
+TO_MODULE = option("--module NAME", "The module the components go to.")
+AS_PROTOTYPE = option(
+    "--as-prototype", "Make prototypes in packages/ with parameters: what varies, images, replicas."
+)
+KEEP_PROOF = option("--keep-proof DIR", "Write the objects before and after there.")
+FORCE = option("--force", "Replace components of the same name.")
+KSONNET_APP = word("DIR", "The folder with ksonnet's app.yaml; nothing is written into it.")
+NEW_APP = option(
+    "--out DIR", "The folder of the new app. Default: the app here, else one called as ksonnet's."
+)
 
 
 @component.command("list", examples=["", "--module serving --kinds"])
@@ -92,13 +106,6 @@ def remove_module(
 
 top = family()
 param = family("param", "Parameters, at every level of an app.")
-
-IN_ENV = option("--env ENV", "In this environment alone.", environments)
-MINE = option("--override", "For you alone, in --env ENV: a value that git does not see.")
-OF_MODULE = option("--module NAME", "For all components of this module.")
-
-
-VALUE_FILE = option("--file -f FILE", "Read the value from a file; `-` is stdin.")
 
 
 @param.command(
@@ -279,13 +286,6 @@ imports = family(
     cls=ImportGroup,
 )
 
-TO_MODULE = option("--module NAME", "The module the components go to.")
-AS_PROTOTYPE = option(
-    "--as-prototype", "Make prototypes in packages/ with parameters: what varies, images, replicas."
-)
-KEEP_PROOF = option("--keep-proof DIR", "Write the objects before and after there.")
-FORCE = option("--force", "Replace components of the same name.")
-
 
 @imports.command(
     examples=[
@@ -311,12 +311,6 @@ def files(
     environments = tuple(_pairs(env, "--env NAME=DIR"))
     request = session.filled(operations.imports.ManifestsRequest, environments=environments)
     return operations.imports.import_manifests(session.app, request)
-
-
-KSONNET_APP = word("DIR", "The folder with ksonnet's app.yaml; nothing is written into it.")
-NEW_APP = option(
-    "--out DIR", "The folder of the new app. Default: the app here, else one called as ksonnet's."
-)
 
 
 @imports.command(

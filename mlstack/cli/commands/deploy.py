@@ -30,6 +30,7 @@ CHECK_IMAGES = option(
     " nodes know are not asked.",
 )
 APPLY = "prune allow_large_prune adopt force_conflicts keep_foreign_fields allow_destructive"
+PLAN_FILE = option("--out FILE.json", "Write a plan file, for `mlstack apply FILE.json`.")
 
 
 @top.command(
@@ -106,9 +107,6 @@ def _emit_diff(session: Session, result: object, *, summary: bool) -> int:
         return emit(result, session.options.output)
     page.show(views_deploy.names_alone(page.page_of(result)))
     return 0 if getattr(result, "ok", True) else 1
-
-
-PLAN_FILE = option("--out FILE.json", "Write a plan file, for `mlstack apply FILE.json`.")
 
 
 @top.command(

@@ -48,6 +48,10 @@ MAX_PRIORITY = option(
     "that a ResourceQuota of a namespace names is granted too. Default: 0.",
 )
 TICK = option("--tick DURATION", "Longest time between two passes.", default=5.0, parser=options.duration)
+SNAPSHOT = option("--snapshot FILE", "Plan with a saved moment, without a cluster.")
+SAVE = option("--save FILE", "Keep this moment in a file.")
+CSV = option("--csv FILE", "Do one run and write a row a second.")
+PLOT = option("--plot FILE", "Do one run and draw it as SVG (`mlstack[plot]`).")
 
 
 def _level(value: str) -> str:
@@ -150,10 +154,6 @@ def _log(text: str) -> None:
     say(f"{datetime.now(UTC).strftime('%Y-%m-%dT%H:%M:%SZ')} {text}")
 
 
-SNAPSHOT = option("--snapshot FILE", "Plan with a saved moment, without a cluster.")
-SAVE = option("--save FILE", "Keep this moment in a file.")
-
-
 @commands.command(
     takes="kubeconfig output",
     examples=[
@@ -215,10 +215,6 @@ def _print_example(value: bool) -> None:
 
         write((scenario.FOLDER / "example.yaml").read_text("utf-8"))
         raise typer.Exit
-
-
-CSV = option("--csv FILE", "Do one run and write a row a second.")
-PLOT = option("--plot FILE", "Do one run and draw it as SVG (`mlstack[plot]`).")
 
 
 @commands.command(

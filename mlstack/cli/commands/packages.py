@@ -24,6 +24,16 @@ ADDRESS = word(
     "ADDRESS", "A folder, a git URL, a GitHub or GitLab tree, oci://HOST/PATH, or https:// of charts."
 )
 TYPE = option("--type PROTOCOL", "Overrules what the address says: directory, git, helm or oci.")
+REGISTRY_DIR = word("DIR", "The registry's folder, the one with registry.yaml.")
+LINTED_DIR = word("[DIR]", "The registry's folder, or a package's. Default: here.", default=Path())
+PACKAGE = word("REGISTRY/PACKAGE[@VERSION]", "The package, as `kubeflow/core`.", offer_packages)
+TESTED_DIR = word("[DIR]", "The package's folder, the one with package.yaml. Default: here.", default=Path())
+_PACKAGES = word("[REGISTRY/PACKAGE[@RANGE]]...", "The packages; all when left out.", offer_packages)
+PUBLISHED_DIR = word("DIR", "The package's folder; those that it requires may lie beside it.")
+PARAMS = option("--set PARAM=VALUE", "A parameter; `--PARAM VALUE` means the same.")
+EXAMPLE = option("--example NAME", "Start from this example of the prototype.", offer_examples)
+VALUES = option("--values --values-file FILE", "A YAML file of parameters; repeatable.")
+PACKAGE_DIR = option("--package DIR", "The package's folder. Default: here, else a new folder of the name.")
 
 
 @registry.command(
@@ -85,9 +95,6 @@ def describe_registry(session: Session, name: str = KNOWN) -> object:
     return operations.registries.describe_registry(session.app, name)
 
 
-REGISTRY_DIR = word("DIR", "The registry's folder, the one with registry.yaml.")
-
-
 @registry.command(takes="output", examples=["registry/", "registry/ --sign cosign.key"])
 def index(
     session: Session,
@@ -98,9 +105,6 @@ def index(
 ) -> object:
     """Rewrite a registry's index from its package folders."""
     return operations.registries.index_registry(place, check=check, name=name, key=key)
-
-
-LINTED_DIR = word("[DIR]", "The registry's folder, or a package's. Default: here.", default=Path())
 
 
 @registry.command(takes="output", examples=["registry/", "../our-registry/web"])
@@ -115,7 +119,6 @@ top = family()
 pkg = family("pkg", "Packages: prototypes under one version, pinned by digest.")
 prototype = family("prototype", "Prototypes: what components are made from.")
 
-PACKAGE = word("REGISTRY/PACKAGE[@VERSION]", "The package, as `kubeflow/core`.", offer_packages)
 
 # --- pkg ---
 
@@ -169,9 +172,6 @@ def remove_package(
     return operations.packages.remove_package(session.app, name, environment=env)
 
 
-TESTED_DIR = word("[DIR]", "The package's folder, the one with package.yaml. Default: here.", default=Path())
-
-
 @pkg.command(
     takes="output",
     examples=[
@@ -214,9 +214,6 @@ def test(
     )
 
 
-_PACKAGES = word("[REGISTRY/PACKAGE[@RANGE]]...", "The packages; all when left out.", offer_packages)
-
-
 @pkg.command(examples=["--preview", "kubeflow/core@^0.2"])
 def update(
     session: Session,
@@ -253,9 +250,6 @@ def diff_packages(
 def verify(session: Session) -> object:
     """Check every byte of vendor/ against mlstack.lock, and signatures where app.yaml asks for them."""
     return operations.package_changes.verify_packages(session.app)
-
-
-PUBLISHED_DIR = word("DIR", "The package's folder; those that it requires may lie beside it.")
 
 
 @pkg.command(
@@ -306,10 +300,6 @@ def copy_packages(
 
 # --- prototype and generate ---
 
-PARAMS = option("--set PARAM=VALUE", "A parameter; `--PARAM VALUE` means the same.")
-EXAMPLE = option("--example NAME", "Start from this example of the prototype.", offer_examples)
-VALUES = option("--values --values-file FILE", "A YAML file of parameters; repeatable.")
-
 
 @prototype.command("list", examples=["", "tf-job"])
 def list_prototypes(
@@ -354,9 +344,6 @@ def preview(
         session.app, request, environment=environment, store=code_store()
     )
     return emit_objects(state, session.options.output)
-
-
-PACKAGE_DIR = option("--package DIR", "The package's folder. Default: here, else a new folder of the name.")
 
 
 @prototype.command(

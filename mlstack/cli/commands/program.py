@@ -69,6 +69,7 @@ status gke -c cnn  # gives 1
 # And away with it.
 delete minikube --yes
 """
+SHELL = word("SHELL", "bash, zsh, fish or powershell.")
 
 
 @top.command(takes="")
@@ -186,9 +187,6 @@ class Versions:
     mlstack: str  # version of the program
     python: str  # version of Python
     libraries: dict[str, str]  # versions of libraries, by name
-
-
-SHELL = word("SHELL", "bash, zsh, fish or powershell.")
 
 
 @top.command(takes="", examples=["bash > ~/.mlstack-completion && . ~/.mlstack-completion"])
