@@ -14,44 +14,30 @@ pytestmark = pytest.mark.slow
 
 
 def play() -> str:
-    printed, told = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(told):
+    printed, said = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
         assert main(["demo"]) == 0
-    assert told.getvalue() == ""
+    assert said.getvalue() == ""
     return printed.getvalue()
 
 
-@pytest.fixture(scope="module")
-def played(home: Path) -> str:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("XDG_CACHE_HOME", str(home / "demo-cache"))
-        return play()
-
-
 def test_demo_is_the_same_every_time_needs_nothing_and_leaves_nothing(
-    played: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    played = play()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", os.devnull)
     monkeypatch.setenv("KUBECONFIG", "/nowhere")
     assert play() == played
-    assert list(tmp_path.iterdir()) == []
-    assert Path.cwd() == tmp_path
-
-
-def test_demo_shows_every_command_line(played: str) -> None:
+    assert (list(tmp_path.iterdir()), Path.cwd()) == ([], tmp_path)
     lines = [line.partition("  # ")[0] for line in program.SCRIPT.splitlines() if not line.startswith("#")]
-    assert [line for line in played.splitlines() if line.startswith("$ mlstack ")] == [
-        f"$ mlstack {line}" for line in lines
-    ]
-    assert "internal fault" not in played
-
-
-def test_demo_shows_what_runs_and_why_something_does_not(played: str) -> None:
+    commands = [line for line in played.splitlines() if line.startswith("$ mlstack ")]
+    assert commands == [f"$ mlstack {line}" for line in lines]
+    # It shows what runs, and why something does not.
     runs, _, waits = played.partition("$ mlstack status gke")
-    assert "ready    pod tf-hub-0" in runs
-    assert "workers 1 of 1, PS 1 of 1" in runs
+    assert "ready    pod tf-hub-0" in runs and "workers 1 of 1, PS 1 of 1" in runs
     assert "no node of this cluster has nvidia.com/gpu" in " ".join(waits.split())
+    assert "internal fault" not in played
 
 
 def test_a_step_that_ends_otherwise_is_told(

@@ -77,11 +77,3 @@ def test_free_option_without_value_stays_a_flag() -> None:
 
 def test_words_behind_two_dashes_are_words() -> None:
     assert call(FreeOptionsCommand, "p", "--", "--odd")[:2] == (["p", "--odd"], [])
-
-
-def test_unknown_command_names_the_nearest() -> None:
-    group = family("test")
-    group.command("install")(lambda session: 0)
-    with pytest.raises(UsageError) as caught:
-        typer.main.get_command(group).main(["instal"], prog_name="mlstack pkg", standalone_mode=False)
-    assert caught.value.hint == "did you mean `mlstack pkg install`?"
