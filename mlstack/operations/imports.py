@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
@@ -199,7 +200,10 @@ def _composed(source: KsApp, request: KsonnetRequest) -> tuple[Composition, list
     if request.convert:
         composition, rewritten = _converted(composition)
         remarks += rewritten
-    remarks += convert.told_unserved(_all_objects(composition), has_converted=request.convert)
+    objects = [
+        data for by_place in composition.objects.values() for listed in by_place.values() for data in listed
+    ]
+    remarks += convert.told_unserved(objects, has_converted=request.convert)
     return composition, remarks
 
 
@@ -321,23 +325,16 @@ def _kinds_of(app: AppDir, name: str, environments: Sequence[str]) -> set[str]:
     return kinds
 
 
-def _all_objects(composition: Composition) -> Iterator[Data]:
-    for by_environment in composition.objects.values():
-        for objects in by_environment.values():
-            yield from objects
-
-
 def _converted(composition: Composition) -> tuple[Composition, list[str]]:
     """Give the objects in versions that are served, and which rewriting was done, each once."""
-    told: dict[str, int] = {}
-    objects: dict[str, dict[str, tuple[Data, ...]]] = {}
+    counts: Counter[str] = Counter()
+    objects: dict[str, dict[str, tuple[Data, ...]]] = defaultdict(dict)
     for component, by_environment in composition.objects.items():
         for environment, listed in by_environment.items():
             pairs = [convert.converted(data) for data in listed]
-            for _, done in pairs:
-                told |= {done: told.get(done, 0) + 1} if done else {}
-            objects.setdefault(component, {})[environment] = tuple(data for data, _ in pairs)
-    notes = [f"converted: {done} ({count})" for done, count in sorted(told.items())]
+            counts.update(done for _, done in pairs if done)
+            objects[component][environment] = tuple(data for data, _ in pairs)
+    notes = [f"converted: {done} ({count})" for done, count in sorted(counts.items())]
     return replace(composition, objects=objects), notes
 
 
@@ -368,9 +365,8 @@ def _environments(source: KsApp, kubeconfig: Kubeconfig | None) -> tuple[list[En
             return [Environment(name=environment.name, namespace=environment.namespace)], []
         context = ""
         with suppress(MlstackError):
-            context = (
-                kubeconfig.of_server(environment.server).name if kubeconfig and environment.server else ""
-            )
+            if kubeconfig and environment.server:
+                context = kubeconfig.of_server(environment.server).name
         if not context:
             leads = f"no kubectl context leads to {environment.server or 'its server'}"
             hint = f"mlstack env set {environment.name} --context NAME"

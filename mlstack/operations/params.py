@@ -156,16 +156,16 @@ def _with_whole_list(app: AppDir, place: ParamScope, path: KeyPath, value: Any) 
     first = next((number for number, part in enumerate(path) if isinstance(part, int)), None)
     if first is None:
         return path, value
-    known = app.own_param(place, path[:first])
-    if place.component is not None and not isinstance(known, list):
+    below = app.own_param(place, path[:first])
+    is_own = isinstance(below, list)
+    if place.component is not None and not is_own:
         component = app.component_with_params(place.component)
-        known = at(app.resolve(component, place.environment).values, path[:first])
+        below = at(app.resolve(component, place.environment).values, path[:first])
     try:
-        whole = merge(known, nested(path[first:], value))
+        whole = merge(below, nested(path[first:], value))
     except IndexError as error:
         hint = f"write a whole list: mlstack param set … {join_path(path[:first])} '[a, b]'"
         raise TypedValueError(f"`{join_path(path)}`: {error}", hint=hint) from error
-    is_own = isinstance(app.own_param(place, path[:first]), list)
     return (path, value) if is_own else (path[:first], whole)
 
 
