@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -150,15 +150,19 @@ class AppDir(AppReader):
         files: dict[str, bytes | str] = {
             f"{entry.folder}/{path}": data for entry, copied in copies for path, data in copied.items()
         }
-        paths = [path for entry, _ in copies for path in (self.root / entry.folder).rglob("*")]
-        names = [path.relative_to(self.root).as_posix() for path in paths if path.is_file()]
+        stale = self._stale([entry.folder for entry, _ in copies], files)
         sources = {entry.source for entry, _ in copies}
-        kept = [known for known in self.lock.kustomizations if known.source not in sources]
+        kept = [entry for entry in self.lock.kustomizations if entry.source not in sources]
         lock = replace(self.lock, kustomizations=(*kept, *(entry for entry, _ in copies)))
-        stale = [name for name in names if name not in files]
         if lock != self.lock:
             files[layout.LOCK_FILE] = write_lock(lock)
         return files, stale
+
+    def _stale(self, folders: Iterable[str], files: Collection[str]) -> list[str]:
+        """Give the files below folders of the app that are none of these."""
+        paths = [path for folder in folders for path in sorted((self.root / folder).rglob("*"))]
+        names = [path.relative_to(self.root).as_posix() for path in paths if not path.is_dir()]
+        return [name for name in names if name not in files]
 
     def write(self, files: Mapping[str, bytes | str], delete: Sequence[str] = ()) -> None:
         """Write and delete files below the app directory, all of them or none, as `edit.write_files` does."""
@@ -540,10 +544,7 @@ class AppDir(AppReader):
             for path, data in package.files.items()
         }
         files |= beside or {}
-        folders = [self.root / package.locked.folder for package in fetched]
-        paths = [path for folder in folders for path in sorted(folder.rglob("*"))]
-        names = [path.relative_to(self.root).as_posix() for path in paths if not path.is_dir()]
-        stale = [name for name in names if name not in files]
+        stale = self._stale([package.locked.folder for package in fetched], files)
         for edited in self._requirements(entered or {}, removed or {}):
             if registry and edited.file == layout.APP_FILE:
                 edited.append(("registries",), to_map(registry, ("protocol",)))
