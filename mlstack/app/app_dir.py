@@ -376,21 +376,18 @@ class AppDir(AppReader):
 
     def rename_environment(self, name: str, new: str) -> None:
         """Give an environment another name; those that extend it follow."""
-        files: dict[str, bytes | str] = {
-            **self._files_for(name, new, [other for other in self.environment_names if other != name])
-        }
-        for heir in self.environment_names:
-            edited = self.edited(layout.environment_file(heir), "Environment")
-            if heir != name and edited.at(("extends",)) == name:
-                edited.set(("extends",), new)
-                files[edited.file] = edited.text
-        if self.current_environment() == name:
-            files[layout.CURRENT_ENVIRONMENT] = f"{new}\n"
+        others = [other for other in self.environment_names if other != name]
+        files, edits = self._files_for(name, new, others), list[EditedFile]()
+        for heir in others:
+            edits.append(self.edited(layout.environment_file(heir), "Environment"))
+            if edits[-1].at(("extends",)) == name:
+                edits[-1].set(("extends",), new)
         if name in (names := self._overridden("environments")):
-            edited = self.edited(layout.OVERRIDES, "PersonalOverrides")
-            edited.set(("environments", names.index(name), "name"), new)
-            files[edited.file] = edited.text
-        self.write(files, self._own_files(name))
+            edits.append(self.edited(layout.OVERRIDES, "PersonalOverrides"))
+            edits[-1].set(("environments", names.index(name), "name"), new)
+        if self.current_environment() == name:
+            files[layout.CURRENT_ENVIRONMENT] = f"{new}\n".encode()
+        self.write({**files, **changed_texts(edits)}, self._own_files(name))
         self._drop_empty_folders(name)
 
     def remove_environment(self, name: str) -> None:
