@@ -90,8 +90,7 @@ def is_claim(identity: Identity) -> bool:
 class PruneVerdict:
     """What becomes of one member that nothing brings any more, and why it is another's or stays."""
 
-    # `foreign`: there and another's; `kept`: ours and stays
-    fate: Literal["gone", "foreign", "kept", "delete"]
+    fate: Literal["gone", "foreign", "kept", "delete"]  # `foreign`: there and another's
     reason: str = ""
 
 

@@ -204,9 +204,6 @@ def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
         recorded()
 
 
-# --- the steps of an apply ---
-
-
 def _bind(app: AppDir, place: Environment, pin: ClusterIdentity) -> str:
     """Bind an environment to its cluster; a checkout that nobody may write to, as in CI, stays as it is."""
     who, name = guard.describe(pin), place.name
@@ -275,8 +272,7 @@ def _still_valid(plan: ApplyPlan, run: Run) -> ApplyPlan:
             f"environment `{plan.place.name}` was deployed since this was shown",
             hint="nothing was deleted; run the command again to see what is there now",
         )
-    empty = not plan.resolved.state.objects
-    now = _plan(plan.resolved, plan.options, what=plan.what, may_be_empty=empty)
+    now = _plan(plan.resolved, plan.options, what=plan.what, may_be_empty=not plan.resolved.state.objects)
     refuse_new(plan.changes, now.changes)
     still = {change.identity for change in now.changes.changes}
     for change in run.left(plan.changes.changes):
@@ -352,8 +348,7 @@ def diff(target: Target, *, opener: Opener, options: ApplyOptions = _DRY_RUN) ->
     with explaining_rights(resolved, writing=False):
         changes = diff_environment(resolved, options).changes
     result = report(changes)
-    fault = refusal_error(changes.changes, "invalid")
-    if fault is not None:
+    if fault := refusal_error(changes.changes, "invalid"):
         fault.partial = result
         raise fault
     return result
@@ -415,9 +410,8 @@ def plan(
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
     planned = _plan(resolve(target, opener), options)
-    images = _image_faults(planned) if check_images else ()
-    has_room = planned.capacity is None or planned.capacity.ok
-    is_sound = has_room and all(fault.problem == "unchecked" for fault in images)
+    images, capacity = _image_faults(planned) if check_images else (), planned.capacity
+    is_sound = (capacity is None or capacity.ok) and all(fault.problem == "unchecked" for fault in images)
     if out is not None and is_sound:
         from mlstack.deploy import reapply
 
@@ -433,8 +427,8 @@ def plan(
         file=None if out is None or not is_sound else str(out),
         waits=_planned_waits(planned),
         images=images,
-        capacity=() if planned.capacity is None else planned.capacity.fits,
-        notes=report.notes if planned.capacity is None else (*report.notes, *planned.capacity.notes),
+        capacity=capacity.fits if capacity else (),
+        notes=(*report.notes, *(capacity.notes if capacity else ())),
     )
 
 
@@ -511,8 +505,7 @@ def plan_delete(
 ) -> ApplyPlan:
     """Find what would be deleted, but for the kinds that are spared; nothing is.
 
-    `grace_period_s` is the time that pods get to end, None for their own. Without a time limit the run goes
-    on as long as anything goes now and then.
+    `grace_period_s` is the time that pods get to end. Without a limit a run lasts as long as anything goes.
 
     Raises:
         ConfigError: the environment's own file is wrong.
