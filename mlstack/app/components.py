@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mlstack.app import files, layout, params
-from mlstack.app.app import API_VERSION, Component, Moved
+from mlstack.app.app import Component, Moved
 from mlstack.app.app_dir import AppDir, write_lock
 from mlstack.app.declare import to_map
 from mlstack.app.document import decode
@@ -22,7 +22,6 @@ from mlstack.app.schema import PassedStore, check_params
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, NotFoundError, ParamError, UsageError
 from mlstack.names import check_component_name, check_module_name, not_found
-from mlstack.yaml import write
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,16 +149,6 @@ def _name(request: ComponentRequest, values: Mapping[str, Any]) -> tuple[str, st
 
 
 # --- what goes, and what gets other names ---
-
-
-def create_module(app: AppDir, name: str) -> str:
-    """Make a module, whose parameter file keeps its folder in git; give that file."""
-    app.check_module(name)
-    file = layout.module_params_file(name)
-    if app.files.bytes(file) is not None:
-        raise UsageError(f"there is a module `{name}` already", where=file, hint="mlstack module list")
-    app.write({file: write.to_yaml({"apiVersion": API_VERSION, "kind": "ModuleParams"})})
-    return file
 
 
 def remove(app: AppDir, names: Collection[str], *, modules: Sequence[str] = ()) -> tuple[str, ...]:

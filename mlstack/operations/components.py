@@ -278,10 +278,15 @@ class ModuleCreated:
 
 
 def create_module(app: AppDir, name: str) -> ModuleCreated:
-    """Make a module; those around it come into being with it."""
+    """Make a module, whose parameter file keeps its folder in git; those around it come with it."""
     name = name.replace("/", ".")
     with app.locked():
-        return ModuleCreated(name=name, file=edits.create_module(app, name))
+        app.check_module(name)
+        file = layout.module_params_file(name)
+        if app.files.bytes(file) is not None:
+            raise UsageError(f"there is a module `{name}` already", where=file, hint="mlstack module list")
+        app.write({file: _file("ModuleParams", {})})
+    return ModuleCreated(name=name, file=file)
 
 
 def list_modules(app: AppDir) -> ModuleList:
