@@ -346,14 +346,14 @@ def take_snapshot(target: Target, *, opener: Opener, clock: Clock, check: bool =
     notes: list[str] = []
     live = capacity.read(cluster, namespaces=[place.namespace])
     notes += [f"{note}: the snapshot has none" for note in live.notes]
-    nodes = live.nodes or ()
+    shapes = Counter(map(_shape, live.nodes or ()))
     snapshot = ClusterSnapshot(
         taken=timestamp(clock.now_s()),
         version=cluster.version(),
         apis=_apis(cluster),
         definitions=tuple(_definitions(cluster, notes)),
         # Nodes that are alike are counted; their names and addresses are nobody's business.
-        nodes=tuple({"count": n, **json.loads(s)} for s, n in sorted(Counter(map(_shape, nodes)).items())),
+        nodes=tuple({"count": count, **json.loads(shape)} for shape, count in sorted(shapes.items())),
         quotas=tuple(_quotas(_list(cluster, "ResourceQuota", place.namespace, []))),
         limits=tuple(
             {"name": item["metadata"]["name"], "limits": (item.get("spec") or {}).get("limits") or []}

@@ -358,8 +358,9 @@ def diff_params(app: AppDir, first: str, second: str, *, components: Sequence[st
         left, right = (app.resolve(component, environment).values for environment in (first, second))
         for name in {**left, **right}:
             if left.get(name) != right.get(name):
-                one, other = (mask_value(side.get(name), prototype.param(name)) for side in (left, right))
-                rows.append(ParamDifference(component=full_name, name=name, first=one, second=other))
+                values = [mask_value(side.get(name), prototype.param(name)) for side in (left, right)]
+                both = {"first": values[0], "second": values[1]}
+                rows.append(ParamDifference(component=full_name, name=name, **both))
     return ParamDiff(first=first, second=second, rows=tuple(rows))
 
 
