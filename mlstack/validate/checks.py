@@ -299,7 +299,7 @@ class KindRules(NamedTuple):
 
 def load(file: str) -> list[KindRules]:
     """Read a table of this folder; its parts (`let`) and the functions it names are in `RULES` then."""
-    text = Path(__file__).with_name(file).read_text("utf-8")
+    text = re.sub(r" \\\n +", "  ", Path(__file__).with_name(file).read_text("utf-8"))
     lines = deque(
         (len(line) - len(line.lstrip()), line.strip())
         for line in text.splitlines()
