@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from mlstack.app import files, layout, params
+from mlstack.app import layout, overrides, params
 from mlstack.app.app import Component, Moved
 from mlstack.app.app_dir import AppDir, write_lock
 from mlstack.app.declare import to_map
@@ -73,7 +73,7 @@ def draft(
         is_open=prototype.is_open,
         as_written=is_chart,
     )
-    missing = params.missing(prototype, resolved.values)
+    missing = overrides.missing(prototype, resolved.values)
     if missing:
         names = ", ".join(f"`{param.name}`" for param in missing)
         options = " ".join(f"--{param.name}=VALUE" for param in missing)
@@ -95,21 +95,21 @@ def _values(
     origins: dict[KeyPath, Origin] = {(name,): Origin(f"prototype {alias}") for name in values}
     if request.example is not None:
         for key, value in _example(prototype, request.example).params.items():
-            name = params.canonical_name(prototype, key)
+            name = overrides.canonical_name(prototype, key)
             if name != "name" or request.name is None:
                 values[name], origins[(name,)] = value, Origin(f"example {request.example}")
     for file, layer in _file_layers(request):
         for key, value in layer.values.items():
             origin = layer.origins.get((key,), Origin(str(file)))
             try:
-                name = params.canonical_name(called, key)
+                name = overrides.canonical_name(called, key)
             except NotFoundError as error:
                 error.where = str(origin)
                 raise
             known = values.get(name)
             values[name] = merge(known, value) if isinstance(known, Mapping) else value
             origins[(name,)] = origin
-    for name, value in params.typed(called, request.texts).items():
+    for name, value in overrides.typed(called, request.texts).items():
         values[name], origins[(name,)] = value, Origin(f"--{name}")
         # `null` is what ksonnet wrote where nothing was set.
         if value is None and (alias or name in prototype.schema.get("required", ())):
@@ -117,7 +117,7 @@ def _values(
     idle = [name for name in values if called.param(name).deprecated == NO_EFFECT]
     values = {name: value for name, value in values.items() if name not in idle}
     typed = [name.partition(".")[0] for name in request.texts]
-    notes = [note for name in typed for note in params.renamed(name, params.canonical_name(called, name))]
+    notes = [note for name in typed for note in params.renamed(name, overrides.canonical_name(called, name))]
     return values, origins, (*notes, *(f"`{name}` has no effect any more" for name in idle))
 
 
@@ -131,7 +131,7 @@ def _example(prototype: Prototype, name: str) -> Example:
 
 def _file_layers(request: ComponentRequest) -> Iterator[tuple[Path, Layer]]:
     for file in request.values_files:
-        values = files.read_values(file)
+        values = overrides.read_values(file)
         own = values.components.get(request.name or "")
         yield from ((file, layer) for layer in (values.globals, own) if layer is not None)
 

@@ -1,4 +1,4 @@
-"""Files of the disk: an app's own, folders that others wrote, what comes with mlstack, `--values` files."""
+"""Files of the disk: an app's own, folders that others wrote, what comes with mlstack, files of SOPS."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import hashlib
 import json
 import os
 import stat
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -16,12 +15,11 @@ from typing import Any
 
 from mlstack import programs
 from mlstack.app import document as documents
-from mlstack.app.document import AppDocument, FieldReader, described, fields_of
+from mlstack.app.document import AppDocument, fields_of
 from mlstack.app.layout import APP_FILE
-from mlstack.app.params import KeyPath, Layer, Overrides, ValuesFile, parse_set
 from mlstack.app.schema import PassedStore, check_file, note_passed
 from mlstack.app.secret_values import SOPS, SecretRef
-from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError, SchemaError, UsageError
+from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError, SchemaError
 
 # --- the files below an app's root, each parsed at most once and checked against its schema ------------
 
@@ -241,75 +239,9 @@ def stacks() -> tuple[str, ...]:
     return tuple(sorted(file.stem for file in (folder("registry") / "stacks").glob("*.yaml")))
 
 
-# --- `--values` files: `{globals: {…}, components: {name: {…}}}`, or a flat map for every component ----
-
-
-def read(
-    sets: Sequence[str],
-    files: Sequence[Path],
-    *,
-    strings: Sequence[str] = (),
-    texts: Sequence[str] = (),
-) -> Overrides:
-    """Read what `--set`, `--values`, `--set-string` and `--set-file` (its text) give for one run.
-
-    Raises:
-        UsageError: a `--set` is not `key=value`.
-        NotFoundError: a values file does not exist.
-        ConfigError: a values file is not a map of parameters.
-    """
-    values = tuple(read_values(file) for file in files)
-    typed = [parse_set(text) for text in sets] + [parse_set(text, option="--set-string") for text in strings]
-    typed += [parse_set(text, option="--set-file") for text in texts]
-    return Overrides(files=values, sets=tuple(typed))
-
-
-def read_values(file: Path) -> ValuesFile:
-    """Read one values file, or stdin when it is called `-`; errors are those of `read`."""
-    is_stdin = str(file) == "-"
-    try:
-        data = sys.stdin.read().encode() if is_stdin else file.read_bytes()
-    except FileNotFoundError as error:
-        hint = "relative paths start at the working directory"
-        raise NotFoundError(f"no values file `{file}`", hint=hint) from error
-    except OSError as error:
-        message = f"cannot read the values file `{file}`: {(error.strerror or str(error)).lower()}"
-        raise UsageError(message, hint="give a YAML file of parameters") from error
-    listed = documents.read_all(data, file="stdin" if is_stdin else str(file))
-    if not listed:
-        return ValuesFile(Layer("command line", {}))
-    if len(listed) > 1:
-        raise ConfigError("a values file holds one document", where=str(listed[1].origin()))
-    document, value = listed[0], listed[0].value
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"a values file is a map, got {described(value)}", where=str(file))
-    is_secret = is_encrypted(value)
-    if is_secret:
-        value = decrypt(file, name=document.file, data=data if is_stdin else b"")
-    if not value or any(key not in ("globals", "components") for key in value):
-        return ValuesFile(_layer(document, (), value, is_encrypted=is_secret))
-    FieldReader(document).map("components"), FieldReader(document).map("globals")
-    components = {
-        name: _layer(document, ("components", name), values, for_all=False, is_encrypted=is_secret)
-        for name, values in (value.get("components") or {}).items()
-    }
-    shared = _layer(document, ("globals",), value.get("globals"), is_encrypted=is_secret)
-    return ValuesFile(shared, components)
-
-
 def is_encrypted(value: Any) -> bool:
     """Tell whether the content of a file is what SOPS has written."""
     return isinstance(value, Mapping) and isinstance(value.get(SOPS), Mapping) and "mac" in value[SOPS]
-
-
-def _layer(
-    document: AppDocument, path: KeyPath, values: Any, *, for_all: bool = True, is_encrypted: bool = False
-) -> Layer:
-    if values is not None and not isinstance(values, Mapping):
-        message = f"`{path[-1]}` must be a map of parameters, got {described(values)}"
-        raise ConfigError(message, where=str(document.origin(path)))
-    origins = document.origins(path)
-    return Layer("command line", values or {}, origins, speaks_to_many=for_all, is_encrypted=is_encrypted)
 
 
 # --- values of secret parameters: environment variables, and files through `sops` -----------------------

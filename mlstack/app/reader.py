@@ -27,13 +27,13 @@ from mlstack.app.environment import (
 )
 from mlstack.app.files import AppFiles, SecretValues
 from mlstack.app.lock import Lock
+from mlstack.app.overrides import Overrides
 from mlstack.app.package import Vendor
 from mlstack.app.params import (
     Declared,
     KeyPath,
     Layer,
     Origin,
-    Overrides,
     ParamFault,
     Resolved,
     coerce,

@@ -21,7 +21,7 @@ from mlstack.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from mlstack.app.app_dir import AppDir
-    from mlstack.app.params import Overrides
+    from mlstack.app.overrides import Overrides
     from mlstack.clock import Clock
     from mlstack.deploy.changes import ApplyOptions
     from mlstack.deploy.lock import Holder
@@ -247,13 +247,13 @@ class Session:
     @cached_property
     def overrides(self) -> Overrides:
         """The parameters given for one run, read once: `--values -` is stdin."""
-        from mlstack.app import files
+        from mlstack.app.overrides import read
 
         options, texts = self.options, []
         for word in options.set_files:
             key, equals, file = word.partition("=")
             texts.append(f"{key}={read_text(Path(file))}" if equals else word)
-        return files.read(options.sets, options.values, strings=options.set_strings, texts=texts)
+        return read(options.sets, options.values, strings=options.set_strings, texts=texts)
 
     def render_options(self) -> dict[str, Any]:
         """Give what a render takes beside app and environment: components, parameters, the store."""

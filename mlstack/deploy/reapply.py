@@ -19,7 +19,7 @@ import mlstack
 from mlstack.app import edit, reader
 from mlstack.app.app import API_VERSION, Component
 from mlstack.app.environment import ClusterIdentity
-from mlstack.app.params import Overrides
+from mlstack.app.overrides import Overrides
 from mlstack.app.schema import check_file
 from mlstack.clock import Clock, timestamp
 from mlstack.dataclass import dataclass

@@ -12,7 +12,7 @@ from mlstack import programs
 from mlstack.app.app import ReadyRules
 from mlstack.app.app_dir import AppDir
 from mlstack.app.environment import ClusterIdentity, Environment
-from mlstack.app.params import Overrides
+from mlstack.app.overrides import Overrides
 from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import Action, Change
 from mlstack.deploy.inventory import Inventory

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mlstack.app import params
+from mlstack.app import overrides
 from mlstack.app.prototype import Prototype
 from mlstack.errors import MlstackError
 from mlstack.importers.jsonnet import text_of, tokens
@@ -474,7 +474,7 @@ def fitting(
         if value in (None, "null", "") or (name == "name" and value == component):
             continue
         try:
-            own = params.typed(called, {name: value if isinstance(value, str) else json.dumps(value)})
+            own = overrides.typed(called, {name: value if isinstance(value, str) else json.dumps(value)})
         except MlstackError:
             others.append(name)
             continue

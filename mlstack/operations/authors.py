@@ -13,8 +13,9 @@ from typing import Any
 from mlstack.app import document, edit, files, schema
 from mlstack.app.app_dir import AppDir
 from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
+from mlstack.app.overrides import typed
 from mlstack.app.package import PackageFolder
-from mlstack.app.params import as_typed, join_path, typed
+from mlstack.app.params import as_typed, join_path
 from mlstack.app.prototype import Example, Package, Prototype
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError

@@ -11,11 +11,11 @@ from mlstack.app import files, layout
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.document import AppDocument
+from mlstack.app.overrides import Overrides
 from mlstack.app.params import (
     GLOBAL_LAYERS,
     KeyPath,
     Layer,
-    Overrides,
     Setting,
     at,
     folded,

@@ -12,17 +12,16 @@ from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.edit import EditedFile, changed_texts
 from mlstack.app.environment import Prices
+from mlstack.app.overrides import Overrides
 from mlstack.app.params import (
     IMAGE_MARK,
     KeyPath,
-    Overrides,
     ParamScope,
     Resolved,
     at,
     inner_schema,
     join_path,
     nested,
-    placed,
     split_path,
 )
 from mlstack.app.reader import AppReader
@@ -37,6 +36,7 @@ from mlstack.readiness.capacity import Fit, NodePool, footprint
 from mlstack.readiness.placement import HOST, NodeRoom, PodSet, repelling, repels, spread
 from mlstack.readiness.rule import ODD
 from mlstack.render import render
+from mlstack.render.reach import placed
 from mlstack.render.template import CodeStore
 
 _NO_OVERRIDES = Overrides()

@@ -11,17 +11,15 @@ from mlstack.app import layout
 from mlstack.app.app import Component, PackageRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.edit import changed_texts
+from mlstack.app.overrides import Overrides, canonical_name, is_key
 from mlstack.app.params import (
     KeyPath,
     Layer,
-    Overrides,
     ParamScope,
     at,
-    canonical_name,
     folded,
     inner_param,
     inner_schema,
-    is_key,
     join_path,
     merge,
     nested,

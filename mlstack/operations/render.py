@@ -13,7 +13,7 @@ from mlstack.app.app import API_VERSION, Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.declare import to_map
 from mlstack.app.environment import ApprovedDifference
-from mlstack.app.params import Overrides
+from mlstack.app.overrides import Overrides
 from mlstack.app.prototype import Need
 from mlstack.app.reader import AppReader
 from mlstack.app.secret_values import mapped, shown

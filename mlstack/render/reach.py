@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mlstack.app import params, schema
+from mlstack.app import schema
 from mlstack.app.app import Component
 from mlstack.app.environment import Environment
-from mlstack.app.params import KeyPath, Origin, Overrides, Setting, at
-from mlstack.app.prototype import mask_value
+from mlstack.app.overrides import Overrides
+from mlstack.app.params import KeyPath, Origin, Setting, at, inner_param
+from mlstack.app.prototype import Param, json_type, mask_value, schema_types
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, NotFoundError, RegistryError
@@ -75,10 +76,10 @@ class ComponentTrials:
             return (), self._fault
         param, whole = self.prototype.param(name), self.resolved.values.get(name)
         current = at(whole, path)
-        inner = params.inner_param(param, path) or replace(param, schema=params.schema_like(current))
+        inner = inner_param(param, path) or replace(param, schema=schema_like(current))
         note = "no other value could be tried with the other parameters as they are"
-        for value in params.values(inner, current):
-            other = params.placed(whole, path, value)
+        for value in values(inner, current):
+            other = placed(whole, path, value)
             if value == current or schema.check_value(param, other):
                 continue
             try:
@@ -92,7 +93,7 @@ class ComponentTrials:
                 replace(own, value=mask_value(own.value, param))
                 for reach in _differences(self._before, after)
                 for own in _own_keys(reach, current)
-                if params.INVENTED_KEY not in reach.object.casefold()
+                if INVENTED_KEY not in reach.object.casefold()
             )
             if reaches:
                 return reaches, ""
@@ -134,11 +135,11 @@ def _differences(before: Rendered, after: Rendered) -> Iterator[Reach]:
 
 def _known_part(path: Path, now: Any, then: Any) -> Path:
     """Leave the map or list that takes a key which was only tried: nobody has a field of that name."""
-    tried = [place for place, step in enumerate(path) if params.INVENTED_KEY in str(step).casefold()]
+    tried = [place for place, step in enumerate(path) if INVENTED_KEY in str(step).casefold()]
     if tried:
         return path[: tried[0]]
     is_new_item = isinstance(path[-1], int) and at(now, path) is None
-    return path[:-1] if is_new_item and params.INVENTED_KEY in str(at(then, path)).casefold() else path
+    return path[:-1] if is_new_item and INVENTED_KEY in str(at(then, path)).casefold() else path
 
 
 def _decided(now: Any, then: Any) -> Any:
@@ -190,3 +191,69 @@ def path_text(path: Sequence[str | int]) -> str:
         for step in path
     )
     return "".join(steps).removeprefix(".")
+
+
+# --- other values a parameter could have, to see what it does ---
+
+INVENTED_KEY = "mlstacktrial"
+"""What is added to a map to see where it goes: nobody else's key."""
+
+
+_STRINGS = ("trial", "trial-1", "/trial", "trial/trial:1", "1", "10Gi", "https://trial.example", "30099")
+
+
+def values(param: Param, current: Any) -> list[Any]:
+    """Give values that differ from the current one, likely ones first.
+
+    Not all of them are valid: whoever tries them checks first.
+    """
+    default = [param.default] if param.has_default else []
+    return [*_of_schema(param.schema, current), *param.examples, *default, None]
+
+
+def placed(whole: Any, path: Sequence[str | int], value: Any) -> Any:
+    """Give a value with another one at a path inside it; the index behind the last adds an item."""
+    if not path:
+        return value
+    first, *rest = path
+    inner = placed(at(whole, path[:1]), rest, value)
+    if isinstance(first, int):
+        items = list(whole) if isinstance(whole, list) else []
+        items[first : first + 1] = [inner]
+        return items
+    entries = {**(whole if isinstance(whole, Mapping) else {}), first: inner}
+    return {key: entry for key, entry in entries.items() if entry is not None or key != first}
+
+
+def schema_like(value: Any) -> dict[str, Any]:
+    """Give a schema for values like one for which none is declared."""
+    return {"type": "string" if value is None else json_type(value)}
+
+
+def _of_schema(schema: Mapping[str, Any], current: Any) -> Iterator[Any]:
+    yield from schema.get("enum") or ()
+    for branch in (*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())):
+        yield from _of_schema(branch, current)
+    types = schema_types(schema)
+    if "boolean" in types:
+        yield not current
+    if types & {"integer", "number"}:
+        base = current if isinstance(current, int | float) and not isinstance(current, bool) else 0
+        yield from (base + 1, base - 1, base + 2)
+        bounds = (schema.get("minimum"), schema.get("maximum"))
+        yield from (bound for bound in bounds if isinstance(bound, int | float))
+    if "string" in types:
+        if isinstance(current, str) and current:
+            yield from (f"{current}x", f"{current}1", f"x{current}", f"{current}/x", current[:-1])
+        yield from _STRINGS
+    if "array" in types:
+        items, item = list(current) if isinstance(current, list) else [], schema.get("items")
+        for value in _of_schema(item if isinstance(item, Mapping) else {"type": "string"}, None):
+            yield [*items, value]
+        if items:
+            yield items[:-1]
+    if "object" in types:
+        keys = dict(current) if isinstance(current, Mapping) else {}
+        yield from [{}] if keys else []
+        trials: tuple[Any, ...] = ("trial", 1, {})
+        yield from ({**keys, INVENTED_KEY: inner} for inner in trials)

@@ -12,7 +12,8 @@ from mlstack.app import schema
 from mlstack.app.app import App, Component, Kustomization, Manifest
 from mlstack.app.document import described, expectation
 from mlstack.app.environment import Environment
-from mlstack.app.params import Overrides, Resolved, join_path, overridden
+from mlstack.app.overrides import Overrides
+from mlstack.app.params import Resolved, join_path, overridden
 from mlstack.app.prototype import Chart, Prototype
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import dataclass

@@ -6,18 +6,16 @@ from typing import Any
 
 import pytest
 
+from mlstack.app.overrides import Overrides, ValuesFile, parse_set
 from mlstack.app.params import (
     GLOBAL_LAYERS,
     LAYERS,
     Layer,
     Origin,
-    Overrides,
-    ValuesFile,
     coerce,
     inner_param,
     join_path,
     merge,
-    parse_set,
     parse_text,
     resolve,
     split_path,

@@ -274,7 +274,7 @@ def test_what_a_map_reaches_is_told_without_a_key_that_nobody_set(
 
 
 def test_secrets_stay_hidden(root: Path) -> None:
-    from mlstack.app.files import read
+    from mlstack.app.overrides import read
 
     found = one(root, "token", overrides=read(["token=hush"], []))
     assert "hush" not in repr(found)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.app.files import read
+from mlstack.app.overrides import read
 from mlstack.app.params import ParamScope
 from mlstack.deploy import reapply
 from mlstack.deploy.changes import ApplyOptions, RunResult

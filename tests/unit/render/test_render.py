@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mlstack.app.app_dir import AppDir
-from mlstack.app.files import read as read_overrides
+from mlstack.app.overrides import read as read_overrides
 from mlstack.errors import ConfigError, NotFoundError, ParamError, TemplateError, YamlError
 from mlstack.objects.kube_object import DesiredState
 from mlstack.render import render
