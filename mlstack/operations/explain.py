@@ -273,10 +273,9 @@ def _path(data: Any, field: str) -> Path:
         value, key = at(data, path), quoted or bracket or plain.replace("\\.", ".")
         step: str | int = key
         if isinstance(value, list):
-            named = [
-                at for at, item in enumerate(value) if isinstance(item, Mapping) and item.get("name") == key
-            ]
-            step = int(key) if key.isdigit() else named[0] if named else key
+            items = enumerate(value)
+            named = (n for n, item in items if isinstance(item, Mapping) and item.get("name") == key)
+            step = int(key) if key.isdigit() else next(named, key)
         is_there = step in value if isinstance(value, Mapping) else at(value, (step,)) is not None
         if not is_there:
             known = [str(inner) for inner in value] if isinstance(value, Mapping) else []
@@ -306,11 +305,9 @@ def _origin(app: AppDir, environment: str, obj: KubeObject, path: Path) -> tuple
     if path[-3:-1] in _ADDED and path not in places:
         is_of_pod = len(path) > 3 or obj.kind == "Pod"
         names = [f"pod{str(path[-2]).capitalize()}"] * is_of_pod + [path[-2]] * (len(path) == 3)
-        documents = [
-            app.files.document(layout.environment_file(name), "Environment")
-            for name in app.lineage(environment)
-        ]
-        levels = [("app", app.files.app_document), *(("environment", document) for document in documents)]
+        files = [layout.environment_file(name) for name in app.lineage(environment)]
+        levels = [("environment", app.files.document(file, "Environment")) for file in files]
+        levels = [("app", app.files.app_document), *levels]
         for name in names:
             for level, document in reversed(levels):
                 if document is not None and at(document.value, (name, path[-1])) is not None:
