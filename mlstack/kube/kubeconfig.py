@@ -127,14 +127,14 @@ class Kubeconfig:
 
     def of_server(self, server: str) -> Context:
         """Give the context that leads to a server; a NotFoundError if none does, a UsageError if several."""
-        known = [ctx for ctx in self.contexts.values() if ctx.server.rstrip("/") == server.rstrip("/")]
-        if len(known) == 1:
-            return known[0]
-        if not known:
+        contexts = [ctx for ctx in self.contexts.values() if ctx.server.rstrip("/") == server.rstrip("/")]
+        if len(contexts) == 1:
+            return contexts[0]
+        if not contexts:
             near = nearest(server, [context.server for context in self.contexts.values()])
             hint = f"did you mean `{near}`?" if near else "kubectl config view; or name it: --context NAME"
             raise NotFoundError(f"no context leads to `{server}`", hint=hint)
-        names = ", ".join(f"`{context.name}`" for context in known)
+        names = ", ".join(f"`{context.name}`" for context in contexts)
         raise UsageError(f"several contexts lead to `{server}`: {names}", hint="choose one: --context NAME")
 
     def current(self) -> Context:
@@ -170,7 +170,7 @@ class Kubeconfig:
             )
         contexts, parts = self.entries["contexts"], {}
         if name not in contexts:
-            listed = ", ".join(f"`{known}`" for known in sorted(contexts)) or "none"
+            listed = ", ".join(f"`{context}`" for context in sorted(contexts)) or "none"
             near = nearest(name, contexts)
             hint = None if near else "kubectl config get-contexts; --context NAME takes another one"
             text = f"the kubeconfig has no context `{name}`; it has {listed}"
@@ -269,7 +269,7 @@ def _unreadable(reason: str, where: str) -> ClusterError:
     return ClusterError(f"the kubeconfig cannot be read: {reason}", where=where, hint=LOOK)
 
 
-def _add_entries(known: dict[str, dict[str, Entry]], content: Mapping[str, Any], file: Path) -> None:
+def _add_entries(all_entries: dict[str, dict[str, Entry]], content: Mapping[str, Any], file: Path) -> None:
     for section, what in _SECTIONS.items():
         entries, names = content.get(section) or [], set()
         if not isinstance(entries, list):
@@ -284,7 +284,7 @@ def _add_entries(known: dict[str, dict[str, Entry]], content: Mapping[str, Any],
             if name in names:
                 raise ValueError(f"`{place}` has a name that stands there already")
             names.add(name)
-            known[section].setdefault(name, Entry(value, file, name))
+            all_entries[section].setdefault(name, Entry(value, file, name))
 
 
 def _text(value: Any) -> str:

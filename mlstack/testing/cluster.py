@@ -192,7 +192,7 @@ class MemoryCluster:
             raise ObjectNotFoundError(f"`{ref}` is not in the cluster")
         spec = pod.get("spec") or {}
         containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-        if container not in [known["name"] for known in containers]:
+        if container not in [part["name"] for part in containers]:
             raise InvalidError(f"`{ref}` is refused: it has no container {container}")
         text = self.written.get((ref.namespace, ref.name, container), "")
         return "\n".join(text.splitlines()[-lines:])[:most_bytes]
