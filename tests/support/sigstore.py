@@ -93,11 +93,7 @@ def _attested(certificate: bytes, digest: str) -> bytes:
     payload = _canonical({**statement, "predicateType": "https://sigstore.dev/cosign/sign/v1"})
     kind = "application/vnd.in-toto+json"
     signature = sign(_SIGNER, f"DSSEv1 {len(kind)} {kind} {len(payload)} ".encode() + payload)
-    envelope = {
-        "payload": _text(payload),
-        "payloadType": kind,
-        "signatures": [{"sig": _text(signature)}],
-    }
+    envelope = {"payload": _text(payload), "payloadType": kind, "signatures": [{"sig": _text(signature)}]}
     hashes = {
         name: {"algorithm": "sha256", "value": hashlib.sha256(content).hexdigest()}
         for name, content in (("envelopeHash", _canonical(envelope)), ("payloadHash", payload))
@@ -109,10 +105,7 @@ def _attested(certificate: bytes, digest: str) -> bytes:
 
 
 def _bundle(certificate: bytes, facts: Mapping[str, object], **signed: object) -> bytes:
-    material = {
-        "certificate": {"rawBytes": _text(certificate)},
-        "tlogEntries": [_log_entry(facts)],
-    }
+    material = {"certificate": {"rawBytes": _text(certificate)}, "tlogEntries": [_log_entry(facts)]}
     kind = "application/vnd.dev.sigstore.bundle.v0.3+json"
     return json.dumps({"mediaType": kind, "verificationMaterial": material, **signed}).encode()
 

@@ -80,11 +80,7 @@ def test_an_ordinary_choice_is_not(tmp_path: Path, prototype: str, params: dict[
         (TRITON, {"modelRepositoryPath": "/m", "loadModels": "a"}, "because `loadModels` is set"),
         (VLLM, {"model": "m", "replicas": 2}, "`cachePvc` must not be empty, because `replicas` is 2"),
         (VLLM, {"model": "m", "tensorParallelSize": 4}, "`tensorParallelSize` is 4, more than `numGpus`"),
-        (
-            TRITON,
-            {"modelRepositoryPath": "/m", "pvcName": "c"},
-            "not below `volumeMountPath`",
-        ),
+        (TRITON, {"modelRepositoryPath": "/m", "pvcName": "c"}, "not below `volumeMountPath`"),
         (
             SERVING,
             {"model_path": "/m/x", "modelStorageType": "pvc", "nfsPVC": "c"},

@@ -12,7 +12,6 @@ import pytest
 
 from mlstack.app.app import PackageRef, RegistryRef, Retired
 from mlstack.errors import NotFoundError, RegistryError
-from mlstack.registries import registry
 from mlstack.registries.directory import build_index
 from mlstack.registries.git import parse_address
 from mlstack.registries.registry import Registry
@@ -221,8 +220,7 @@ def moved_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fresh(address: str, tmp_path: Path) -> Registry:
-    ref = RegistryRef(name="own", address=address, protocol="git")
-    return registry.open_registry(ref, root=tmp_path, fresh=True)
+    return opened(address, protocol="git", root=tmp_path, fresh=True)
 
 
 def test_r6_a_registry_is_one_transfer_and_then_none(
@@ -328,12 +326,7 @@ def test_a_store_that_another_fetch_writes_to_is_not_waited_for(
             ("master", "kubeflow"),
             ("master/kubeflow", ""),
         ),
-        (
-            "https://github.com/o/r/tree/v1.0",
-            "https://github.com/o/r.git",
-            ("v1.0", ""),
-            ("v1.0", ""),
-        ),
+        ("https://github.com/o/r/tree/v1.0", "https://github.com/o/r.git", ("v1.0", ""), ("v1.0", "")),
         (
             "https://gitlab.com/group/sub/repo/-/tree/feature/x/packages",
             "https://gitlab.com/group/sub/repo.git",

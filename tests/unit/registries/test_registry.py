@@ -185,11 +185,7 @@ def test_the_shipped_index_is_fresh() -> None:
 )
 def test_the_launch_post_leads_to_the_shipped_registry_offline(address: str, tmp_path: Path) -> None:
     ref = RegistryRef(name="kubeflow", address=address, protocol=protocol_of(address))
-    assert set(open_registry(ref, root=tmp_path).index().packages) >= {
-        "core",
-        "tf-job",
-        "tf-serving",
-    }
+    assert set(open_registry(ref, root=tmp_path).index().packages) >= {"core", "tf-job", "tf-serving"}
 
 
 def test_another_branch_of_that_repository_is_not_ours() -> None:
