@@ -24,7 +24,6 @@ from tests.support.registries import (
     fetch_all,
     git,
     indexed,
-    need_git,
     next_jobs,
     opened,
     plain,
@@ -144,23 +143,20 @@ def test_a_requirement_of_an_unknown_registry_says_how_to_add_it(tmp_path: Path)
     assert caught.value.hint == "mlstack registry add own ADDRESS"
 
 
-def test_a_missing_revision_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("file://REPO#nothing", "has no branch, tag or commit `nothing`"),
+        ("file://REPO#main:x/y", "has no folder `x/y` at `main`"),
+        ("file:///nowhere/at/all", "cannot fetch `file:///nowhere/at/all`"),
+    ],
+    ids=["revision", "folder", "repository"],
+)
+def test_what_is_missing_is_told(tmp_path: Path, address: str, message: str) -> None:
     repository(tmp_path / "repo", plain())
-    with pytest.raises(RegistryError, match="has no branch, tag or commit `nothing`"):
-        opened_at(f"file://{tmp_path}/repo#nothing", tmp_path).index()
-
-
-def test_a_missing_folder_is_told(tmp_path: Path) -> None:
-    repository(tmp_path / "repo", plain())
-    with pytest.raises(RegistryError, match="has no folder `x/y` at `main`"):
-        opened_at(f"file://{tmp_path}/repo#main:x/y", tmp_path).index()
-
-
-def test_a_missing_repository_is_told(tmp_path: Path) -> None:
-    need_git()
-    with pytest.raises(RegistryError, match="cannot fetch `file:///nowhere/at/all`") as caught:
-        opened_at("file:///nowhere/at/all", tmp_path).index()
-    assert "git ls-remote" in str(caught.value.hint)
+    with pytest.raises(RegistryError, match=message) as caught:
+        opened_at(address.replace("REPO", f"{tmp_path}/repo"), tmp_path).index()
+    assert ("git ls-remote" in str(caught.value.hint)) == ("nowhere" in address)
 
 
 def test_without_git_the_error_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
