@@ -20,25 +20,8 @@ from mlstack.registries.directory import build_index
 from mlstack.yaml import read
 from tests.support import examples
 
-LAUNCH_POST = "github.com/google/kubeflow/tree/master/kubeflow"
 GPU_COUNTS = {"numGpus", "gpus", "gpusPerReplica", "executorGpus", "trainerGpu"}
 FOUR = {"core": "kubeflow-core", "tf-job": "tf-job", "tf-cnn": "tf-cnn", "tf-serving": "tf-serving"}
-
-
-def test_the_index_is_not_stale() -> None:
-    folder = files.folder("registry")
-    written = (folder / "registry.yaml").read_text("utf-8")
-    assert written == build_index(folder).text, "python -m tests.generate.registry_index rewrites it"
-
-
-@pytest.mark.parametrize(
-    "address",
-    [LAUNCH_POST, f"https://{LAUNCH_POST}", "https://github.com/kubeflow/kubeflow/tree/master/kubeflow/"],
-)
-def test_the_addresses_of_old_lead_here(address: str) -> None:
-    ref = RegistryRef(name="kubeflow", address=address, protocol="")
-    registry = catalog.open_registry(ref, root=files.folder("registry"))
-    assert {"core", "tf-job", "tf-serving"} <= registry.index().packages.keys()
 
 
 def test_the_definition_that_jobs_are_checked_by_is_the_installed_one() -> None:

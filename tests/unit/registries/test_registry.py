@@ -11,22 +11,21 @@ from mlstack.app.app_dir import AppDir, write_lock
 from mlstack.app.lock import Lock, LockedRegistry
 from mlstack.errors import NotFoundError, RegistryError
 from mlstack.registries.directory import build_index
-from mlstack.registries.registry import find_prototype, is_bundled, open_registry, protocol_of
+from mlstack.registries.registry import Registry, find_prototype, is_bundled, protocol_of
 from tests.support import examples
 from tests.support.builders import Tree, write_tree
 from tests.support.packages import JOBS, registry_folder, vendored
-from tests.support.registries import Open, RegistrySuite, fetch_all, plain, write_registry
+from tests.support.registries import Open, RegistrySuite, fetch_all, opened, plain, write_registry
 
 
 class TestDirectory(RegistrySuite):
     @pytest.fixture
     def opened(self, tmp_path: Path) -> Open:
-        def build(files: Tree) -> object:
+        def build(files: Tree) -> Registry:
             write_registry(tmp_path / "registry", files)
-            ref = RegistryRef(name="own", address="../registry", protocol="directory")
-            return open_registry(ref, root=tmp_path / "app")
+            return opened("../registry", protocol="directory", root=tmp_path / "app")
 
-        return build  # type: ignore[return-value]
+        return build
 
 
 def test_a_relative_address_starts_at_the_app_wherever_one_stands(
@@ -34,25 +33,22 @@ def test_a_relative_address_starts_at_the_app_wherever_one_stands(
 ) -> None:
     write_registry(tmp_path / "app" / "packages", plain())
     monkeypatch.chdir("/")
-    ref = RegistryRef(name="own", address="packages", protocol="directory")
-    assert "jobs" in open_registry(ref, root=tmp_path / "app").index().packages
+    assert "jobs" in opened("packages", protocol="directory", root=tmp_path / "app").index().packages
 
 
 def test_home_may_be_written_as_a_tilde() -> None:
     write_registry(Path.home() / "registry", plain())
-    ref = RegistryRef(name="own", address="~/registry", protocol="")
-    assert open_registry(ref, root=Path("/")).index().packages
+    assert opened("~/registry", protocol="", root=Path("/")).index().packages
 
 
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
-    ref = RegistryRef(name="own", address="./nothing", protocol="directory")
     with pytest.raises(RegistryError, match=r"no folder `\./nothing` for registry `own`"):
-        open_registry(ref, root=tmp_path).index()
+        opened("./nothing", protocol="directory", root=tmp_path).index()
 
 
 def test_a_revision_of_a_folder_is_refused_not_ignored(tmp_path: Path) -> None:
     write_registry(tmp_path, plain())
-    registry = open_registry(RegistryRef(name="own", address=".", protocol="directory"), root=tmp_path)
+    registry = opened(".", protocol="directory", root=tmp_path)
     with pytest.raises(RegistryError, match="is a folder, which has no revision `main`"):
         registry.at("main")
 
@@ -85,7 +81,7 @@ def test_an_address_of_no_protocol_is_refused(address: str) -> None:
 
 def test_an_unknown_protocol_tells_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(RegistryError) as caught:
-        open_registry(RegistryRef(name="x", address=".", protocol="directry"), root=tmp_path)
+        opened(".", protocol="directry", root=tmp_path)
     assert caught.value.hint == "did you mean `directory`?"
 
 
@@ -181,11 +177,15 @@ def test_the_shipped_index_is_fresh() -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["bundled", LAUNCH, f"https://{LAUNCH}", f"https://GitHub.com/{LAUNCH[11:]}/"]
+    "address",
+    [
+        *("bundled", LAUNCH, f"https://{LAUNCH}", f"https://GitHub.com/{LAUNCH[11:]}/"),
+        "https://github.com/kubeflow/kubeflow/tree/master/kubeflow/",
+    ],
 )
 def test_the_launch_post_leads_to_the_shipped_registry_offline(address: str, tmp_path: Path) -> None:
-    ref = RegistryRef(name="kubeflow", address=address, protocol=protocol_of(address))
-    assert set(open_registry(ref, root=tmp_path).index().packages) >= {"core", "tf-job", "tf-serving"}
+    index = opened(address, protocol=protocol_of(address), root=tmp_path).index()
+    assert {"core", "tf-job", "tf-serving"} <= index.packages.keys()
 
 
 def test_another_branch_of_that_repository_is_not_ours() -> None:
@@ -202,8 +202,7 @@ def test_the_packages_of_the_launch_can_be_fetched_with_what_they_require(name: 
 
 
 def test_retired_names_are_given_once_and_lead_to_what_has_them_now(tmp_path: Path) -> None:
-    ref = RegistryRef(name="kubeflow", address="bundled", protocol="directory")
-    index = open_registry(ref, root=tmp_path).index()
+    index = opened("bundled", protocol="directory", root=tmp_path).index()
     names = [name for each in index.retired for name in each.names]
     assert {"mxnet-job", "katib", "spartakus"} <= set(names)
     assert len(names) == len(set(names))
@@ -220,8 +219,7 @@ def test_retired_names_are_given_once_and_lead_to_what_has_them_now(tmp_path: Pa
 
 
 def test_what_to_do_instead_of_a_retired_name_names_what_is_there(tmp_path: Path) -> None:
-    ref = RegistryRef(name="kubeflow", address="bundled", protocol="directory")
-    index = open_registry(ref, root=tmp_path).index()
+    index = opened("bundled", protocol="directory", root=tmp_path).index()
     said = " ".join(each.instead for each in index.retired)
     prototypes = {name for each in examples.prototypes() for name in (each.name, *each.aliases)}
     assert set(re.findall(r"mlstack generate (\S+)", said)) <= prototypes
