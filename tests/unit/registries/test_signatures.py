@@ -67,6 +67,12 @@ def key(tmp_path: Path, whose: str) -> str:
     return str(tmp_path / whose / "cosign.key")
 
 
+def cosign_sign(tmp_path: Path, whose: str, artifact: str, *more: str) -> None:
+    """Sign an artifact in its registry as people do without mlstack."""
+    options = ["--yes", "--tlog-upload=false", "--use-signing-config=false", *more]
+    programs.run(["cosign", "sign", *options, f"--key={key(tmp_path, whose)}", artifact])
+
+
 def kept_signatures() -> Path:
     return Path(os.environ["XDG_CACHE_HOME"], "mlstack/signatures")
 
@@ -95,10 +101,9 @@ def test_what_cosign_signed_in_a_registry_is_let_in(host: str, tmp_path: Path, f
     unsigned = refused(made)
     assert "`own/common@0.1.0` is not signed, and app.yaml asks for signatures" in str(unsigned)
     assert unsigned.hint == f"its keeper signs with: cosign sign --key KEY {artifact}"
-    options = ["--yes", "--tlog-upload=false", "--use-signing-config=false", f"--new-bundle-format={form}"]
-    programs.run(["cosign", "sign", *options, f"--key={key(tmp_path, 'theirs')}", artifact])
+    cosign_sign(tmp_path, "theirs", artifact, f"--new-bundle-format={form}")
     assert "is not by the key `ours.pub`" in str(refused(made))
-    programs.run(["cosign", "sign", *options, f"--key={key(tmp_path, 'ours')}", artifact])
+    cosign_sign(tmp_path, "ours", artifact, f"--new-bundle-format={form}")
     packages.install_packages(made, ["own/common"])
     verified = package_changes.verify_packages(AppDir(made.root))
     assert (verified.ok, verified.signed) == (True, 1)
@@ -121,10 +126,8 @@ def test_what_cosign_alone_signed_is_verified_again_without_its_registry(
     (tmp_path / "away").mkdir()
     with real_registry(tmp_path / "away") as away:
         published = publish_package(tmp_path / "common", f"oci://{away}/ml", app=None)
-        signed = f"{away}/ml/common@{published.revision}"
-        options = ["--yes", "--tlog-upload=false", "--use-signing-config=false"]
-        options += [f"--new-bundle-format={form}", f"--key={key(tmp_path, 'ours')}"]
-        programs.run(["cosign", "sign", *options, signed])
+        artifact = f"{away}/ml/common@{published.revision}"
+        cosign_sign(tmp_path, "ours", artifact, f"--new-bundle-format={form}")
         made = new_app(tmp_path, f"oci://{away}/ml")
         packages.install_packages(made, ["own/common"])
     verified = package_changes.verify_packages(AppDir(made.root))
@@ -136,11 +139,10 @@ def test_what_cosign_alone_signed_is_verified_again_without_its_registry(
 
 def test_what_the_cache_keeps_of_another_artifact_signs_nothing(host: str, tmp_path: Path) -> None:
     write_tree(tmp_path, {f"next/{path}": text.replace("0.1.0", "0.2.0") for path, text in COMMON.items()})
-    address, options = f"oci://{host}/ml", ["--yes", "--tlog-upload=false", "--use-signing-config=false"]
+    address = f"oci://{host}/ml"
     older = publish_package(tmp_path / "common", address, app=None).revision
     newer = publish_package(tmp_path / "next", address, app=None).revision
-    artifact = f"{host}/ml/common@{older}"
-    programs.run(["cosign", "sign", *options, f"--key={key(tmp_path, 'ours')}", artifact])
+    cosign_sign(tmp_path, "ours", f"{host}/ml/common@{older}")
     made = new_app(tmp_path, address)
     packages.install_packages(made, ["own/common@0.1.0"])
     (kept,) = kept_signatures().glob(older.removeprefix("sha256:"))
@@ -216,8 +218,7 @@ def test_charts_of_an_oci_registry_are_asked_for_signatures_and_restored_by_dige
         packages.install_packages(made, ["own/strict"])
     assert caught.value.hint == f"its keeper signs with: cosign sign --key KEY {host}/charts/strict@{digest}"
     assert read_tree(made.root) == before
-    options = ["--yes", "--tlog-upload=false", "--use-signing-config=false", f"--key={key(tmp_path, 'ours')}"]
-    programs.run(["cosign", "sign", *options, f"{host}/charts/strict@{digest}"])
+    cosign_sign(tmp_path, "ours", f"{host}/charts/strict@{digest}")
     packages.install_packages(made, ["own/strict"])
     assert AppDir(made.root).lock.packages[0].revision == digest
     assert package_changes.verify_packages(AppDir(made.root)).signed == 1
