@@ -260,7 +260,8 @@ def rename(app: AppDir, old: str, new: str, *, named: str | None = None) -> tupl
                 edited = app.edited(other, "Component")
                 edits.append(edited)
             edited.set(("dependsOn", number), new)
-    files, deleted = changed_texts(edits), [file]
+    files: dict[str, bytes | str] = {**changed_texts(edits)}
+    deleted = [file]
     for environment in app.environment_names:
         patch = layout.patch_file(environment, old)
         content = app.files.bytes(patch)

@@ -300,7 +300,7 @@ class EditedFile:
         return True
 
 
-def changed_texts(edits: Iterable[EditedFile]) -> dict[str, bytes | str]:
+def changed_texts(edits: Iterable[EditedFile]) -> dict[str, str]:
     """Give the texts of those files that changed, as they are written."""
     return {edited.file: edited.text for edited in edits if edited.changed}
 

@@ -393,7 +393,7 @@ class PromotionPlan:
     done: bool = False  # whether the files were written
     notes: tuple[str, ...] = ()  # what was left out, and why
     # what the files would hold, by name; never printed
-    contents: Mapping[str, bytes | str] = field(default_factory=dict, repr=False)
+    contents: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Give all but the content of the files."""
