@@ -238,7 +238,7 @@ def mapping(value: Any) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class ComposeOptions:
     """What a person adds to an evaluation."""
 
     ext_vars: Mapping[str, str] = field(default_factory=dict)
@@ -248,7 +248,7 @@ class Options:
     vendor: Path | None = None  # packages that were fetched, as vendor/ has them
 
 
-class Lacking(NamedTuple):
+class MissingImports(NamedTuple):
     """What a component that could not be evaluated in an environment would need."""
 
     environment: str
@@ -263,7 +263,7 @@ class Composition:
     # component -> environment -> objects
     objects: Mapping[str, Mapping[str, tuple[Data, ...]]]
     failures: tuple[ImportFailure, ...]
-    lacking: tuple[Lacking, ...]
+    lacking: tuple[MissingImports, ...]
     params: Mapping[str, Mapping[str, Mapping[str, Any]]]  # environment -> component -> values
     notes: tuple[str, ...]
 
@@ -277,7 +277,7 @@ class _Part:
 _Job = tuple[_Part, KsComponent | None, Evaluation]
 
 
-def compose(app: KsApp, options: Options) -> Composition:
+def compose(app: KsApp, options: ComposeOptions) -> Composition:
     """Give the objects of every environment and component.
 
     Raises:
@@ -301,12 +301,12 @@ def compose(app: KsApp, options: Options) -> Composition:
 
 
 class _Composer:
-    def __init__(self, app: KsApp, options: Options) -> None:
+    def __init__(self, app: KsApp, options: ComposeOptions) -> None:
         self._app, self._options = app, options
         self._root = app.root.resolve()
         self.notes: dict[str, None] = dict.fromkeys(app.notes)
         self.failures: list[ImportFailure] = []
-        self.lacking: list[Lacking] = []
+        self.lacking: list[MissingImports] = []
 
     def composed(self) -> tuple[dict[_Part, dict[str, Any]], dict[str, dict[str, tuple[Data, ...]]]]:
         """Give the parameters of each module in each environment, and the objects of the components."""
@@ -558,7 +558,7 @@ class _Composer:
             name = f"{library.path}@{library.version}".rstrip("@")
             reason += f"; package {name} is not in vendor/"
         for component in components:
-            self.lacking.append(Lacking(part.environment.name, outcome.missing, lacks_ksonnet_lib))
+            self.lacking.append(MissingImports(part.environment.name, outcome.missing, lacks_ksonnet_lib))
             self._fail(part, component.full_name, reason, self._shown(outcome.where))
 
     def _fail(self, part: _Part, component: str, reason: str, where: str = "") -> None:

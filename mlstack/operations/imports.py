@@ -23,7 +23,7 @@ from mlstack.dataclass import dataclass
 from mlstack.deploy.plan import ADOPT
 from mlstack.errors import ConfigError, MlstackError, UsageError
 from mlstack.importers import convert, ksonnet, manifests, templates
-from mlstack.importers.ksonnet import Composition, KsApp, Options, compose
+from mlstack.importers.ksonnet import ComposeOptions, Composition, KsApp, compose
 from mlstack.importers.plan import Data, ImportPlan, PlannedComponent, component_name, plan_variants, same
 from mlstack.importers.write import (
     Imported,
@@ -137,7 +137,7 @@ class KsonnetRequest:
 
     source: Path
     environments: tuple[str, ...] = ()  # all if none is named
-    options: Options = field(default_factory=Options)
+    options: ComposeOptions = field(default_factory=ComposeOptions)
     convert: bool = False  # to API versions that are served today
     as_prototype: bool = False  # with the values that vary as parameters, under ksonnet's names
     modernise: bool = False  # components of known prototypes become those of today

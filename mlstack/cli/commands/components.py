@@ -341,9 +341,9 @@ def ksonnet_app(
     replace: bool = FORCE,
 ) -> object:
     """Import an app of ksonnet: plain manifests, patches, and the proof that its objects stay equal."""
-    from mlstack.importers.ksonnet import Options
+    from mlstack.importers.ksonnet import ComposeOptions
 
-    settings = Options(
+    settings = ComposeOptions(
         ext_vars=dict(_pairs(ext_str, "--ext-str NAME=VALUE")), jpath=tuple(jpath), params=_params(sets)
     )
     request = session.filled(operations.imports.KsonnetRequest, options=settings)
