@@ -143,11 +143,7 @@ def is_range(text: str) -> bool:
 
 
 def check_range(text: str) -> str:
-    """Give a range back.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """Give a range back; raises a ValueError if it cannot be read."""
     if is_range(text):
         _spec(text)
     return text
@@ -179,28 +175,19 @@ def is_prerelease(version: str) -> bool:
 
 
 def check_mlstack(wanted: str, *, what: str, where: str) -> None:
-    """Refuse what says that it needs another mlstack than this one.
-
-    Args:
-        wanted: its `requiresMlstack`; empty for any.
-        what: what it is, to begin the message with.
-        where: the file that says so.
+    """Refuse `what` if it says `where` that it needs another mlstack than this one (`requiresMlstack`).
 
     Raises:
         SchemaError: this mlstack does not fit, or the range cannot be read.
     """
+    release = ".".join(re.findall(r"\d+", __version__)[:3])  # `0.3.0.dev1` is as good as 0.3.0
     try:
-        if not wanted or fits(_release(__version__), wanted):
+        if not wanted or fits(release, wanted):
             return
     except ValueError as error:
         raise SchemaError(f"`requiresMlstack` {error}", where=where) from error
     hint = "install one that fits (pip install 'mlstack VERSION'), or change `requiresMlstack`"
     raise SchemaError(f"{what} needs mlstack {wanted}, this is {__version__}", where=where, hint=hint)
-
-
-def _release(version: str) -> str:
-    """Give the numbers of a version of Python packages: `0.3.0.dev1` is as good as 0.3.0."""
-    return ".".join(re.findall(r"\d+", version)[:3])
 
 
 @lru_cache(maxsize=4096)
