@@ -23,7 +23,7 @@ from mlstack.errors import MlstackError
 from mlstack.importers.jsonnet import text_of, tokens
 from mlstack.importers.plan import Data
 from mlstack.objects.kube_object import SERVER_METADATA, Kinds, group_of
-from mlstack.render.render import unpacked
+from mlstack.render.component import unpacked
 from mlstack.yaml import edit, read, rewrite, write
 from mlstack.yaml.read import Path as KeyPath
 

@@ -20,7 +20,7 @@ from mlstack.errors import ConfigError, MlstackError, NotFoundError, SchemaError
 from mlstack.importers.jsonnet import Evaluation, Outcome, evaluate
 from mlstack.importers.plan import Data, ImportFailure
 from mlstack.names import nearest
-from mlstack.render.render import unpacked
+from mlstack.render.component import unpacked
 from mlstack.testing.writes import merge_patch
 from mlstack.yaml import read
 

@@ -31,8 +31,8 @@ from mlstack.names import nearest
 from mlstack.objects import masking
 from mlstack.objects.kube_object import Kinds, group_of
 from mlstack.render import helm
+from mlstack.render.component import check_object, unpacked
 from mlstack.render.kustomize import NAMES, build_folder, remote_entries
-from mlstack.render.render import check_object, unpacked
 from mlstack.yaml import edit, read, rewrite
 from mlstack.yaml.read import read_documents
 

@@ -14,7 +14,7 @@ from mlstack.errors import ConfigError
 from mlstack.names import MAX_NAME
 from mlstack.objects import masking
 from mlstack.objects.kube_object import Identity, Kinds, group_of
-from mlstack.render.render import check_object
+from mlstack.render.component import check_object
 from mlstack.yaml import write
 
 Data = Mapping[str, Any]

@@ -25,8 +25,8 @@ from mlstack.importers.plan import (
 )
 from mlstack.names import is_parameter_name
 from mlstack.objects import masking
+from mlstack.render.component import check_object, unpacked
 from mlstack.render.patches import patched, read_patch
-from mlstack.render.render import check_object, unpacked
 from mlstack.render.template import LARGEST_TEMPLATE
 from mlstack.yaml import read, write
 from mlstack.yaml.read import Mark, Path

@@ -26,7 +26,7 @@ from mlstack.kube.kubeconfig import IN_CLUSTER
 from mlstack.names import check_environment_name, check_namespace, not_found
 from mlstack.objects import masking
 from mlstack.registries.registry import DEFAULT_REGISTRY
-from mlstack.render.metadata import added
+from mlstack.render.render import added
 
 if TYPE_CHECKING:
     from mlstack.kube.kubeconfig import Context, Kubeconfig

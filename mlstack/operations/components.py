@@ -37,7 +37,7 @@ from mlstack.registries.installation import find_usable
 from mlstack.registries.registry import DEFAULT_REGISTRY
 from mlstack.registries.resolver import APP
 from mlstack.render import render
-from mlstack.render.render import Loader
+from mlstack.render.component import Loader
 from mlstack.render.template import CodeStore
 from mlstack.yaml import write
 

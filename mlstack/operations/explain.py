@@ -35,10 +35,10 @@ from mlstack.names import nearest, not_found
 from mlstack.objects.kube_object import DesiredState, KubeObject, plural_of
 from mlstack.objects.masking import mask_object, mask_values
 from mlstack.operations import items_of, written_by
-from mlstack.render import metadata, render
+from mlstack.render import render
+from mlstack.render.component import Loader
 from mlstack.render.patches import patched, read_patch
 from mlstack.render.reach import NO_FIELD, ComponentTrials, Path, Reach, path_text
-from mlstack.render.render import Loader
 from mlstack.render.template import CodeStore
 
 _NONE = Overrides()
@@ -312,7 +312,7 @@ def _origin(app: AppDir, environment: str, obj: KubeObject, path: Path) -> tuple
             for level, document in reversed(levels):
                 if document is not None and at(document.value, (name, path[-1])) is not None:
                     return level, str(document.origin((name, path[-1])))
-        if len(path) == 3 or path[-1] == metadata.CONFIG_HASH:
+        if len(path) == 3 or path[-1] == render.CONFIG_HASH:
             return "mlstack", ""
     if path == ("metadata", "namespace") and path not in places:
         return "mlstack", ""

@@ -18,7 +18,7 @@ from mlstack.errors import ConfigError, NotFoundError, RegistryError
 from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.managed_fields import MISSING
 from mlstack.objects.masking import mask_object
-from mlstack.render.render import Loader, Rendered
+from mlstack.render.component import Loader, Rendered
 from mlstack.render.template import CodeStore
 
 Path = KeyPath

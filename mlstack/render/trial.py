@@ -14,8 +14,8 @@ from mlstack.app.params import Declared, KeyPath, Layer, Resolved, join_path
 from mlstack.app.prototype import Example, Param, Prototype, schema_types
 from mlstack.errors import ConfigError, MlstackError, ParamError, TemplateRefusedError
 from mlstack.objects.kube_object import KubeObject, Source
+from mlstack.render.component import check_object, unpacked
 from mlstack.render.reach import values
-from mlstack.render.render import check_object, unpacked
 from mlstack.render.template import Engine, Renderer
 from mlstack.yaml import read
 

@@ -12,7 +12,7 @@ from textwrap import dedent
 from typing import Any
 
 from mlstack.importers import write
-from mlstack.render.render import unpacked
+from mlstack.render.component import unpacked
 from mlstack.yaml.read import read_documents
 from tests.support.builders import Tree
 from tests.support.tools import tool

@@ -1,0 +1,503 @@
+"""One component: its parameters resolved and checked, its templates rendered, parsed and patched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from mlstack.app import schema
+from mlstack.app.app import Component, Kustomization, Manifest
+from mlstack.app.document import described, expectation
+from mlstack.app.environment import Environment
+from mlstack.app.overrides import Overrides
+from mlstack.app.params import Resolved, join_path, overridden
+from mlstack.app.prototype import Chart, Prototype
+from mlstack.app.reader import AppReader
+from mlstack.dataclass import dataclass
+from mlstack.errors import (
+    ConfigError,
+    RegistryError,
+    TemplateError,
+    TemplateRefusedError,
+    YamlError,
+)
+from mlstack.objects import masking
+from mlstack.objects.kube_object import KubeObject, Schemas, Source, group_of
+from mlstack.render.patches import patched, read_patch
+from mlstack.render.template import (
+    CodeStore,
+    Engine,
+    Pack,
+    Render,
+    Renderer,
+    Rendering,
+    Renders,
+    TemplatePlace,
+    render_key,
+)
+from mlstack.yaml import read
+
+if TYPE_CHECKING:
+    from mlstack.render import helm
+
+Path = tuple[str | int, ...]
+PlaceOf = Callable[[int], TemplatePlace | None]
+"""Gives the place in the files that a line of a text stands at."""
+_NONE = Overrides()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rendered:
+    """What one component gives, before marks and order."""
+
+    component: str  # full name
+    objects: tuple[KubeObject, ...]  # in the order of the templates
+    namespace: str  # where its namespaced objects go
+    notes: tuple[str, ...] = ()  # deprecations and the like
+    has_secrets: bool = False  # a secret parameter is set
+    uses_programs: bool = False  # a program of others has rendered it
+    secrets: tuple[str, ...] = ()  # texts of secret parameters
+
+
+class Loader:
+    """Renders the components of one environment; arguments as of `load`."""
+
+    def __init__(
+        self,
+        app: AppReader,
+        environment: Environment,
+        *,
+        overrides: Overrides = _NONE,
+        store: CodeStore | None = None,
+        locate: bool = False,
+        stand_ins: bool = False,
+    ) -> None:
+        self.app, self.environment, self._overrides = app, environment, overrides
+        self._store, self._locate, self._stand_ins = store, locate, stand_ins
+        self._renderers: dict[str, Renderer] = {}
+        self._code = Pack(store, f"templates:{app.root}")
+        self._packed = Pack(store, f"renders:{app.root}:{environment.name}")
+        self._engine, self._renders = Engine(self._code), Renders(self._packed)
+
+    def save(self) -> None:
+        """Store what is new of this run."""
+        self._code.save()
+        self._packed.save()
+
+    def render(self, component: Component | Manifest) -> Rendered:
+        """Give the objects of one component, patched.
+
+        Raises:
+            ConfigError: a file, parameter or template is wrong.
+        """
+        with naming(component.full_name):
+            if isinstance(component, Kustomization):
+                return self._kustomized(component)
+            if isinstance(component, Manifest):
+                return self._manifest(component)
+            environment = self.environment.name
+            prototype = self.app.prototype(component.prototype, where=component.file, environment=environment)
+            resolved = self.app.resolve(component, environment, self._overrides)
+            checked, filled = self._filled(prototype, resolved)
+            # What was read elsewhere is to leave no trace: not even a hash of it.
+            passed = self._store if filled.values == resolved.values else None
+            schema.check_params(prototype, checked, passed=passed, component=component.full_name)
+            return self.from_values(component, prototype, filled)
+
+    def _filled(self, prototype: Prototype, resolved: Resolved) -> tuple[Resolved, Resolved]:
+        """Give the parameters to check, and those to render, with secret values that stand elsewhere."""
+        try:
+            filled = self.app.filled(prototype, resolved)
+        except (ConfigError, RegistryError):
+            if not self._stand_ins:
+                raise
+            return resolved, self.app.filled(prototype, resolved, stand_ins=True)
+        return filled, filled
+
+    def from_values(self, component: Component, prototype: Prototype, resolved: Resolved) -> Rendered:
+        """Give the objects of a component for resolved parameters, which are taken as they are.
+
+        Raises:
+            TemplateError: a template does not render.
+            YamlError: what it renders is no YAML.
+        """
+        resolved = self.app.filled(prototype, resolved, stand_ins=True)  # whoever needs them has filled them
+        if prototype.chart is not None:
+            try:
+                return self._charted(component, prototype, prototype.chart, resolved)
+            except TemplateRefusedError as error:
+                raise _refused(error, component, resolved) from error
+        namespace = str(resolved.values.get("namespace") or self.environment.namespace)
+        variables = self._variables(component, resolved, namespace)
+        try:
+            objects, notes = self._templated(prototype, variables, component.full_name)
+        except TemplateRefusedError as error:
+            raise _refused(error, component, resolved) from error
+        return Rendered(
+            component=component.full_name,
+            objects=self._patched(objects, component.full_name),
+            namespace=namespace,
+            notes=(*resolved.notes, *(f"{component.full_name}: {note}" for note in notes)),
+            has_secrets=prototype.has_secrets(resolved.values),
+            secrets=masking.secret_texts(prototype.secret_values(resolved.values)),
+        )
+
+    def _charted(
+        self, component: Component, prototype: Prototype, chart: Chart, resolved: Resolved
+    ) -> Rendered:
+        """Give the objects of a chart, remembered or rendered: twice unless it is known to repeat itself."""
+        from mlstack.render import helm
+
+        name, environment = component.full_name, self.environment
+        release = helm.Release(
+            name=component.name,
+            namespace=environment.namespace,
+            values=overridden(resolved),
+            kubernetes_version=environment.kubernetes_version,
+            api_versions=self._api_versions(),
+        )
+        facts = {key: value for key, value in vars(release).items() if key != "values"}
+        variables: dict[str, Any] = {"params": release.values, "release": facts}
+        variables |= {"hooks": component.hooks, "helm": self._helm_version()}
+        known = None if self._locate else self._renders.get(name, prototype, variables)
+        if known is None:
+            objects, notes = self._released(component, prototype, chart, release, variables)
+        else:
+            notes = [*known.notes]
+            sources = {f: Source(component=name, file=f"{chart.folder}/{f}") for f, _ in known.objects}
+            objects = [
+                KubeObject(data=data, component=name, source=sources[file]) for file, data in known.objects
+            ]
+        return Rendered(
+            component=name,
+            objects=self._patched(objects, name),
+            namespace=environment.namespace,
+            notes=(*resolved.notes, *notes),
+            uses_programs=True,
+            has_secrets=prototype.has_secrets(resolved.values),
+            secrets=masking.secret_texts(prototype.secret_values(resolved.values)),
+        )
+
+    def _released(
+        self,
+        component: Component,
+        prototype: Prototype,
+        chart: Chart,
+        release: helm.Release,
+        variables: Mapping[str, Any],
+    ) -> tuple[list[KubeObject], list[str]]:
+        """Render a chart by helm; one that is not the same each time is refused, but for what patches fix."""
+        from mlstack.render import helm
+
+        name = component.full_name
+        mark = f"repeatable:{render_key(prototype, variables, variables.keys()).decode()}"
+        is_repeatable = self._store is not None and self._store.get(mark) is not None
+        renders, notes = [], list[str]()
+        for documents in helm.template(chart, release, times=1 if is_repeatable else 2):
+            kept, notes = helm.without_hooks(documents, component=name, keep=component.hooks == "apply")
+            notes += [f"{name}: {note}" for note in helm.lookup_note(chart, kept)]
+            objects = [
+                (item.template, obj)
+                for item in kept
+                for obj in self._parsed([item.document], name, f"{chart.folder}/{item.template}", None)
+            ]
+            renders.append(objects)
+        first, last = ([obj.data for _, obj in objects] for objects in (renders[0], renders[-1]))
+        if first != last:
+            patches = [self._patched([obj for _, obj in objects], name) for objects in renders]
+            if faults := helm.differences(*([obj.data for obj in objects] for objects in patches)):
+                raise helm.unrepeatable(chart, faults, component=name)
+        elif self._store is not None:
+            self._store.put(mark, b"")
+        if first == last and not self._locate:
+            contents = [(template, obj.data) for template, obj in renders[0]]
+            render = Render(objects=contents, notes=notes, reads=variables.keys())
+            self._renders.put(name, prototype, variables, render)
+        return [obj for _, obj in renders[0]], notes
+
+    def _api_versions(self) -> tuple[str, ...]:
+        """Give what the environment's cluster serves, if a snapshot of it says."""
+        from mlstack.app.snapshot import read_snapshot
+
+        if self.environment.name not in self.app.environment_names:
+            return ()
+        snapshot = read_snapshot(self.app, self.environment.name)
+        return snapshot.api_versions if snapshot is not None else ()
+
+    def _helm_version(self) -> str:
+        """Give the version of the helm that is there, asked once for each program file."""
+        from mlstack.render import helm
+
+        key = f"helm:{helm.stamp()}"
+        known = self._store.get(key) if self._store is not None else None
+        version = known.decode() if known else helm.helm_version()
+        if self._store is not None and not known:
+            self._store.put(key, version.encode())
+        return version
+
+    def _kustomized(self, component: Kustomization) -> Rendered:
+        """Give the objects that kustomize builds, of a folder or of the copy of somebody else's."""
+        from mlstack.render import kustomize
+
+        name = component.full_name
+        text = kustomize.build(self.app, component)
+        documents = read.read_documents(text, source=f"what kustomize builds of `{component.source}`")
+        objects = self._parsed(documents, name, component.file, None)
+        return Rendered(
+            component=name,
+            objects=self._patched([*objects], name),
+            namespace=self.environment.namespace,
+            uses_programs=True,
+        )
+
+    def _manifest(self, component: Manifest) -> Rendered:
+        def place_of(line: int) -> TemplatePlace:
+            return TemplatePlace(component.file, line)
+
+        documents = [document.content for document in self.app.read_manifest(component)]
+        objects = self._parsed(documents, component.full_name, component.file, place_of)
+        return Rendered(
+            component=component.full_name,
+            objects=self._patched([*objects], component.full_name),
+            namespace=self.environment.namespace,
+        )
+
+    def _variables(self, component: Component, resolved: Resolved, namespace: str) -> dict[str, Any]:
+        environment = self.environment
+        return {
+            "params": dict(resolved.values),
+            "name": resolved.values.get("name") or component.name,
+            "component": {"name": component.name, "module": component.module},
+            "namespace": namespace,
+            "app": {"name": self.app.app.name},
+            "env": {
+                "name": environment.name,
+                "namespace": environment.namespace,
+                "context": environment.context,
+            },
+        }
+
+    def _templated(
+        self, prototype: Prototype, variables: Mapping[str, Any], component: str
+    ) -> tuple[list[KubeObject], Iterable[str]]:
+        """Give what the templates make and tell: as remembered, unless every part is to be located."""
+        known = None if self._locate else self._renders.get(component, prototype, variables)
+        if known is not None:
+            files = {name: prototype.sources.get(name, name) for name, _ in known.objects}
+            sources = {name: Source(component=component, file=file) for name, file in files.items()}
+            return [
+                KubeObject(data=data, component=component, source=sources[name])
+                for name, data in known.objects
+            ], known.notes
+        key = f"{prototype.full_name}@{prototype.version}"
+        if key not in self._renderers:
+            self._renderers[key] = Renderer(prototype, self._engine)
+        rendering = self._renderers[key].rendering(variables)
+        objects: list[KubeObject] = []
+        contents: list[tuple[str, Mapping[str, Any]]] = []
+        for name in self._renderers[key].names:
+            parsed = self._objects(rendering, name, prototype, component)
+            objects += parsed
+            contents += [(name, obj.data) for obj in parsed]
+        notes = [*rendering.notes]
+        if not self._locate:
+            render = Render(objects=contents, notes=notes, reads=rendering.reads)
+            self._renders.put(component, prototype, variables, render)
+        return objects, notes
+
+    def _objects(
+        self, rendering: Rendering, template: str, prototype: Prototype, component: str
+    ) -> list[KubeObject]:
+        file = prototype.sources.get(template, template)
+        text = rendering.render(template)
+        try:
+            documents = read.read_documents(text, source=file, with_positions=self._locate)
+        except YamlError as error:
+            rendered_line = (error.where or "").rpartition(":")[2]
+            origin = None
+            if rendered_line.isdigit():
+                origin = _place_of_line(rendering, template)(int(rendered_line))
+            where = file if origin is None else f"{origin.file}:{origin.line}"
+            message = f"the template renders no sound YAML: {error.message}"
+            raise YamlError(message, where=where, hint=error.hint) from error
+        place_of = _place_of_line(rendering, template) if self._locate else None
+        return [*self._parsed(documents, component, file, place_of)]
+
+    def _parsed(
+        self, documents: Iterable[read.Document], component: str, file: str, place_of: PlaceOf | None
+    ) -> Iterator[KubeObject]:
+        """Give the objects of documents; a List gives its items."""
+        source = Source(component=component, file=file)
+        for document in documents:
+            masking.note_object(document.value)
+            for path, data in unpacked(document.value):
+                if place_of is not None:
+                    source = _located(document, path, place_of, component, file, every_part=self._locate)
+                check_object(data, source.at)
+                yield KubeObject(data=data, component=component, source=source)
+
+    def _patched(self, objects: Sequence[KubeObject], component: str) -> tuple[KubeObject, ...]:
+        # An environment without a file, as a preview's, has no patches.
+        documents = self.app.patches(self.environment.name, component) if self.environment.file else ()
+        patches = [
+            read_patch(
+                document.value,
+                where=str(document.origin()),
+                places={path: str(at) for path, at in (document.origins() if self._locate else {}).items()},
+            )
+            for document in documents
+        ]
+        if not patches:
+            return tuple(objects)
+        result = []
+        changed = patched([obj.data for obj in objects], patches, self._schema_of)
+        for obj, data in zip(objects, changed, strict=True):
+            if data is None:
+                continue
+            over = {path: at for p in patches if p.matches(obj.data) for path, at in p.places.items()}
+            source = obj.source and replace(obj.source, places={**obj.source.places, **over})
+            masking.note_object(data)
+            if source is not None and data is not obj.data:
+                check_object(data, source.at)
+            result.append(KubeObject(data=data, component=obj.component, source=source))
+        return tuple(result)
+
+    def _schema_of(self, data: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, Schemas | None]:
+        """Give the schema of an object, and what follows its references; a definition's has none."""
+        from mlstack.validate.validate import load_schemas
+
+        schemas = load_schemas(self.environment.kubernetes_version)
+        api_version, kind = str(data.get("apiVersion", "")), str(data.get("kind", ""))
+        group, version = group_of(api_version), api_version.rpartition("/")[2]
+        if (root := schemas.root(group, version, kind)) is not None:
+            return root, schemas
+        for file, text in self.app.vendor.crds().items():
+            for document in read.read_documents(text, source=file) if f"kind: {kind}" in text else ():
+                spec = document.value.get("spec") or {}
+                if spec.get("group") == group and (spec.get("names") or {}).get("kind") == kind:
+                    served = (one for one in spec["versions"] if one["name"] == version)
+                    return next((one["schema"]["openAPIV3Schema"] for one in served), None), None
+        return None, None
+
+
+def _place_of_line(rendering: Rendering, template: str) -> PlaceOf:
+    """Render again, for what looks up the template's line that a line of the text came from."""
+    places = rendering.render_with_places(template)[1]
+    return lambda line: places[line - 1] if 0 < line <= len(places) else None
+
+
+def _located(
+    document: read.Document,
+    path: Path,
+    place_of: PlaceOf,
+    component: str,
+    file: str,
+    *,
+    every_part: bool,
+) -> Source:
+    first = place_of(document.position(path).line if document.positions else document.line)
+    parts = {
+        part[len(path) :]: place_of(position.line)
+        for part, position in (document.positions.items() if every_part else ())
+        if part[: len(path)] == path
+    }
+    return Source(
+        component=component,
+        file=first.file if first else file,
+        line=first.line if first else None,
+        places={part: f"{place.file}:{place.line}" for part, place in parts.items() if place is not None},
+    )
+
+
+@contextmanager
+def naming(component: str) -> Iterator[None]:
+    """Add the component to errors that know only the template; those of parameters and files have a line."""
+    try:
+        yield
+    except (TemplateError, YamlError) as error:
+        if f"`{component}`" not in error.message:
+            error.message = f"component `{component}`: {error.message}"
+            error.args = (error.message,)
+        raise
+
+
+def _refused(error: TemplateRefusedError, component: Component, resolved: Resolved) -> TemplateRefusedError:
+    """Say of a refusal where the parameters that it names were set, and how the first of them is set anew."""
+    names = [name for name in re.findall("`([^`]+)`", error.message) if name in resolved.values]
+    settings = [resolved.setting(name) for name in names]
+    places = [
+        str(setting.origin) for setting in settings if setting is not None and setting.layer != "default"
+    ]
+    hint = error.hint
+    if names:
+        setting, target = settings[0], component.full_name
+        if setting is not None and str(setting.origin).startswith("--"):
+            hint = f"{setting.origin}=VALUE"
+        elif setting is not None and setting.layer == "command line":
+            hint = f"--set {names[0]}=VALUE"
+        else:
+            if setting is not None and setting.layer != "default":
+                target = setting.target
+            hint = f"mlstack param set {target} {names[0]} VALUE".replace("  ", " ")
+    message = f"component `{component.full_name}`: {error.message}"
+    return TemplateRefusedError(message, where=places[0] if places else error.where, hint=hint)
+
+
+# --- what is a Kubernetes object ---
+
+
+def unpacked(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Give the items of what `kubectl get` writes for several objects (a List, which has no name) by path."""
+    is_list = isinstance(value, Mapping) and str(value.get("kind", "")).endswith("List")
+    if is_list and isinstance(value.get("items"), list) and "name" not in (value.get("metadata") or {}):
+        for index, item in enumerate(value["items"]):
+            yield from unpacked(item, (*path, "items", index))
+    else:
+        yield path, value
+
+
+def check_object(data: Any, at: Callable[[Path], str]) -> None:
+    """Raise for what cannot be addressed in a cluster, or marked as ours; `at` gives the place of a part.
+
+    Raises:
+        ConfigError: no map, without apiVersion, kind or name, or with odd metadata.
+    """
+    if not isinstance(data, Mapping):
+        message = f"a document is no Kubernetes object: expected a map, got {described(data)}"
+        raise ConfigError(message, where=at(()), hint=_hint(at))
+    metadata: Any = data.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    values = {path: metadata.get(path[-1]) if len(path) > 1 else data.get(path[0]) for path in _TYPES}
+    missing = [f"`{join_path(path)}`" for path in _NEEDED if values[path] in (None, "")]
+    if missing:
+        message = f"a document is no Kubernetes object: it has no {', '.join(missing)}"
+        hint = _GENERATED if "generateName" in metadata else _hint(at)
+        raise ConfigError(message, where=at(()), hint=hint)
+    for path, value in values.items():
+        if value is not None and not isinstance(value, _TYPES[path][1]):
+            sentence = expectation("type", {"type": _TYPES[path][0]}, value)
+            raise ConfigError(f"`{join_path(path)}` {sentence}", where=at(path))
+
+
+def _hint(at: Callable[[Path], str]) -> str:
+    return f"{_HINT}, or move it out of components/" if at(()).startswith("components/") else _HINT
+
+
+_NEEDED: tuple[Path, ...] = (("apiVersion",), ("kind",), ("metadata", "name"))
+
+
+_TYPES: Mapping[Path, tuple[str, type]] = {
+    **{path: ("string", str) for path in _NEEDED},
+    ("metadata", "namespace"): ("string", str),
+    ("metadata", "labels"): ("object", dict),
+    ("metadata", "annotations"): ("object", dict),
+}
+
+
+_HINT = "give it apiVersion, kind and metadata.name"
+
+
+_GENERATED = "every apply would make another object from `generateName`: give it a name"
