@@ -327,7 +327,7 @@ def test_templates_do_not_run_again_for_the_same_values(app: Build, monkeypatch:
     root, store = app(packaged(TEMPLATE + "{{ note('mind the gap') }}")), MemoryCache()
     first = load(root, store=store)
     assert first.notes == ("cnn: mind the gap",)
-    monkeypatch.setattr("mlstack.render.render.Renderer", lambda *_, **__: pytest.fail("ran again"))
+    monkeypatch.setattr("mlstack.render.component.Renderer", lambda *_, **__: pytest.fail("ran again"))
     assert load(root, store=store) == first
 
 
