@@ -18,7 +18,7 @@ from mlstack.clock import Clock
 from mlstack.dataclass import dataclass
 from mlstack.errors import ClusterError, ForbiddenError, InvalidError, LockedError, TransientError
 from mlstack.events import STILL_S, OnEvent, RunEvent, RunEventKind
-from mlstack.kube.client import Cluster, GuardedClient, ObjectRef, Patience
+from mlstack.kube.client import Cluster, GuardedClient, ObjectRef, Patience, asked_once
 from mlstack.kube.lease import HeldError, Lease, LostError, Taken, Term
 from mlstack.objects.kube_object import (
     APP_LABEL,
@@ -106,7 +106,7 @@ def patient(cluster: Cluster, *, clock: Clock, on_event: OnEvent, timeout_s: flo
     """Give a cluster whose webhooks are waited for while they start, as with any other object."""
     patience = Patience(
         clock,
-        lambda text: on_event(RunEvent("waiting", None, text)),
+        lambda text: on_event(RunEvent("pending", None, text)),
         answered=True,
         webhook_s=WEBHOOK_S,
         timeout_s=timeout_s,
@@ -308,6 +308,8 @@ class _Renewer:
 
     def __init__(self, lease: Lease, place: Environment, clock: Clock) -> None:
         self._lease, self._place, self._clock = lease, place, clock
+        # Who writes meanwhile waits for the server in its own time; nobody waits for a renewal.
+        self._at_once = replace(lease, cluster=asked_once(lease.cluster))
         self._term: Term | None = None
         self._renewed_s = clock.now_s()
         self._ended, self._let_go = Flag(), False
@@ -359,20 +361,23 @@ class _Renewer:
             self._let_go = True
 
     def _keep_renewing(self) -> None:
-        while not self._ended.wait(self._lease.duration_s / _RENEWALS):
+        usual_s = pause_s = self._lease.duration_s / _RENEWALS
+        while not self._ended.wait(pause_s):
             with self._mutex:
                 if self._lost is not None or self._let_go or self._ended.is_set():
                     return
-                # A server that is away may be back before the lock expires; a lost lock is remembered.
-                with suppress(ClusterError):
+                try:
                     self._renew()
+                    pause_s = usual_s
+                except ClusterError:  # who is away may be back before the lock expires; a loss is remembered
+                    pause_s = min(usual_s, _PAUSE_S)
 
     def _renew(self) -> None:
         began_s = self._clock.now_s()
         if self._term is None:
             return
         try:
-            self._term = self._lease.renew(self._term)
+            self._term = self._at_once.renew(self._term)
         except LostError as lost:
             self._lost = self._lost_error(lost.term)
             raise self._lost from None

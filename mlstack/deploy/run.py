@@ -80,7 +80,7 @@ class Run:
         """Write through another view of the cluster from now on, as one that a lock fences."""
         patience = Patience(
             self._clock,
-            lambda text: self.tell(RunEvent("waiting", None, text)),
+            lambda text: self.tell(RunEvent("pending", None, text)),
             answered=True,
             timeout_s=self._limit_s,
             remind=lambda text: self.tell(RunEvent("still", None, text)),

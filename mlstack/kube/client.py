@@ -16,8 +16,10 @@ from mlstack.app.environment import ClusterIdentity
 from mlstack.clock import Clock, backoff
 from mlstack.dataclass import dataclass
 from mlstack.errors import (
+    ClusterError,
     ConflictError,
     ForbiddenError,
+    LockedError,
     MlstackError,
     ObjectNotFoundError,
     TransientError,
@@ -368,6 +370,17 @@ BUSY_S = 120.0
 WARMING_UP_S = 5.0
 
 
+class _Silence:
+    """What is known of a server that may not answer; all that ask it share it, so that one says it."""
+
+    def __init__(self, has_answered: bool) -> None:
+        self.lock, self.has_answered = Lock(), has_answered
+        self.since_s: float | None = None
+        self.noticed_s, self.back_s, self.reminded_s = 0.0, -inf, -inf
+        self.is_told = False
+        self.told_busy: set[str] = set()  # webhooks, and the server itself by an empty name
+
+
 class Patience:
     """How a server that does not answer is waited for; the first answer ever must come at once.
 
@@ -388,20 +401,24 @@ class Patience:
         answered: bool = False,
         webhook_s: float = 0.0,
         timeout_s: float = inf,
-        remind: Callable[[str], None] = lambda text: None,
+        remind: Callable[[str], None] | None = None,
     ) -> None:
         self.clock, self._notify, self._remind = clock, notify, remind
         self._outage_s, self._busy_s = min(OUTAGE_S, timeout_s), min(BUSY_S, timeout_s)
         self._webhook_s = min(webhook_s, timeout_s)
-        self._lock = Lock()
-        self._has_answered, self._is_busy = answered, False
-        self._silent_since: float | None = None
-        self._noticed_s, self._back_s, self._reminded_s = 0.0, -inf, -inf
+        self._silence = _Silence(answered)
+
+    def join(self, other: Patience) -> None:
+        """Wait for the server of another one: what was said or waited there is not said or waited again."""
+        other._silence.has_answered |= self._silence.has_answered
+        self._silence = other._silence
 
     def bear(self, error: MlstackError, *, asked_s: float, begun_s: float) -> None:
-        """Pause if it is worth to ask again, else raise the error."""
+        """Return if it is worth to ask again, else raise the error."""
         if isinstance(error, UnreachableError):
             self._ride_out(error, asked_s)
+        elif isinstance(error, LockedError) or not isinstance(error, ClusterError):  # not the server's word
+            raise error
         else:
             self.note_answer(asked_s)
             if isinstance(error, TransientError):
@@ -414,46 +431,53 @@ class Patience:
 
     def note_answer(self, asked_s: float) -> None:
         """Take note of an answer; a late one, to what was asked before the silence, does not end it."""
-        with self._lock:
-            self._has_answered = True
-            if self._silent_since is None or asked_s < self._noticed_s:
+        silence = self._silence
+        with silence.lock:
+            silence.has_answered = True
+            if silence.since_s is None or asked_s < silence.noticed_s:
                 return
-            self._silent_since, self._back_s = None, self.clock.now_s()
-        self._notify("the API server answers again")
+            was_told, silence.is_told = silence.is_told, False
+            silence.since_s, silence.back_s = None, self.clock.now_s()
+        if was_told:
+            self._notify("the API server answers again")
 
     def _ride_out(self, error: UnreachableError, asked_s: float) -> None:
-        with self._lock:
-            if not self._has_answered:
+        silence = self._silence
+        with silence.lock:
+            if not silence.has_answered:
                 raise error
-            is_new = self._silent_since is None
-            if self._silent_since is None:
-                self._silent_since, self._noticed_s = asked_s, self.clock.now_s()
-            silent_s = self.clock.now_s() - self._silent_since
-        if silent_s >= self._outage_s:
-            raise error
-        if is_new:
+            if silence.since_s is None:
+                silence.since_s, silence.noticed_s = asked_s, self.clock.now_s()
+            if self.clock.now_s() - silence.since_s >= self._outage_s:
+                raise error
+            was_told, silence.is_told = silence.is_told, True
+        if not was_told:
             self._notify(f"the API server does not answer; trying again for {self._outage_s:.0f} s")
 
     def _say_busy(self, error: TransientError) -> None:
-        with self._lock:
-            is_new, self._is_busy = not self._is_busy, True
+        with self._silence.lock:
+            is_new = error.webhook not in self._silence.told_busy
+            self._silence.told_busy.add(error.webhook)
         if is_new:
             self._notify(error.message if error.webhook else f"the API server is busy: {error.message}")
 
     def _remind_of_waiting(self, begun_s: float) -> None:
         """Say again what is waited for if nobody has for long; once for all that wait."""
-        with self._lock:
+        if self._remind is None:
+            return
+        silence = self._silence
+        with silence.lock:
             now_s = self.clock.now_s()
-            is_due = now_s - max(self._reminded_s, begun_s) >= STILL_S
+            is_due = now_s - max(silence.reminded_s, begun_s) >= STILL_S
             if is_due:
-                self._reminded_s = now_s
-            away = self._silent_since is not None
+                silence.reminded_s = now_s
+            away = silence.since_s is not None
         if is_due:
             self._remind(f"until the API server {'answers' if away else 'or a webhook is ready'}")
 
     def _may_be_early(self, error: MlstackError) -> bool:
         """Tell whether a server that has just started may say this of something that is right."""
-        if self.clock.now_s() - self._back_s >= WARMING_UP_S:
+        if self.clock.now_s() - self._silence.back_s >= WARMING_UP_S:
             return False
         if isinstance(error, ForbiddenError):
             return error.why in ("rights", "credentials")
@@ -463,8 +487,8 @@ class Patience:
 class GuardedClient(ClientWrapper):
     """The one wrapper around a client: requests go again while no answer comes, writes are fenced.
 
-    Around another one it takes that one's place: what is not given is as there. What Secrets hold that go
-    through it, the run prints nowhere.
+    Around another one it takes that one's place: what is not given is as there, and what is known of the
+    server's silence stays known. What Secrets hold that go through it, the run prints nowhere.
 
     Args:
         cluster: what is asked.
@@ -485,6 +509,8 @@ class GuardedClient(ClientWrapper):
         self._check: Callable[[], None] | None
         self._deleted: Callable[[ObjectRef], None] | None
         if isinstance(cluster, GuardedClient):
+            if patience and cluster._patience:
+                patience.join(cluster._patience)
             patience, check = patience or cluster._patience, check or cluster._check
             deleted, cluster = deleted or cluster._deleted, cluster._cluster
         super().__init__(cluster)
@@ -492,32 +518,35 @@ class GuardedClient(ClientWrapper):
 
     def _call(self, verb: str, *args: Any, **named: Any) -> Any:
         is_write = verb in WRITES and not named.get("dry_run")
-        if is_write and self._check:
-            self._check()
-        if is_write and verb == "delete" and self._deleted:
-            self._deleted(args[0])
+        fence = partial(self._fence, verb, args[0]) if is_write else None
         if verb in ("apply", "create", "replace"):
             masking.note_object(args[0])
         ask = partial(getattr(self._cluster, verb), *args, **named)
         if verb == "watch":
             return self._watch(ask)
         if self._patience is None or verb in ("expect", "logs"):  # logs are not worth any patience
+            if fence:
+                fence()
             answer = ask()
         else:
             created = args[0] if verb == "create" and is_write else None
-            answer = self._insist(
-                ask, self._patience, check=self._check if is_write else None, created=created
-            )
+            answer = self._insist(ask, self._patience, fence=fence, created=created)
         for item in answer.items if isinstance(answer, Listing) else [answer]:
             masking.note_object(item.object if isinstance(item, Applied) else item)
         return answer
+
+    def _fence(self, verb: str, target: Any) -> None:
+        if self._check:
+            self._check()
+        if verb == "delete" and self._deleted:
+            self._deleted(target)
 
     def _insist(
         self,
         ask: Callable[[], Any],
         patience: Patience,
         *,
-        check: Callable[[], None] | None = None,
+        fence: Callable[[], None] | None = None,
         created: Mapping[str, Any] | None = None,
     ) -> Any:
         """Ask until there is an answer; what is there because an earlier try was heard is created."""
@@ -525,11 +554,14 @@ class GuardedClient(ClientWrapper):
         while True:
             asked_s = patience.clock.now_s()
             try:
+                if fence:  # which may ask the server itself, for whose lock it is
+                    fence()
                 answer = ask()
             except MlstackError as error:
                 if created is not None and was_silent and isinstance(error, ConflictError):
                     patience.note_answer(asked_s)
-                    live = written(self._cluster, ObjectRef.of(created), created)
+                    read = partial(written, self._cluster, ObjectRef.of(created), created)
+                    live = self._insist(read, patience)
                     if live is not None:
                         return Applied(object=live, created=True)
                 patience.bear(error, asked_s=asked_s, begun_s=begun_s)
@@ -538,8 +570,6 @@ class GuardedClient(ClientWrapper):
                 patience.note_answer(asked_s)
                 return answer
             patience.clock.sleep(next(pauses))
-            if check:
-                check()
 
     def _watch(self, begin: Callable[[], Iterator[WatchEvent]]) -> Iterator[WatchEvent]:
         """Hand events on; a watch that breaks ends, one that cannot begin is begun again."""
@@ -553,3 +583,8 @@ class GuardedClient(ClientWrapper):
             masking.note_object(event.object)
             yield event
             event = next(rest, None)
+
+
+def asked_once(cluster: Cluster) -> Cluster:
+    """Give a client without patience and fence."""
+    return cluster._cluster if isinstance(cluster, GuardedClient) else cluster

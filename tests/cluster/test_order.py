@@ -584,7 +584,7 @@ def test_an_api_server_that_is_restarted_in_the_middle_is_ridden_out(
         minikube.restart_apiserver()
         result = running.result(timeout=90)
     assert set(outcomes(result).values()) == {"created"}
-    assert [event.text for event in said if event.kind == "waiting"] == [
+    assert [event.text for event in said if event.kind == "pending"] == [
         "the API server does not answer; trying again for 60 s",
         "the API server answers again",
     ]

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from typing import Any
 
 import pytest
 
-from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError, TransientError, UnreachableError
+from mlstack.errors import (
+    ConflictError,
+    ForbiddenError,
+    LockedError,
+    MlstackError,
+    ObjectNotFoundError,
+    TransientError,
+    UnreachableError,
+)
 from mlstack.kube import client
-from mlstack.kube.client import GuardedClient, ObjectRef, Patience
+from mlstack.kube.client import WRITES, ClientWrapper, GuardedClient, ObjectRef, Patience
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
 from tests.support.deploying import VirtualClock
@@ -173,3 +182,124 @@ def test_a_late_answer_to_an_early_question_does_not_end_the_silence() -> None:
     assert waiting.get() is not None
     assert len(waiting.told) == 1
     assert waiting.told[0].startswith("the API server does not answer")
+
+
+# --- a client around another one: fenced, and with other limits ---
+
+
+class Writing:
+    """A fenced, patient cluster whose writes are counted as they are sent, and fail while `mood` says so."""
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self.clock, self.sent = VirtualClock(0), 0
+        self.told: list[str] = []
+        self.mood: Callable[[], MlstackError | None] = lambda: None
+        outer = self
+
+        class Sent(ClientWrapper):
+            def _call(self, verb: str, *args: Any, **named: Any) -> Any:
+                outer.sent += verb in WRITES
+                error = outer.mood()
+                if error is not None:
+                    raise error
+                return super()._call(verb, *args, **named)
+
+        patience = Patience(self.clock, self.told.append, answered=True)
+        self.cluster = MemoryCluster(load_schemas("1.36"))
+        self.fenced = GuardedClient(Sent(self.cluster), patience=patience, check=check)
+
+    def fails_until(self, time_s: float, error: MlstackError = SILENT) -> None:
+        self.mood = lambda: error if self.clock.now_s() < time_s else None
+
+
+CONFIG = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "a", "namespace": "default"},
+    "data": {"a": "1"},
+}
+
+
+@pytest.mark.parametrize("error", [SILENT, TransientError("too many requests")], ids=["away", "busy"])
+def test_who_lost_the_right_to_write_while_waiting_does_not_try_again(error: MlstackError) -> None:
+    def check() -> None:
+        if writing.clock.now_s() >= 10:
+            raise LockedError("lost")
+
+    writing = Writing(check)
+    writing.fails_until(20, error)
+    with pytest.raises(LockedError):
+        writing.fenced.apply(CONFIG)
+    assert 10 <= writing.clock.now_s() < 12
+    sent = writing.sent
+    with pytest.raises(LockedError):
+        writing.fenced.apply(CONFIG)
+    assert writing.sent == sent
+    assert not any("again" in text and "answers" in text for text in writing.told)  # nobody has answered
+    assert writing.fenced.apply(CONFIG, dry_run=True)
+
+
+def test_what_a_fence_asks_is_waited_for_as_the_write_is() -> None:
+    def check() -> None:
+        if writing.clock.now_s() < 20:
+            raise SILENT
+
+    writing = Writing(check)
+    assert writing.fenced.apply(CONFIG).created
+    assert (writing.sent, len(writing.told)) == (1, 2)
+
+
+@pytest.mark.parametrize("live", ["1", "2"], ids=["as it was to be", "another"])
+def test_what_an_unheard_try_has_created_is_asked_for_with_patience(live: str) -> None:
+    writing = Writing(lambda: None)
+    writing.cluster.create({**CONFIG, "data": {"a": live}})
+    moods = iter([SILENT, None, SILENT, SILENT])  # of the create, the next, and of reading what is there
+    writing.mood = lambda: next(moods, None)
+    if live == "1":
+        assert writing.fenced.create(CONFIG).created
+    else:
+        with pytest.raises(ConflictError):
+            writing.fenced.create(CONFIG)
+    assert writing.sent == 2
+
+
+class Around:
+    """A patient cluster, and two patient ones around it, as those of a run."""
+
+    def __init__(self, **limits: float) -> None:
+        self.waiting = Waiting()
+        self.clock, self.said = self.waiting.clock, self.waiting.told
+        self.first = GuardedClient(self.waiting.patient, patience=self.patience(**limits))
+        self.second = GuardedClient(self.first, patience=self.patience(**limits))
+
+    def patience(self, **limits: float) -> Patience:
+        return Patience(
+            self.clock, self.said.append, answered=True, remind=self.waiting.still.append, **limits
+        )
+
+
+def test_limits_around_others_take_their_place_and_a_silence_is_said_and_waited_once() -> None:
+    around = Around(timeout_s=10)
+    around.waiting.fails_until(10_000, SILENT)
+    for one in (around.first, around.second):
+        with pytest.raises(UnreachableError):
+            one.get(REF)
+        assert 10 <= around.clock.now_s() < 12
+    with pytest.raises(UnreachableError):
+        around.waiting.patient.get(REF)
+    assert 60 <= around.clock.now_s() < 62  # since the silence began
+    assert around.said == ["the API server does not answer; trying again for 10 s"]
+    around.waiting.fails_until(0, SILENT)
+    for one in (around.second, around.first, around.waiting.patient):
+        assert one.get(REF) is not None
+    assert around.said[1:] == ["the API server answers again"]
+
+
+def test_each_webhook_that_is_waited_for_is_said_once() -> None:
+    around = Around(webhook_s=60)
+    for name in ("a", "b", "a"):
+        around.waiting.fails_until(around.clock.now_s() + 5, TransientError(f"webhook {name}", webhook=name))
+        assert around.second.get(REF) is not None
+        around.waiting.fails_until(around.clock.now_s() + 5, TransientError(f"webhook {name}", webhook=name))
+        assert around.first.get(REF) is not None
+    assert around.said == ["webhook a", "webhook b"]
