@@ -195,6 +195,8 @@ def marked_images(schema: Mapping[str, Any], value: Any) -> Iterator[tuple[str, 
 
 def merge(lower: Any, upper: Any, schema: Mapping[str, Any] | None = None) -> Any:
     """Lay `upper` over `lower`: maps merge, null removes, lists replace (or append by `x-merge: append`)."""
+    if upper.__class__ is str or upper.__class__ is int:
+        return upper
     schema = schema if isinstance(schema, Mapping) else {}
     if isinstance(upper, list) and isinstance(lower, list) and schema.get("x-merge") == "append":
         return [*lower, *upper]

@@ -282,20 +282,22 @@ def outline(schema: Any, value: Any) -> Any:
 
     Values of one outline pass or fail together, so one of them is checked for all.
     """
-    if not isinstance(schema, Mapping) or not _SAYS_NOTHING.issuperset(schema):
+    is_schema = schema.__class__ is dict or isinstance(schema, Mapping)
+    if not is_schema or not _SAYS_NOTHING.issuperset(schema):
         return value
+    if value.__class__ is str:
+        return "str"
     if value.__class__ is float:
         return "integral" if value.is_integer() else "float"
     properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
     if value.__class__ is not dict or not schema.keys() & _OF_MAPS:
         return value.__class__.__name__
-    return {name: outline(properties.get(name, others), inner) for name, inner in value.items()}
+    return {name: outline(properties.get(name, others), value[name]) for name in sorted(value)}
 
 
 def _key(schema: str, values: Any) -> str:
     """Give the name under which a schema, or what stands for it, and values are remembered together."""
-    text = json.dumps([schema, values], sort_keys=True, ensure_ascii=True, default=repr)
-    return "passed-" + hashlib.sha256(text.encode()).hexdigest()
+    return "passed-" + hashlib.sha256(f"{schema}\0{values!r}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True)

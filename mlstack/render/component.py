@@ -487,17 +487,11 @@ def _hint(at: Callable[[Path], str]) -> str:
 
 
 _NEEDED: tuple[Path, ...] = (("apiVersion",), ("kind",), ("metadata", "name"))
-
-
 _TYPES: Mapping[Path, tuple[str, type]] = {
     **{path: ("string", str) for path in _NEEDED},
     ("metadata", "namespace"): ("string", str),
     ("metadata", "labels"): ("object", dict),
     ("metadata", "annotations"): ("object", dict),
 }
-
-
 _HINT = "give it apiVersion, kind and metadata.name"
-
-
 _GENERATED = "every apply would make another object from `generateName`: give it a name"

@@ -10,8 +10,8 @@ import hashlib
 import json
 import marshal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import PurePosixPath
@@ -123,18 +123,17 @@ class Limits:
         self._stop_alarm: Callable[[], None] | None = None
         self._weights: dict[int, tuple[int, object]] = {}  # the object is kept, so that its identity is
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Let time pass."""
+    def start(self) -> None:
+        """Let time pass, until `stop`."""
         self._until = monotonic() + self._seconds
-        try:
-            yield
-        finally:
-            if self._stop_alarm is not None:
-                self._stop_alarm()
-                self._stop_alarm = None
-            self._seconds = max(self._until - monotonic(), 0.001)
-            self._until = float("inf")
+
+    def stop(self) -> None:
+        """Let no more time pass."""
+        if self._stop_alarm is not None:
+            self._stop_alarm()
+            self._stop_alarm = None
+        self._seconds = max(self._until - monotonic(), 0.001)
+        self._until = float("inf")
 
     def _arm(self) -> None:
         """Set an alarm, once there is something large: only then a step can take long."""
@@ -321,16 +320,18 @@ class Renderer:
         if marking not in self._loaders:
             self._loaders[marking] = sandbox.TemplateLoader(partial(self._code, marking=marking))
         environment.begin(self._loaders[marking], rendering, marking=marking)
+        rendering.limits.start()
         try:
-            with rendering.limits.running():
-                if (name, marking) not in self._templates:
-                    self._templates[name, marking] = environment.get_template(name)
-                template = self._templates[name, marking]
-                context = environment.context_class(environment, rendering.known, name, template.blocks)
-                text: str = environment.written(template.root_render_func(context))
-                return text
+            if (name, marking) not in self._templates:
+                self._templates[name, marking] = environment.get_template(name)
+            template = self._templates[name, marking]
+            context = environment.context_class(environment, rendering.known, name, template.blocks)
+            text: str = environment.written(template.root_render_func(context))
+            return text
         except Exception as error:  # a template can raise anything that its expressions can
             raise sandbox.explained(error, name, rendering) from error
+        finally:
+            rendering.limits.stop()
 
     def source(self, name: str) -> str:
         """Give the file of a template, for messages."""
@@ -481,6 +482,9 @@ class Renders:
 
     def __init__(self, pack: Pack) -> None:
         self._pack = pack
+        self._asked: dict[
+            str, tuple[frozenset[str], bytes]
+        ] = {}  # component → what was read, and its key now
 
     def get(self, component: str, prototype: Prototype, variables: Mapping[str, Any]) -> Render | None:
         """Give what a component's templates gave, if what they read of the variables is as it was."""
@@ -489,7 +493,8 @@ class Renders:
             return None
         reads, key, content = data.split(b"\n", 2)
         names = frozenset(reads.decode().split())
-        if key != render_key(prototype, variables, names):
+        self._asked[component] = names, render_key(prototype, variables, names)
+        if key != self._asked[component][1]:
             return None
         objects, notes = marshal.loads(content)
         return Render(objects=objects, notes=notes, reads=names)
@@ -497,11 +502,12 @@ class Renders:
     def put(self, component: str, prototype: Prototype, variables: Mapping[str, Any], render: Render) -> None:
         """Remember a render, unless a secret may be in it, or nothing says what its prototype is."""
         has_secret = any(data.get("kind") == "Secret" for _, data in render.objects)
-        key = render_key(prototype, variables, render.reads)
+        names = frozenset(render.reads & variables.keys())
+        asked, key = self._asked.pop(component, (None, b""))
+        key = key if asked == names else render_key(prototype, variables, names)
         if key and not has_secret and not prototype.has_secrets(variables["params"]):
             content = marshal.dumps((list(render.objects), list(render.notes)))
-            reads = " ".join(sorted(render.reads & variables.keys())).encode()
-            self._pack.put(component, b"\n".join((reads, key, content)))
+            self._pack.put(component, b"\n".join((" ".join(sorted(names)).encode(), key, content)))
 
 
 def render_key(prototype: Prototype, variables: Mapping[str, Any], reads: Set[str]) -> bytes:
