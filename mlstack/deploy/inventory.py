@@ -20,23 +20,11 @@ import mlstack
 from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import Change
 from mlstack.deploy.lock import ID_LABEL, belongs_to, environment_marks, explained, name_of
-from mlstack.errors import (
-    ClusterError,
-    ConfigError,
-    ConflictError,
-    ObjectNotFoundError,
-)
+from mlstack.errors import ClusterError, ConfigError, ConflictError, ObjectNotFoundError
 from mlstack.events import OnEvent, RunEvent, silent
 from mlstack.kube.client import Applied, Cluster, ObjectRef
 from mlstack.objects import managed_fields
-from mlstack.objects.kube_object import (
-    APP_LABEL,
-    ENVIRONMENT_LABEL,
-    DesiredState,
-    Identity,
-    Kinds,
-    group_of,
-)
+from mlstack.objects.kube_object import APP_LABEL, ENVIRONMENT_LABEL, DesiredState, Identity, Kinds, group_of
 from mlstack.objects.managed_fields import HANDOVER, OURS, is_persons_tool
 
 MEMBER_LABEL = "applyset.kubernetes.io/part-of"

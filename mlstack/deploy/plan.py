@@ -28,20 +28,11 @@ from mlstack.deploy.changes import (
     run_result,
     what_moved,
 )
-from mlstack.deploy.history import (
-    CHANGING,
-    History,
-    Result,
-    Revision,
-)
+from mlstack.deploy.history import CHANGING, History, Result, Revision
 from mlstack.deploy.inventory import Inventory, as_members, grown, needs_writing, people_hash, shrunk
 from mlstack.deploy.live import DiffContext, fetch, is_reachable, only_field
 from mlstack.deploy.lock import LastingLock, other_environments
-from mlstack.deploy.prune import (
-    PruneSet,
-    candidates,
-    find_by_labels,
-)
+from mlstack.deploy.prune import PruneSet, candidates, find_by_labels
 from mlstack.deploy.target import NOWHERE, GitState, ResolvedTarget
 from mlstack.errors import (
     ClusterError,

@@ -20,13 +20,7 @@ from mlstack.deploy.inventory import (
 from mlstack.deploy.live import placed
 from mlstack.deploy.target import ResolvedTarget
 from mlstack.deploy.wait import obstacles
-from mlstack.errors import (
-    ForbiddenError,
-    InvalidError,
-    MlstackError,
-    ObjectNotFoundError,
-    UsageError,
-)
+from mlstack.errors import ForbiddenError, InvalidError, MlstackError, ObjectNotFoundError, UsageError
 from mlstack.events import listed
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef

@@ -24,15 +24,7 @@ from mlstack.app.schema import check_file
 from mlstack.clock import Clock, timestamp
 from mlstack.dataclass import dataclass
 from mlstack.deploy import target as guard
-from mlstack.deploy.changes import (
-    DECIDING,
-    Action,
-    ApplyOptions,
-    Change,
-    Changes,
-    RunResult,
-    veiled,
-)
+from mlstack.deploy.changes import DECIDING, Action, ApplyOptions, Change, Changes, RunResult, veiled
 from mlstack.deploy.history import (
     CHANGING,
     DamagedHistoryError,

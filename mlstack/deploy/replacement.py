@@ -7,24 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mlstack.deploy.changes import (
-    DESTRUCTIVE,
-    Change,
-    Refusal,
-)
+from mlstack.deploy.changes import DESTRUCTIVE, Change, Refusal
 from mlstack.deploy.inventory import MEMBER_LABEL
 from mlstack.deploy.lock import name_of
-from mlstack.deploy.prune import (
-    is_claim,
-)
-from mlstack.errors import (
-    Cause,
-    ClusterError,
-    ConfigError,
-    ForbiddenError,
-    InvalidError,
-    MlstackError,
-)
+from mlstack.deploy.prune import is_claim
+from mlstack.errors import Cause, ClusterError, ConfigError, ForbiddenError, InvalidError, MlstackError
 from mlstack.events import listed
 from mlstack.kube.client import Cluster
 from mlstack.objects import managed_fields

@@ -20,13 +20,7 @@ from mlstack.deploy.live import DiffContext
 from mlstack.deploy.lock import patient
 from mlstack.deploy.wait import Barriers
 from mlstack.deploy.write import DeletionWatcher, Gone, ObjectWriter, Steps
-from mlstack.errors import (
-    ForbiddenError,
-    LockedError,
-    MlstackError,
-    NotReadyError,
-    UnreachableError,
-)
+from mlstack.errors import ForbiddenError, LockedError, MlstackError, NotReadyError, UnreachableError
 from mlstack.events import OnEvent, RunEvent, RunEventKind
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, GuardedClient, Patience

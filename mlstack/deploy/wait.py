@@ -12,12 +12,7 @@ from mlstack.clock import Clock, backoff
 from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import ApplyOptions, Change
 from mlstack.deploy.target import ResolvedTarget
-from mlstack.errors import (
-    ForbiddenError,
-    MlstackError,
-    NotReadyError,
-    ObjectNotFoundError,
-)
+from mlstack.errors import ForbiddenError, MlstackError, NotReadyError, ObjectNotFoundError
 from mlstack.events import STILL_S, OnEvent, RunEvent, RunEventKind, silent
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects import kube_object

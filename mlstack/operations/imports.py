@@ -25,13 +25,7 @@ from mlstack.errors import ConfigError, MlstackError, UsageError
 from mlstack.importers import convert, ksonnet, manifests, templates
 from mlstack.importers.ksonnet import ComposeOptions, Composition, KsApp, compose
 from mlstack.importers.plan import Data, ImportPlan, PlannedComponent, component_name, plan_variants, same
-from mlstack.importers.write import (
-    Imported,
-    prove,
-    summary,
-    write_app,
-    write_plan,
-)
+from mlstack.importers.write import Imported, prove, summary, write_app, write_plan
 from mlstack.names import check_environment_name, check_namespace
 from mlstack.registries import git, installation
 from mlstack.registries.helm import ChartSource, read_chart

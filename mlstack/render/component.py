@@ -17,13 +17,7 @@ from mlstack.app.params import Resolved, join_path, overridden
 from mlstack.app.prototype import Chart, Prototype
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import dataclass
-from mlstack.errors import (
-    ConfigError,
-    RegistryError,
-    TemplateError,
-    TemplateRefusedError,
-    YamlError,
-)
+from mlstack.errors import ConfigError, RegistryError, TemplateError, TemplateRefusedError, YamlError
 from mlstack.objects import masking
 from mlstack.objects.kube_object import KubeObject, Schemas, Source, group_of
 from mlstack.render.patches import patched, read_patch

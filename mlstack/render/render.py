@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlstack.app.app import App, Component, Manifest
 from mlstack.app.environment import Environment
@@ -16,25 +16,15 @@ from mlstack.app.params import Resolved
 from mlstack.app.prototype import Prototype
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import dataclass
-from mlstack.errors import (
-    ConfigError,
-    MlstackError,
-    NotFoundError,
-)
+from mlstack.errors import ConfigError, MlstackError, NotFoundError
 from mlstack.names import check_namespace
 from mlstack.objects import kube_object, masking, order
 from mlstack.objects.kube_object import DesiredState, Identity, Kinds, KubeObject
 from mlstack.objects.masking import is_secret
 from mlstack.objects.references import is_pod_spec, read_by_pods
 from mlstack.render.component import Loader, Rendered, naming
-from mlstack.render.template import (
-    CodeStore,
-    Pack,
-)
+from mlstack.render.template import CodeStore, Pack
 from mlstack.yaml import read
-
-if TYPE_CHECKING:
-    pass
 
 _NONE = Overrides()
 

@@ -9,23 +9,11 @@ from typing import Any
 import pytest
 
 from mlstack.deploy.changes import RunResult
-from mlstack.errors import (
-    InvalidError,
-    ObjectNotFoundError,
-)
+from mlstack.errors import InvalidError, ObjectNotFoundError
 from mlstack.render import render
 from mlstack.yaml import read, write
 from tests.support.cluster import TestCluster, User
-from tests.support.deploying import (
-    Stack,
-    config_map,
-    crd,
-    deployment,
-    opener_of,
-    outcomes,
-    secret,
-    tfjob,
-)
+from tests.support.deploying import Stack, config_map, crd, deployment, opener_of, outcomes, secret, tfjob
 from tests.support.training_operator import TrainingOperator
 
 pytestmark = pytest.mark.cluster

@@ -16,15 +16,7 @@ import pytest
 
 from tests.support.cluster import TestCluster
 from tests.support.elastic import training_job
-from tests.support.elastic_controller import (
-    ACCOUNT,
-    LEASE,
-    ElasticController,
-    Jobs,
-    Start,
-    Writes,
-    proxy_of,
-)
+from tests.support.elastic_controller import ACCOUNT, LEASE, ElasticController, Jobs, Start, Writes, proxy_of
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.cluster

@@ -15,10 +15,7 @@ from mlstack.simulator.measures import Sample, breaches_of_sample, stale_pods
 from tests.bench.elastic.spectator import Spectator
 from tests.support.cluster import TestCluster
 from tests.support.elastic import training_job
-from tests.support.elastic_controller import (
-    Jobs,
-    Start,
-)
+from tests.support.elastic_controller import Jobs, Start
 
 pytestmark = pytest.mark.cluster
 

@@ -16,13 +16,7 @@ from mlstack.simulator.measures import Sample, breaches_of_sample, stale_pods
 from tests.bench.elastic.spectator import Spectator
 from tests.support.cluster import TestCluster
 from tests.support.elastic import training_job
-from tests.support.elastic_controller import (
-    ElasticController,
-    Jobs,
-    Start,
-    Writes,
-    proxy_of,
-)
+from tests.support.elastic_controller import ElasticController, Jobs, Start, Writes, proxy_of
 from tests.support.fakeapi import Answer, status
 from tests.support.troubled import Troubled
 from tests.support.waiting import wait_until
