@@ -239,7 +239,10 @@ def shrunk(
     written: Mapping[Identity, Mapping[str, Any]],
     gone: Collection[Identity],
 ) -> Inventory:
-    """Give an inventory as it was grown after a run, however far that came; arguments as of `shrink`."""
+    """Give an inventory after a run, however far that came: hashes of what was written, less what is gone.
+
+    `inventory` is as it was grown, `gone` are members that are not there any more, or are another's.
+    """
     members = []
     for change in filter(_is_member, changes):
         before, live = inventory.members.get(change.identity), written.get(change.identity)
@@ -473,29 +476,6 @@ def grow(
     """
     more = grown(inventory, changes)
     return write(cluster, inventory, more, on_event=on_event, so="nothing was written")
-
-
-def shrink(
-    cluster: Cluster,
-    inventory: Inventory,
-    changes: Sequence[Change],
-    *,
-    written: Mapping[Identity, Live],
-    gone: Collection[Identity],
-    on_event: OnEvent = silent,
-) -> Inventory:
-    """Keep what a run did, however far it came: hashes of what was written, less what is known to be gone.
-
-    `inventory` is as it was grown, `gone` are members that are not there any more, or are another's. For a
-    run that failed, `cluster` is one that waits for no webhook.
-
-    Raises:
-        ConflictError: somebody else changed it since it was written.
-    """
-    left = shrunk(inventory, changes, written=written, gone=gone)
-    has_new_kinds = any(key.kind == "CustomResourceDefinition" for key in (*written, *gone))
-    so = "all the rest of this run is done"
-    return write(cluster, inventory, left, on_event=on_event, so=so, refresh=has_new_kinds)
 
 
 def needs_writing(old: Inventory, new: Inventory) -> bool:

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -116,7 +117,7 @@ class Transport:
     def send(self, request: Request) -> Response:
         """Send a request, again while the server asks for patience, and read the answer whatever its code."""
         answer = patiently(
-            lambda: self._answer(request, self._read_timeout_s, whole=True),
+            partial(self._answer, request, self._read_timeout_s, whole=True),
             sleep=self._sleep,
             clock=self._clock,
             longest_s=_LONGEST_PAUSE_S,

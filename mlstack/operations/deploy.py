@@ -32,7 +32,8 @@ from mlstack.deploy.changes import (
     run_result,
 )
 from mlstack.deploy.history import History, before_leaving, run_summary
-from mlstack.deploy.inventory import Inventory, grow, has_moved, remove, shrink
+from mlstack.deploy.inventory import Inventory, grow, has_moved, remove, shrunk
+from mlstack.deploy.inventory import write as write_inventory
 from mlstack.deploy.live import context_of, has_namespace
 from mlstack.deploy.plan import ApplyPlan, diff_environment, pretend, record, refuse_new
 from mlstack.deploy.prune import KeepOptions, everything, load_or_find, members_to_delete
@@ -194,7 +195,9 @@ def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
         _keep_what_was_done(plan, run, past, inventory, error)
         raise
     if plan.deletes:
-        _forget(now, run, past)
+        namespace = run.outcomes.get(Identity("", "Namespace", "", plan.place.namespace))
+        if namespace is None or namespace.kind not in ("deleted", "terminating"):  # else all goes with it
+            _forget(now, run, past, _shrink_inventory(now, run, inventory, run.records))
         return
     # Neither record needs the other.
     recorded = prefetch(partial(record, plan, past, None, outcomes=run.outcomes, on_event=run.tell))
@@ -282,15 +285,13 @@ def _still_valid(plan: ApplyPlan, run: Run) -> ApplyPlan:
 
 
 def _shrink_inventory(plan: ApplyPlan, run: Run, inventory: Inventory, cluster: Cluster) -> Inventory:
+    """Keep what a run did, however far it came; for one that failed, `cluster` waits for no webhook."""
     gone = {key for key, event in run.outcomes.items() if event.kind in ("deleted", "gone")}
-    return shrink(
-        cluster,
-        inventory,
-        plan.changes.changes,
-        written=run.written,
-        gone=gone | plan.pruned.forgotten,
-        on_event=run.tell,
-    )
+    gone |= plan.pruned.forgotten
+    left = shrunk(inventory, plan.changes.changes, written=run.written, gone=gone)
+    has_new_kinds = any(key.kind == "CustomResourceDefinition" for key in (*run.written, *gone))
+    so = "all the rest of this run is done"
+    return write_inventory(cluster, inventory, left, on_event=run.tell, so=so, refresh=has_new_kinds)
 
 
 def _keep_what_was_done(
@@ -313,12 +314,8 @@ def _keep_what_was_done(
         written()
 
 
-def _forget(plan: ApplyPlan, run: Run, past: History) -> None:
+def _forget(plan: ApplyPlan, run: Run, past: History, left: Inventory) -> None:
     """Take away what was kept of an environment, or of some components of it, that is deleted."""
-    namespace = run.outcomes.get(Identity("", "Namespace", "", plan.place.namespace))
-    if namespace is not None and namespace.kind in ("deleted", "terminating"):
-        return  # with everything that was kept in it
-    left = _shrink_inventory(plan, run, plan.inventory, run.records)
     if plan.resolved.selective:
         record(plan, past, None, outcomes=run.outcomes, on_event=run.tell)
         return
