@@ -224,7 +224,7 @@ def hold(
         if taken.before is not None:
             who = describe(taken.before)
             on_event(RunEvent("note", None, f"took over the lock of {who}, who did not release it"))
-        yield GuardedClient(cluster, check=renewer.check, deleted=renewer.deleted)
+        yield GuardedClient(cluster, fence=renewer.fence)
     except KeyboardInterrupt:
         renewer.end(is_unsure=True)
         raise
@@ -346,18 +346,18 @@ class _Renewer:
             if term is not None and ours and self._lost is None and not self._let_go:
                 self._lease.release(term)
 
-    def check(self) -> None:
-        """Raise LockedError if the lock was lost, ClusterError if nobody can tell whose it is."""
+    def fence(self, verb: str, written: Any) -> None:
+        """Raise LockedError if the lock was lost, ClusterError if nobody can tell whose it is.
+
+        Lets go of the lock when this very run deletes its namespace.
+        """
         with self._mutex:
             if self._lost is not None:
                 raise self._lost
             overdue_s = self._clock.now_s() - self._renewed_s - self._lease.duration_s / 2
             if overdue_s > 0 and not self._let_go:  # the machine slept, or the server was away
                 self._renew()
-
-    def deleted(self, ref: ObjectRef) -> None:
-        """Let go of the lock when this very run deletes its namespace."""
-        if (ref.kind, ref.name) == ("Namespace", self._lease.namespace):
+        if verb == "delete" and (written.kind, written.name) == ("Namespace", self._lease.namespace):
             self._let_go = True
 
     def _keep_renewing(self) -> None:

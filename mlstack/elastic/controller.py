@@ -517,7 +517,7 @@ class Controller:
 
     def _new_reconciler(self) -> Reconciler:
         return Reconciler(
-            GuardedClient(self._cluster, check=self._elector.check),
+            GuardedClient(self._cluster, fence=lambda verb, written: self._elector.check()),
             self._cache,
             self._settings.policy,
             transitions=lambda: self._elector.transitions,

@@ -295,6 +295,8 @@ class Cluster(Protocol):
         ...
 
 
+_Ask = Callable[[], Any]
+Fence = Callable[[str, Any], None]
 Opener = Callable[[str], Cluster]
 """Gives the cluster of a kubectl context."""
 
@@ -377,8 +379,7 @@ class _Silence:
         self.lock, self.has_answered = Lock(), has_answered
         self.since_s: float | None = None
         self.noticed_s, self.back_s, self.reminded_s = 0.0, -inf, -inf
-        self.is_told = False
-        self.told_busy: set[str] = set()  # webhooks, and the server itself by an empty name
+        self.is_told, self.told_busy = False, set[str]()  # webhooks, and the server itself by an empty name
 
 
 class Patience:
@@ -405,8 +406,7 @@ class Patience:
     ) -> None:
         self.clock, self._notify, self._remind = clock, notify, remind
         self._outage_s, self._busy_s = min(OUTAGE_S, timeout_s), min(BUSY_S, timeout_s)
-        self._webhook_s = min(webhook_s, timeout_s)
-        self._silence = _Silence(answered)
+        self._webhook_s, self._silence = min(webhook_s, timeout_s), _Silence(answered)
 
     def join(self, other: Patience) -> None:
         """Wait for the server of another one: what was said or waited there is not said or waited again."""
@@ -463,17 +463,12 @@ class Patience:
 
     def _remind_of_waiting(self, begun_s: float) -> None:
         """Say again what is waited for if nobody has for long; once for all that wait."""
-        if self._remind is None:
-            return
-        silence = self._silence
+        silence, now_s = self._silence, self.clock.now_s()
         with silence.lock:
-            now_s = self.clock.now_s()
-            is_due = now_s - max(silence.reminded_s, begun_s) >= STILL_S
-            if is_due:
-                silence.reminded_s = now_s
-            away = silence.since_s is not None
-        if is_due:
-            self._remind(f"until the API server {'answers' if away else 'or a webhook is ready'}")
+            if self._remind is None or now_s - max(silence.reminded_s, begun_s) < STILL_S:
+                return
+            silence.reminded_s, away = now_s, silence.since_s is not None
+        self._remind(f"until the API server {'answers' if away else 'or a webhook is ready'}")
 
     def _may_be_early(self, error: MlstackError) -> bool:
         """Tell whether a server that has just started may say this of something that is right."""
@@ -493,32 +488,27 @@ class GuardedClient(ClientWrapper):
     Args:
         cluster: what is asked.
         patience: how long and how it is asked again; None for once.
-        check: may raise, before each try of a write.
-        deleted: hears what will be deleted.
+        fence: is told verb and object before each try of a write, and may raise.
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        *,
-        patience: Patience | None = None,
-        check: Callable[[], None] | None = None,
-        deleted: Callable[[ObjectRef], None] | None = None,
+        self, cluster: Cluster, *, patience: Patience | None = None, fence: Fence | None = None
     ) -> None:
-        self._patience: Patience | None
-        self._check: Callable[[], None] | None
-        self._deleted: Callable[[ObjectRef], None] | None
         if isinstance(cluster, GuardedClient):
             if patience and cluster._patience:
                 patience.join(cluster._patience)
-            patience, check = patience or cluster._patience, check or cluster._check
-            deleted, cluster = deleted or cluster._deleted, cluster._cluster
+            patience, fence, cluster = (
+                patience or cluster._patience,
+                fence or cluster._fence,
+                cluster._cluster,
+            )
         super().__init__(cluster)
-        self._patience, self._check, self._deleted = patience, check, deleted
+        self._patience: Patience | None = patience
+        self._fence: Fence | None = fence
 
     def _call(self, verb: str, *args: Any, **named: Any) -> Any:
         is_write = verb in WRITES and not named.get("dry_run")
-        fence = partial(self._fence, verb, args[0]) if is_write else None
+        fence = partial(self._fence, verb, args[0]) if is_write and self._fence else None
         if verb in ("apply", "create", "replace"):
             masking.note_object(args[0])
         ask = partial(getattr(self._cluster, verb), *args, **named)
@@ -535,19 +525,8 @@ class GuardedClient(ClientWrapper):
             masking.note_object(item.object if isinstance(item, Applied) else item)
         return answer
 
-    def _fence(self, verb: str, target: Any) -> None:
-        if self._check:
-            self._check()
-        if verb == "delete" and self._deleted:
-            self._deleted(target)
-
     def _insist(
-        self,
-        ask: Callable[[], Any],
-        patience: Patience,
-        *,
-        fence: Callable[[], None] | None = None,
-        created: Mapping[str, Any] | None = None,
+        self, ask: _Ask, patience: Patience, *, fence: _Ask | None = None, created: Any = None
     ) -> Any:
         """Ask until there is an answer; what is there because an earlier try was heard is created."""
         begun_s, was_silent, pauses = patience.clock.now_s(), False, backoff(0.1, 1.0)
@@ -559,10 +538,8 @@ class GuardedClient(ClientWrapper):
                 answer = ask()
             except MlstackError as error:
                 if created is not None and was_silent and isinstance(error, ConflictError):
-                    patience.note_answer(asked_s)
                     read = partial(written, self._cluster, ObjectRef.of(created), created)
-                    live = self._insist(read, patience)
-                    if live is not None:
+                    if (live := self._insist(read, patience)) is not None:
                         return Applied(object=live, created=True)
                 patience.bear(error, asked_s=asked_s, begun_s=begun_s)
                 was_silent = was_silent or isinstance(error, UnreachableError)

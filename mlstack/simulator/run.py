@@ -391,7 +391,7 @@ class SimulatedController:
         elif self._reconciler is None:
             # What another leader did meanwhile is known; what this one remembered is out of date.
             self._reconciler = Reconciler(
-                GuardedClient(self._cluster, check=lambda: self._check(life)),
+                GuardedClient(self._cluster, fence=lambda verb, written: self._check(life)),
                 self._cache,
                 self._config,
                 transitions=lambda: elector.transitions if elector is not None else life,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -18,40 +18,42 @@ from mlstack.errors import (
     UnreachableError,
 )
 from mlstack.kube import client
-from mlstack.kube.client import WRITES, ClientWrapper, GuardedClient, ObjectRef, Patience
+from mlstack.kube.client import WRITES, ClientWrapper, Fence, GuardedClient, ObjectRef, Patience
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
-from tests.support.deploying import VirtualClock
+from tests.support.deploying import VirtualClock, config_map
 
 REF = ObjectRef("v1", "Namespace", "", "default")
 SILENT = UnreachableError("no answer")
 
 
-class Moody(MemoryCluster):
-    """A cluster that answers with errors as long as `mood` gives some."""
+class Moody(ClientWrapper):
+    """A cluster that answers with errors as long as `mood` gives some, and counts the writes it was sent."""
+
+    sent = 0
 
     def __init__(self) -> None:
-        super().__init__(load_schemas("1.36"))
+        super().__init__(MemoryCluster(load_schemas("1.36")))
         self.mood: Callable[[], MlstackError | None] = lambda: None
 
-    def get(self, ref: ObjectRef) -> dict[str, object] | None:
+    def _call(self, verb: str, *args: Any, **named: Any) -> Any:
+        self.sent += verb in WRITES
         error = self.mood()
         if error is not None:
             raise error
-        return super().get(ref)
+        return super()._call(verb, *args, **named)
 
 
 class Waiting:
     """A patient cluster on a clock that only sleeping moves."""
 
-    def __init__(self, *, answered: bool = True, timeout_s: float = inf) -> None:
+    def __init__(self, *, fence: Fence | None = None, **limits: Any) -> None:
         self.clock, self.cluster = VirtualClock(0), Moody()
-        self.told: list[str] = []
-        self.still: list[str] = []
-        patience = Patience(
-            self.clock, self.told.append, answered=answered, timeout_s=timeout_s, remind=self.still.append
-        )
-        self.patient = GuardedClient(self.cluster, patience=patience)
+        self.told, self.still = list[str](), list[str]()
+        self.patient = GuardedClient(self.cluster, patience=self.patience(**limits), fence=fence)
+
+    def patience(self, *, answered: bool = True, **limits: float) -> Patience:
+        return Patience(self.clock, self.told.append, answered=answered, remind=self.still.append, **limits)
 
     def fails_until(self, time_s: float, error: MlstackError) -> None:
         self.cluster.mood = lambda: error if self.clock.now_s() < time_s else None
@@ -184,122 +186,70 @@ def test_a_late_answer_to_an_early_question_does_not_end_the_silence() -> None:
     assert waiting.told[0].startswith("the API server does not answer")
 
 
-# --- a client around another one: fenced, and with other limits ---
-
-
-class Writing:
-    """A fenced, patient cluster whose writes are counted as they are sent, and fail while `mood` says so."""
-
-    def __init__(self, check: Callable[[], None]) -> None:
-        self.clock, self.sent = VirtualClock(0), 0
-        self.told: list[str] = []
-        self.mood: Callable[[], MlstackError | None] = lambda: None
-        outer = self
-
-        class Sent(ClientWrapper):
-            def _call(self, verb: str, *args: Any, **named: Any) -> Any:
-                outer.sent += verb in WRITES
-                error = outer.mood()
-                if error is not None:
-                    raise error
-                return super()._call(verb, *args, **named)
-
-        patience = Patience(self.clock, self.told.append, answered=True)
-        self.cluster = MemoryCluster(load_schemas("1.36"))
-        self.fenced = GuardedClient(Sent(self.cluster), patience=patience, check=check)
-
-    def fails_until(self, time_s: float, error: MlstackError = SILENT) -> None:
-        self.mood = lambda: error if self.clock.now_s() < time_s else None
-
-
-CONFIG = {
-    "apiVersion": "v1",
-    "kind": "ConfigMap",
-    "metadata": {"name": "a", "namespace": "default"},
-    "data": {"a": "1"},
-}
+CONFIG = {**config_map("a", a="1"), "metadata": {"name": "a", "namespace": "default"}}
 
 
 @pytest.mark.parametrize("error", [SILENT, TransientError("too many requests")], ids=["away", "busy"])
 def test_who_lost_the_right_to_write_while_waiting_does_not_try_again(error: MlstackError) -> None:
-    def check() -> None:
-        if writing.clock.now_s() >= 10:
+    def fence(verb: str, written: Any) -> None:
+        if waiting.clock.now_s() >= 10:
             raise LockedError("lost")
 
-    writing = Writing(check)
-    writing.fails_until(20, error)
+    waiting = Waiting(fence=fence)
+    waiting.fails_until(20, error)
     with pytest.raises(LockedError):
-        writing.fenced.apply(CONFIG)
-    assert 10 <= writing.clock.now_s() < 12
-    sent = writing.sent
+        waiting.patient.apply(CONFIG)
+    assert 10 <= waiting.clock.now_s() < 12
+    sent = waiting.cluster.sent
     with pytest.raises(LockedError):
-        writing.fenced.apply(CONFIG)
-    assert writing.sent == sent
-    assert not any("again" in text and "answers" in text for text in writing.told)  # nobody has answered
-    assert writing.fenced.apply(CONFIG, dry_run=True)
+        waiting.patient.apply(CONFIG)
+    assert waiting.cluster.sent == sent
+    assert "the API server answers again" not in waiting.told  # nobody has answered
+    assert waiting.patient.apply(CONFIG, dry_run=True)
 
 
 def test_what_a_fence_asks_is_waited_for_as_the_write_is() -> None:
-    def check() -> None:
-        if writing.clock.now_s() < 20:
+    def fence(verb: str, written: Any) -> None:
+        if waiting.clock.now_s() < 20:
             raise SILENT
 
-    writing = Writing(check)
-    assert writing.fenced.apply(CONFIG).created
-    assert (writing.sent, len(writing.told)) == (1, 2)
+    waiting = Waiting(fence=fence)
+    assert waiting.patient.apply(CONFIG).created
+    assert (waiting.cluster.sent, len(waiting.told)) == (1, 2)
 
 
 @pytest.mark.parametrize("live", ["1", "2"], ids=["as it was to be", "another"])
 def test_what_an_unheard_try_has_created_is_asked_for_with_patience(live: str) -> None:
-    writing = Writing(lambda: None)
-    writing.cluster.create({**CONFIG, "data": {"a": live}})
+    waiting = Waiting()
+    waiting.cluster.create({**CONFIG, "data": {"a": live}})
     moods = iter([SILENT, None, SILENT, SILENT])  # of the create, the next, and of reading what is there
-    writing.mood = lambda: next(moods, None)
-    if live == "1":
-        assert writing.fenced.create(CONFIG).created
-    else:
-        with pytest.raises(ConflictError):
-            writing.fenced.create(CONFIG)
-    assert writing.sent == 2
-
-
-class Around:
-    """A patient cluster, and two patient ones around it, as those of a run."""
-
-    def __init__(self, **limits: float) -> None:
-        self.waiting = Waiting()
-        self.clock, self.said = self.waiting.clock, self.waiting.told
-        self.first = GuardedClient(self.waiting.patient, patience=self.patience(**limits))
-        self.second = GuardedClient(self.first, patience=self.patience(**limits))
-
-    def patience(self, **limits: float) -> Patience:
-        return Patience(
-            self.clock, self.said.append, answered=True, remind=self.waiting.still.append, **limits
-        )
+    waiting.cluster.mood = lambda: next(moods, None)
+    with nullcontext() if live == "1" else pytest.raises(ConflictError):
+        assert waiting.patient.create(CONFIG).created
+    assert waiting.cluster.sent == 1 + 2
 
 
 def test_limits_around_others_take_their_place_and_a_silence_is_said_and_waited_once() -> None:
-    around = Around(timeout_s=10)
-    around.waiting.fails_until(10_000, SILENT)
-    for one in (around.first, around.second):
+    waiting = Waiting()
+    first = GuardedClient(waiting.patient, patience=waiting.patience(timeout_s=10))
+    second = GuardedClient(first, patience=waiting.patience(timeout_s=10))
+    waiting.fails_until(10_000, SILENT)
+    for patient, limit_s in ((first, 10), (second, 10), (waiting.patient, 60)):
         with pytest.raises(UnreachableError):
-            one.get(REF)
-        assert 10 <= around.clock.now_s() < 12
-    with pytest.raises(UnreachableError):
-        around.waiting.patient.get(REF)
-    assert 60 <= around.clock.now_s() < 62  # since the silence began
-    assert around.said == ["the API server does not answer; trying again for 10 s"]
-    around.waiting.fails_until(0, SILENT)
-    for one in (around.second, around.first, around.waiting.patient):
-        assert one.get(REF) is not None
-    assert around.said[1:] == ["the API server answers again"]
+            patient.get(REF)
+        assert limit_s <= waiting.clock.now_s() < limit_s + 2  # since the silence began
+    waiting.fails_until(0, SILENT)
+    assert all(patient.get(REF) for patient in (second, first, waiting.patient))
+    assert waiting.told == [
+        "the API server does not answer; trying again for 10 s",
+        "the API server answers again",
+    ]
 
 
 def test_each_webhook_that_is_waited_for_is_said_once() -> None:
-    around = Around(webhook_s=60)
-    for name in ("a", "b", "a"):
-        around.waiting.fails_until(around.clock.now_s() + 5, TransientError(f"webhook {name}", webhook=name))
-        assert around.second.get(REF) is not None
-        around.waiting.fails_until(around.clock.now_s() + 5, TransientError(f"webhook {name}", webhook=name))
-        assert around.first.get(REF) is not None
-    assert around.said == ["webhook a", "webhook b"]
+    waiting = Waiting(webhook_s=60)
+    around = GuardedClient(waiting.patient, patience=waiting.patience(webhook_s=60))
+    for name, patient in (("a", around), ("b", waiting.patient), ("a", waiting.patient), ("b", around)):
+        waiting.fails_until(waiting.clock.now_s() + 5, TransientError(f"webhook {name}", webhook=name))
+        assert patient.get(REF) is not None
+    assert waiting.told == ["webhook a", "webhook b"]

@@ -33,7 +33,7 @@ class TestFencedCluster(TestMemoryCluster):
     @pytest.fixture
     def cluster(self) -> Cluster:
         inner = MemoryCluster(load_schemas("1.36"))
-        return GuardedClient(inner, check=lambda: None, deleted=lambda ref: None)
+        return GuardedClient(inner, fence=lambda verb, written: None)
 
 
 def made(name: str = "memory", version: str = "1.36") -> MemoryCluster:
