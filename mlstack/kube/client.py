@@ -497,11 +497,8 @@ class GuardedClient(ClientWrapper):
         if isinstance(cluster, GuardedClient):
             if patience and cluster._patience:
                 patience.join(cluster._patience)
-            patience, fence, cluster = (
-                patience or cluster._patience,
-                fence or cluster._fence,
-                cluster._cluster,
-            )
+            patience, fence = patience or cluster._patience, fence or cluster._fence
+            cluster = cluster._cluster
         super().__init__(cluster)
         self._patience: Patience | None = patience
         self._fence: Fence | None = fence
