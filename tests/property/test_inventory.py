@@ -71,10 +71,6 @@ def live(cluster: MemoryCluster) -> dict[Identity, Mapping[str, Any]]:
     return {Identity("", item["kind"], "ml", item["metadata"]["name"]): item for item in found}
 
 
-def contents(cluster: MemoryCluster) -> dict[Identity, Any]:
-    return {key: (item["data"], item["metadata"]["labels"]) for key, item in live(cluster).items()}
-
-
 def recorded(cluster: MemoryCluster) -> Mapping[Identity, Member]:
     return inventory.load_inventory(cluster, EMPTY).members
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from mlstack.elastic.snapshot import Decision, Demand, Job, Node, ScalePlan, Snapshot, Vector
+from mlstack.elastic.snapshot import Decision, Job, Node, ScalePlan, Snapshot, Vector
 from mlstack.simulator.measures import breaches_of_plan
 from tests.support.actuation import room
 
@@ -130,8 +130,3 @@ def _allowed(snapshot: Snapshot, names: frozenset[str] | None) -> list[Node]:
 
 def _fits(free: Sequence[int], request: Vector) -> bool:
     return all(left >= amount for left, amount in zip(free, request, strict=True) if amount)
-
-
-def unmet(snapshot: Snapshot) -> tuple[Demand, ...]:
-    """Give the pods of others that have no place."""
-    return tuple(demand for demand in snapshot.demands if not demand.job)

@@ -31,8 +31,6 @@ from tests.support.deploying import Stack, config_map, secret
 
 Clusters = dict[str, MemoryCluster]
 
-MAP = ObjectRef("v1", "ConfigMap", "ml", "settings")
-
 
 def claim(name: str = "data", size: str = "1Gi") -> dict[str, Any]:
     """Build a volume claim."""

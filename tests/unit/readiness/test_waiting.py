@@ -15,7 +15,6 @@ GPU = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
 NO_GPU = (
     "0 of 1 pods ready: no node of this cluster has nvidia.com/gpu (0/1 nodes: Insufficient nvidia.com/gpu)"
 )
-STUCK = {"template": {"metadata": {"labels": {"app": "web"}}}}
 
 
 @pytest.fixture

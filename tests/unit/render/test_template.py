@@ -136,12 +136,6 @@ def test_blocks_leave_no_empty_lines() -> None:
     )
 
 
-def fault(text: str, /, **variables: Any) -> tuple[str, str | None, str | None]:
-    with pytest.raises(TemplateError) as caught:
-        render(text, **variables)
-    return str(caught.value), caught.value.where, caught.value.hint
-
-
 @pytest.mark.parametrize(
     ("text", "message", "line", "hint"),
     [
