@@ -157,10 +157,7 @@ def _nobody_elses_clusters(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: py
 
 @pytest.fixture
 def kubeconfig(
-    control_plane: ControlPlane,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    _nobody_elses_clusters: None,
+    control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, _nobody_elses_clusters: None
 ) -> Path:
     """A kubeconfig of this test alone with both contexts, `minikube` being current; `KUBECONFIG` names it."""
     path = control_plane.write_kubeconfig(tmp_path / "kubeconfig", current_context="minikube")

@@ -13,29 +13,27 @@ from mlstack.errors import InvalidError, ObjectNotFoundError
 from mlstack.render import render
 from mlstack.yaml import read, write
 from tests.support.cluster import TestCluster, User
-from tests.support.deploying import Stack, config_map, crd, deployment, opener_of, outcomes, secret, tfjob
+from tests.support.deploying import (
+    Stack,
+    config_map,
+    crd,
+    deployment,
+    opener_of,
+    outcomes,
+    path,
+    secret,
+    tfjob,
+)
 from tests.support.training_operator import TrainingOperator
 
 pytestmark = pytest.mark.cluster
 
 
-def path(namespace: str, kind: str, name: str) -> str:
-    group = {"deployments": "apis/apps/v1", "tfjobs": "apis/kubeflow.org/v1"}.get(kind, "api/v1")
-    return f"/{group}/namespaces/{namespace}/{kind}/{name}"
-
-
 def versions(cluster: TestCluster, namespace: str, *kinds: str) -> dict[str, str]:
     """Give the resourceVersion of every object of ours."""
-    lines = cluster.kubectl(
-        "get",
-        ",".join(kinds),
-        "-n",
-        namespace,
-        "-l",
-        "mlstack.dev/app=demo,mlstack.dev/component",
-        "-o",
-        r"jsonpath={range .items[*]}{.kind}/{.metadata.name}={.metadata.resourceVersion}{'\n'}{end}",
-    ).stdout.splitlines()
+    shown = r"jsonpath={range .items[*]}{.kind}/{.metadata.name}={.metadata.resourceVersion}{'\n'}{end}"
+    ours = ("-n", namespace, "-l", "mlstack.dev/app=demo,mlstack.dev/component")
+    lines = cluster.kubectl("get", ",".join(kinds), *ours, "-o", shown).stdout.splitlines()
     return dict(line.split("=") for line in lines if line)
 
 
@@ -53,7 +51,9 @@ def test_apply_creates_what_is_missing(stack: Stack, minikube: TestCluster, name
     assert {entry["manager"] for entry in live["metadata"]["managedFields"]} == {"mlstack"}
 
 
-def test_second_apply_writes_nothing(stack: Stack, minikube: TestCluster, namespace: str) -> None:
+def test_second_apply_writes_nothing_and_one_change_one_object(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
     kinds = ("configmaps", "secrets", "services", "persistentvolumeclaims", "roles")
     service = {
         "apiVersion": "v1",
@@ -79,6 +79,11 @@ def test_second_apply_writes_nothing(stack: Stack, minikube: TestCluster, namesp
     assert set(outcomes(result).values()) == {"unchanged"}
     assert versions(minikube, namespace, *kinds) == before
     assert len(before) == 5
+    stack.write("web", config_map(a="2"), secret(a="b"), service, claim, role)
+    assert [name for name, outcome in outcomes(stack.apply()).items() if outcome == "updated"] == ["settings"]
+    after = versions(minikube, namespace, *kinds)
+    assert [name for name in after if after[name] != before[name]] == ["ConfigMap/settings"]
+    assert stack.diff().ok
 
 
 def test_a_namespace_nobody_asked_for_is_an_error(stack: Stack) -> None:

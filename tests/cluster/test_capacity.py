@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from mlstack.deploy.changes import ApplyOptions
+from mlstack.errors import ClusterError
 from mlstack.kube.api_server import connect
 from mlstack.operations import deploy
 from tests.controlplane.recipes import Programs
@@ -327,6 +328,20 @@ def test_updates_that_fit_go_through(
 
 
 # --- apply ---
+
+
+def test_a_quota_blocks_before_anything_is_written(cluster: TestCluster, stack: Stack) -> None:
+    add_node(cluster, "big", cpu="32", memory="64Gi")
+    path = f"/api/v1/namespaces/{stack.namespace}/resourcequotas"
+    cluster.request("POST", path, {"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "3"}}})
+    cluster.wait_for(f"{path}/q", lambda found: "used" in found.get("status", {}))
+    stack.write("web", workload("web", 4, {"cpu": "1"}))
+    row = check(stack)["web"]
+    assert row.verdict == "blocked by quota"
+    assert row.reason == "exceeded quota: q, for all its pods: requests.cpu: 4 more, 0 of 3 used"
+    with pytest.raises(ClusterError, match="nothing was written"):
+        stack.apply(check_capacity=True)
+    assert cluster.find(f"/apis/apps/v1/namespaces/{stack.namespace}/deployments/web") is None
 
 
 def test_an_autoscaler_is_believed_where_it_says_so(cluster: TestCluster, stack: Stack) -> None:

@@ -17,7 +17,16 @@ from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy
 from tests.support.cluster import TestCluster
 from tests.support.counted import Counted
-from tests.support.deploying import Stack, config_map, crd, deployment, is_established, outcomes, secret
+from tests.support.deploying import (
+    Stack,
+    autoscaler,
+    config_map,
+    crd,
+    deployment,
+    is_established,
+    outcomes,
+    secret,
+)
 from tests.support.looking import looked_at
 from tests.support.waiting import wait_until
 
@@ -59,10 +68,9 @@ def gone(minikube: TestCluster) -> Iterator[Callable[[str], None]]:
 
 
 def path(namespace: str, name: str, kind: str = "deployments") -> str:
-    group = {
-        "deployments": "apis/apps/v1",
-        "horizontalpodautoscalers": "apis/autoscaling/v2",
-    }.get(kind, "api/v1")
+    group = {"deployments": "apis/apps/v1", "horizontalpodautoscalers": "apis/autoscaling/v2"}.get(
+        kind, "api/v1"
+    )
     return f"/{group}/namespaces/{namespace}/{kind}/{name}"
 
 
@@ -90,27 +98,17 @@ def scaled(cluster: TestCluster, where: str, replicas: int) -> None:
     write_as(cluster, "kube-controller-manager", where, {"spec": {"replicas": replicas}}, subresource="scale")
 
 
-def autoscaler(name: str = "web", *, minimum: int = 1, maximum: int = 9) -> dict[str, Any]:
-    return {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": f"{name}-scaler"},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
-            "minReplicas": minimum,
-            "maxReplicas": maximum,
-        },
-    }
-
-
 # --- unchanged ------------------------------------------------------------------------------------
 
 
 def test_a_foreign_change_is_found_although_the_rest_is_unchanged(
-    stack: Stack, eyes: Eyes, minikube: TestCluster, namespace: str
+    stack: Stack, eyes: Eyes, minikube: TestCluster, namespace: str, gone: Callable[[str], None]
 ) -> None:
-    stack.write("a", *(config_map(f"map-{number}", a="1") for number in range(8)))
+    definition = crd(group=f"{namespace}.example.com")
+    gone(definition["metadata"]["name"])
+    stack.write("a", definition, *(config_map(f"map-{number}", a="1") for number in range(8)))
     stack.apply()
+    minikube.wait_for(f"{DEFINITIONS}/{definition['metadata']['name']}", is_established)
     write_as(minikube, "kubectl-edit", path(namespace, "map-3", "configmaps"), {"data": {"a": "2"}})
     assert [row.name for row in stack.diff().objects if row.action == "update"] == ["map-3"]
     assert eyes.last.asked["dry run"] == 1
@@ -376,7 +374,7 @@ def test_the_number_stays_with_an_autoscaler_of_somebody_else_that_took_over(
 ) -> None:
     where = path(namespace, "web")
     scale_by_an_autoscaler_that_goes(stack, minikube, where)
-    theirs = autoscaler("web")
+    theirs = autoscaler()
     theirs["metadata"].update(name="theirs", namespace=namespace)
     minikube.request("POST", path(namespace, "", "horizontalpodautoscalers").rstrip("/"), theirs)
     assert stack.diff().ok
@@ -570,32 +568,16 @@ def mutating(minikube: TestCluster, namespace: str) -> Iterator[None]:
         "containers: object.spec.template.spec.containers.map(one,"
         " Object.spec.template.spec.containers{name: one.name, image: 'mirror.example.com/nginx:1.27'})}}}}"
     )
-    policy = {
-        "kind": "MutatingAdmissionPolicy",
-        "metadata": {"name": namespace},
-        "spec": {
-            "reinvocationPolicy": "Never",
-            "matchConstraints": {
-                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-                "resourceRules": [
-                    {
-                        "apiGroups": ["apps"],
-                        "apiVersions": ["v1"],
-                        "operations": ["CREATE", "UPDATE"],
-                        "resources": ["deployments"],
-                    }
-                ],
-            },
-            "mutations": [
-                {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": mutation}}
-            ],
-        },
+    named = {"metadata": {"name": namespace}}
+    writes = {"operations": ["CREATE", "UPDATE"], "resources": ["deployments"]}
+    matched = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "resourceRules": [{"apiGroups": ["apps"], "apiVersions": ["v1"], **writes}],
     }
-    binding = {
-        "kind": "MutatingAdmissionPolicyBinding",
-        "metadata": {"name": namespace},
-        "spec": {"policyName": namespace},
-    }
+    mutations = [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": mutation}}]
+    spec = {"reinvocationPolicy": "Never", "matchConstraints": matched, "mutations": mutations}
+    policy = {**named, "kind": "MutatingAdmissionPolicy", "spec": spec}
+    binding = {**named, "kind": "MutatingAdmissionPolicyBinding", "spec": {"policyName": namespace}}
     group = "/apis/admissionregistration.k8s.io"
     version = next((one for one in ("v1", "v1beta1") if minikube.find(f"{group}/{one}/{POLICIES}")), None)
     assert version is not None, "this API server has no mutating policies"

@@ -30,7 +30,9 @@ def shell(tmp_path: Path, kubeconfig: Path, namespace: str) -> Iterator[Shell]:
         "app.yaml": "apiVersion: mlstack.dev/v1\nkind: App\nname: demo\n",
         "components/other.yaml": write.to_yaml_documents([config_map("other")]),
         "components/held.yaml": write.to_yaml_documents([config_map("held")]),
-        "components/web.yaml": write.to_yaml_documents([deployment("web")]),
+        "components/web.yaml": write.to_yaml_documents(
+            [deployment("web", envFrom=[{"configMapRef": {"name": "other"}}])]
+        ),
         "environments/prod/environment.yaml": ENVIRONMENT.format(namespace),
     }
     with closing(Shell(root=write_tree(tmp_path / "app", tree), kubeconfig=kubeconfig)) as person:
@@ -70,6 +72,9 @@ def test_a_pod_that_holds_its_deployment_is_named(
         code, out, err = in_time(shell, "delete", "prod", "--yes")
         assert (code, f"held by Pod {namespace}/{pod} ({HOLD})" in err) == (7, True)
         assert f"failed    Deployment {namespace}/web: was not gone within 5 s" in out
+        kept = f"/other: `Deployment {namespace}/web`, which goes before it, was not deleted"
+        assert kept in " ".join(out.split())
+        assert minikube.find(f"/api/v1/namespaces/{namespace}/configmaps/other") is not None
     assert shell.run("delete", "prod", "--yes")[0] == 0
 
 
@@ -91,3 +96,18 @@ def test_an_environment_whose_namespace_goes_does_not_work(
         assert (code, f"namespace `{namespace}` is terminating" in said, HOLD in said) == (1, True, True)
         code, _, err = in_time(shell, "apply", "prod", "--yes")
         assert (code, f"`Namespace {namespace}`: is being deleted" in err, HOLD in err) == (7, True, True)
+
+
+def test_what_is_in_every_namespace_does_not_keep_one_and_what_is_of_others_does(
+    shell: Shell, minikube: TestCluster, namespace: str
+) -> None:
+    own = f"{namespace}-own"
+    write_tree(shell.root, {"environments/prod/environment.yaml": ENVIRONMENT.format(own)})
+    assert shell.run("apply", "prod")[0] == 0
+    minikube.request("POST", f"/api/v1/namespaces/{own}/configmaps", {"metadata": {"name": "foreign"}})
+    code, ran = shell.run("delete", "prod", "--namespaces", "--yes")
+    lines = [line for line in ran.err.splitlines() if line.startswith("  ")]
+    assert (code, lines) == (2, [f"  ConfigMap {own}/foreign: was not made by mlstack"])
+    code, ran = shell.run("delete", "prod", "--namespaces", "--foreign", "--yes")
+    assert (code, f"1 objects besides: ConfigMap {own}/foreign" in ran.err) == (0, True)
+    assert minikube.find(f"/api/v1/namespaces/{own}") is None

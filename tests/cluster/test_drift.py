@@ -271,6 +271,26 @@ def test_what_people_add_is_shown_with_manager_and_time_and_goes(
     assert owners == {"mlstack"}
 
 
+def test_what_programs_add_stays_and_what_of_a_person_lies_in_it(
+    stack: Stack, minikube: TestCluster, namespace: str, kubectl: Callable[..., None]
+) -> None:
+    def write(manager: str, **container: Any) -> None:
+        content = {"spec": {"template": {"spec": {"containers": [container]}}}}
+        patched(kubectl, f"deployment/web/--field-manager={manager}", **content)
+
+    write("mesh-injector", name="proxy", image="proxy:1")
+    kubectl("set", "image", "deployment/web", "proxy=proxy:2")
+    write("kubectl-patch", name="side", image="side:1")
+    write("vpa-updater", name="side", resources={"limits": {"cpu": "1"}})
+    before = live_of(minikube, namespace, "deployments/web")["spec"]
+    assert look(stack).ok
+    report = stack.diff()
+    assert report.ok
+    assert any(f"leaves `{POD}.containers[side]` to `kubectl-patch`" in note for note in report.notes)
+    stack.apply()
+    assert live_of(minikube, namespace, "deployments/web")["spec"] == before
+
+
 def test_a_service_that_a_person_opened_is_closed_again(
     stack: Stack, minikube: TestCluster, namespace: str, kubectl: Callable[..., None]
 ) -> None:

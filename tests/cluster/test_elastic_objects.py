@@ -418,11 +418,7 @@ def test_a_status_as_we_write_it_is_kept_whole(gke: TestCluster, namespace: str,
     record = JobRecord("uid", counted={""})
     record.resume(setbacks)
     decision = Decision(
-        job=whole.key,
-        target=3,
-        is_admitted=True,
-        hints={},
-        reasons=(Reason(cause="admitted", text="room"),),
+        job=whole.key, target=3, is_admitted=True, hints={}, reasons=(Reason(cause="admitted", text="room"),)
     )
     context = JobContext(job=whole, pods=list(map(parse_pod, trainers)), record=record)
     found = status.build_status(context, decision, Priority(), 1_800_000_000_000)

@@ -6,6 +6,7 @@ import random
 import re
 import signal
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,11 @@ import pytest
 from mlstack.operations.history import show_revision
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
-from tests.support.deploying import Stack, config_map, crd, deployment, opener_of, secret
+from tests.support.deploying import Stack, config_map, crd, deployment, opener_of, path, secret
 from tests.support.shell import Shell
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
-
-
-def path(namespace: str, kind: str, name: str) -> str:
-    group = "apis/apps/v1" if kind == "deployments" else "api/v1"
-    return f"/{group}/namespaces/{namespace}/{kind}/{name}"
 
 
 def secrets(cluster: TestCluster, namespace: str) -> list[str]:
@@ -70,19 +66,6 @@ def test_what_was_applied_comes_back_and_what_came_later_goes_but_for_claims(
     assert secrets(minikube, namespace) == [f"mlstack-demo.minikube.r{number}" for number in (1, 2, 3)]
 
 
-def versions(cluster: TestCluster, namespace: str) -> dict[str, str]:
-    """Give the resourceVersion of everything that a run may write."""
-    lists = [f"/api/v1/namespaces/{namespace}/{kind}" for kind in ("configmaps", "secrets")]
-    lists += [
-        f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases",
-    ]
-    return {
-        f"{one}/{item['metadata']['name']}": item["metadata"]["resourceVersion"]
-        for one in lists
-        for item in cluster.request("GET", one)["items"]
-    }
-
-
 def test_a_set_larger_than_a_secret_is_kept_and_comes_back(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
@@ -99,21 +82,26 @@ def test_a_run_killed_while_it_writes_its_revision_leaves_nothing_behind(
     stack: Stack, minikube: TestCluster, namespace: str, kubeconfig: Path
 ) -> None:
     shell = Shell(root=stack.root, kubeconfig=kubeconfig)
-    stack.write("big", *(incompressible(f"big-{number}", number) for number in range(4)))
-    killed = shell.start("apply", "minikube", "--yes")
-    wait_until(
-        lambda: secrets(minikube, namespace) or None, what="the first Secret of a revision", timeout_s=60
-    )
-    killed.kill()
-    offered = [one.number for one in stack.revisions()]
-    status, ran = shell.run("apply", "minikube", "--yes")
-    assert status == 0, ran.err
-    newest = stack.revisions()[0]
-    assert newest.number >= max(offered, default=0)
-    found = show_revision(stack.target(), opener=stack.opener, clock=stack.clock).objects
-    noise = {one.manifest["metadata"]["name"]: one.manifest["data"]["noise"] for one in found}
-    assert noise["big-3"] == incompressible("big-3", 3)["data"]["noise"]
-    assert len(secrets(minikube, namespace)) == sum(one.parts for one in stack.revisions())
+    for seed in range(2):
+        stack.write("big", *(incompressible(f"big-{number}", 10 * seed + number) for number in range(4)))
+        there = secrets(minikube, namespace)
+        killed = shell.start("apply", "minikube", "--yes")
+        begun = partial(_more_secrets, minikube, namespace, len(there))
+        wait_until(begun, what="the first Secret of a revision", timeout_s=60)
+        killed.kill()
+        offered = [one.number for one in stack.revisions()]
+        status, ran = shell.run("apply", "minikube", "--yes")
+        assert status == 0, ran.err
+        newest = stack.revisions()[0]
+        assert newest.number >= max(offered, default=0)
+        found = show_revision(stack.target(), opener=stack.opener, clock=stack.clock).objects
+        noise = {one.manifest["metadata"]["name"]: one.manifest["data"]["noise"] for one in found}
+        assert noise["big-3"] == incompressible("big-3", 10 * seed + 3)["data"]["noise"]
+        assert len(secrets(minikube, namespace)) == sum(one.parts for one in stack.revisions())
+
+
+def _more_secrets(cluster: TestCluster, namespace: str, there: int) -> bool | None:
+    return len(secrets(cluster, namespace)) > there or None
 
 
 def test_a_run_ended_by_a_signal_says_in_the_history_how_far_it_came(
@@ -165,25 +153,31 @@ def test_who_may_not_write_secrets_still_applies_and_is_told(
     assert minikube.find(path(namespace, "configmaps", "settings")) is not None
 
 
+@pytest.mark.parametrize(("result", "code"), [("not ready", 7), ("failed", 6)])
 def test_the_command_goes_back_by_itself_and_still_fails(
-    stack: Stack, minikube: TestCluster, namespace: str, kubeconfig: Path
+    stack: Stack, minikube: TestCluster, namespace: str, kubeconfig: Path, result: str, code: int
 ) -> None:
     shell = Shell(root=stack.root, kubeconfig=kubeconfig)
     stack.write("web", config_map(a="1"), deployment())
     status, ran = shell.run("apply", "minikube")
     assert status == 0, ran.err
-    hopeless = deployment()
-    hopeless["spec"]["template"]["metadata"]["annotations"] = {"mlstack.dev/test-waiting": "ImagePullBackOff"}
-    stack.write("web", config_map(a="2"), hopeless, config_map("later"), claim())
+    web, refused = deployment(replicas=2), []
+    if result == "failed":  # new definitions are not tried before
+        refused = [{**crd(group=f"{namespace}.broken.org"), "nonsense": 1}]
+    else:
+        web["spec"]["template"]["metadata"]["annotations"] = {"mlstack.dev/test-waiting": "ImagePullBackOff"}
+    stack.write("web", config_map(a="2"), web, config_map("later"), claim(), *refused)
     status, ran = shell.run("apply", "minikube", "--yes", "--timeout=5s", "--on-failure=rollback")
-    assert status == 7, ran.err
+    assert status == code, ran.err
     assert "rolling back to revision 1" in ran.err
     assert f"PersistentVolumeClaim {namespace}/data stays: volume claims are kept" in ran.err
     assert minikube.request("GET", path(namespace, "configmaps", "settings"))["data"] == {"a": "1"}
-    assert minikube.find(path(namespace, "configmaps", "later")) is None
+    assert minikube.request("GET", path(namespace, "deployments", "web"))["spec"]["replicas"] == 1
+    minikube.wait_until_gone(path(namespace, "configmaps", "later"))
     assert minikube.find(path(namespace, "persistentvolumeclaims", "data")) is not None
     status, ran = shell.run("history", "minikube", "-o", "name")
     assert (status, ran.out.split()) == (0, ["3", "2", "1"])
+    assert [one.result for one in stack.revisions()] == ["done", result, "done"]
 
 
 def test_a_definition_loses_fields_again_only_where_that_is_allowed(

@@ -31,12 +31,6 @@ def connect(minikube: TestCluster, tmp_path: Path) -> Connect:
     return opened
 
 
-def refused(cluster: Cluster, obj: dict[str, Any]) -> ForbiddenError:
-    with pytest.raises(ForbiddenError) as caught:
-        cluster.apply(obj)
-    return caught.value
-
-
 def test_the_identity_of_a_cluster_needs_no_rights(connect: Connect, minikube: TestCluster) -> None:
     known, unknown = connect().identity(), connect(minikube.nobody).identity()
     assert known.uid is not None
@@ -44,41 +38,26 @@ def test_the_identity_of_a_cluster_needs_no_rights(connect: Connect, minikube: T
     assert (known.ca, known.server) == (unknown.ca, unknown.server)
 
 
+def config_maps(*operations: str) -> dict[str, Any]:
+    places = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
+    return {**places, "operations": list(operations)}
+
+
 def test_a_policy_is_told(connect: Connect, namespace: str) -> None:
     cluster = connect()
     name = f"no-maps-{namespace}"
-    policy = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {
-            "matchConstraints": {
-                "resourceRules": [
-                    {
-                        "apiGroups": [""],
-                        "apiVersions": ["v1"],
-                        "operations": ["CREATE"],
-                        "resources": ["configmaps"],
-                    }
-                ]
-            },
-            "validations": [
-                {"expression": "object.metadata.name != 'forbidden'", "message": "not that name"}
-            ],
-        },
-    }
-    binding = {
-        "apiVersion": policy["apiVersion"],
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": name},
-        "spec": {
-            "policyName": name,
-            "validationActions": ["Deny"],
-            "matchResources": {
-                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
-            },
-        },
-    }
+    expression = (
+        "(object == null ? oldObject : object).metadata.name != (object == null ? 'kept' : 'forbidden')"
+    )
+    group = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    matched = {"resourceRules": [config_maps("CREATE", "DELETE")]}
+    rules = [{"expression": expression, "message": "not that name"}]
+    spec = {"matchConstraints": matched, "validations": rules}
+    policy = {**group, "kind": "ValidatingAdmissionPolicy", "spec": spec}
+    matched = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+    spec = {"policyName": name, "validationActions": ["Deny"], "matchResources": matched}
+    binding = {**group, "kind": "ValidatingAdmissionPolicyBinding", "spec": spec}
+    kept = ObjectRef.of(cluster.apply(config_map(namespace, "kept", x="1")).object)
     for obj in (policy, binding):
         cluster.apply(obj)
 
@@ -90,6 +69,10 @@ def test_a_policy_is_told(connect: Connect, namespace: str) -> None:
         return None
 
     found = eventually(error)
+    with pytest.raises((ForbiddenError, InvalidError), match="not that name"):
+        cluster.delete(kept)
+    live = cluster.get(kept)
+    assert live is not None and "deletionTimestamp" not in live["metadata"]
     for obj in (binding, policy):
         cluster.delete(ObjectRef.of(obj), propagation="Background")
     assert isinstance(found, InvalidError | ForbiddenError)
@@ -111,14 +94,7 @@ def test_a_webhook_that_does_not_answer_is_worth_another_try(connect: Connect, n
                     "admissionReviewVersions": ["v1"],
                     "clientConfig": {"url": f"https://127.0.0.1:{closed.getsockname()[1]}/"},
                     "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-                    "rules": [
-                        {
-                            "apiGroups": [""],
-                            "apiVersions": ["v1"],
-                            "operations": ["*"],
-                            "resources": ["configmaps"],
-                        }
-                    ],
+                    "rules": [config_maps("*")],
                 }
             ],
         }

@@ -57,11 +57,7 @@ def ca_file(cluster: TestCluster, folder: Path) -> tuple[Parts, Parts, Parts]:
 
 
 def asking(
-    answer: Callable[[TestCluster], str],
-    *,
-    code: str = "",
-    cluster_more: Parts | None = None,
-    **more: Any,
+    answer: Callable[[TestCluster], str], *, code: str = "", cluster_more: Parts | None = None, **more: Any
 ) -> Variant:
     """Make the variant of a credential plug-in beside the kubeconfig."""
 
@@ -171,11 +167,7 @@ PLUGINS: dict[str, Variant] = {
     ),
     "plug-in that knows no cluster": asking(admins, code=WANTS_ADMIN, cluster_more=OWN_CONFIG),
     "plug-in and token": token_and_plugin,
-    "plug-in and as": lambda c, folder: (
-        {**asking(admins)(c, folder)[0], "as": "viewer"},
-        trusted(c),
-        {},
-    ),
+    "plug-in and as": lambda c, folder: ({**asking(admins)(c, folder)[0], "as": "viewer"}, trusted(c), {}),
 }
 
 

@@ -27,7 +27,7 @@ from mlstack.events import RunEvent
 from mlstack.objects.order import DEPENDS_ON
 from mlstack.operations import deploy
 from tests.support.cluster import TestCluster
-from tests.support.deploying import FastClock, Stack, config_map, crd, deployment, opener_of, secret
+from tests.support.deploying import FastClock, Stack, config_map, crd, deployment, opener_of, path, secret
 from tests.support.fakeapi import status
 from tests.support.troubled import Troubled
 from tests.support.waiting import wait_until
@@ -56,18 +56,10 @@ def stuck(name: str = "web", *, timeout: str = "4s", **container: Any) -> dict[s
 
 def job(image: str = "i", *, exits: str = "0", text: str = "a") -> dict[str, Any]:
     container = {"name": "main", "image": image, "env": [{"name": "A", "value": text}]}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "migrate"},
-        "spec": {
-            "backoffLimit": 0,
-            "template": {
-                "metadata": {"annotations": {"mlstack.dev/test-exit": exits}},
-                "spec": {"restartPolicy": "Never", "containers": [container]},
-            },
-        },
-    }
+    pod = {"restartPolicy": "Never", "containers": [container]}
+    template = {"metadata": {"annotations": {"mlstack.dev/test-exit": exits}}, "spec": pod}
+    spec = {"backoffLimit": 0, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "migrate"}, "spec": spec}
 
 
 def outcomes(result: object) -> dict[str, str]:
@@ -102,11 +94,6 @@ class After:
             self._left -= 1
             if self._left == 0:
                 self._what()
-
-
-def path(namespace: str, kind: str, name: str) -> str:
-    group = {"deployments": "apis/apps/v1", "jobs": "apis/batch/v1"}.get(kind, "api/v1")
-    return f"/{group}/namespaces/{namespace}/{kind}/{name}"
 
 
 def many(count: int = 200) -> list[dict[str, Any]]:
@@ -217,7 +204,7 @@ def test_hooks_of_a_chart_end_one_after_the_other_before_and_after_the_rest(
 
     def look(event: RunEvent) -> None:
         if event.identity is not None and event.kind == "created":
-            jobs = minikube.request("GET", path(namespace, "jobs", "")[:-1])["items"]
+            jobs = minikube.request("GET", path(namespace, "jobs"))["items"]
             succeeded = [item["metadata"]["name"] for item in jobs if item["status"].get("succeeded")]
             web = minikube.find(path(namespace, "deployments", "web")) or {}
             ready = web.get("status", {}).get("readyReplicas", 0)
@@ -353,11 +340,7 @@ def test_a_namespace_that_is_being_deleted_is_made_anew(
     tmp_path: Path, kubeconfig: Path, minikube: TestCluster, namespace: str
 ) -> None:
     own = f"{namespace}-own"
-    stack = Stack(
-        tmp_path / "app",
-        namespace=own,
-        opener=opener_of(kubeconfig),
-    )
+    stack = Stack(tmp_path / "app", namespace=own, opener=opener_of(kubeconfig))
     stack.deploy("a", config_map("one"), config_map("two"))
     minikube.kubectl("apply", "-n", own, "-f", "-", input=json.dumps(held()))
     minikube.kubectl("delete", "namespace", own, "--wait=false")
@@ -445,8 +428,8 @@ def hook(
             {
                 "apiGroups": [group],
                 "apiVersions": ["v1"],
-                "operations": ["CREATE", "UPDATE"],
                 "resources": [resource],
+                "operations": ["CREATE", "UPDATE"],
             }
         ],
     }
@@ -460,12 +443,8 @@ def hook(
 
 def service(name: str = "web") -> dict[str, Any]:
     ports = [{"port": 443, "targetPort": 8443}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name},
-        "spec": {"selector": {"app": name}, "ports": ports},
-    }
+    spec = {"selector": {"app": name}, "ports": ports}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
 
 
 @pytest.fixture
@@ -549,6 +528,23 @@ def test_what_the_server_says_of_a_job_is_cut_before_its_template(
 
 
 # --- quota, credentials, servers that go -----------------------------------------------------------
+
+
+def test_a_quota_fails_what_it_does_not_take_and_nothing_else(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    quotas = path(namespace, "resourcequotas", "none")
+    none = {"metadata": {"name": "none"}, "spec": {"hard": {"count/secrets": "0"}}}
+    minikube.request("POST", quotas.rpartition("/")[0], none)
+    minikube.wait_for(quotas, lambda found: found.get("status", {}).get("hard"))
+    stack.write("a", secret("x"), config_map())
+    error = failed(stack, ForbiddenError)
+    assert outcomes(error.partial) == {"x": "failed", "settings": "created"}
+    assert "exceeded quota: none" in error.message
+    assert f"kubectl describe quota -n {namespace}" in str(error.hint)
+    stack.write("a", config_map(a="2"))
+    assert stack.apply().ok
+    assert any("exceeded quota" in note for note in stack.notes)  # there is no room for a revision either
 
 
 def test_credentials_that_expire_in_the_middle_are_told_once(

@@ -18,7 +18,7 @@ import pytest
 from mlstack.cli.ports import holder
 from mlstack.deploy.changes import ObjectChange
 from mlstack.deploy.lock import Holder
-from mlstack.errors import ClusterError, ForbiddenError, InvalidError
+from mlstack.errors import ClusterError, ForbiddenError, InvalidError, LockedError
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy
 from mlstack.operations.history import find_drift
@@ -33,21 +33,13 @@ from tests.support.deploying import (
     is_established,
     opener_of,
     outcomes,
+    path,
 )
 
 pytestmark = pytest.mark.cluster
 
 Data = dict[str, Any]
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
-
-def path(namespace: str, kind: str, name: str = "") -> str:
-    group = {
-        "deployments": "apis/apps/v1",
-        "statefulsets": "apis/apps/v1",
-        "leases": "apis/coordination.k8s.io/v1",
-    }.get(kind, "api/v1")
-    return f"/{group}/namespaces/{namespace}/{kind}" + (f"/{name}" if name else "")
 
 
 def row_of(stack: Stack, name: str) -> ObjectChange:
@@ -108,12 +100,8 @@ def job(image: str = "job:1", completions: int = 1) -> Data:
 
 
 def claim(size: str = "1Gi", storage_class: str = "standard") -> Data:
-    spec = {
-        "accessModes": ["ReadWriteOnce"],
-        "storageClassName": storage_class,
-        "resources": {"requests": {"storage": size}},
-    }
-    return an_object("v1", "PersistentVolumeClaim", spec=spec)
+    room = {"resources": {"requests": {"storage": size}}, "storageClassName": storage_class}
+    return an_object("v1", "PersistentVolumeClaim", spec={"accessModes": ["ReadWriteOnce"], **room})
 
 
 def service(address: str) -> Data:
@@ -438,6 +426,19 @@ def test_a_killed_run_of_this_machine_blocks_nobody(
     assert outcomes(stack.apply(holder=holder("grace@laptop"), lock_timeout_s=0)) == {"settings": "created"}
     assert RealClock().now_s() - began < 25
     assert any("took over the lock of ada@laptop" in event.text for event in stack.events)
+
+
+def test_a_run_of_another_machine_is_named_and_once_killed_blocks_for_seconds_alone(
+    stack: Stack, holding: subprocess.Popen[str]
+) -> None:
+    stack.write("a", config_map())
+    other = Holder(name="grace@elsewhere/1/x")
+    with pytest.raises(LockedError, match=rf"held by ada@laptop \(pid {holding.pid}\) since .*, expires in"):
+        stack.apply(holder=other, lock_timeout_s=0)
+    holding.send_signal(signal.SIGKILL)
+    began = RealClock().now_s()
+    assert outcomes(stack.apply(holder=other)) == {"settings": "created"}
+    assert 5 < RealClock().now_s() - began < 60
 
 
 # --- rights -------------------------------------------------------------------------------------------

@@ -25,11 +25,7 @@ CORE = "kubeflow/core/kubeflow-core"
 IMAGE = {"image": "registry.example.org/team/train:1.0"}
 JOBS: Mapping[str, tuple[str, Mapping[str, Any], Mapping[str, int]]] = {
     "cnn": ("kubeflow/tf-job/tf-cnn", {}, {"ps": 1, "worker": 1}),
-    "cnn-with-gpus": (
-        "kubeflow/tf-job/tf-cnn",
-        {"num_workers": 2, "num_gpus": 1},
-        {"ps": 1, "worker": 2},
-    ),
+    "cnn-with-gpus": ("kubeflow/tf-job/tf-cnn", {"num_workers": 2, "num_gpus": 1}, {"ps": 1, "worker": 2}),
     "job": (
         "kubeflow/tf-job/tf-job",
         {**IMAGE, "num_workers": 2, "num_ps": 1, "num_evaluators": 1},

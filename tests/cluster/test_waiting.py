@@ -23,7 +23,6 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).parents[2]
-CRDS = ROOT / "prototypes/core/kubeflow-core/files/crds"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GPU = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
 SMALL = {"resources": {"requests": {"cpu": "10m"}}}

@@ -184,6 +184,7 @@ def test_ctrl_c_ends_with_what_was_done_and_the_next_apply_finishes(
     assert "Traceback" not in started.err
     done = told(started.out, "created")
     assert done == ours(minikube, namespace)
+    assert " interrupted: " in shell.run("history", "prod")[1].out
     code, again = shell.run("apply", "prod")
     assert (code, told(again.out, "unchanged")) == (0, done)
     assert len(ours(minikube, namespace)) == MANY + 1
@@ -203,6 +204,7 @@ def test_other_signals_end_a_run_like_ctrl_c(
     assert "Traceback" not in started.err
     assert told(started.out, "created") == ours(minikube, namespace)
     assert minikube.kubectl("get", "lease", "-n", namespace, "-o", "name").stdout == ""
+    assert " interrupted: " in shell.run("history", "prod")[1].out
     assert shell.run("apply", "prod")[0] == 0
 
 

@@ -210,6 +210,18 @@ def outcomes(result: RunResult) -> dict[str, str]:
     return {row.name: row.outcome for row in result.objects}
 
 
+GROUPS = dict.fromkeys(("deployments", "statefulsets"), "apis/apps/v1") | {
+    "jobs": "apis/batch/v1",
+    "leases": "apis/coordination.k8s.io/v1",
+    "tfjobs": "apis/kubeflow.org/v1",
+}
+
+
+def path(namespace: str, kind: str, name: str = "") -> str:
+    """Give the address of an object, or without a name of all of the kind; the kind is a plural."""
+    return f"/{GROUPS.get(kind, 'api/v1')}/namespaces/{namespace}/{kind}/{name}".rstrip("/")
+
+
 def existing(cluster: Cluster, ref: ObjectRef) -> dict[str, Any]:
     """Give an object that has to be there."""
     live = cluster.get(ref)
