@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 
 TYPE_CHECKING = False  # as in `typing`, which is an import
@@ -33,13 +35,26 @@ def find_root(start: Path) -> Path | None:
 
 
 def root_of(folder: str) -> str | None:
-    """Give the app directory that an absolute path lies in; `find_root` for where nothing else is loaded."""
-    while not os.path.isfile(f"{folder}/{APP_FILE}"):  # noqa: PTH113
+    """Give the app directory that an absolute path lies in; `find_root` for where nothing else is loaded.
+
+    Raises:
+        OSError: a folder on the way may not be looked into.
+    """
+    while not _is_file(f"{folder}/{APP_FILE}"):
         above = os.path.dirname(folder)  # noqa: PTH120
         if above == folder:
             return None
         folder = above
     return folder
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)  # noqa: PTH116
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return False
+        raise
 
 
 def module_params_file(module: str) -> str:
