@@ -48,6 +48,7 @@ def test_a7_init_names_the_default_registry_unless_told_not_to(run: Runner) -> N
     assert "bundled" not in Path("without/app.yaml").read_text()
     again = "registry add kubeflow github.com/google/kubeflow/tree/master/kubeflow --dir with"
     assert "is in the app already" in run.ok(again)
+    assert run(f"{again} -o json").json["bundled"]
 
 
 LINES = ("component list", "env list", "param list", "render minikube", "validate minikube", "registry list")

@@ -13,7 +13,7 @@ OBJECT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {}}}\n"
 
 @pytest.mark.parametrize(
     ("text", "names"),
-    [("web", ["web"]), ("WEB", ["web"]), ("settings", ["web"]), ("nothing-like-it", [])],
+    [(text, ["web"]) for text in ("web", "WEB", "settings", "'one PAGE'")] + [("nothing-like-it", [])],
 )
 def test_c2_search_finds_names_and_descriptions(demo: Path, run: Runner, text: str, names: list[str]) -> None:
     assert run.ok(f"prototype search {text} -o name").split() == names

@@ -41,9 +41,9 @@ def test_m2_set_for_a_component_in_an_environment(demo: Path, run: Runner) -> No
 
 def test_m3_set_for_the_app_a_module_and_an_environment(demo: Path, run: Runner) -> None:
     run.ok("generate web mod.back --image nginx")
-    run.ok("param set color green")
-    run.ok("param set --module mod replicas 2")
-    run.ok("param set --env gke debug true")
+    places = {"color green": "the whole app", "--module mod replicas 2": "module mod"}
+    for words, place in {**places, "--env gke debug true": "all components in gke"}.items():
+        assert run(f"param set {words} -o json").json["place"] == place
     assert "color: green" in (demo / "app.yaml").read_text()
     assert "replicas: 2" in (demo / "components/mod/params.yaml").read_text()
     assert "debug: true" in (demo / "environments/gke/params.yaml").read_text()
@@ -158,6 +158,8 @@ def test_m16_the_list_is_what_is_rendered(demo: Path, run: Runner) -> None:
     run.ok("generate web mod.back --image caddy")
     run.ok("param set --env gke mod.back color green")
     run.ok("env set gke --target mod.back")
+    named = run.ok("render gke -c front -o name")  # though it is no target
+    assert named == "ConfigMap default/front\n"
     rows = run("param list --env gke -o json").json["rows"]
     assert {row["component"] for row in rows} == {"mod.back"}
     listed = {row["name"]: row["value"] for row in rows}

@@ -46,6 +46,7 @@ def test_p11_a_package_is_described_before_and_after_it_is_installed(demo: Path,
     offered = run("pkg describe ours/tools -o json").json
     for described in (installed, offered):
         assert [prototype["name"] for prototype in described["prototypes"]] == ["web"]
+        assert (described["license"], described["requires"]) == ("Apache-2.0", ["base"])
     assert (installed["installed"], offered["installed"]) == (["1.2.0"], [])
 
 

@@ -79,10 +79,13 @@ def test_p5_versions_stand_side_by_side_in_either_order(registry: Path, run: Run
     run.ok("pkg install ours/tools@1.2.0")
     assert [row[1] for row in installed(run) if row[0] == "ours/tools"] == ["1.2.0", "2.0.0"]
     run.ok("generate ours/tools@1.2.0/web old --image nginx")
-    assert "prototype: ours/tools@1.2.0/web\n" in Path("components/old.yaml").read_text()
+    run.ok("generate tools@1.2.0/web short --image nginx")
+    for name in ("old", "short"):
+        assert "prototype: ours/tools@1.2.0/web\n" in Path(f"components/{name}.yaml").read_text()
     assert {row["name"]: row["package"] for row in run("component list -o json").json["components"]} == {
         "front": "ours/tools@2.0.0",
         "old": "ours/tools@1.2.0",
+        "short": "ours/tools@1.2.0",
     }
 
 

@@ -77,6 +77,7 @@ def test_r10_registries_are_listed_with_what_is_overridden(demo: Path, tmp_path:
         },
     )
     (row,) = run("registry list -o json").json["registries"]
-    assert (row["name"], row["protocol"], row["overridden"]) == ("ours", "directory", True)
+    told = [row[name] for name in ("name", "protocol", "overridden", "bundled")]
+    assert told == ["ours", "directory", True, False]
     assert "../elsewhere" in run.ok("registry list")
     assert run.ok("registry list -o name") == "ours\n"

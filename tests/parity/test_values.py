@@ -163,11 +163,12 @@ def test_m20_one_run_takes_items_strings_files_and_stdin(
 
 
 def test_c14_every_values_file_counts(app: Path, run: Runner, tmp_path: Path) -> None:
-    (tmp_path / "one.yaml").write_text("port: 1\ntext: one\n")
-    (tmp_path / "two.yaml").write_text("text: two\n")
+    (tmp_path / "one.yaml").write_text("port: 1\ntext: one\nnodes: {a: x, b: x}\n")
+    (tmp_path / "two.yaml").write_text("text: two\nnodes: {b: z}\n")
     line = f"generate anything c --values {tmp_path}/one.yaml --values {tmp_path}/two.yaml --cpu 9"
     assert run(line).code == 0
-    assert (app / "components/c.yaml").read_text().endswith("params:\n  port: 1\n  text: two\n  cpu: 9\n")
+    params = "params:\n  port: 1\n  text: two\n  nodes:\n    a: x\n    b: z\n  cpu: 9\n"
+    assert (app / "components/c.yaml").read_text().endswith(params)
 
 
 def test_m15_one_level_lists_what_it_sets_itself(app: Path, run: Runner) -> None:

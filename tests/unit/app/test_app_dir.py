@@ -374,6 +374,14 @@ def test_an_alias_that_sets_parameters_goes_by_its_whole_name(app: Build) -> Non
         AppDir(root).prototype("fast")
 
 
+def test_the_newest_installed_version_is_meant_unless_one_is_named(app: Build) -> None:
+    newer = jobs("package.yaml", "0.1.0", "0.10.0")
+    read = AppDir(app({**installed_app(), **vendored(COMMON, newer, JOBS)}))
+    assert read.prototype("tf-cnn").version == "0.10.0"
+    assert read.prototype("kubeflow/jobs/tf-cnn").version == "0.10.0"
+    assert read.prototype("kubeflow/jobs@0.1.0/tf-cnn").version == "0.1.0"
+
+
 def test_a_changed_or_missing_vendored_package_is_refused(app: Build) -> None:
     read = built(app)
     write_tree(read.root, {"vendor/kubeflow/jobs@0.1.0/tf-cnn/files/launcher.py": "evil"})

@@ -104,6 +104,7 @@ def test_debug_shows_the_traceback_of_a_fault_of_ours(run: Runner, failing: Fail
         ("delete gke --yes -c ''", "write `-c NAME`, or `-c NAME,NAME`"),
         ("apply gke --timeout", "mlstack apply --help"),
         ("env add pr --context", "mlstack env add --help"),
+        ("render gke --set", "mlstack render --help"),
     ],
 )
 def test_wrong_words_are_usage_errors_with_a_next_step(run: Runner, words: str, hint: str) -> None:

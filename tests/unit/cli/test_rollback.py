@@ -64,6 +64,7 @@ def test_a_person_sees_what_would_come_back_and_is_asked(run: Runner) -> None:
 SESSIONS = {
     "words are an environment and numbers": """
         env current --set minikube
+        history show | 0 | revision 2 of `minikube`
         history show 1 | 0 | revision 1 of `minikube`
         history show minikube 1 | 0 | revision 1 of `minikube`
         history show minikube | 0 | revision 2 of `minikube`

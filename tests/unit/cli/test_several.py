@@ -71,6 +71,8 @@ SESSIONS = {
         apply eu/a us
         delete eu/a us | 2 | `eu/a`, `us`
         delete eu/a us --yes
+        status eu/a | 1
+        status us | 1
     """,
     "a protected one wants its name beside the question": """
         env set us --protected

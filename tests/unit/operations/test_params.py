@@ -10,6 +10,7 @@ import pytest
 from mlstack.app.app_dir import AppDir
 from mlstack.app.params import ParamScope
 from mlstack.errors import MlstackError, NotFoundError, ParamError, UsageError
+from mlstack.objects.masking import MASK
 from mlstack.operations import app as env
 from mlstack.operations import params
 from mlstack.operations.explain import ExplainedParameter, explain_param
@@ -117,6 +118,15 @@ def test_unset_says_what_counts_now_and_when_nothing_was_set(made: AppDir) -> No
     assert "prototype ours/tools/web" in note
     with pytest.raises(NotFoundError, match="not set for front"):
         params.unset_param(made, ParamScope(component="front"), "replicas")
+
+
+def test_secrets_are_masked_everywhere(made: AppDir) -> None:
+    result = params.set_param(made, ParamScope(component="front", environment="gke"), "token", "s3cret")
+    assert result.value == MASK
+    rows = params.list_params(made, environment="gke").rows
+    assert [row.value for row in rows if row.name == "token"] == [MASK]
+    differences = params.diff_params(made, "gke", "minikube").rows
+    assert [(row.name, row.first, row.second) for row in differences] == [("token", MASK, None)]
 
 
 def test_list_can_leave_out_defaults_and_other_components(made: AppDir) -> None:

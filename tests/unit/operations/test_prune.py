@@ -83,9 +83,10 @@ def test_kinds_of_the_set_follow_what_is_there(stack: Stack, cluster: MemoryClus
     assert annotations[inventory.NAMESPACES] == "default"
 
 
-def test_a_member_label_in_a_manifest_is_refused(stack: Stack) -> None:
+@pytest.mark.parametrize("value", ["theirs", ""])
+def test_a_member_label_in_a_manifest_is_refused(stack: Stack, value: str) -> None:
     data = config_map()
-    data["metadata"]["labels"] = {inventory.MEMBER_LABEL: "theirs"}
+    data["metadata"]["labels"] = {inventory.MEMBER_LABEL: value}
     stack.write("a", data)
     with pytest.raises(ConfigError, match="brings the label"):
         stack.diff()
