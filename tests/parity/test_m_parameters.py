@@ -158,8 +158,7 @@ def test_m16_the_list_is_what_is_rendered(demo: Path, run: Runner) -> None:
     run.ok("generate web mod.back --image caddy")
     run.ok("param set --env gke mod.back color green")
     run.ok("env set gke --target mod.back")
-    named = run.ok("render gke -c front -o name")  # though it is no target
-    assert named == "ConfigMap default/front\n"
+    assert run.ok("render gke -c front -o name") == "ConfigMap default/front\n"  # though it is no target
     rows = run("param list --env gke -o json").json["rows"]
     assert {row["component"] for row in rows} == {"mod.back"}
     listed = {row["name"]: row["value"] for row in rows}

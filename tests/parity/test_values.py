@@ -133,6 +133,8 @@ def test_m5_item_of_an_inherited_list_brings_the_list_along(app: Path, run: Runn
     assert run("param set a args[1] three").out.startswith('set args = ["one", "three"] (a, ')
     wrong = run("param set --env gke a args[4] x")
     assert (wrong.code, "there is no item 4: the list has 2" in wrong.err) == (2, True)
+    run.play("param set a nodes.all '[a, b]'\nparam set a nodes.all.1 c")
+    assert value(run, "nodes", "a") == {"all": ["a", "c"]}
     assert run("param set a rules[0].verbs '[get]'").code == 0
     assert run("param set a rules[0].verbs[1] list").code == 0
     assert value(run, "rules") == [{"verbs": ["get", "list"]}]

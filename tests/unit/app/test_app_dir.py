@@ -377,9 +377,8 @@ def test_an_alias_that_sets_parameters_goes_by_its_whole_name(app: Build) -> Non
 def test_the_newest_installed_version_is_meant_unless_one_is_named(app: Build) -> None:
     newer = jobs("package.yaml", "0.1.0", "0.10.0")
     read = AppDir(app({**installed_app(), **vendored(COMMON, newer, JOBS)}))
-    assert read.prototype("tf-cnn").version == "0.10.0"
-    assert read.prototype("kubeflow/jobs/tf-cnn").version == "0.10.0"
-    assert read.prototype("kubeflow/jobs@0.1.0/tf-cnn").version == "0.1.0"
+    names = ("tf-cnn", "kubeflow/jobs/tf-cnn", "kubeflow/jobs@0.1.0/tf-cnn")
+    assert [read.prototype(name).version for name in names] == ["0.10.0", "0.10.0", "0.1.0"]
 
 
 def test_a_changed_or_missing_vendored_package_is_refused(app: Build) -> None:

@@ -98,12 +98,6 @@ def test_the_spelling_of_the_file_is_kept(demo: AppDir, where: ParamScope, file:
     assert "num_gpus" not in text(demo, file)
 
 
-def test_a_number_in_a_path_is_a_place_in_a_list(demo: AppDir) -> None:
-    demo.set_param(CNN, ("args",), ["a", "b"])
-    demo.set_param(CNN, ("args", "1"), "c")
-    assert own(demo).params["args"] == ["a", "c"]
-
-
 @pytest.mark.parametrize(
     "value", ["--x", "", "yes", "1.10", "a\nb", "{{ x }}", None, -3, 2.5, True, [], {}, ["a"]]
 )

@@ -122,11 +122,10 @@ def test_unset_says_what_counts_now_and_when_nothing_was_set(made: AppDir) -> No
 
 def test_secrets_are_masked_everywhere(made: AppDir) -> None:
     result = params.set_param(made, ParamScope(component="front", environment="gke"), "token", "s3cret")
-    assert result.value == MASK
     rows = params.list_params(made, environment="gke").rows
-    assert [row.value for row in rows if row.name == "token"] == [MASK]
-    differences = params.diff_params(made, "gke", "minikube").rows
-    assert [(row.name, row.first, row.second) for row in differences] == [("token", MASK, None)]
+    assert [result.value, *(row.value for row in rows if row.name == "token")] == [MASK, MASK]
+    (row,) = params.diff_params(made, "gke", "minikube").rows
+    assert (row.name, row.first, row.second) == ("token", MASK, None)
 
 
 def test_list_can_leave_out_defaults_and_other_components(made: AppDir) -> None:
