@@ -57,4 +57,4 @@ def test_what_a_guide_asks_for_works(
         assert run(f"diff {guide.environment}").code == 0
     finally:
         run(f"delete {guide.environment} --yes --crds --claims")
-        dryrun.remove(cluster, definitions)
+        dryrun.remove((cluster, definitions))
