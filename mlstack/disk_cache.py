@@ -75,7 +75,8 @@ class Cache:
         place = self._place(key)
         temporary, folder = f"{place}.{os.getpid()}.tmp", place.rpartition("/")[0]
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
+            with suppress(FileExistsError):
+                os.mkdir(folder, mode=0o700)  # noqa: PTH102
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(_digest(key, data) + data)

@@ -1,6 +1,7 @@
 """The cache remembers bytes, and whatever is odd about it is a miss, never an error."""
 
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,6 +92,16 @@ def test_a_folder_that_cannot_be_made_is_no_error(tmp_path: Path, name: str) -> 
     cache = Cache(tmp_path / name)
     cache.put("k", b"x")
     assert cache.get("k") is None
+
+
+def test_a_folder_that_goes_meanwhile_is_made_again_for_its_owner_alone(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    cache.put("k", b"x")
+    shutil.rmtree(tmp_path / "cache")
+    for _ in range(2):
+        cache.put("other", b"y")
+    assert stat.S_IMODE((tmp_path / "cache").stat().st_mode) == 0o700
+    assert Cache(tmp_path / "cache").get("other") == b"y"
 
 
 def test_a_full_disk_is_no_error_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
