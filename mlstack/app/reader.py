@@ -516,10 +516,10 @@ class AppReader:
 
     def need(self, component: str, api_version: str, kind: str, environment: str) -> Need | None:
         """Give what a component's prototype says of a kind that it needs; None of manifests, other kinds."""
-        found = self.component(component) if component in self.component_files else None
-        if not isinstance(found, Component):
+        owner = self.component(component) if component in self.component_files else None
+        if not isinstance(owner, Component):
             return None
-        needs = self.prototype(found.prototype, environment=environment).needs
+        needs = self.prototype(owner.prototype, environment=environment).needs
         return next((need for need in needs if need.kind == f"{api_version}/{kind}"), None)
 
     # --- parameters ---

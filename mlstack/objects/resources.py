@@ -75,11 +75,11 @@ def _of_pod(spec: Mapping[str, Any], *kinds: str) -> dict[str, int]:
     most: dict[str, int] = {}
     for container in spec.get("initContainers") or ():
         beside = total(sidecars, read(container))
-        most = _most(most, beside)
+        most = larger(most, beside)
         if container.get("restartPolicy") == "Always":
             sidecars = beside
     running = total(*map(read, spec.get("containers") or ()), sidecars)
-    return {**_most(running, most), **read(spec)}
+    return {**larger(running, most), **read(spec)}
 
 
 def is_device(resource: str) -> bool:
@@ -115,7 +115,8 @@ def total(*parts: Amounts) -> dict[str, int]:
     return amounts_by_name
 
 
-def _most(one: Amounts, other: Amounts) -> dict[str, int]:
+def larger(one: Amounts, other: Amounts) -> dict[str, int]:
+    """Give of each resource the larger amount."""
     return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
 
 

@@ -37,6 +37,7 @@ from mlstack.objects.resources import (
     amounts,
     is_host_port,
     is_selected,
+    larger,
     requests,
     required_affinity,
     selects,
@@ -225,11 +226,6 @@ def held(pod: Mapping[str, Any]) -> dict[str, int]:
         name: [resized(row) for row in spec.get(name) or ()] for name in ("initContainers", "containers")
     }
     return larger(requests(spec), requests({**spec, **lists}))
-
-
-def larger(one: Amounts, other: Amounts) -> dict[str, int]:
-    """Give of each resource the larger amount."""
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
 
 
 # --- what keeps pods apart ---

@@ -372,8 +372,8 @@ class Loader:
             for document in read.read_documents(text, source=file) if f"kind: {kind}" in text else ():
                 spec = document.value.get("spec") or {}
                 if spec.get("group") == group and (spec.get("names") or {}).get("kind") == kind:
-                    served = (one for one in spec["versions"] if one["name"] == version)
-                    return next((one["schema"]["openAPIV3Schema"] for one in served), None), None
+                    served = (entry for entry in spec["versions"] if entry["name"] == version)
+                    return next((entry["schema"]["openAPIV3Schema"] for entry in served), None), None
         return None, None
 
 

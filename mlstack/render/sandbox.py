@@ -58,8 +58,8 @@ def keeping(rewrite: Callable[..., str]) -> Callable[..., str]:
     """Let a filter on text of a template give text of a template."""
 
     def kept(text: str, *args: Any, **options: Any) -> str:
-        found = rewrite(text, *args, **options)
-        return Raw(found) if isinstance(text, Raw) else found
+        rewritten = rewrite(text, *args, **options)
+        return Raw(rewritten) if isinstance(text, Raw) else rewritten
 
     return kept
 
@@ -273,9 +273,9 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def _state(self, *given: Any, **values: Any) -> _State:
         """Make an object whose attributes templates set."""
-        made = _State(*given, **values)
-        object.__setattr__(made, "made_by", (self.libraries, self.libraries.frame))
-        return made
+        state = _State(*given, **values)
+        object.__setattr__(state, "made_by", (self.libraries, self.libraries.frame))
+        return state
 
     def _finalized(self, value: Any) -> str:
         """Write what an expression gave."""
@@ -481,7 +481,7 @@ _Environment.template_class = _Template
 
 def environment(*, marking: bool) -> _Environment:
     """Make an environment whose templates mark the origin of their lines, or a plain one."""
-    made = _Environment(
+    environment = _Environment(
         undefined=_Undefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -490,8 +490,8 @@ def environment(*, marking: bool) -> _Environment:
         cache_size=-1,
     )
     if marking:
-        made.extensions["marks"] = _Marks(made)
-    return made
+        environment.extensions["marks"] = _Marks(environment)
+    return environment
 
 
 # --- what went wrong, and where ---
@@ -520,12 +520,12 @@ def _reads(text: str, line: int, variables: Mapping[str, Any]) -> str:
     """Say which parameters a line of a template reads, and of which type they are."""
     lines, params = text.splitlines(), variables.get("params", {})
     names = dict.fromkeys(re.findall(_PARAMETER, lines[line - 1] if line <= len(lines) else ""))
-    told = [
+    values = [
         f"`{name}`, which is {'not set' if params[name] is None else _TYPES.get(type(params[name]), 'set')}"
         for name in names
         if name in params
     ]
-    return f"; the line reads {', and '.join(told)}" if told else ""
+    return f"; the line reads {', and '.join(values)}" if values else ""
 
 
 _TYPES: Mapping[type, str] = {
