@@ -65,7 +65,9 @@ def test_jobs_that_ended_go_after_their_time_with_all_that_they_had(start: Start
         due_s = ended_s(jobs, brief) + TTL_S
         wait_until(lambda name=brief: jobs.cluster.find(jobs.path(name)) is None, what="the end of the job")
         assert time.time() >= due_s
-        wait_until(lambda name=brief: left(jobs, name) == [], what="the end of all that it had")
+        wait_until(  # the garbage collector of Kubernetes looks for new kinds every 30 s
+            lambda name=brief: not left(jobs, name), what="the end of all that it had", timeout_s=90
+        )
         assert "the job" in left(jobs, kept)
         assert f"pod/{kept}-trainer-0" in left(jobs, kept)  # to be read by people
 
