@@ -10,6 +10,9 @@ from typing import Protocol
 
 from mlstack.errors import UsageError
 
+STILL_S = 30.0
+"""So often it is said what is still waited for: a log silent for longer looks like a run that hangs."""
+
 
 class Clock(Protocol):
     """Tells the time and lets it pass."""

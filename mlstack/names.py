@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -128,6 +128,12 @@ def not_found(
     """Make the error for a name that leads to nothing; its hint is the nearest known one, if any."""
     near = nearest(name, known)
     return NotFoundError(message, near=near, where=where, hint=None if near else hint)
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """Write the first names for a sentence, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 # --- versions of packages, and ranges of them: `^1.2`, `~1.2`, `>=1.0 <2`, `1.x`, `^1 || ^2` ---

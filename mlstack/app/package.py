@@ -37,8 +37,7 @@ from mlstack.app.schema import Inliner, PassedStore, check_file, check_schema
 from mlstack.dataclass import dataclass
 from mlstack.disk_cache import from_json
 from mlstack.errors import ConfigError, NotFoundError, RegistryError, SchemaError
-from mlstack.events import listed
-from mlstack.names import check_mlstack, is_parameter_name, nearest, version_key
+from mlstack.names import check_mlstack, is_parameter_name, listed, nearest, version_key
 
 Files = Mapping[PurePosixPath, bytes]
 

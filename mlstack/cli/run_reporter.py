@@ -17,10 +17,9 @@ from mlstack.errors import ConfigError, MlstackError, UsageError
 if TYPE_CHECKING:
     from mlstack.cli.ports import Session
     from mlstack.clock import Clock
-    from mlstack.deploy.changes import ChangeReport, RunResult
+    from mlstack.deploy.changes import ChangeReport, RunEvent, RunResult
     from mlstack.deploy.plan import ApplyPlan
     from mlstack.deploy.reapply import LastGood
-    from mlstack.events import RunEvent
     from mlstack.operations.status import StatusResult
 
 

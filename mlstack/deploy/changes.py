@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Literal
 
@@ -13,8 +13,8 @@ from mlstack.app.app import API_VERSION
 from mlstack.app.environment import ClusterIdentity
 from mlstack.dataclass import dataclass, row
 from mlstack.errors import ConflictError, InvalidError, MlstackError
-from mlstack.events import Outcome, RunEvent, listed
 from mlstack.kube import parallel
+from mlstack.names import listed
 from mlstack.objects.kube_object import Data, Identity, KubeObject
 from mlstack.objects.managed_fields import FieldChange, step_text
 from mlstack.objects.masking import MASK, mask_object, mask_values, mask_whole
@@ -26,6 +26,30 @@ OnFailure = Literal["stop", "rollback"]
 
 DESTRUCTIVE: frozenset[Action] = frozenset({"recreate", "delete"})
 EXISTING: frozenset[Action] = frozenset({"update", "recreate", "delete"})
+
+
+_Written = Literal["created", "updated", "recreated", "deleted", "terminating"]
+Outcome = Literal[_Written, "unchanged", "kept", "gone", "failed", "skipped"]
+"""How an object ended."""
+
+RunEventKind = Literal[Outcome, "waiting", "pending", "still", "warning", "note"]
+
+
+@dataclass(frozen=True)
+class RunEvent:
+    """One thing that happened in a run, told while it goes on."""
+
+    # what happened; `pending` is waited for, `still` after a long time that nobody heard of
+    kind: RunEventKind
+    identity: Identity | None  # the object it happened to, None for the whole run
+    text: str = ""  # the sentence for a person
+
+
+OnEvent = Callable[[RunEvent], None]
+
+
+def silent(event: RunEvent) -> None:
+    """Take an event and tell nobody."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -404,18 +428,8 @@ def run_result(
         key, state = change.identity, states.get(change.identity)
         event = outcomes.get(key, RunEvent("skipped", None, "not reached"))
         stood = {"state": state.readiness.state, "reason": state.readiness.reason} if state else {}
-        text, component = event.text, change.component
-        rows.append(
-            row(
-                ObjectResult,
-                key,
-                object=str(key),
-                component=component,
-                outcome=event.kind,
-                text=text,
-                **stood,
-            )
-        )
+        facts = {"component": change.component, "outcome": event.kind, "text": event.text, **stood}
+        rows.append(row(ObjectResult, key, object=str(key), **facts))
     is_done = not any(result.outcome in ("failed", "skipped") for result in rows)
     return row(
         RunResult,

@@ -15,8 +15,8 @@ from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import with_uid
 from mlstack.deploy.replacement import dry_run_copy, is_allocated, says_fixed
 from mlstack.errors import Cause, ConflictError, FieldConflict, ForbiddenError, InvalidError, MlstackError
-from mlstack.events import listed
 from mlstack.kube.client import Applied, Cluster, ObjectRef
+from mlstack.names import listed
 from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import MANAGER, Data, KubeObject
 from mlstack.objects.managed_fields import (

@@ -18,10 +18,9 @@ from typing import Any
 
 import mlstack
 from mlstack.dataclass import dataclass
-from mlstack.deploy.changes import Change
+from mlstack.deploy.changes import Change, OnEvent, RunEvent, silent
 from mlstack.deploy.lock import ID_LABEL, belongs_to, environment_marks, explained, name_of
 from mlstack.errors import ClusterError, ConfigError, ConflictError, ObjectNotFoundError
-from mlstack.events import OnEvent, RunEvent, silent
 from mlstack.kube.client import Applied, Cluster, ObjectRef
 from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import APP_LABEL, ENVIRONMENT_LABEL, DesiredState, Identity, Kinds, group_of

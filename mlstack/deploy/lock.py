@@ -14,10 +14,10 @@ from threading import RLock, Thread
 from typing import Any
 
 from mlstack.app.environment import Environment
-from mlstack.clock import Clock
+from mlstack.clock import STILL_S, Clock
 from mlstack.dataclass import dataclass
+from mlstack.deploy.changes import OnEvent, RunEvent, RunEventKind
 from mlstack.errors import ClusterError, ForbiddenError, InvalidError, LockedError, TransientError
-from mlstack.events import STILL_S, OnEvent, RunEvent, RunEventKind
 from mlstack.kube.client import Cluster, GuardedClient, ObjectRef, Patience, asked_once
 from mlstack.kube.lease import HeldError, Lease, LostError, Taken, Term
 from mlstack.objects.kube_object import (

@@ -16,7 +16,7 @@ from mlstack.deploy.live import DiffContext, Replicas
 from mlstack.deploy.plan import adopts as is_adopting
 from mlstack.deploy.plan import change_of, refused, was_made_elsewhere
 from mlstack.errors import ConflictError, InvalidError, MlstackError, VersionGoneError
-from mlstack.events import listed
+from mlstack.names import listed
 from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import MANAGER, Data, Identity, Kinds, KubeObject
 from mlstack.objects.managed_fields import (

@@ -20,7 +20,10 @@ from mlstack.deploy.changes import (
     Change,
     ChangeReport,
     Changes,
+    OnEvent,
     Refusal,
+    RunEvent,
+    RunEventKind,
     RunKind,
     RunResult,
     digest_of,
@@ -46,9 +49,9 @@ from mlstack.errors import (
     TransientError,
     UnreachableError,
 )
-from mlstack.events import OnEvent, RunEvent, RunEventKind, listed
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
+from mlstack.names import listed
 from mlstack.objects import kube_object, managed_fields, order
 from mlstack.objects.kube_object import Data, Identity, Kind, Kinds, KubeObject, kinds_of_crd
 from mlstack.objects.order import DEPENDS_ON, outside

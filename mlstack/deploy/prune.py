@@ -21,9 +21,9 @@ from mlstack.deploy.live import placed
 from mlstack.deploy.target import ResolvedTarget
 from mlstack.deploy.wait import obstacles
 from mlstack.errors import ForbiddenError, InvalidError, MlstackError, ObjectNotFoundError, UsageError
-from mlstack.events import listed
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
+from mlstack.names import listed
 from mlstack.objects import kube_object
 from mlstack.objects.kube_object import DesiredState, Identity, Kind, KubeObject, kinds_of_crd
 from mlstack.objects.order import last_first

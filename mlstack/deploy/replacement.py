@@ -12,8 +12,8 @@ from mlstack.deploy.inventory import MEMBER_LABEL
 from mlstack.deploy.lock import name_of
 from mlstack.deploy.prune import is_claim
 from mlstack.errors import Cause, ClusterError, ConfigError, ForbiddenError, InvalidError, MlstackError
-from mlstack.events import listed
 from mlstack.kube.client import Cluster
+from mlstack.names import listed
 from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import (
     APP_LABEL,

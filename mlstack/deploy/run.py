@@ -15,13 +15,12 @@ from typing import Any
 
 from mlstack.clock import Clock
 from mlstack.dataclass import dataclass
-from mlstack.deploy.changes import Change
+from mlstack.deploy.changes import Change, OnEvent, RunEvent, RunEventKind
 from mlstack.deploy.live import DiffContext
 from mlstack.deploy.lock import patient
 from mlstack.deploy.wait import Barriers
 from mlstack.deploy.write import DeletionWatcher, Gone, ObjectWriter, Steps
 from mlstack.errors import ForbiddenError, LockedError, MlstackError, NotReadyError, UnreachableError
-from mlstack.events import OnEvent, RunEvent, RunEventKind
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, GuardedClient, Patience
 from mlstack.kube.parallel import GRACE_S, WORKERS

@@ -18,10 +18,10 @@ from mlstack.deploy.changes import Action, Change
 from mlstack.deploy.inventory import Inventory
 from mlstack.deploy.lock import Holder, name_of
 from mlstack.errors import ConfigError, ForbiddenError, UsageError, WrongClusterError
-from mlstack.events import listed
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef, Opener, Right, Rights
 from mlstack.kube.parallel import prefetch
+from mlstack.names import listed
 from mlstack.objects.kube_object import DesiredState, Kinds, KubeObject
 from mlstack.render import render
 from mlstack.render.template import CodeStore

@@ -8,12 +8,11 @@ from typing import Any
 
 from mlstack import clock as durations
 from mlstack.app.app import ReadyRules
-from mlstack.clock import Clock, backoff
+from mlstack.clock import STILL_S, Clock, backoff
 from mlstack.dataclass import dataclass
-from mlstack.deploy.changes import ApplyOptions, Change
+from mlstack.deploy.changes import ApplyOptions, Change, OnEvent, RunEvent, RunEventKind, silent
 from mlstack.deploy.target import ResolvedTarget
 from mlstack.errors import ForbiddenError, MlstackError, NotReadyError, ObjectNotFoundError
-from mlstack.events import STILL_S, OnEvent, RunEvent, RunEventKind, silent
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects import kube_object
 from mlstack.objects.kube_object import Identity, KubeObject

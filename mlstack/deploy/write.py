@@ -8,9 +8,9 @@ from math import inf
 from threading import Condition, Thread
 from typing import Any, Literal, TypeVar
 
-from mlstack.clock import Clock, backoff
+from mlstack.clock import STILL_S, Clock, backoff
 from mlstack.dataclass import dataclass
-from mlstack.deploy.changes import Change, what_moved, with_uid
+from mlstack.deploy.changes import Change, OnEvent, RunEvent, what_moved, with_uid
 from mlstack.deploy.inventory import ref_of
 from mlstack.deploy.live import DiffContext
 from mlstack.deploy.lock import WEBHOOK_S
@@ -27,10 +27,10 @@ from mlstack.errors import (
     OutdatedError,
     TransientError,
 )
-from mlstack.events import STILL_S, OnEvent, RunEvent, listed
 from mlstack.kube import parallel
 from mlstack.kube.client import Applied, Cluster, ObjectRef, Propagation
 from mlstack.kube.watch import ResourceWatcher, WatchSource
+from mlstack.names import listed
 from mlstack.objects.kube_object import Identity, kinds_of_crd
 from mlstack.objects.managed_fields import HANDOVER
 from mlstack.readiness.rule import kinds_below

@@ -24,10 +24,9 @@ from mlstack.app.files import read_file, read_folder
 from mlstack.app.prototype import Chart
 from mlstack.dataclass import dataclass
 from mlstack.errors import ClusterError, ConfigError, NotFoundError, RegistryError, UsageError
-from mlstack.events import listed
 from mlstack.importers.convert import SIGNS, without_server_fields
 from mlstack.importers.plan import Data, PlannedComponent, component_name, told_of
-from mlstack.names import nearest
+from mlstack.names import listed, nearest
 from mlstack.objects import masking
 from mlstack.objects.kube_object import Kinds, group_of
 from mlstack.render import helm

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mlstack.app.environment import ClusterIdentity
-from mlstack.clock import Clock, backoff
+from mlstack.clock import STILL_S, Clock, backoff
 from mlstack.dataclass import dataclass
 from mlstack.errors import (
     ClusterError,
@@ -25,7 +25,6 @@ from mlstack.errors import (
     TransientError,
     UnreachableError,
 )
-from mlstack.events import STILL_S
 from mlstack.objects import masking
 from mlstack.objects.kube_object import MANAGER, Identity, Kinds, group_of
 

@@ -26,10 +26,13 @@ from mlstack.deploy.changes import (
     Changes,
     Interrupted,
     ObjectChange,
+    OnEvent,
+    RunEvent,
     RunResult,
     refusal_error,
     report,
     run_result,
+    silent,
 )
 from mlstack.deploy.history import History, before_leaving, run_summary
 from mlstack.deploy.inventory import Inventory, grow, has_moved, remove, shrunk
@@ -61,7 +64,6 @@ from mlstack.errors import (
     UnreachableError,
     UsageError,
 )
-from mlstack.events import OnEvent, RunEvent, silent
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, Opener
 from mlstack.kube.parallel import prefetch

@@ -21,7 +21,7 @@ from mlstack.app.params import join_path
 from mlstack.app.prototype import Chart
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, RegistryError, TemplateError, TemplateRefusedError
-from mlstack.events import listed
+from mlstack.names import listed
 from mlstack.objects.order import HOOK, HOOK_DELETE_POLICY, hook_phase
 from mlstack.programs import ProgramError
 from mlstack.yaml.read import Document, read_documents

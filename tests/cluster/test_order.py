@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.changes import RunResult
+from mlstack.deploy.changes import RunEvent, RunResult
 from mlstack.deploy.prune import KeepOptions
 from mlstack.errors import (
     ClusterError,
@@ -23,7 +23,6 @@ from mlstack.errors import (
     MlstackError,
     NotReadyError,
 )
-from mlstack.events import RunEvent
 from mlstack.objects.order import DEPENDS_ON
 from mlstack.operations import deploy
 from tests.support.cluster import TestCluster

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from mlstack.deploy.changes import RunEvent
 from mlstack.errors import ClusterError, TransientError
-from mlstack.events import RunEvent
 from mlstack.operations import deploy
 from tests.support import isolation
 from tests.support.cluster import TestCluster

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.changes import RunResult
+from mlstack.deploy.changes import RunEvent, RunResult
 from mlstack.errors import MlstackError, NotReadyError
-from mlstack.events import RunEvent
 from mlstack.kube.api_server import connect
 from mlstack.operations.deploy import apply
 from tests.support.cluster import TestCluster

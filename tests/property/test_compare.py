@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 from mlstack.app import app
 from mlstack.app.app_dir import AppDir
 from mlstack.app.environment import Environment
-from mlstack.deploy.changes import ApplyOptions, Changes
+from mlstack.deploy.changes import ApplyOptions, Changes, silent
 from mlstack.deploy.inventory import Inventory, Member, owned_hash, payload_hash
 from mlstack.deploy.live import context_of
 from mlstack.deploy.run import Run
 from mlstack.deploy.target import ResolvedTarget, Target
 from mlstack.errors import OutdatedError
-from mlstack.events import silent
 from mlstack.kube.client import ObjectRef
 from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import DesiredState, KubeObject

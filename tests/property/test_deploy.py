@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from mlstack.app.app_dir import AppDir
 from mlstack.app.environment import Environment
-from mlstack.deploy.changes import Changes
+from mlstack.deploy.changes import Changes, silent
 from mlstack.deploy.run import Run
 from mlstack.deploy.target import ResolvedTarget, Target
-from mlstack.events import silent
 from mlstack.kube.client import ObjectRef
 from mlstack.objects import managed_fields, order
 from mlstack.objects.kube_object import DesiredState, KubeObject, normalised

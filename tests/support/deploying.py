@@ -10,11 +10,10 @@ from textwrap import dedent
 from typing import Any
 
 from mlstack.app.app_dir import AppDir
-from mlstack.deploy.changes import ApplyOptions, ChangeReport, RunResult
+from mlstack.deploy.changes import ApplyOptions, ChangeReport, RunEvent, RunResult
 from mlstack.deploy.history import Revision
 from mlstack.deploy.plan import ApplyPlan
 from mlstack.deploy.target import Target
-from mlstack.events import RunEvent
 from mlstack.kube.api_server import connect
 from mlstack.kube.client import Cluster, ObjectRef, Opener
 from mlstack.operations import deploy, status

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from mlstack.deploy.changes import RunEvent
 from mlstack.deploy.wait import until_ready
 from mlstack.errors import MlstackError
-from mlstack.events import RunEvent
 from mlstack.kube.client import ObjectRef, WatchEvent
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.readiness.rule import Readiness, ReadinessState, Terms, terms_of

@@ -11,9 +11,9 @@ import pytest
 
 from mlstack.app.environment import Environment
 from mlstack.deploy import lock
+from mlstack.deploy.changes import RunEvent
 from mlstack.deploy.lock import WEBHOOK_S, Holder, readable_holder
 from mlstack.errors import ClusterError, ForbiddenError, InvalidError, LockedError, TransientError
-from mlstack.events import RunEvent
 from mlstack.kube.client import Applied, ClientWrapper, Cluster, ObjectRef
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from mlstack.deploy.changes import silent
 from mlstack.deploy.run import Schedule
 from mlstack.deploy.write import DeletionWatcher, Steps
 from mlstack.errors import ForbiddenError, LockedError, MlstackError, UnreachableError
-from mlstack.events import silent
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.kube.parallel import WORKERS
 from mlstack.objects import order

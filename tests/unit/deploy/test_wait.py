@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mlstack.deploy import wait
+from mlstack.deploy.changes import RunEvent
 from mlstack.deploy.wait import Barriers, obstacles
 from mlstack.errors import ForbiddenError, NotReadyError
-from mlstack.events import RunEvent
 from mlstack.kube.client import Listing, ObjectRef
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.readiness.evaluate import ResourceStatus

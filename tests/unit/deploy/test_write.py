@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from mlstack.deploy.changes import Change
+from mlstack.deploy.changes import Change, silent
 from mlstack.deploy.lock import WEBHOOK_S
 from mlstack.deploy.write import CONFLICT_S, GONE_S, KIND_S, DeletionWatcher, Gone, ObjectWriter
 from mlstack.errors import (
@@ -24,7 +24,6 @@ from mlstack.errors import (
     OutdatedError,
     TransientError,
 )
-from mlstack.events import silent
 from mlstack.kube.client import Applied, ObjectRef
 from mlstack.objects.kube_object import KubeObject
 from mlstack.operations import deploy

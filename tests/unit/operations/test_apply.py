@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mlstack.deploy import history
-from mlstack.deploy.changes import ApplyOptions, Interrupted, RunResult
+from mlstack.deploy.changes import ApplyOptions, Interrupted, RunEvent, RunResult
 from mlstack.errors import (
     ConfigError,
     ConflictError,
@@ -16,7 +16,6 @@ from mlstack.errors import (
     ObjectNotFoundError,
     WrongClusterError,
 )
-from mlstack.events import RunEvent
 from mlstack.kube.client import Applied, ObjectRef
 from mlstack.operations import deploy
 from mlstack.testing.cluster import MemoryCluster
