@@ -24,7 +24,8 @@ from mlstack.importers.jsonnet import text_of, tokens
 from mlstack.importers.plan import Data
 from mlstack.objects.kube_object import SERVER_METADATA, Kinds, group_of
 from mlstack.render.component import unpacked
-from mlstack.yaml import edit, read, rewrite, write
+from mlstack.yaml import edit, read, write
+from mlstack.yaml.edit import dump_commented, load_commented
 from mlstack.yaml.read import Path as KeyPath
 
 _Change = Callable[[dict[str, Any]], None]
@@ -318,14 +319,14 @@ def without_server_fields(text: str, *, source: str) -> tuple[str, list[str]]:
         with suppress(ValueError):
             commented, is_json = json.loads(text), True
         if not is_json:
-            [commented] = rewrite.load(text, source=source)
+            [commented] = load_commented(text, source=source)
         for path in reversed(paths):  # later items of a list first
             inner = commented
             for part in path[:-1]:
                 inner = inner[part]
             del inner[path[-1]]
         start = "---\n" if text.startswith("---") else ""
-        text = write.to_json(commented) if is_json else start + rewrite.dump(commented)
+        text = write.to_json(commented) if is_json else start + dump_commented(commented)
     else:
         for path in reversed(paths):
             text = edit.unset_value(text, path, source=source)

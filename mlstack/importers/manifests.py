@@ -32,7 +32,8 @@ from mlstack.objects.kube_object import Kinds, group_of
 from mlstack.render import helm
 from mlstack.render.component import check_object, unpacked
 from mlstack.render.kustomize import NAMES, build_folder, remote_entries
-from mlstack.yaml import edit, read, rewrite
+from mlstack.yaml import edit, read
+from mlstack.yaml.edit import dump_commented, load_commented
 from mlstack.yaml.read import read_documents
 
 if TYPE_CHECKING:
@@ -258,14 +259,14 @@ def _renamed(text: str, document: read.Document, path: read.Path, new: str, sour
 
 
 def _without_items(text: str, paths: Sequence[read.Path], source: str) -> str:
-    [commented] = rewrite.load(text, source=source)
+    [commented] = load_commented(text, source=source)
     for path in reversed(paths):
         items: Any = commented
         for part in path[:-1]:
             items = items[part]
         del items[path[-1]]
     start = "---\n" if text.startswith("---") else ""
-    return start + rewrite.dump(commented)
+    return start + dump_commented(commented)
 
 
 def document_texts(text: str, source: str) -> list[str]:
@@ -282,14 +283,14 @@ def _split(source: SourceFile, documents: Sequence[read.Document]) -> Iterator[t
             if [path for path, _ in items] == [()]:
                 yield _object_name(document.value), replace(source, text=text)
                 continue
-            [commented] = rewrite.load(text, source=source.name)
+            [commented] = load_commented(text, source=source.name)
             for path, data in items:
                 inner: Any = commented
                 for part in path:
                     inner = inner[part]
                 if data is not None:
                     path_of_item = source.path.with_suffix(".yaml")
-                    yield _object_name(data), replace(source, text=rewrite.dump(inner), path=path_of_item)
+                    yield _object_name(data), replace(source, text=dump_commented(inner), path=path_of_item)
 
 
 def _object_name(data: Data) -> str:

@@ -40,7 +40,8 @@ from mlstack.names import nearest
 from mlstack.objects.resources import is_gpu
 from mlstack.readiness.placement import NodeRoom, repelling
 from mlstack.render.helm import helm_version
-from mlstack.yaml import read, rewrite
+from mlstack.yaml import read
+from mlstack.yaml.edit import dump_commented, load_commented
 
 State = Literal["ok", "warning", "failed"]
 
@@ -543,13 +544,13 @@ def _migrated(root: Path, migrations: Sequence[Migration]) -> dict[UpgradedFile,
                 )
                 hint = "upgrade mlstack"
             raise SchemaError(message, where=file, hint=hint)
-        [document] = rewrite.load(text, source=file)
+        [document] = load_commented(text, source=file)
         before = version
         while version in steps:
             step = steps[version]
             step.changes.get(str(document.get("kind")), lambda document: None)(document)
             document["apiVersion"] = version = step.after
-        texts[UpgradedFile(file=file, before=before, after=version)] = rewrite.dump(document)
+        texts[UpgradedFile(file=file, before=before, after=version)] = dump_commented(document)
     return texts
 
 

@@ -3,7 +3,7 @@
 The value is replaced by its position in the text, so comments, order, quotes, line ends, indentation and
 brackets of the rest cannot change, whatever style the file is written in (a library that loads and writes
 the file again brings its own style with it). Afterwards the result is read: if anything but the edited value
-differs, the edit is refused.
+differs, the edit is refused. What takes whole documents apart has them with their comments.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field
+from io import StringIO
 from itertools import chain
 from typing import Any
 
@@ -71,15 +72,13 @@ def _merged(edit: _Edit, path: Path, value: Any) -> Iterator[str]:
     if not (old and old.entries and isinstance(value, dict) and value):
         return
     text = edit.text
-    try:
+    with suppress(ConfigError):
         for key, item in value.items():
             text = set_value(text, [*path, key], item, source=edit.source)
         for entry in old.entries:
             if entry.name not in value:
                 text = unset_value(text, [*path, entry.name], source=edit.source)
-    except ConfigError:
-        return
-    yield text
+        yield text
 
 
 def _checked(versions: Iterable[str], expected: Any, path: Path, source: str) -> str:
@@ -129,25 +128,21 @@ def _with(before: Any, path: Path, value: Any, text: str, source: str) -> Any:
     """Give what the file must read after a value was set."""
     if not path:
         raise ValueError("the path of a value is empty")
-    top = {"": copy.deepcopy(before)}
-    holder: Any = top
-    last: str | int = ""
-    for number, step in enumerate(path):
-        inner = holder[last]
-        if inner is None and isinstance(step, str):
-            inner = holder[last] = {}
-        if not isinstance(inner, dict if isinstance(step, str) else list) or (
-            isinstance(step, int) and not 0 <= step < len(inner)
-        ):
-            name = ".".join(map(str, path[:number])) or "the file"
-            documents = read_documents(text, source=source, with_positions=True)
-            where = f"{source}:{documents[0].position(path[:number]).line}" if documents else source
-            raise ConfigError(f"`{name}` holds nothing to set `{step}` in", where=where, hint=_BY_HAND)
-        if isinstance(inner, dict):
-            inner.setdefault(step, None)
-        holder, last = inner, step
-    holder[last] = value
-    return top[""]
+
+    def changed(part: Any, depth: int) -> Any:
+        if depth == len(path):
+            return value
+        step = path[depth]
+        if isinstance(step, str) and (part is None or isinstance(part, dict)):
+            return {**(part or {}), step: changed((part or {}).get(step), depth + 1)}
+        if isinstance(step, int) and isinstance(part, list) and 0 <= step < len(part):
+            return [*part[:step], changed(part[step], depth + 1), *part[step + 1 :]]
+        name = ".".join(map(str, path[:depth])) or "the file"
+        documents = read_documents(text, source=source, with_positions=True)
+        where = f"{source}:{documents[0].position(path[:depth]).line}" if documents else source
+        raise ConfigError(f"`{name}` holds nothing to set `{step}` in", where=where, hint=_BY_HAND)
+
+    return changed(before, 0)
 
 
 # --- new texts of a file with one value changed, made by position --------------------------------------
@@ -195,7 +190,7 @@ class _Edit:
                 name = self.text[node.start : node.end]
                 where = f"{self.source}:{self.text.count(self.lines.newline, 0, node.start) + 1}"
                 raise ConfigError(f"`{name}` stands for another part of the file", where=where, hint=_BY_HAND)
-            entry = node.entry(step) if node and isinstance(step, str) else None
+            entry = next((entry for entry in node.entries if entry.name == step), None) if node else None
             if node and entry:
                 steps.append(_Step(node, entry, entry.value))
             elif node and isinstance(step, int) and step < len(node.items):
@@ -369,7 +364,7 @@ class _Edit:
                 end = entries[1].start
             elif text[end:].lstrip().startswith(","):
                 end = text.index(",", end) + 1
-        elif lines.starts_its_line(start):
+        elif not text[lines.start(start) : start].strip(" \t"):  # it begins its line
             start, end = lines.start(start), lines.after(end)
             if end == len(text) and not text.endswith(("\n", "\r")):
                 start -= len(lines.newline) if text[:start].endswith(lines.newline) else 0
@@ -481,9 +476,6 @@ class _Node:
     def is_empty(self) -> bool:
         return self.kind == "scalar" and self.start == self.end
 
-    def entry(self, name: str) -> _Entry | None:
-        return next((entry for entry in self.entries if entry.name == name), None)
-
 
 @dataclass
 class _Entry:
@@ -518,10 +510,6 @@ class _Lines:
 
     def column(self, index: int) -> int:
         return index - self.start(index)
-
-    def starts_its_line(self, index: int) -> bool:
-        """Tell whether only blanks stand before something on its line."""
-        return not self.text[self.start(index) : index].strip(" \t")
 
     def after_comments(self, index: int, column: int) -> int:
         """Skip comment lines that stand deeper than a column, with the blank lines between them."""
@@ -574,3 +562,38 @@ def _entry(mark: Mark, marks: Iterator[Mark], text: str) -> _Entry:
         start -= 1
     start = start - 1 if 0 < start < key.start and text[start - 1] == "?" else key.start
     return _Entry(name, start, key, colon.end() if colon else key.end, value)
+
+
+# --- documents that are taken apart or put together anew with their comments: the door to ruamel.yaml ---
+
+
+def load_commented(text: str, *, source: str) -> list[Any]:
+    """Read every document as values that carry their comments; change them in place, then `dump_commented`.
+
+    Raises:
+        YamlError: the text is no YAML.
+    """
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        return [document for document in _ruamel().load_all(text) if document is not None]
+    except YAMLError as error:
+        problem = str(getattr(error, "problem", None) or error).splitlines()[0]
+        raise YamlError(f"broken YAML: {problem}", where=source) from error
+
+
+def dump_commented(value: Any) -> str:
+    """Write one document with the comments it carries."""
+    out = StringIO()
+    _ruamel().dump(value, out)
+    return out.getvalue()
+
+
+def _ruamel() -> Any:
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 1_000_000  # no line is broken that was not
+    yaml.indent(mapping=2, sequence=2, offset=0)
+    return yaml
