@@ -538,3 +538,28 @@ class Kustomization(Manifest):
     def is_remote(self) -> bool:
         """Tell whether it is somebody else's, of which the app has a copy."""
         return "://" in self.source or self.source.startswith(("git@", "github.com/"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackComponent:
+    """One component of a stack."""
+
+    name: str = key(NAME, required=True)
+    prototype: str = key(WORD, "A prototype of the bundled registry, as `package/prototype`.", required=True)
+    example: str = key(TEXT, "The example of the prototype that it starts from.", default="")
+    params: Mapping[str, Any] = key(MAP, default_factory=dict)
+    environments: Mapping[str, Mapping[str, Any]] = key(
+        {**MAP, "additionalProperties": MAP},
+        "Parameters in one environment alone, by its name.",
+        default_factory=dict,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """Components and environments that belong together, for `mlstack init NAME --stack STACK`."""
+
+    name: str = key(SHORT_NAME, required=True)
+    summary: str = key(TEXT, required=True)
+    environments: tuple[str, ...] = key(list_of(NAME), "Presets of environments.", required=True)
+    components: tuple[StackComponent, ...] = records(StackComponent, minItems=1, required=True)

@@ -15,7 +15,6 @@ from mlstack.app.document import decode, layer_of
 from mlstack.app.edit import EditedFile, app_lock, changed_texts
 from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.app.files import read_file, read_folder
-from mlstack.app.lock import Lock, LockedKustomization, LockedPackage
 from mlstack.app.package import FetchedPackage
 from mlstack.app.params import (
     KeyPath,
@@ -28,6 +27,7 @@ from mlstack.app.params import (
 )
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import PassedStore
+from mlstack.app.versions import Lock, LockedKustomization, LockedPackage
 from mlstack.errors import ConfigError, NotFoundError, TypedValueError, UsageError
 from mlstack.names import (
     check_app_name,

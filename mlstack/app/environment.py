@@ -1,12 +1,13 @@
-"""An environment: where components go, what it costs, and what one person has otherwise."""
+"""An environment: where components go, what its cluster can do and costs, what one person has otherwise."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from mlstack.app.app import PackageRef
+from mlstack.app.app import API_VERSION, PackageRef
 from mlstack.app.declare import (
     ANNOTATIONS,
     DIGEST,
@@ -25,6 +26,7 @@ from mlstack.app.declare import (
     records,
 )
 from mlstack.dataclass import dataclass
+from mlstack.errors import SchemaError
 
 DEFAULT_KUBERNETES_VERSION = "1.36"
 ClusterScoped = Literal["allowed", "refused"]
@@ -243,3 +245,76 @@ class PolicyFile:
         required=True,
     )
     message: str = key(WORD, "What is said of an object that does not keep it.", default="")
+
+
+# --- snapshots of clusters: what an environment's can do, kept in one file, so that it is known unasked ---
+
+_SNAPSHOT_KIND = "ClusterSnapshot"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterSnapshot:
+    """A cluster as it was at one time."""
+
+    taken: str  # when, in UTC
+    version: str  # of its API server, as `v1.36.2`
+    # kinds that it serves, by API version, sorted
+    apis: Mapping[str, tuple[str, ...]]
+    definitions: tuple[Mapping[str, Any], ...]  # its CustomResourceDefinitions, with name and spec alone
+    # each shape of node: `count`, `allocatable` by resource, `labels` that tell accelerators and machines
+    # apart, `taints`
+    nodes: tuple[Mapping[str, Any], ...]
+    quotas: tuple[Mapping[str, Any], ...]  # ResourceQuotas of the environment's namespace: `name` and `hard`
+    limits: tuple[Mapping[str, Any], ...] = ()  # LimitRanges of that namespace: `name` and their `limits`
+    # what moves all the time, None where nobody may see it: `nodes` that take pods (`shape` in the list of
+    # these, `count`, `free`), number of pods that are `waiting`, terms of those `repelling` others, what is
+    # `used` of quotas, and `pools` that an autoscaler may grow
+    room: Mapping[str, Any] | None = None
+
+    @property
+    def api_versions(self) -> tuple[str, ...]:
+        """Give API versions and kinds as helm takes them: `apps/v1`, `apps/v1/Deployment`."""
+        return tuple(
+            name
+            for version, kinds in self.apis.items()
+            for name in (version, *(f"{version}/{kind}" for kind in kinds))
+        )
+
+    def content(self) -> dict[str, Any]:
+        """Give what the file holds."""
+        return {"apiVersion": API_VERSION, "kind": _SNAPSHOT_KIND, **vars(self)}
+
+    def text(self) -> str:
+        """Write the file; the same cluster gives the same text but for the time."""
+        return json.dumps(self.content(), indent=1) + "\n"
+
+
+def is_kept_label(name: str) -> bool:
+    """Tell whether a snapshot keeps a label of nodes: all but those that name one machine."""
+    return not name.endswith(("/hostname", "/instance-id", "/node-id"))
+
+
+def parse_snapshot(data: bytes, file: str, environment: str) -> ClusterSnapshot:
+    """Read what a snapshot's file holds.
+
+    Raises:
+        SchemaError: it is not what `env snapshot` writes.
+    """
+    try:
+        content = json.loads(data)
+        if (content.pop("apiVersion"), content.pop("kind")) != (API_VERSION, _SNAPSHOT_KIND):
+            raise ValueError
+        snapshot = ClusterSnapshot(
+            **{
+                **content,
+                "apis": {str(version): tuple(map(str, kinds)) for version, kinds in content["apis"].items()},
+                **{name: tuple(map(dict, content[name])) for name in ("definitions", "nodes", "quotas")},
+                "limits": tuple(map(dict, content.get("limits", ()))),
+            }
+        )
+        if not all(isinstance(text, str) for text in (snapshot.taken, snapshot.version)):
+            raise TypeError
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        hint = f"take it anew: mlstack env snapshot {environment}"
+        raise SchemaError("the file is no snapshot of a cluster", where=file, hint=hint) from None
+    return snapshot

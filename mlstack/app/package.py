@@ -29,11 +29,17 @@ from mlstack.app import chart, document
 from mlstack.app.declare import keys_of, to_map
 from mlstack.app.document import AppDocument, fields_of
 from mlstack.app.files import read_file, read_folder
-from mlstack.app.index import KSONNET_PREFIX, IndexPackage, IndexPrototype, IndexVersion
-from mlstack.app.lock import LockedPackage, newest
 from mlstack.app.params import spelling_table
 from mlstack.app.prototype import Alias, Chart, Example, Need, Package, Param, Prototype, PrototypeFile
 from mlstack.app.schema import Inliner, PassedStore, check_file, check_schema
+from mlstack.app.versions import (
+    KSONNET_PREFIX,
+    IndexPackage,
+    IndexPrototype,
+    IndexVersion,
+    LockedPackage,
+    newest,
+)
 from mlstack.dataclass import dataclass
 from mlstack.disk_cache import from_json
 from mlstack.errors import ConfigError, NotFoundError, RegistryError, SchemaError

@@ -19,14 +19,15 @@ from mlstack.app.declare import keys_of
 from mlstack.app.document import AppDocument, FieldReader, fields_of, layer_of
 from mlstack.app.environment import (
     ApprovedDifferences,
+    ClusterSnapshot,
     Environment,
     EnvironmentParams,
     PersonalOverrides,
     PolicyFile,
     Prices,
+    parse_snapshot,
 )
 from mlstack.app.files import AppFiles, SecretValues
-from mlstack.app.lock import Lock
 from mlstack.app.overrides import Overrides
 from mlstack.app.package import Vendor
 from mlstack.app.params import (
@@ -43,6 +44,7 @@ from mlstack.app.params import (
 from mlstack.app.prototype import Need, Prototype
 from mlstack.app.schema import PassedStore, check_file
 from mlstack.app.secret_values import SecretRef
+from mlstack.app.versions import Lock
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import check_mlstack, nearest
@@ -147,6 +149,21 @@ class AppReader:
         for folder in (f"{layout.ENVIRONMENTS}/{environment}", layout.ENVIRONMENTS):
             if document := self.files.document(f"{folder}/{layout.PRICES}", "Prices"):
                 return fields_of(document, "Prices").record(Prices)
+        return None
+
+    def snapshot(self, environment: str) -> ClusterSnapshot | None:
+        """Give what the cluster of an environment can do: its own snapshot, or one of the same context below.
+
+        Raises:
+            SchemaError: the file is not what `env snapshot` writes.
+        """
+        context = self.environment(environment).context
+        for name in reversed(self.lineage(environment)):
+            if self.environment(name).context != context:
+                break
+            file = f"{layout.ENVIRONMENTS}/{name}/{layout.SNAPSHOT}"
+            if (data := self.files.bytes(file)) is not None:
+                return parse_snapshot(data, file, name)
         return None
 
     @cached_property

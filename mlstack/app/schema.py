@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mlstack.app import declare, secret_values
-from mlstack.app.app import API_VERSION, SIGN, App, Component, ModuleParams, PatchFile
+from mlstack.app.app import API_VERSION, SIGN, App, Component, ModuleParams, PatchFile, Stack
 from mlstack.app.document import AppDocument, expectation, shown, suggestion
 from mlstack.app.environment import (
     ApprovedDifferences,
@@ -28,11 +28,10 @@ from mlstack.app.environment import (
     PolicyFile,
     Prices,
 )
-from mlstack.app.index import RegistryIndex, Stack
-from mlstack.app.lock import Lock
 from mlstack.app.params import KeyPath as ValuePath
 from mlstack.app.params import ParamFault, Resolved, Setting, join_path, nearest_origin, param_error
 from mlstack.app.prototype import Example, Package, Param, Prototype, PrototypeFile, mask_value
+from mlstack.app.versions import Lock, RegistryIndex
 from mlstack.dataclass import dataclass
 from mlstack.disk_cache import from_json, program_identity
 from mlstack.errors import SchemaError

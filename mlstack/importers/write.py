@@ -14,9 +14,9 @@ from mlstack.app.app_dir import AppDir
 from mlstack.app.declare import to_map
 from mlstack.app.edit import EditedFile, app_lock
 from mlstack.app.environment import Environment
-from mlstack.app.lock import Lock, LockedPackage, LockedRegistry
 from mlstack.app.package import FetchedPackage, PackageFolder, digest, file_digests
 from mlstack.app.params import join_path
+from mlstack.app.versions import Lock, LockedPackage, LockedRegistry
 from mlstack.dataclass import dataclass
 from mlstack.errors import UsageError
 from mlstack.importers.ksonnet import mapping

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from mlstack.app import components as edits
 from mlstack.app import document, files, layout
-from mlstack.app.app import API_VERSION, Component, Kustomization, Manifest, PackageRef
+from mlstack.app.app import API_VERSION, Component, Kustomization, Manifest, PackageRef, Stack
 from mlstack.app.app_dir import AppDir
 from mlstack.app.components import ComponentRequest, draft
 from mlstack.app.document import fields_of
 from mlstack.app.edit import app_lock, write_files
 from mlstack.app.environment import Environment
 from mlstack.app.files import read_folder
-from mlstack.app.index import Stack
 from mlstack.app.package import PackageFolder
 from mlstack.app.params import ParamScope, Resolved, as_typed
 from mlstack.app.reader import read_preset

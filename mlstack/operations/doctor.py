@@ -15,8 +15,8 @@ from mlstack.app.app import API_VERSION
 from mlstack.app.app_dir import AppDir
 from mlstack.app.document import decode, is_newer
 from mlstack.app.edit import app_lock
+from mlstack.app.environment import ClusterSnapshot, is_kept_label
 from mlstack.app.files import read_file
-from mlstack.app.snapshot import ClusterSnapshot, is_kept_label, read_snapshot
 from mlstack.clock import Clock, timestamp
 from mlstack.dataclass import dataclass
 from mlstack.deploy import capacity
@@ -364,7 +364,7 @@ def take_snapshot(target: Target, *, opener: Opener, clock: Clock, check: bool =
     )
     app = target.app
     file = f"{layout.ENVIRONMENTS}/{target.environment}/{layout.SNAPSHOT}"
-    known = read_snapshot(app, target.environment) if app.files.bytes(file) is not None else None
+    known = app.snapshot(target.environment) if app.files.bytes(file) is not None else None
     changed = known is None or _content(known) != _content(snapshot)
     if not check and (known is None or replace(known, taken="") != replace(snapshot, taken="")):
         with app.locked():

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.edit import EditedFile, changed_texts
-from mlstack.app.environment import Prices
+from mlstack.app.environment import ClusterSnapshot, Prices, is_kept_label
 from mlstack.app.overrides import Overrides
 from mlstack.app.params import (
     IMAGE_MARK,
@@ -26,7 +26,6 @@ from mlstack.app.params import (
 )
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import check_value
-from mlstack.app.snapshot import ClusterSnapshot, is_kept_label
 from mlstack.dataclass import dataclass, row
 from mlstack.errors import RegistryError, SchemaError
 from mlstack.objects.kube_object import DesiredState, KubeObject

@@ -18,7 +18,7 @@ from mlstack.app.chart import read_head
 from mlstack.app.document import decode
 from mlstack.app.environment import Environment
 from mlstack.app.files import read_file
-from mlstack.app.index import offers
+from mlstack.app.versions import offers
 from mlstack.dataclass import dataclass
 from mlstack.deploy.plan import ADOPT
 from mlstack.errors import ConfigError, MlstackError, UsageError

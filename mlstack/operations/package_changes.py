@@ -11,11 +11,11 @@ from typing import Any
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.files import read_folder
-from mlstack.app.lock import Lock, LockedPackage
 from mlstack.app.package import PackageFolder, Vendor, changed_files, digest
 from mlstack.app.params import spelling_table
 from mlstack.app.prototype import Package, Param, Prototype, mask_value
 from mlstack.app.reader import AppReader
+from mlstack.app.versions import Lock, LockedPackage
 from mlstack.dataclass import dataclass, row
 from mlstack.deploy import history
 from mlstack.errors import MlstackError, RegistryError, UsageError

@@ -8,9 +8,8 @@ from typing import Any
 
 from mlstack.app.app import Component, PackageRef
 from mlstack.app.app_dir import AppDir, Copy
-from mlstack.app.index import KSONNET_PREFIX, IndexPackage, RegistryIndex
-from mlstack.app.lock import LockedPackage
 from mlstack.app.prototype import Prototype
+from mlstack.app.versions import KSONNET_PREFIX, IndexPackage, LockedPackage, RegistryIndex
 from mlstack.dataclass import dataclass, row
 from mlstack.errors import MlstackError, NotFoundError, UsageError
 from mlstack.names import nearest, not_found

@@ -11,11 +11,10 @@ from mlstack.app.app import Component, RegistryRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.document import decode
 from mlstack.app.files import read_folder
-from mlstack.app.index import RegistryIndex
-from mlstack.app.lock import newest
 from mlstack.app.package import PackageFolder
 from mlstack.app.params import marked_images
 from mlstack.app.reader import as_overridden
+from mlstack.app.versions import RegistryIndex, newest
 from mlstack.dataclass import dataclass, row
 from mlstack.errors import MlstackError, NotFoundError, RegistryError, TemplateError, UsageError
 from mlstack.names import check_registry_name, nearest, not_found, version_key

@@ -12,12 +12,11 @@ from mlstack.app import layout
 from mlstack.app.app import API_VERSION, Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.declare import to_map
-from mlstack.app.environment import ApprovedDifference
+from mlstack.app.environment import ApprovedDifference, ClusterSnapshot
 from mlstack.app.overrides import Overrides
 from mlstack.app.prototype import Need
 from mlstack.app.reader import AppReader
 from mlstack.app.secret_values import mapped, shown
-from mlstack.app.snapshot import ClusterSnapshot, read_snapshot
 from mlstack.dataclass import dataclass, row
 from mlstack.errors import UsageError
 from mlstack.objects.kube_object import DesiredState, Kinds, KubeObject, kinds_of_crd
@@ -74,7 +73,7 @@ def validate_environment(
 
     version = _version(app, environment, kubernetes_version)
     load = partial(render.load, app, environment, overrides=overrides, store=store, stand_ins=True)
-    state, snapshot = load(components=components), read_snapshot(app, environment)
+    state, snapshot = load(components=components), app.snapshot(environment)
     crds = [*_definitions(app, state.objects), *(snapshot.definitions if snapshot else ()), *definitions]
     needs = _needs(app, state, snapshot, definitions)
     needed = {need.kind for need in needs.values() if need is not None}

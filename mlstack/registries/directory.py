@@ -17,8 +17,8 @@ from mlstack.app.app import API_VERSION, RegistryRef
 from mlstack.app.chart import is_chart_folder
 from mlstack.app.declare import to_map
 from mlstack.app.files import read_file, read_folder
-from mlstack.app.index import IndexPackage, RegistryIndex, joined
 from mlstack.app.package import PackageFolder
+from mlstack.app.versions import IndexPackage, RegistryIndex, joined
 from mlstack.errors import RegistryError, UsageError
 from mlstack.names import check_registry_name
 from mlstack.programs import ProgramError

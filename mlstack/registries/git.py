@@ -34,7 +34,7 @@ from weakref import finalize
 from mlstack import disk_cache, programs
 from mlstack.app.app import RegistryRef
 from mlstack.app.files import LIMITS, MAX_BYTES, MAX_FILES, check_name
-from mlstack.app.index import RegistryIndex
+from mlstack.app.versions import RegistryIndex
 from mlstack.dataclass import dataclass
 from mlstack.disk_cache import Cache
 from mlstack.errors import RegistryError

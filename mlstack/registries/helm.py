@@ -25,9 +25,9 @@ from mlstack.addresses import shown
 from mlstack.app.app import RegistryRef
 from mlstack.app.chart import CHART_FILE, is_chart, unpack
 from mlstack.app.files import read_file
-from mlstack.app.index import IndexPackage, IndexPrototype, IndexVersion, RegistryIndex, joined
 from mlstack.app.package import Files, PackageFolder
 from mlstack.app.prototype import Chart
+from mlstack.app.versions import IndexPackage, IndexPrototype, IndexVersion, RegistryIndex, joined
 from mlstack.dataclass import dataclass
 from mlstack.errors import NotFoundError, RegistryError, UsageError, YamlError
 from mlstack.names import best_first, names_a_package

@@ -18,11 +18,10 @@ from mlstack.app import layout
 from mlstack.app.app import Component, PackageRef, RegistryRef, SignaturePolicy, parse_package_ref
 from mlstack.app.app_dir import AppDir
 from mlstack.app.chart import CHART_FILE
-from mlstack.app.index import KSONNET_PREFIX, IndexPackage
-from mlstack.app.lock import Lock, LockedPackage, newest
 from mlstack.app.package import FetchedPackage, Vendor
 from mlstack.app.prototype import Package, Prototype
 from mlstack.app.reader import as_overridden
+from mlstack.app.versions import KSONNET_PREFIX, IndexPackage, Lock, LockedPackage, newest
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
 from mlstack.names import fits, nearest

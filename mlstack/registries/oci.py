@@ -23,8 +23,8 @@ from pathlib import Path
 from mlstack import disk_cache
 from mlstack.app.app import RegistryRef
 from mlstack.app.chart import pack, unpack
-from mlstack.app.index import IndexPackage, RegistryIndex, joined
 from mlstack.app.package import Files, PackageFolder, digest
+from mlstack.app.versions import IndexPackage, RegistryIndex, joined
 from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError, RegistryError
 from mlstack.names import best_first, names_a_package

@@ -22,7 +22,11 @@ from mlstack.app.app import RegistryRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.chart import is_chart, without_ignored
 from mlstack.app.document import fields_of
-from mlstack.app.index import (
+from mlstack.app.package import PackageFolder, digest
+from mlstack.app.prototype import Prototype
+from mlstack.app.reader import as_overridden
+from mlstack.app.schema import check_file
+from mlstack.app.versions import (
     KSONNET_PREFIX,
     IndexPackage,
     IndexVersion,
@@ -31,10 +35,6 @@ from mlstack.app.index import (
     offers,
     refuse_retired,
 )
-from mlstack.app.package import PackageFolder, digest
-from mlstack.app.prototype import Prototype
-from mlstack.app.reader import as_overridden
-from mlstack.app.schema import check_file
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
 from mlstack.names import Table, nearest

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mlstack.app.app import PackageRef, RegistryRef
-from mlstack.app.index import IndexVersion
-from mlstack.app.lock import LockedPackage, LockedRegistry
 from mlstack.app.package import FetchedPackage, PackageFolder, digest, file_digests
+from mlstack.app.versions import IndexVersion, LockedPackage, LockedRegistry
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
 from mlstack.names import best_first, check_mlstack, fits, is_range, nearest

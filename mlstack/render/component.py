@@ -214,11 +214,9 @@ class Loader:
 
     def _api_versions(self) -> tuple[str, ...]:
         """Give what the environment's cluster serves, if a snapshot of it says."""
-        from mlstack.app.snapshot import read_snapshot
-
         if self.environment.name not in self.app.environment_names:
             return ()
-        snapshot = read_snapshot(self.app, self.environment.name)
+        snapshot = self.app.snapshot(self.environment.name)
         return snapshot.api_versions if snapshot is not None else ()
 
     def _helm_version(self) -> str:

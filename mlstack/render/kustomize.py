@@ -13,9 +13,9 @@ from mlstack import programs
 from mlstack.app.app import Kustomization
 from mlstack.app.app_dir import AppDir, Copy
 from mlstack.app.files import read_folder
-from mlstack.app.lock import LockedKustomization
 from mlstack.app.package import Files, digest
 from mlstack.app.reader import AppReader
+from mlstack.app.versions import LockedKustomization
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError, TemplateError
 from mlstack.objects import masking
 from mlstack.programs import ProgramError

@@ -9,8 +9,8 @@ from textwrap import dedent, indent
 
 import pytest
 
+from mlstack.app.environment import ClusterSnapshot
 from mlstack.app.layout import SNAPSHOT as SNAPSHOT_FILE
-from mlstack.app.snapshot import ClusterSnapshot
 from tests.support.builders import Tree, write_tree
 from tests.support.charts import HELPERS, comparable, helm_objects
 from tests.support.cli import Runner

@@ -12,9 +12,9 @@ from typing import Any
 
 from mlstack.app import app_dir, files
 from mlstack.app.app_dir import AppDir
-from mlstack.app.lock import Lock, LockedPackage
 from mlstack.app.package import PackageFolder
 from mlstack.app.prototype import Example, Package, Prototype
+from mlstack.app.versions import Lock, LockedPackage
 from mlstack.objects.kube_object import DesiredState
 from mlstack.render import render as desired
 

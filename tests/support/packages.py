@@ -6,8 +6,8 @@ from textwrap import dedent
 
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir, write_lock
-from mlstack.app.lock import Lock, LockedPackage
 from mlstack.app.package import digest, file_digests
+from mlstack.app.versions import Lock, LockedPackage
 from tests.support.builders import Tree, write_tree
 
 COMMON: Tree = {

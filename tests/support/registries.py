@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mlstack.app.app import PackageRef, RegistryRef
-from mlstack.app.lock import LockedRegistry
 from mlstack.app.package import FetchedPackage, digest
+from mlstack.app.versions import LockedRegistry
 from mlstack.errors import MlstackError, NotFoundError, RegistryError
 from mlstack.registries.registry import Registry, open_registry
 from mlstack.registries.resolver import AppCatalog, Requirements, select

@@ -230,7 +230,7 @@ def footprint(
     environment = session.environment(options.env)
     if fits is None:
         return operations.images.footprint_of(session.app, environment, **session.render_options())
-    from mlstack.app.snapshot import parse_snapshot
+    from mlstack.app.environment import parse_snapshot
 
     where = "stdin" if fits == "-" else fits
     snapshot = parse_snapshot(read_text(Path(fits)).encode(), where, environment)

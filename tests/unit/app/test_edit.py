@@ -11,9 +11,9 @@ import pytest
 from mlstack.app.app import Component, PackageRef, RegistryRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.environment import ClusterIdentity, Environment
-from mlstack.app.lock import Lock, LockedPackage, LockedRegistry
 from mlstack.app.package import FetchedPackage, digest
 from mlstack.app.params import ParamScope
+from mlstack.app.versions import Lock, LockedPackage, LockedRegistry
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, ParamError, UsageError
 from tests.support.builders import Tree, read_tree, write_tree
 from tests.support.packages import COMMON, JOBS, as_files, built, installed_app, of_kind, own

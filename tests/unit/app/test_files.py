@@ -10,9 +10,9 @@ from mlstack.app import files
 from mlstack.app.app import ConditionSign, FieldSign, ReadyRule, Retired
 from mlstack.app.app_dir import AppDir, write_lock
 from mlstack.app.document import fields_of
-from mlstack.app.lock import Lock, LockedPackage, LockedRegistry
 from mlstack.app.overrides import read, read_values
 from mlstack.app.schema import check_file
+from mlstack.app.versions import Lock, LockedPackage, LockedRegistry
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, SchemaError, UsageError, YamlError
 from mlstack.objects import managed_fields
 from tests.support.builders import Tree, write_tree

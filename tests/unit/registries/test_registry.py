@@ -8,7 +8,7 @@ import pytest
 from mlstack.app import files
 from mlstack.app.app import PackageRef, RegistryRef, Retired
 from mlstack.app.app_dir import AppDir, write_lock
-from mlstack.app.lock import Lock, LockedRegistry
+from mlstack.app.versions import Lock, LockedRegistry
 from mlstack.errors import NotFoundError, RegistryError
 from mlstack.registries.directory import build_index
 from mlstack.registries.registry import Registry, find_prototype, is_bundled, protocol_of
