@@ -20,8 +20,8 @@ from mlstack.errors import ConfigError, MlstackError, NotFoundError, SchemaError
 from mlstack.importers.jsonnet import Evaluation, Outcome, evaluate
 from mlstack.importers.plan import Data, ImportFailure
 from mlstack.names import nearest
+from mlstack.objects.managed_fields import merge_patch
 from mlstack.render.component import unpacked
-from mlstack.testing.writes import merge_patch
 from mlstack.yaml import read
 
 FORMATS = ("0.0.1", "0.1.0", "0.2.0", "0.3.0")

@@ -533,7 +533,20 @@ def adoptable(live: Mapping[str, Any]) -> tuple[Owner, ...]:
     return tuple(entry.owner for entry in entries(live) if entry.owner in ADOPTABLE)
 
 
-# --- JSON patches (RFC 6902), as the API server takes them and environments may hold them ---
+# --- merge patches (RFC 7396) and JSON patches (RFC 6902), as the API server takes them ---
+
+
+def merge_patch(value: Any, patch: Any) -> Any:
+    """Lay a merge patch (RFC 7396) over a value: maps merge, null removes, the rest replaces."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(value) if isinstance(value, Mapping) else {}
+    for name, inner in patch.items():
+        if inner is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge_patch(merged.get(name), inner)
+    return merged
 
 
 class PatchFault(ValueError):

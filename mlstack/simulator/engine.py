@@ -12,10 +12,9 @@ from typing import Any
 from mlstack.clock import timestamp
 from mlstack.errors import ConflictError, InvalidError, ObjectNotFoundError
 from mlstack.kube.client import Applied, ClientWrapper, EventType, Listing, ObjectRef, WatchEvent
-from mlstack.objects.managed_fields import PatchFault
+from mlstack.objects.managed_fields import PatchFault, merge_patch
 from mlstack.objects.resources import NodePlace, is_eligible
 from mlstack.testing.store import by_fields, by_labels
-from mlstack.testing.writes import merge_patch
 
 Action = Callable[[], object]
 Hear = Callable[[WatchEvent], None]

@@ -51,10 +51,7 @@ class Simulation:
         load_balancers: bool = False,
         now: Callable[[], str] = lambda: "2025-01-01T00:00:00Z",
     ) -> None:
-        self._cluster = cluster
-        self._gpus = gpus
-        self._load_balancers = load_balancers
-        self._now = now
+        self._cluster, self._gpus, self._load_balancers, self._now = cluster, gpus, load_balancers, now
 
     def settle(self, *, most: int = 100) -> int:
         """Step until nothing moves any more; gives the number of steps, `most` of them at the most."""
@@ -105,22 +102,24 @@ class Simulation:
             return False
         return True
 
+    def _delete(self, pod: Obj) -> bool:
+        self._cluster.delete(ObjectRef.of(pod), propagation="Background")
+        return True
+
     def _patch(self, obj: Obj, patch: Obj) -> bool:
         self._cluster.patch(ObjectRef.of(obj), patch, manager=CONTROLLERS)
         return True
 
-    def _match_pods(self, owner: Obj, desired: Mapping[str, Mapping[str, str]]) -> bool:
-        """Create the pods that are wanted and missing, delete the others; values are more labels."""
+    def _match_pods(self, owner: Obj, templates: Mapping[str, Obj]) -> tuple[bool, list[Obj]]:
+        """See that there are the pods of these names, and no others; say whether any moved, and give them."""
         live = {pod["metadata"]["name"]: pod for pod in self._children(owner)}
-        moved = False
-        for name, pod in live.items():
-            if name not in desired:
-                self._cluster.delete(ObjectRef.of(pod), propagation="Background")
-                moved = True
-        for name in desired:
-            if name not in live:
-                moved |= self._create(_pod(owner, name, owner["spec"]["template"], desired[name]))
-        return moved
+        surplus = [self._delete(pod) for name, pod in live.items() if name not in templates]
+        created = [
+            self._create(_pod(owner, name, template))
+            for name, template in templates.items()
+            if name not in live
+        ]
+        return any([*surplus, *created]), self._children(owner)
 
     # --- storage, network and pods ---
 
@@ -133,11 +132,12 @@ class Simulation:
     def _services(self) -> bool:
         services = self._all("v1", "Service") if self._load_balancers else []
         balanced = [service for service in services if service["spec"].get("type") == "LoadBalancer"]
-        moved = False
-        for number, service in enumerate(balanced, start=1):
-            ingress = [{"ip": f"203.0.113.{number}"}]
-            moved |= self._set_status(service, {"loadBalancer": {"ingress": ingress}})
-        return moved
+        addresses = [[{"ip": f"203.0.113.{number}"}] for number in range(1, len(balanced) + 1)]
+        moved = [
+            self._set_status(service, {"loadBalancer": {"ingress": ingress}})
+            for service, ingress in zip(balanced, addresses, strict=True)
+        ]
+        return any(moved)
 
     def _endpoints(self, service: Obj) -> bool:
         """List the pods of a Service that selects some."""
@@ -229,8 +229,7 @@ class Simulation:
     def _replica_set(self, replica_set: Obj) -> bool:
         name, replicas = replica_set["metadata"]["name"], replica_set["spec"].get("replicas", 1)
         names = sorted(f"{name}-{_suffix(name, index)}" for index in range(replicas))
-        moved = self._match_pods(replica_set, {name: {} for name in names})
-        pods = self._children(replica_set)
+        moved, pods = self._match_pods(replica_set, dict.fromkeys(names, replica_set["spec"]["template"]))
         status = {**_counts(replica_set, pods), "fullyLabeledReplicas": len(pods)}
         return self._set_status(replica_set, status) or moved
 
@@ -248,19 +247,17 @@ class Simulation:
                     moved |= self._create(claim)
         for pod in self._children(stateful_set):
             if (pod["metadata"].get("labels") or {}).get("controller-revision-hash", "") != revision:
-                self._cluster.delete(ObjectRef.of(pod), propagation="Background")
-                moved = True
-        labels = {"controller-revision-hash": revision}
-        moved |= self._match_pods(stateful_set, dict.fromkeys(names, labels))
-        pods = self._children(stateful_set)
+                moved |= self._delete(pod)
+        template = _labelled(stateful_set["spec"]["template"], {"controller-revision-hash": revision})
+        has_changed, pods = self._match_pods(stateful_set, dict.fromkeys(names, template))
         counts = {**_counts(stateful_set, pods), "currentReplicas": len(pods), "updatedReplicas": len(pods)}
         revisions = {"currentRevision": revision, "updateRevision": revision}
-        return self._set_status(stateful_set, counts | revisions) or moved
+        return self._set_status(stateful_set, counts | revisions) or has_changed or moved
 
     def _daemon_set(self, daemon_set: Obj) -> bool:
-        name = daemon_set["metadata"]["name"]
-        moved = self._match_pods(daemon_set, {f"{name}-{_suffix(name, 0)}": {}})
-        counts = _counts(daemon_set, self._children(daemon_set))
+        name, template = daemon_set["metadata"]["name"], daemon_set["spec"]["template"]
+        moved, pods = self._match_pods(daemon_set, {f"{name}-{_suffix(name, 0)}": template})
+        counts = _counts(daemon_set, pods)
         scheduled = ("desiredNumberScheduled", "currentNumberScheduled", "updatedNumberScheduled")
         status = {
             "observedGeneration": counts["observedGeneration"],
@@ -276,8 +273,8 @@ class Simulation:
         if job["spec"].get("suspend"):
             return self._set_status(job, {"conditions": [_condition("Suspended", now)]})
         name, completions = job["metadata"]["name"], job["spec"].get("completions") or 1
-        moved = self._match_pods(job, {f"{name}-{_suffix(name, index)}": {} for index in range(completions)})
-        pods = self._children(job)
+        names = [f"{name}-{_suffix(name, index)}" for index in range(completions)]
+        moved, pods = self._match_pods(job, dict.fromkeys(names, job["spec"]["template"]))
         succeeded = sum(_phase(pod) == "Succeeded" for pod in pods)
         status = {"startTime": now, "active": len(pods) - succeeded, "succeeded": succeeded}
         if succeeded >= completions:
@@ -296,20 +293,17 @@ class Simulation:
             return False
         name, kind, now = job["metadata"]["name"], job["kind"], self._now()
         roles = dict(sorted((job["spec"].get(_TRAINING_JOBS[kind]) or {}).items()))
-        live = {pod["metadata"]["name"] for pod in self._children(job)}
-        moved = False
+        templates: dict[str, Obj] = {}
         for role, spec in roles.items():
             for index in range(spec.get("replicas", 1)):
-                pod_name = f"{name}-{role.lower()}-{index}"
                 labels = {
                     "training.kubeflow.org/job-name": name,
                     "training.kubeflow.org/replica-type": role.lower(),
                     "training.kubeflow.org/replica-index": str(index),
                     "training.kubeflow.org/operator-name": f"{kind.lower()}-controller",
                 }
-                if pod_name not in live:
-                    moved |= self._create(_pod(job, pod_name, spec["template"], labels))
-        pods = self._children(job)
+                templates[f"{name}-{role.lower()}-{index}"] = _labelled(spec["template"], labels)
+        moved, pods = self._match_pods(job, templates)
         running = [pod for pod in pods if _phase(pod) == "Running"]
         rows = [_condition("Created", now, reason=f"{kind}Created")]
         if pods and len(running) == len(pods):
@@ -323,8 +317,8 @@ class Simulation:
 # --- the objects that controllers make, and statuses ---
 
 
-def _pod(owner: Obj, name: str, template: Obj, labels: Mapping[str, str]) -> dict[str, Any]:
-    metadata = {**_labelled(template, labels)["metadata"], **_owned_metadata(owner, name)}
+def _pod(owner: Obj, name: str, template: Obj) -> dict[str, Any]:
+    metadata = {**(template.get("metadata") or {}), **_owned_metadata(owner, name)}
     spec = {**template["spec"], "nodeName": NODE}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 

@@ -54,13 +54,10 @@ class Served:
 
     kind: Kind
     shape: Shape
-    # Whether `status` is a subresource: other writes leave it alone.
-    has_status: bool
+    has_status: bool  # whether `status` is a subresource: other writes leave it alone
     has_scale: bool
-    # Whether it has a generation.
-    counts_changes: bool
-    # The schema of a custom resource, None for built-in kinds.
-    custom: Schema | None = None
+    counts_changes: bool  # whether it has a generation
+    custom: Schema | None = None  # the schema of a custom resource, None for built-in kinds
 
     @property
     def key(self) -> GroupKind:
@@ -225,13 +222,11 @@ def _value_faults(value: Any, schema: Mapping[str, Any]) -> Iterator[str]:
 class Frozen:
     """Fields of a kind that cannot change."""
 
-    # Their names below `at`; all but `free` where empty.
-    fields: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()  # their names below `at`; all but `free` where empty
     at: str = "spec"
     free: tuple[str, ...] = ()
     message: str = "field is immutable"
-    # Whether the server calls that forbidden instead of invalid, and names `at` alone.
-    forbidden: bool = False
+    forbidden: bool = False  # whether the server calls that forbidden, not invalid, and names `at` alone
 
 
 _SELECTOR = Frozen(fields=("selector",))

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlstack.dataclass import dataclass
 from mlstack.errors import FieldConflict
 from mlstack.objects import managed_fields
+from mlstack.testing.store import with_metadata
 
 # --- sets of fields as `managedFields` writes them (FieldsV1), and the same as sets of paths ---
 
@@ -38,23 +39,19 @@ def key(values: Mapping[str, Any]) -> str:
 def to_v1(paths: Iterable[Path]) -> FieldsV1:
     """Write paths as FieldsV1: `.` marks a path that has others below it, keys are sorted."""
     tree: FieldsV1 = {}
-    for path in sorted(paths):
+    owned = frozenset(paths)
+    for path in sorted(owned):
         node = tree
-        for element in path:
+        for depth, element in enumerate(path, 1):
             node = node.setdefault(element, {})
-        node["."] = {}
-    return _without_lone_dots(tree)
-
-
-def _without_lone_dots(tree: FieldsV1) -> FieldsV1:
-    return {
-        element: {} if set(inner) == {"."} else _without_lone_dots(inner) for element, inner in tree.items()
-    }
+            if path[:depth] in owned and depth < len(path):
+                node["."] = {}
+    return tree
 
 
 def spell(path: Path) -> str:
     """Write a path as the API server does in messages: `.spec.ports[port=80,protocol="TCP"].targetPort`."""
-    return "".join(_spell(element) for element in path)
+    return "".join(map(_spell, path))
 
 
 def _spell(element: str) -> str:
@@ -90,8 +87,7 @@ class Shape:
     """The shape of one value."""
 
     schema: Schema
-    # Gives the schema that a reference names, any other schema as it is.
-    resolve: Callable[[Schema], Schema]
+    resolve: Callable[[Schema], Schema]  # gives the schema that a reference names, any other as it is
 
     @property
     def is_open(self) -> bool:
@@ -137,10 +133,8 @@ class Shape:
 
     def is_granular_map(self, value: Any) -> bool:
         """Say whether a value is a map whose fields are owned one by one."""
-        return self._is_map(value) and self.schema.get("x-kubernetes-map-type") != "atomic"
-
-    def _is_map(self, value: Any) -> bool:
-        return isinstance(value, Mapping) and self.schema.get("type") != "array"
+        is_map = isinstance(value, Mapping) and self.schema.get("type") != "array"
+        return is_map and self.schema.get("x-kubernetes-map-type") != "atomic"
 
     def is_granular(self, value: Any) -> bool:
         """Say whether parts of a value are owned one by one."""
@@ -255,8 +249,7 @@ def _merged_items(live: list[Any], desired: list[Any], shape: Shape) -> Iterator
     yield from (left[element] for element in waiting if element not in right)
 
 
-@dataclass(frozen=True, kw_only=True)
-class FieldComparison:
+class FieldComparison(NamedTuple):
     """How one value differs from another, as sets of paths."""
 
     added: Paths
@@ -266,12 +259,10 @@ class FieldComparison:
 
 def compare(old: Any, new: Any, shape: Shape) -> FieldComparison:
     """Say what was added, modified and removed between two values; containers count as fields too."""
-    differences = list(_differences(old, new, shape, ()))
-    added, modified, removed = (
-        frozenset(path for kind, path in differences if kind == what)
-        for what in ("added", "modified", "removed")
-    )
-    return FieldComparison(added=added, modified=modified, removed=removed)
+    paths: dict[str, set[Path]] = {kind: set() for kind in FieldComparison._fields}
+    for kind, path in _differences(old, new, shape, ()):
+        paths[kind].add(path)
+    return FieldComparison(*map(frozenset, paths.values()))
 
 
 def _differences(old: Any, new: Any, shape: Shape, path: Path) -> Iterator[tuple[str, Path]]:
@@ -305,11 +296,7 @@ def prune(value: Any, shape: Shape, dropped: Paths, kept: Paths) -> Any:
     A field of a struct counts as in a set when anything below it is; an item of a list or a key of a map
     only when it is itself. What nobody owns stays, unless it lies in something that goes.
 
-    Args:
-        value: the merged value.
-        shape: its shape.
-        dropped: the fields the manager owned before.
-        kept: the fields that any manager owns now.
+    `dropped` is what the manager owned before, `kept` what any manager owns now.
     """
     if not dropped or value is None or not shape.is_granular(value):
         return value
@@ -347,17 +334,13 @@ class OwnershipConflict(Exception):
         self.conflicts = tuple(conflicts)
 
 
-@dataclass(frozen=True, kw_only=True)
-class FieldWriter:
+class FieldWriter(NamedTuple):
     """Who writes, and how."""
 
     manager: str
-    # `Apply` or `Update`.
-    operation: str
-    # The version the fields are in.
-    api_version: str
-    # `status` or `scale`, empty for the object itself.
-    subresource: str = ""
+    operation: str  # `Apply` or `Update`
+    api_version: str  # the version the fields are in
+    subresource: str = ""  # `status` or `scale`, empty for the object itself
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
@@ -372,8 +355,7 @@ class AppliedEntry:
 
     writer: FieldWriter
     paths: Paths
-    # When it last changed something; None where it never did.
-    time: str | None
+    time: str | None  # when it last changed something; None where it never did
 
 
 Entries = tuple[AppliedEntry, ...]
@@ -384,12 +366,8 @@ def entries_of(rows: Iterable[Mapping[str, Any]]) -> Entries:
     entries: dict[tuple[str, str, str, str], AppliedEntry] = {}
     for row in rows:
         if row.get("operation"):
-            writer = FieldWriter(
-                manager=str(row.get("manager") or ""),
-                operation=str(row["operation"]),
-                api_version=str(row.get("apiVersion") or ""),
-                subresource=str(row.get("subresource") or ""),
-            )
+            names = ("manager", "operation", "apiVersion", "subresource")
+            writer = FieldWriter(*(str(row.get(name) or "") for name in names))
             paths = frozenset(managed_fields.paths(row.get("fieldsV1") or {}))
             entries[writer.identity] = AppliedEntry(writer=writer, paths=paths, time=row.get("time"))
     return tuple(entries.values())
@@ -427,10 +405,10 @@ def apply(
     now: str,
 ) -> tuple[dict[str, Any], Entries]:
     """Lay what a manager wants over a live object; gives it without managed fields, and who owns what."""
-    old = without_entries(live or {})
+    old = with_metadata(live, managedFields=None) if live else {}
     entries = entries_of(((live or {}).get("metadata") or {}).get("managedFields") or ())
     if live is not None and not entries:
-        first = FieldWriter(manager="before-first-apply", operation="Update", api_version=writer.api_version)
+        first = FieldWriter(managed_fields.BEFORE_FIRST_APPLY, "Update", writer.api_version)
         added = compare({}, old, shape).added - _NEVER_OWNED
         entries = (AppliedEntry(writer=first, paths=added, time=now),)
     previous = _entry_of(entries, writer)
@@ -453,7 +431,7 @@ def update(
     listed: Entries,
 ) -> Entries:
     """Say who owns what after an object was written whole or by a patch; `listed` says who did before."""
-    difference = compare(without_entries(before), new, shape)
+    difference = compare(with_metadata(before, managedFields=None), new, shape)
     others = _others(difference, listed, writer, force=True)
     changed = (difference.added | difference.modified) - _NEVER_OWNED
     previous = _entry_of(listed, writer)
@@ -461,14 +439,6 @@ def update(
     if changed:
         return (*others, AppliedEntry(writer=writer, paths=changed | paths, time=now))
     return (*others, replace(previous, paths=paths)) if previous else others
-
-
-def without_entries(obj: Mapping[str, Any]) -> dict[str, Any]:
-    """Give an object without its managed fields."""
-    if "metadata" not in obj:
-        return dict(obj)
-    metadata = {name: value for name, value in obj["metadata"].items() if name != "managedFields"}
-    return {**obj, "metadata": metadata}
 
 
 def _entry_of(entries: Entries, writer: FieldWriter) -> AppliedEntry | None:

@@ -49,8 +49,7 @@ class ObjectStore:
     """Objects by key, never changed in place; every write gets the next version."""
 
     objects: dict[Key, Obj] = field(default_factory=dict)
-    # Of the last write.
-    version: int = 0
+    version: int = 0  # of the last write
     # The writes since `oldest`: a watch can go on from that version or a later one.
     log: list[StoreChange] = field(default_factory=list)
     oldest: int = 0

@@ -9,9 +9,8 @@ import pytest
 
 from mlstack.errors import ForbiddenError, InvalidError, WatchExpiredError
 from mlstack.kube.client import Cluster, GuardedClient, ObjectRef
-from mlstack.objects.managed_fields import PatchFault, json_patch
+from mlstack.objects.managed_fields import PatchFault, json_patch, merge_patch
 from mlstack.testing.cluster import MemoryCluster
-from mlstack.testing.writes import merge_patch
 from mlstack.validate.validate import load_schemas
 from tests.support.cluster_contract import ClusterContract, config_map, deployment
 
