@@ -19,11 +19,8 @@ from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects import masking
 from mlstack.objects.kube_object import DesiredState, Kinds, KubeObject, group_of
 from mlstack.objects.managed_fields import ANY, FieldChange
-from mlstack.readiness import builtin as builtin  # enters its rules into the table
-from mlstack.readiness import ml as ml
-from mlstack.readiness import pods
-from mlstack.readiness.builtin import services_of
-from mlstack.readiness.pods import Crash, crash
+from mlstack.readiness import ml as ml  # enters its rules into the table, as `builtin` does
+from mlstack.readiness.builtin import Crash, because, crash, services_of
 from mlstack.readiness.rule import (
     NEW_RUN_RULES,
     ODD,
@@ -407,7 +404,7 @@ def _unknown_kind(facts: Facts) -> Readiness:
     condition = facts.condition("Ready")
     if condition:
         is_ready = condition.get("status") == "True"
-        return ready() if is_ready else pods.because(facts, condition_text(condition))
+        return ready() if is_ready else because(facts, condition_text(condition))
     # Somebody is to write a status if the definition says so, or nothing speaks against it.
     group, has_controller = group_of(str(facts.data.get("apiVersion", ""))), facts.has_status
     if has_controller is None:

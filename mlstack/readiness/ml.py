@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from mlstack.dataclass import dataclass
 from mlstack.objects.managed_fields import FieldChange
-from mlstack.readiness import pods
+from mlstack.readiness.builtin import because, event_text, refused, worst
 from mlstack.readiness.rule import (
     SUSPENDED,
     Facts,
@@ -58,7 +58,7 @@ class Phases:
                 return Readiness(known, text or ("" if state == "ready" else said))
         words = phase.lower().replace("_", " ")
         text = why or (self.waits.format(words) if phase or not self.new else self.new)
-        return unseen(facts) or pods.because(facts, text, is_job=self.is_job)
+        return unseen(facts) or because(facts, text, is_job=self.is_job)
 
 
 def _phases() -> Iterator[tuple[str, Phases]]:
@@ -84,7 +84,7 @@ def workflow(facts: Facts) -> Readiness:
     """A Workflow is ready while it runs, unless its pods cannot, or queue."""
     if facts.text("phase") != "Running" or facts.spec.get("suspend"):
         return _WORKFLOW.judge(facts)
-    readiness = pods.because(facts, "running", is_job=True)
+    readiness = because(facts, "running", is_job=True)
     return readiness if readiness.state == "failed" or readiness.queue else ready("running")
 
 
@@ -109,7 +109,7 @@ def inference_service(facts: Facts) -> Readiness:
     if conditions and not lacking and transition == "UpToDate":
         return ready()
     default = "its model is being loaded" if conditions else "is being started"
-    return unseen(facts) or pods.because(facts, next(filter(None, map(condition_text, lacking)), default))
+    return unseen(facts) or because(facts, next(filter(None, map(condition_text, lacking)), default))
 
 
 @rule("kubeflow.org/Notebook")
@@ -120,9 +120,9 @@ def notebook(facts: Facts) -> Readiness:
     if number(facts.status, "readyReplicas"):
         return ready()
     words = [facts.text(f"containerState.waiting.{name}") for name in ("reason", "message")]
-    if any(words) and pods.worst(facts.pods, facts) is None:
+    if any(words) and worst(facts.pods, facts) is None:
         return waiting(": ".join(filter(None, words)))
-    return unseen(facts) or pods.because(facts, "is being started")
+    return unseen(facts) or because(facts, "is being started")
 
 
 # --- Ray ---
@@ -137,14 +137,14 @@ def ray_cluster(facts: Facts) -> Readiness:
     if state == "failed":
         return failed(facts.text("reason") or "failed")
     if facts.has("ReplicaFailure"):
-        return pods.refused(facts.why("ReplicaFailure"))
+        return refused(facts.why("ReplicaFailure"))
     want, have = (number(facts.status, f"{what}WorkerReplicas") for what in ("desired", "ready"))
     # Provisioned once is provisioned for ever: it says nothing about workers of today.
     is_provisioned = facts.has("RayClusterProvisioned") or state == "ready"
     if is_provisioned and have >= want:
         return ready(f"{want} of {want} workers")
     silent = None if is_provisioned else unseen(facts)
-    return silent or pods.because(facts, f"{have} of {want} workers ready")
+    return silent or because(facts, f"{have} of {want} workers ready")
 
 
 @rule("ray.io/RayService")
@@ -161,7 +161,7 @@ def ray_service(facts: Facts) -> Readiness:
         return ready()
     states = {name: application.get("status") for name, application in sorted(applications.items())}
     busy = [f"application {name} is {state}" for name, state in states.items() if state != "RUNNING"]
-    return unseen(facts) or pods.because(facts, ", ".join(busy) or facts.why("Ready") or "is being started")
+    return unseen(facts) or because(facts, ", ".join(busy) or facts.why("Ready") or "is being started")
 
 
 @job_rule("ray.io/RayJob")
@@ -181,7 +181,7 @@ def ray_job(facts: Facts) -> Readiness:
     if job == "RUNNING":
         return ready("running")
     stage = f"is {place.lower()}" if place else "has not begun"
-    return unseen(facts) or pods.because(facts, why or stage, is_job=True)
+    return unseen(facts) or because(facts, why or stage, is_job=True)
 
 
 # --- Kueue: queues that admit, workloads that are admitted ---
@@ -346,14 +346,14 @@ def _lacking(facts: Facts, role: str, text: str, words: str) -> Readiness:
         labels = (pod.get("metadata") or {}).get("labels") or {}
         if next((str(labels[name]).lower() for name in _ROLE_LABELS if name in labels), "") == role.lower():
             own.append(pod)
-    trouble, warnings = pods.worst(own, facts), facts.warnings()
+    trouble, warnings = worst(own, facts), facts.warnings()
     why = ""
     if trouble is not None:
         why = trouble.reason
     elif warnings and warnings[-1].get("reason") == "FailedCreatePod":
-        why = pods.refused(str(warnings[-1].get("message"))).reason
+        why = refused(str(warnings[-1].get("message"))).reason
     elif warnings:
-        why = pods.event_text(warnings[-1])
+        why = event_text(warnings[-1])
     elif facts.has("Restarting"):
         why = "a pod that failed is being started again"
     reason = f"{text}. {words[:1].upper()}{words[1:]} wait: {why}" if why else text
@@ -364,7 +364,7 @@ def _lacking(facts: Facts, role: str, text: str, words: str) -> Readiness:
 
 def _failure(facts: Facts) -> str:
     """Give the job's own message, and the end of the first failed pod if it is still there."""
-    trouble = pods.worst(facts.pods, facts)
+    trouble = worst(facts.pods, facts)
     more = f" ({trouble.reason})" if trouble is not None and trouble.is_final else ""
     return f"{facts.why('Failed')}{more}"
 
@@ -392,7 +392,7 @@ def job_set(facts: Facts) -> Readiness:
         f"{number(row, 'ready')} of {number(row, 'active')} jobs of {row.get('name')} run" for row in lacking
     ]
     text = ", ".join(texts) or "no job of it has started yet"
-    return unseen(facts) or pods.because(facts, text, is_job=True)
+    return unseen(facts) or because(facts, text, is_job=True)
 
 
 @rule("leaderworkerset.x-k8s.io/LeaderWorkerSet")
@@ -402,7 +402,7 @@ def leader_worker_set(facts: Facts) -> Readiness:
     if facts.has("Available") and not facts.has("UpdateInProgress"):
         return ready(f"{want} of {want} groups")
     have = number(facts.status, "readyReplicas")
-    return unseen(facts) or pods.because(facts, f"{have} of {want} groups ready")
+    return unseen(facts) or because(facts, f"{have} of {want} groups ready")
 
 
 @job_rule("batch.volcano.sh/Job")
@@ -417,7 +417,7 @@ def volcano_job(facts: Facts) -> Readiness:
     if phase == "Running":
         return ready(f"{number(facts.status, 'running')} pods run")
     text = message or f"is {phase.lower() or 'not looked at yet'}"
-    return unseen(facts) or pods.because(facts, text, is_job=True)
+    return unseen(facts) or because(facts, text, is_job=True)
 
 
 @job_rule("paddlepaddle.org/TrainingJob")
@@ -436,7 +436,7 @@ def elastic_job(facts: Facts) -> Readiness:
     is_whole = facts.condition("GangReady").get("status") != "False"
     if phase == "completing" or (phase in ("running", "scaling") and is_whole):
         return ready(phase)
-    return unseen(facts) or pods.because(facts, why or f"is {phase or 'new'}", is_job=True)
+    return unseen(facts) or because(facts, why or f"is {phase or 'new'}", is_job=True)
 
 
 _FIXED_OF_ELASTIC_JOBS = (
