@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -64,19 +64,23 @@ def _compiled(pattern: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True
-    written = {r"$(?!\n)": "$", r"\Z": r"\z"}
-
-    def as_re2(match: re.Match[str]) -> str:
-        return rf"\x{{{match[1]}}}" if match[1] else written.get(match[0], match[0])
-
     try:
-        return re2.compile(re.sub(_WRITTEN_OTHERWISE, as_re2, pattern), options)
+        return re2.compile(_as_re2(pattern), options)
     except (re2.error, UnicodeError):
         return None
 
 
-# --- The only door to jsonschema: files of the app and of packages, and resolved parameters ---
-# jsonschema takes longer to import than a small render takes in all, so what has passed once is
+def _as_re2(pattern: str) -> str:
+    written = {r"$(?!\n)": "$", r"\Z": r"\z"}
+
+    def spelled(match: re.Match[str]) -> str:
+        return rf"\x{{{match[1]}}}" if match[1] else written.get(match[0], match[0])
+
+    return re.sub(_WRITTEN_OTHERWISE, spelled, pattern)
+
+
+# --- The only door to jsonschema-rs: files of the app and of packages, and resolved parameters ---
+# The library takes a quarter of a small render to import, so what has passed once is
 # remembered under the hash of schema and values, and it is imported for what has not.
 
 _FOLDER = Path(__file__).parent / "schemas"
@@ -195,14 +199,14 @@ def note_passed(kind: str, value: Any, passed: PassedStore) -> None:
 
 def check_schema(schema: Mapping[str, Any], document: AppDocument, path: ValuePath) -> None:
     """Check that a schema of parameters is one."""
-    error = _schema_fault(schema)
-    if error is not None:
-        place = (*path, *error.absolute_path)
-        message = f"`{join_path(place)}` cannot be {shown(error.instance)}"
+    fault = _schema_fault(schema)
+    if fault is not None:
+        place = (*path, *fault.path)
+        message = f"`{join_path(place)}` cannot be {shown(fault.value)}"
         hint = "see https://json-schema.org/understanding-json-schema"
-        if error.validator == "format" and error.validator_value == "regex":
+        if fault.keyword == "pattern":
             hint = f"a pattern is RE2's: {LONGEST} characters, no look-around, no back references"
-        raise SchemaError(message, where=str(document.origin(place)), hint=hint) from error
+        raise SchemaError(message, where=str(document.origin(place)), hint=hint)
 
 
 def is_checkable(schema: Mapping[str, Any]) -> bool:
@@ -210,16 +214,40 @@ def is_checkable(schema: Mapping[str, Any]) -> bool:
     return _schema_fault(schema) is None
 
 
-def _schema_fault(schema: Mapping[str, Any]) -> Any:
-    from jsonschema import Draft202012Validator, FormatChecker, exceptions
+def _schema_fault(schema: Any) -> _Refusal | None:
+    """Give what in a schema is no schema, the outermost first; or a pattern that cannot be read."""
+    import jsonschema_rs
 
-    formats = FormatChecker(Draft202012Validator.FORMAT_CHECKER.checkers)
-    formats.checks("regex")(lambda value: not isinstance(value, str) or bool(_compiled(value)))
+    about = {"$ref": "https://json-schema.org/draft/2020-12/schema"}
+    faults = jsonschema_rs.Draft202012Validator(about, offline=True).iter_errors(schema)
+    if error := min(faults, key=lambda error: len(error.instance_path), default=None):
+        return _Refusal(tuple(error.instance_path), error.kind.name, {}, error.instance)
+    for path, pattern in _patterns(schema, ()):
+        if _compiled(pattern) is None:
+            return _Refusal(path, "pattern", {}, pattern)
     try:
-        Draft202012Validator.check_schema(schema, format_checker=formats)
-    except exceptions.SchemaError as error:
-        return error
+        _validator(schema)
+    except jsonschema_rs.ValidationError as error:
+        return _Refusal(tuple(error.instance_path), "pattern", {}, error.instance)
     return None
+
+
+def _patterns(schema: Any, path: ValuePath) -> Iterator[tuple[ValuePath, str]]:
+    """Give the patterns of a sound schema and of those inside it, with their places."""
+    if isinstance(schema, list):
+        for number, inner in enumerate(schema):
+            yield from _patterns(inner, (*path, number))
+    elif isinstance(schema, Mapping):
+        for keyword, inner in schema.items():
+            if keyword == "pattern":
+                yield (*path, keyword), inner
+            elif keyword in _NAMED:
+                if keyword == "patternProperties":
+                    yield from (((*path, keyword), pattern) for pattern in inner)
+                for name, named in inner.items():
+                    yield from _patterns(named, (*path, keyword, name))
+            elif keyword not in _DATA:
+                yield from _patterns(inner, (*path, keyword))
 
 
 def check_params(
@@ -242,7 +270,7 @@ def check_params(
         return
     faults: list[ParamFault] = []
     missing: list[str] = []
-    for refusal in _refusals(prototype.schema, values):
+    for refusal in _refusals(prototype.schema, _with_nulls(values) if elsewhere else values):
         if refusal.keyword == "required" and len(refusal.path) == 1:
             missing.append(str(refusal.path[0]))
         elif not any(refusal.path[: len(path)] == path for path in elsewhere):  # nobody knows it yet
@@ -258,6 +286,15 @@ def check_params(
         raise param_error(faults, subject=f"of `{component}`" if component else "")
     if passed is not None:
         passed.put(key, b"")
+
+
+def _with_nulls(value: Any) -> Any:
+    """Give a value with null in the place of each reference: the validator takes plain values alone."""
+    if isinstance(value, dict):
+        return {key: _with_nulls(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_with_nulls(inner) for inner in value]
+    return None if isinstance(value, secret_values.SecretRef) else value
 
 
 def check_value(param: Param, value: Any) -> list[str]:
@@ -301,7 +338,7 @@ def _key(schema: str, values: Any) -> str:
 
 @dataclass(frozen=True)
 class _Refusal:
-    """One schema error in plain data, so that no object of jsonschema leaves this module."""
+    """One schema error in plain data, so that no object of jsonschema-rs leaves this module."""
 
     path: ValuePath
     keyword: str
@@ -320,101 +357,148 @@ class _Refusal:
 
 
 def _refusals(schema: Mapping[str, Any], value: Any) -> list[_Refusal]:
-    """Check, and flatten jsonschema's errors to one refusal a place, in a stable order.
+    """Check, and flatten the validator's errors to one refusal a place, in the order of the places.
 
     What has the wrong type is not told of its bounds as well; the whole may break several rules.
     """
-    from referencing import Registry
-
     refusals: dict[tuple[ValuePath, str], _Refusal] = {}
-    registry: Registry[Any] = Registry()  # empty, and asks nobody: a reference to elsewhere is never followed
-    for error in _validator()(schema, registry=registry).iter_errors(value):
-        conditions = _conditions(schema, error)
-        for refusal in _flattened(error):
-            if conditions:
-                refusal = replace(refusal, conditions=conditions)
+    whole, validator = _validator(schema)
+    errors = [(_rule(whole, error.evaluation_path), error) for error in validator.iter_errors(value)]
+    for rule, error in sorted(errors, key=lambda pair: pair[0].order):
+        for refusal in _flattened(whole, rule, error):
+            if rule.conditions:
+                refusal = replace(refusal, conditions=rule.conditions)
             key = (refusal.path, "" if refusal.path else refusal.keyword)
             if key not in refusals or refusal.keyword == "type":
                 refusals[key] = refusal
     return sorted(refusals.values(), key=lambda refusal: [str(part) for part in refusal.path])
 
 
-def _conditions(schema: Mapping[str, Any], error: Any) -> tuple[str, ...]:
-    """Give the properties that every `if` on the way to a broken rule looks at."""
-    names: dict[str, None] = {}
+@dataclass(frozen=True)
+class _Rule:
+    """A rule of a schema that a value breaks."""
+
+    schema: Mapping[str, Any]  # the one that says it
+    order: tuple[int, ...]  # its place in the order of writing
+    conditions: tuple[str, ...]  # properties that every `if` on the way to it looks at
+
+
+def _rule(schema: Mapping[str, Any], path: Sequence[str | int]) -> _Rule:
+    """Find a rule by the keywords, names and numbers that lead to it; references are followed."""
+    holder: Any = schema
     place: Any = schema
-    for step in error.absolute_schema_path:
-        if step in ("then", "else") and "if" in place:
-            names |= dict.fromkeys(place["if"].get("properties", ()))
-        place = place[step] if isinstance(place, list) else place.get(step, {})
-    return tuple(names)
+    order: list[int] = []
+    conditions: dict[str, None] = {}
+    for step in path:
+        holder = place
+        if step in ("then", "else") and "if" in holder:
+            conditions |= dict.fromkeys(holder["if"].get("properties", ()))
+        order.append(step if isinstance(step, int) else [*holder].index(step))
+        place = holder[step]
+        if step == "$ref":
+            target = place
+            place = schema
+            for part in filter(None, target.removeprefix("#").split("/")):
+                place = place[part]
+    return _Rule(holder, tuple(order), tuple(conditions))
 
 
-@cache
-def _validator() -> Any:
-    """Give a validator that leaves patterns to RE2, which ends."""
-    from jsonschema import Draft202012Validator, ValidationError, validators
-
-    def pattern(_validator: Any, expected: Any, instance: Any, _schema: Any) -> Iterator[Any]:
-        if isinstance(instance, str) and not matches(expected, instance):
-            yield ValidationError(f"{instance!r} does not match {expected!r}")
-
-    def pattern_properties(validator: Any, inner: Any, instance: Any, _schema: Any) -> Iterator[Any]:
-        for expected, below in inner.items() if isinstance(instance, dict) else ():
-            for name in filter(partial(matches, expected), instance):
-                yield from validator.descend(instance[name], below, path=name, schema_path=expected)
-
-    def additional_properties(validator: Any, below: Any, instance: Any, schema: Any) -> Iterator[Any]:
-        extras = _extras(schema, instance) if isinstance(instance, dict) else []
-        if isinstance(below, dict):
-            for name in extras:
-                yield from validator.descend(instance[name], below, path=name)
-        elif not below and extras:
-            yield ValidationError(f"{extras!r} are unknown")
-
-    changed = {"pattern": pattern, "patternProperties": pattern_properties}
-    extend: Any = validators.extend
-    return extend(Draft202012Validator, {**changed, "additionalProperties": additional_properties})
+_MOST_VALIDATORS = 1000
+_VALIDATORS: dict[int, tuple[Mapping[str, Any], Any, Any]] = {}
 
 
-def _flattened(error: Any) -> Iterator[_Refusal]:
-    path: ValuePath = tuple(error.absolute_path)
-    schema = error.schema if isinstance(error.schema, Mapping) else {}
-    if error.schema is False or error.validator is None:
+def _validator(schema: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Give a schema as its validator reads it, and the validator, made once.
+
+    It asks nobody for a reference to elsewhere.
+    """
+    import jsonschema_rs
+
+    if id(schema) not in _VALIDATORS:
+        if len(_VALIDATORS) >= _MOST_VALIDATORS:
+            _VALIDATORS.clear()
+        prepared = _prepared(schema)
+        validator = jsonschema_rs.Draft202012Validator(
+            prepared,
+            offline=True,
+            validate_formats=False,
+            pattern_options=jsonschema_rs.RegexOptions(),
+            keywords={"pattern": _Pattern},
+        )
+        _VALIDATORS[id(schema)] = schema, prepared, validator  # the schema, so that its id stays its own
+    return _VALIDATORS[id(schema)][1:]
+
+
+class _Pattern:
+    """The keyword `pattern`, which is RE2's to read."""
+
+    def __init__(self, _schema: Any, pattern: str, _path: Any) -> None:
+        self._pattern = pattern
+
+    def validate(self, value: Any) -> None:
+        if isinstance(value, str) and not matches(self._pattern, value):
+            raise ValueError(self._pattern)
+
+
+def _prepared(schema: Any) -> Any:
+    """Give a schema as the validator needs it.
+
+    Patterns of names are spelled as RE2 does, which it reads like RE2. Where additional properties are
+    forbidden beside none, it would tell of the whole and not name them.
+    """
+    if isinstance(schema, list):
+        return [_prepared(inner) for inner in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    prepared = {
+        key: value
+        if key in _DATA
+        else {name: _prepared(inner) for name, inner in value.items()}
+        if key in _NAMED
+        else _prepared(value)
+        for key, value in schema.items()
+    }
+    if patterns := prepared.get("patternProperties"):
+        prepared["patternProperties"] = {_as_re2(pattern): inner for pattern, inner in patterns.items()}
+    if prepared.get("additionalProperties") is False:
+        prepared.setdefault("properties", {})
+    return prepared
+
+
+def _flattened(schema: Mapping[str, Any], rule: _Rule, error: Any) -> Iterator[_Refusal]:
+    """Give the refusals that an error of the validator stands for."""
+    path: ValuePath = tuple(error.instance_path)
+    keyword, kind = error.kind.name, error.kind
+    if keyword == "falseSchema":
         yield _Refusal(path, "forbidden", {}, error.instance)
-    elif error.validator in ("required", "dependentRequired"):
-        listed = error.validator_value
-        groups = [listed] if isinstance(listed, list) else listed.values()
-        for name in (name for group in groups for name in group):
-            if name not in error.instance:
-                yield _Refusal((*path, name), "required", schema, None)
-    elif error.validator == "additionalProperties" and not isinstance(
-        schema["additionalProperties"], Mapping
-    ):
-        for name in _extras(schema, error.instance):
-            yield _Refusal((*path, name), "unknown", schema, name)
-    elif error.validator in ("anyOf", "oneOf") and not all(map(_is_type_of_whole, error.context or ())):
+    elif keyword == "required":
+        yield _Refusal((*path, kind.property), "required", rule.schema, None)
+    elif keyword in ("additionalProperties", "unevaluatedProperties"):
+        for name in kind.unexpected:
+            yield _Refusal((*path, name), "unknown", rule.schema, name)
+    elif keyword == "propertyNames":
+        yield _Refusal(path, kind.error.kind.name, rule.schema, kind.error.instance)
+    elif keyword in ("anyOf", "oneOf") and (branches := _branches(error)):
         # The branch that came furthest: with the fewest complaints about the type of the whole.
-        branches: dict[int, list[Any]] = {}
-        for inner in error.context:
-            branches.setdefault(inner.schema_path[0], []).append(inner)
-        best = min(branches.values(), key=lambda errors: (any(map(_is_type_of_whole, errors)), len(errors)))
+        best = min(branches, key=lambda errors: (any(_is_type(e, path) for e in errors), len(errors)))
         for inner in best:
-            yield from _flattened(inner)
-    elif error.validator in ("maxLength", "maxItems") and error.validator_value == 0:
+            yield from _flattened(schema, _rule(schema, inner.evaluation_path), inner)
+    elif keyword in ("maxLength", "maxItems") and kind.limit == 0:
         yield _Refusal(path, "forbidden", {}, error.instance)
     else:  # where every branch refuses the value's type, the list of types says it best
-        yield _Refusal(path, str(error.validator), schema, error.instance)
+        yield _Refusal(path, keyword, rule.schema, error.instance)
 
 
-def _is_type_of_whole(error: Any) -> bool:
-    return error.validator == "type" and not error.relative_path
+def _branches(error: Any) -> list[list[Any]]:
+    """Give the errors of each branch; none where a branch has none, or all have them in the type alone."""
+    branches: list[list[Any]] = error.kind.context
+    is_plain = all(_is_type(inner, error.instance_path) for branch in branches for inner in branch)
+    return [] if is_plain or not all(branches) else branches
 
 
-def _extras(schema: Mapping[str, Any], instance: Mapping[str, Any]) -> list[str]:
-    declared, expected = schema.get("properties", {}), schema.get("patternProperties", ())
-    names = (name for name in instance if name not in declared)
-    return [name for name in names if not any(matches(pattern, name) for pattern in expected)]
+def _is_type(error: Any, path: Sequence[str | int]) -> bool:
+    """Tell whether an error refuses the type of what stands at a path."""
+    return error.kind.name == "type" and [*error.instance_path] == [*path]
 
 
 def _fault(refusal: _Refusal, prototype: Prototype, resolved: Resolved) -> ParamFault:
@@ -474,8 +558,6 @@ _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$def
 _DATA = frozenset({"default", "const", "enum", "examples", "x-value-aliases"})
 # What would be looked up elsewhere, or changes what the other keywords mean.
 _FOREIGN = ("$dynamicRef", "$recursiveRef", "$schema")
-# jsonschema looks for the one by the patterns of the other with Python's `re`.
-_NEVER_BOTH = frozenset({"unevaluatedProperties", "patternProperties"})
 
 
 class Inliner:
@@ -490,7 +572,6 @@ class Inliner:
     def __init__(self, find: Callable[[str], Any], refuse: Callable[[str], Mapping[str, Any]]) -> None:
         self._find, self._refuse = find, refuse
         self._left = LARGEST_SCHEMA
-        self._keywords: set[str] = set()
 
     def schema(self, schema: Any, inside: tuple[str, ...] = ()) -> Any:
         """Inline a schema that stands inside some references."""
@@ -504,9 +585,6 @@ class Inliner:
         for keyword in _FOREIGN:
             if isinstance(schema.get(keyword), str):
                 self._refuse(f"use `{keyword}: {schema[keyword]}`, which mlstack does not follow")
-        self._keywords |= _NEVER_BOTH & schema.keys()
-        if len(self._keywords) > 1:
-            self._refuse(f"use both {' and '.join(f'`{name}`' for name in sorted(_NEVER_BOTH))}")
         reference = schema.get("$ref")
         if not isinstance(reference, str):
             return {

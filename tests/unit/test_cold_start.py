@@ -10,7 +10,7 @@ import pytest
 from tests.support.builders import write_tree
 from tests.support.registry import small_app
 
-HEAVY = ("kubernetes", "jinja2", "ruamel", "yaml", "jsonschema", "pydantic", "requests", "urllib3", "rich")
+HEAVY = ("kubernetes", "jinja2", "ruamel", "yaml", "jsonschema_rs", "pydantic", "requests", "urllib3", "rich")
 COMPONENT = "apiVersion: mlstack.dev/v1\nkind: Component\nprototype: web\nparams: {image: nginx}\n"
 ENVIRONMENT = "apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: gke\n"
 PROGRAM = """

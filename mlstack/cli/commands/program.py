@@ -175,7 +175,7 @@ class StandingClock:
 
 # --- completion, schema, version, upgrade ---
 
-LIBRARIES = ("typer", "jinja2", "PyYAML", "jsonschema", "google-re2", "urllib3", "rich")
+LIBRARIES = ("typer", "jinja2", "PyYAML", "jsonschema-rs", "google-re2", "urllib3", "rich")
 
 Shell = Literal["bash", "zsh", "fish", "powershell"]
 

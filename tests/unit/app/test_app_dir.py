@@ -405,10 +405,10 @@ from mlstack.app.schema import check_params
 app = AppDir.find(Path({str(root)!r}), store=Cache(Path({str(root / "cache")!r})))
 component = app.component("cnn")
 check_params(app.prototype(component.prototype), app.resolve(component, "gke"), passed=app.store)
-heavy = ("jsonschema", "jinja2", "ruamel", "kubernetes", "typer", "subprocess")
+heavy = ("jsonschema_rs", "jinja2", "ruamel", "kubernetes", "typer", "subprocess")
 print([name for name in heavy if name in sys.modules])
 """
-    for expected in ("['jsonschema']", "[]"):
+    for expected in ("['jsonschema_rs']", "[]"):
         done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
         assert done.stdout.strip() == expected
 

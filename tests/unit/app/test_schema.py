@@ -1,6 +1,7 @@
 """Parameters and files are checked against JSON Schema; what is wrong is told in plain words."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from mlstack.app import document as documents
 from mlstack.app.params import Layer, Origin, Resolved, resolve
 from mlstack.app.prototype import Param, Prototype
-from mlstack.app.schema import check_file, check_params, check_value, file_kinds, file_schema
+from mlstack.app.schema import check_file, check_params, check_value, file_kinds, file_schema, is_checkable
 from mlstack.errors import ParamError, SchemaError
 from tests.support.builders import MemoryCache, layer, params
 
@@ -142,6 +143,39 @@ def test_a_place_inside_a_value_is_named() -> None:
     ]
 
 
+def test_a_parameter_that_a_condition_forbids_is_named() -> None:
+    declared = params(mode={"type": "string"}, canary={"type": "integer"})
+    condition = {
+        "if": {"properties": {"mode": {"const": "plain"}}},
+        "then": {"properties": {"canary": False}},
+    }
+    message = told(declared, gke(mode="plain", canary=3), allOf=[condition])
+    assert message.startswith("error: `canary` must not be set here, because `mode` is plain")
+
+
+@pytest.mark.parametrize("keyword", ["additionalProperties", "unevaluatedProperties"])
+def test_every_name_that_a_map_forbids_is_told(keyword: str) -> None:
+    message = told(params(m={"type": "object", keyword: False}), gke(m={"a": 1, "b": 2}))
+    assert re.findall(r"`(m\.\w)` is unknown", message) == ["m.a", "m.b"]
+
+
+@pytest.mark.parametrize("pattern", [r"^x-[a-z]+$(?!\n)", r"\Ax-[a-z]+\Z"])
+def test_a_pattern_of_names_means_the_same_as_a_pattern_of_values(pattern: str) -> None:
+    schema = {
+        "type": "object",
+        "patternProperties": {pattern: {"type": "string"}},
+        "additionalProperties": False,
+    }
+    message = told(params(m=schema), gke(m={"x-a": 1, "x-a\n": "text", "y": "text"}))
+    assert "`m.x-a` must be a string" in message
+    assert message.count("is unknown") == 2
+
+
+def test_a_reference_to_elsewhere_is_refused_and_asks_nobody() -> None:
+    declared = params(a={"$ref": "https://schemas.invalid/a.json"})
+    assert not is_checkable(prototype(declared).schema)
+
+
 def test_a_condition_between_parameters_names_the_missing_one() -> None:
     declared = params(a={"type": "string"}, b={"type": "string"})
     condition = {"if": {"required": ["a"]}, "then": {"required": ["b"]}}
@@ -179,7 +213,7 @@ def test_what_has_passed_is_not_checked_again_and_what_failed_is() -> None:
     assert len(store) == 1
 
 
-def test_a_passed_set_needs_no_jsonschema() -> None:
+def test_a_passed_set_needs_no_validator() -> None:
     code = """
 import sys
 from mlstack.app.schema import check_params
@@ -189,7 +223,7 @@ class Passed:
     def get(self, key): return b""
     def put(self, key, data): raise AssertionError
 check_params(Prototype(name="p", package="p", registry="r"), Resolved({}, {}), passed=Passed())
-print([name for name in ("jsonschema", "yaml", "jinja2", "ruamel") if name in sys.modules])
+print([name for name in ("jsonschema_rs", "yaml", "jinja2", "ruamel") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
