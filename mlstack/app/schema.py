@@ -218,9 +218,9 @@ def _schema_fault(schema: Any) -> _Refusal | None:
     """Give what in a schema is no schema, the outermost first; or a pattern that cannot be read."""
     import jsonschema_rs
 
-    about = {"$ref": "https://json-schema.org/draft/2020-12/schema"}
-    faults = jsonschema_rs.Draft202012Validator(about, offline=True).iter_errors(schema)
-    if error := min(faults, key=lambda error: len(error.instance_path), default=None):
+    if error := min(
+        _of_schemas().iter_errors(schema), key=lambda error: len(error.instance_path), default=None
+    ):
         return _Refusal(tuple(error.instance_path), error.kind.name, {}, error.instance)
     for path, pattern in _patterns(schema, ()):
         if _compiled(pattern) is None:
@@ -230,6 +230,15 @@ def _schema_fault(schema: Any) -> _Refusal | None:
     except jsonschema_rs.ValidationError as error:
         return _Refusal(tuple(error.instance_path), "pattern", {}, error.instance)
     return None
+
+
+@cache
+def _of_schemas() -> Any:
+    """Give the validator of schemas."""
+    import jsonschema_rs
+
+    about = {"$ref": "https://json-schema.org/draft/2020-12/schema"}
+    return jsonschema_rs.Draft202012Validator(about, offline=True)
 
 
 def _patterns(schema: Any, path: ValuePath) -> Iterator[tuple[ValuePath, str]]:
