@@ -7,6 +7,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
+from itertools import chain
 from typing import Any
 
 from mlstack.app.app import App, Component, Manifest
@@ -87,28 +88,26 @@ def load(
         app.check_patches(environment)
         selected = app.selected(used, components)
         depends = app.depends(selected)
-        for is_located in dict.fromkeys((locate, True)):
-            loader = Loader(
-                app, used, overrides=overrides, store=store, locate=is_located, stand_ins=stand_ins
-            )
-            try:
-                rendered, objects = _rendered(loader, selected, depends, is_part=bool(components))
-                break
-            except ConfigError as error:
-                # Again for the lines of what it says of whole objects; other errors have theirs.
-                if is_located or type(error) is not ConfigError:
-                    raise
+
+        def rendered(*, locate: bool) -> tuple[Loader, list[Rendered], tuple[KubeObject, ...]]:
+            loader = Loader(app, used, overrides=overrides, store=store, locate=locate, stand_ins=stand_ins)
+            return loader, *_rendered(loader, selected, depends, is_part=bool(components))
+
+        try:
+            loader, parts, objects = rendered(locate=locate)
+        except ConfigError as error:
+            # Again for the lines of what it says of whole objects; other errors have theirs.
+            if locate or type(error) is not ConfigError:
+                raise
+            loader, parts, objects = rendered(locate=True)
     loader.save()
-    has_secrets = any(c.has_secrets for c in rendered) or any(obj.kind == "Secret" for obj in objects)
+    has_secrets = any(part.has_secrets for part in parts) or any(obj.kind == "Secret" for obj in objects)
     if not has_secrets and len(selected) == len(app.component_files):  # values of others may be secret
         shapes.save()
     # What people know things by is no secret, even where one says the same.
     masking.allow((app.app.name, used.name, used.namespace, used.context))
     masking.allow(text for obj in objects for text in (obj.name, obj.namespace, obj.kind, obj.component))
-    notes = [note for component in rendered for note in component.notes]
-    notes += app.undeclared_globals(used.name, selected)
-    notes += _no_targets(app, used, selected)
-    timeouts = {c.full_name: c.timeout_s for c in selected}
+    own_notes = chain(app.undeclared_globals(used.name, selected), _no_targets(app, used, selected))
     return DesiredState(
         app=app.app.name,
         environment=used.name,
@@ -117,11 +116,11 @@ def load(
         components=tuple(sorted(component.full_name for component in selected)),
         formerly=app.formerly(component.full_name for component in selected),
         depends=depends,
-        timeouts={name: timeout_s for name, timeout_s in timeouts.items() if timeout_s is not None},
-        notes=tuple(dict.fromkeys(notes)),
+        timeouts={c.full_name: c.timeout_s for c in selected if c.timeout_s is not None},
+        notes=tuple(dict.fromkeys(chain(*(part.notes for part in parts), own_notes))),
         has_secrets=has_secrets,
-        uses_programs=any(component.uses_programs for component in rendered),
-        secrets=tuple(dict.fromkeys(text for component in rendered for text in component.secrets)),
+        uses_programs=any(part.uses_programs for part in parts),
+        secrets=tuple(dict.fromkeys(text for part in parts for text in part.secrets)),
     )
 
 
