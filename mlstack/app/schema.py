@@ -372,7 +372,10 @@ def _refusals(schema: Mapping[str, Any], value: Any) -> list[_Refusal]:
     """
     refusals: dict[tuple[ValuePath, str], _Refusal] = {}
     whole, validator = _validator(schema)
-    errors = [(_rule(whole, error.evaluation_path), error) for error in validator.iter_errors(value)]
+    try:
+        errors = [(_rule(whole, error.evaluation_path), error) for error in validator.iter_errors(value)]
+    except UnicodeEncodeError:  # half a surrogate pair: what holds one is refused where values are resolved
+        return []
     for rule, error in sorted(errors, key=lambda pair: pair[0].order):
         for refusal in _flattened(whole, rule, error):
             if rule.conditions:
