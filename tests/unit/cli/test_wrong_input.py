@@ -260,4 +260,6 @@ def test_one_message_with_place_and_next_step_and_nothing_is_written(
 def test_bytes_that_are_no_text_are_refused_as_a_value(app: Path, run: Runner) -> None:
     ran = run("param set front color a\udcff")  # as Python hands on what is no UTF-8
     assert ran.code == 2
-    assert ran.err.startswith("error: `color` holds the control character U+DCFF, which no object can carry\n")
+    assert ran.err.startswith(
+        "error: `color` holds the control character U+DCFF, which no object can carry\n"
+    )
