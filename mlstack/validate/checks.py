@@ -116,17 +116,48 @@ def one_of(what: str, *allowed: str) -> Rule:
     return check
 
 
-def unique(what: str, path: str) -> Rule:
-    """Demand that the strings or numbers on a path differ; empty ones do not count."""
+def unique(what: str, path: str, beside: str | None = None) -> Rule:
+    """Demand that the strings or numbers on a path differ, or else what stands `beside` them."""
+    names = (beside or "").split()
+    holders, _, name = path.rpartition(".") if names else (path, "", "")
+    same = f" with the same {' and '.join(names)}" if names else ""
 
     def check(field: Field) -> Problems:
-        values: set[object] = set()
-        for inner in field.all(path):
-            if inner.value in (None, "") or isinstance(inner.value, list | Mapping):
+        taken: set[tuple[object, ...]] = set()
+        for holder in field.all(holders):
+            inner = holder.at(name) if name else holder
+            if not inner.value or isinstance(inner.value, list | Mapping):
                 continue
-            if inner.value in values:
-                yield inner.says(f"{what} {shown(inner.value)} is used twice")
-            values.add(inner.value)
+            key = (
+                inner.value,
+                *(holder.at(other).word or formats.KEY_DEFAULTS.get(other) for other in names),
+            )
+            if key in taken:
+                yield inner.says(f"{what} {shown(inner.value)} is used twice{same}")
+            taken.add(key)
+
+    return check
+
+
+def among(paths: str, what: str, others: str) -> Rule:
+    """Demand of what is on some paths that it stands among what is on another."""
+
+    def check(field: Field) -> Problems:
+        offered = [other.word for other in field.all(others)]
+        for inner in field.all(paths):
+            if inner and inner.word not in offered:
+                yield inner.not_as(f"one of the {what} {joined(offered)}")
+
+    return check
+
+
+def keys(*allowed: str) -> Rule:
+    """Demand that a map has no other keys."""
+
+    def check(field: Field) -> Problems:
+        for key, value in field.entries:
+            if key not in allowed:
+                yield value.says(f"must be {joined(allowed, ' or ')}")
 
     return check
 
@@ -143,35 +174,32 @@ def either(one: str, other: str) -> Rule:
 
 
 def bounded(paths: str, bound: str, other: str) -> Rule:
-    """Demand of numbers that they are `at least` or `at most` another one, where there are both."""
+    """Demand of quantities that they are `at least` or `at most` another one, or the one on a path."""
+    is_given = quantity(other) is not None
 
     def check(field: Field) -> Problems:
-        limit = field.at(*other.split(".")).number
+        limit = Field(other) if is_given else field.all(other)[0]
+        least = quantity(limit.value)
         for inner in field.all(paths):
-            number = inner.number
-            if number is None or limit is None:
+            amount = quantity(inner.value)
+            if amount is None or least is None:
                 continue
-            if number < limit if bound == "least" else number > limit:
-                yield inner.says(f"must be at {bound} `{other}` ({limit}), got {number}")
+            if amount < least if bound == "least" else amount > least:
+                named = f"`{other}`" if is_given else f"`{other}` ({limit.value})"
+                yield inner.says(f"must be at {bound} {named}, got {inner.value}")
 
     return check
 
 
-def sized(limit: int, what: str) -> Rule:
-    """Demand so many characters of a text or items of a list at the most."""
+def sized(limit: int, what: str, path: str | None = None) -> Rule:
+    """Demand so many characters of a text, or items of a list or on a path, at the most."""
 
     def check(field: Field) -> Problems:
-        size = len(field.items if what == "items" else field.text)
+        size = len(field.all(path) if path else field.text if what == "characters" else field.items)
         if size > limit:
             yield field.says(f"must have at most {limit} {what}, got {size}")
 
     return check
-
-
-def says(field: Field, message: str) -> Problems:
-    """Say this of a field that is there."""
-    if field:
-        yield field.says(message)
 
 
 def joined(names: Iterable[str], separator: str = ", ") -> str:
@@ -354,19 +382,21 @@ def _filled(message: str, field: Field, base: Field) -> str:
     def value(match: re.Match[str]) -> str:
         if match[1] in ("", "."):
             return str(field.value) if match[1] else shown(field.value)
-        return base.at(*match[1].split(".")).text
+        return ", ".join(inner.word for inner in base.all(match[1]))
 
-    return re.sub(r"\{([\w.]*)\}", value, message)
+    return re.sub(r'\{([\w./"\[\]=-]*)\}', value, message)
 
 
 _FORMS: tuple[tuple[str, Callable[..., Rule]], ...] = (
     (r"(\d+)\.\.(\d*)", lambda low, high: between(int(low), int(high or MAX_INT32))),
     (r"one of (.+)", lambda words: choice(*words.split())),
     (r"unset or (.+)", lambda words: choice(*words.split(), unset=True)),
-    (r"unique (.+) in (\S+)", unique),
+    (r"unique (.+) in (\S+)(?: with (.+))?", unique),
+    (r"(\S+) among (.+) in (\S+)", among),
+    (r"keys (.+)", lambda words: keys(*words.split())),
     (r"one (\w+) of (.+)", lambda what, words: one_of(what, *words.split())),
     (r"either (\S+) or (\S+)", either),
-    (r"at most (\d+) (\w+)", lambda limit, what: sized(int(limit), what)),
+    (r"at most (\d+) (\w+)(?: in (\S+))?", lambda limit, what, path: sized(int(limit), what, path)),
     (r"(\S+) at (least|most) (\S+)", bounded),
 )
 
@@ -403,12 +433,13 @@ def _term(text: str) -> Callable[[Field], bool]:
     if operator == ">":
         return lambda field: sum(map(bool, field.all(path))) > int(words)
     if operator == "~":
-        return lambda field: any(re.search(words, _word(inner)) for inner in field.all(path)) is expected
+        return lambda field: any(re.search(words, inner.word) for inner in field.all(path)) is expected
     if operator == "=":
-        values = ["" if word == "unset" else word for word in words.split()]
-        return lambda field: any(_word(inner) in values for inner in field.all(path)) is expected
+        values = ["" if value == "unset" else value for value in words.split()]
+
+        def is_one(field: Field) -> bool:
+            filled = [_filled(value, field, field) for value in values]
+            return any(inner.word in filled for inner in field.all(path)) is expected
+
+        return is_one
     return lambda field: any(inner if has else inner.value for inner in field.all(path)) is expected
-
-
-def _word(field: Field) -> str:
-    return str(field.value).lower() if isinstance(field.value, int) else field.text

@@ -7,7 +7,7 @@ import binascii
 import ipaddress
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from importlib import resources
@@ -19,6 +19,9 @@ from mlstack.objects.kube_object import KubeObject
 Severity = Literal["error", "warning", "unchecked"]
 """What is `unchecked` only the API server can tell: it is counted, and no fault."""
 Keys = tuple[str | int, ...]
+
+KEY_DEFAULTS = {"protocol": "TCP"}
+"""What tells items of a list apart counts as this where it is left out, as in server-side apply."""
 
 _MAX_SHOWN = 60
 
@@ -78,8 +81,7 @@ class Subject:
     kind: str = ""
     # The Kubernetes version, 36 for 1.36.
     minor: int = 0
-    # Volumes that are added to its pods from outside their template (a StatefulSet's claims).
-    claims: frozenset[str] = frozenset()
+    data: Any = None  # the whole of it
 
 
 @dataclass(frozen=True)
@@ -102,20 +104,21 @@ class Field:
         return Field(value, self.keys + keys, self.subject)
 
     def all(self, path: str) -> list[Field]:
-        """Give every field on a path: `a|b[].c?.d`, `a."b.c/d"+`.
+        """Give every field on a path: `a|b[].c?.d`, `a."b.c/d"+`, `/spec.jobs[name=main]`.
 
-        `|` stands between names of the same place, `[]` goes into the items of a list, `*` into the values
-        of a map; `?` goes on only where there is a value, `+` where it is not an empty one. The empty path is
-        the field itself.
+        `|` stands between names of the same place, `[]` goes into the items of a list, `[0]` into the first,
+        `[key=text]` into those that say so, `*` into the values of a map; `?` goes on only where there is a
+        value, `+` where it is not an empty one. The empty path is the field itself, a `/` in front leads to
+        the whole object.
         """
-        fields = [self]
+        fields = [Field(self.subject.data, (), self.subject) if path.startswith("/") else self]
         for names, suffix in _segments(path):
             if names == ("*",):
                 fields = [inner for field in fields for _, inner in field.entries]
             elif names:
                 fields = [field.at(name) for field in fields for name in names]
-            if suffix == "[]":
-                fields = [item for field in fields for item in field.items]
+            if suffix.startswith("["):
+                fields = [item for field in fields for item in _picked(field.items, suffix[1:-1])]
             elif suffix:
                 fields = [field for field in fields if (field.value if suffix == "+" else field)]
         return fields
@@ -147,6 +150,11 @@ class Field:
         return self.value if isinstance(self.value, str) else ""
 
     @property
+    def word(self) -> str:
+        """Give a text, number or truth value as tables of rules write it, empty where it is none of them."""
+        return str(self.value).lower() if isinstance(self.value, int) else self.text
+
+    @property
     def number(self) -> int | None:
         """Give a whole number."""
         return self.value if isinstance(self.value, int) and not isinstance(self.value, bool) else None
@@ -160,11 +168,18 @@ class Field:
         return self.says(f"must be {expected}, got {shown(self.value)}")
 
 
+def _picked(items: Sequence[Field], which: str) -> Sequence[Field]:
+    key, _, text = which.partition("=")
+    if key.isdecimal():
+        return items[int(key) : int(key) + 1]
+    return [item for item in items if not key or item.at(key).word == text]
+
+
 @cache
 def _segments(path: str) -> tuple[tuple[tuple[str, ...], str], ...]:
-    matches = (match for match in re.finditer(r'("[^"]+"|[^.?+\[]+)?(\[\]|[?+])?', path) if match[0])
+    steps = re.finditer(r'("[^"]+"|[^.?+\[]+)?(\[[^\]]*\]|[?+])?', path.removeprefix("/"))
     return tuple(
-        (tuple(match[1].strip('"').split("|")) if match[1] else (), match[2] or "") for match in matches
+        (tuple(step[1].strip('"').split("|")) if step[1] else (), step[2] or "") for step in steps if step[0]
     )
 
 
@@ -247,8 +262,9 @@ _RELAXED_ENV = 32
 """From 1.32 on the name of an environment variable may be any printable ASCII but `=`."""
 
 
-def _syntax(pattern: str, limit: int | None, expected: str) -> Syntax:
-    compiled = re.compile(pattern)
+def pattern(regex: str, limit: int | None, expected: str) -> Syntax:
+    """Make the check of a text by a regular expression, and a number of characters at the most."""
+    compiled = re.compile(regex)
 
     def check(text: str) -> str | None:
         if limit is not None and len(text) > limit:
@@ -261,22 +277,22 @@ def _syntax(pattern: str, limit: int | None, expected: str) -> Syntax:
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _WORD = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _WORDS = "letters, digits, `-`, `_` and `.`, with a letter or digit at both ends"
-label = _syntax(_LABEL, 63, "lower-case letters, digits and `-`, with a letter or digit at both ends")
-label_1035 = _syntax(
+label = pattern(_LABEL, 63, "lower-case letters, digits and `-`, with a letter or digit at both ends")
+label_1035 = pattern(
     "[a-z]([-a-z0-9]*[a-z0-9])?",
     63,
     "lower-case letters, digits and `-`, starting with a letter and not ending in `-`",
 )
-subdomain = _syntax(
+subdomain = pattern(
     rf"{_LABEL}(\.{_LABEL})*",
     _MAX_SUBDOMAIN,
     "lower-case letters, digits, `-` and `.`, with a letter or digit at both ends of every part",
 )
-label_value = _syntax(f"({_WORD})?", 63, _WORDS)
-_unprefixed = _syntax(_WORD, 63, f"{_WORDS} (and a prefix and `/`)")
-_config_key = _syntax("[-._a-zA-Z0-9]+", _MAX_SUBDOMAIN, "letters, digits, `-`, `_` and `.`")
-_any_env = _syntax("[ -<>-~]+", None, "printable ASCII characters other than `=`")
-_plain_env = _syntax(
+label_value = pattern(f"({_WORD})?", 63, _WORDS)
+_unprefixed = pattern(_WORD, 63, f"{_WORDS} (and a prefix and `/`)")
+_config_key = pattern("[-._a-zA-Z0-9]+", _MAX_SUBDOMAIN, "letters, digits, `-`, `_` and `.`")
+_any_env = pattern("[ -<>-~]+", None, "printable ASCII characters other than `=`")
+_plain_env = pattern(
     "[-._a-zA-Z][-._a-zA-Z0-9]*", None, "letters, digits, `_`, `-` and `.`, not starting with a digit"
 )
 

@@ -1,18 +1,21 @@
 """What operators refuse beyond the definitions of their kinds, where `operators.rules` needs a function.
 
-Training jobs, model serving and queues stand here, pipelines in `pipeline_rules.py`.
+Each has a line there, which says for what.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from functools import cache
-from typing import NamedTuple
+from typing import Any
 
 from mlstack.objects.resources import quantity
-from mlstack.validate import pipeline_rules as pipeline_rules  # enters its functions
 from mlstack.validate.checks import (
+    RULES,
     KindRules,
     between,
     check,
@@ -22,9 +25,17 @@ from mlstack.validate.checks import (
     load,
     needed,
     syntax,
-    unique,
 )
-from mlstack.validate.formats import Field, Problems, label_1035, qualified_name, shown, subdomain
+from mlstack.validate.formats import (
+    Field,
+    Problems,
+    label_1035,
+    pattern,
+    qualified_name,
+    schedule,
+    shown,
+    subdomain,
+)
 from mlstack.validate.rules import rules_for
 
 
@@ -44,54 +55,6 @@ def operator_rules_for(kind: str) -> tuple[KindRules, ...]:
 # --- jobs of the training operator and the MPI operator ---
 
 
-class _Roles(NamedTuple):
-    """Where a job of the training operator keeps its roles, and what they must hold."""
-
-    field: str
-    container: str
-    allowed: tuple[str, ...]  # empty: the webhook takes any
-
-
-_JOBS = {
-    "kubeflow.org/JAXJob": _Roles("jaxReplicaSpecs", "jax", ("Worker",)),
-    "kubeflow.org/PaddleJob": _Roles("paddleReplicaSpecs", "paddle", ("Master", "Worker")),
-    "kubeflow.org/PyTorchJob": _Roles("pytorchReplicaSpecs", "pytorch", ("Master", "Worker")),
-    "kubeflow.org/TFJob": _Roles("tfReplicaSpecs", "tensorflow", ()),
-    "kubeflow.org/XGBoostJob": _Roles("xgbReplicaSpecs", "xgboost", ("Master", "Worker")),
-}
-
-
-def job_templates(root: Field) -> list[Field]:
-    """Give the pod templates of a training job, none for other kinds."""
-    job = _JOBS.get(root.subject.kind)
-    return root.all(f"spec.{job.field}.*.template") if job else []
-
-
-@check
-def _training_job(root: Field) -> Problems:
-    """Every role is known, and has containers with images and the one that the operator sets up."""
-    job = _JOBS[root.subject.kind]
-    yield from needed(root.at("spec", job.field))
-    for role, replicas in root.at("spec", job.field).entries:
-        if job.allowed and role not in job.allowed:
-            yield replicas.says(f"must be {joined(job.allowed, ' or ')}")
-            continue
-        containers = replicas.at("template", "spec", "containers")
-        yield from needed(containers)
-        for container in containers.items:
-            yield from needed(container.at("image"))
-        names = [container.at("name").text for container in containers.items]
-        if names and job.container not in names:
-            yield containers.says(f"must have a container `{job.container}`, got {joined(names)}")
-
-
-@check
-def _old_mpi_roles(roles: Field) -> Problems:
-    for role, replicas in roles.entries:
-        if role not in ("Launcher", "Worker"):
-            yield replicas.says("must be `Launcher` or `Worker`")
-
-
 @check
 def _last_mpi_worker(root: Field) -> Problems:
     own_name, count = root.at("metadata", "name"), root.at("spec", "mpiReplicaSpecs", "Worker", "replicas")
@@ -100,12 +63,6 @@ def _last_mpi_worker(root: Field) -> Problems:
 
 
 # --- runtimes of TrainJobs, and JobSets ---
-
-_STEPS = {
-    "dataset-initializer": "dataset-initializer",
-    "model-initializer": "model-initializer",
-    "trainer": "node",
-}
 
 
 @syntax
@@ -118,41 +75,22 @@ def _domain_path(text: str) -> str | None:
 
 
 @check
-def _training_step(job: Field) -> Problems:
-    """A step of training has one replica and the container that the operator sets up."""
-    step = job.at("template", "metadata", "labels", "trainer.kubeflow.org/trainjob-ancestor-step")
-    if container := _STEPS.get(step.text):
-        yield from between(1, 1)(job.at("replicas"))
-        containers = job.at("template", "spec", "template", "spec", "containers")
-        if container not in [inner.at("name").text for inner in containers.items]:
-            yield containers.says(f"must have a container `{container}`")
-
-
-@check
 def _job_set(root: Field) -> Problems:
-    jobs = root.at("spec", "replicatedJobs").items
     names: list[str] = []
-    for job in jobs:
+    for job in root.all("spec.replicatedJobs[]"):
         yield from _replicated_job(job, root.at("metadata", "name").text)
         for dependency in job.all("dependsOn[].name"):
             if dependency.text not in names:
                 yield dependency.says(f"must be a job before this one, got {shown(dependency.value)}")
         names.append(job.at("name").text)
-    targets = root.all("spec.successPolicy.targetReplicatedJobs[]")
-    targets += root.all("spec.failurePolicy.rules[].targetReplicatedJobs[]")
-    for target in (*targets, *root.all("spec.coordinator?.replicatedJob")):
-        if target.text not in names:
-            yield target.not_as(f"one of the jobs {joined(names)}")
-    for coordinator in root.all("spec.coordinator?"):
-        for job in jobs:
-            if job.at("name").text == coordinator.at("replicatedJob").text:
+        for coordinator in root.all("spec.coordinator?"):
+            if coordinator.at("replicatedJob").text == job.at("name").text:
                 yield from _coordinator(coordinator, job)
 
 
 def _replicated_job(job: Field, owner: str) -> Problems:
     """Names of jobs and pods, with the highest indices, fit into a label."""
     spec, replicas = job.at("template", "spec"), _count(job.at("replicas"))
-    yield from fits(label_1035)(job.at("groupName"))
     longest = f"{owner}-{job.at('name').text}-{replicas - 1}"
     wrong = label_1035(longest)
     completions = spec.at("completions").number
@@ -179,85 +117,21 @@ def _coordinator(coordinator: Field, job: Field) -> Problems:
     yield from between(0, completions - 1)(coordinator.at("podIndex"))
 
 
-@check
-def _failure_rule(own_name: Field) -> Problems:
-    pattern = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
-    if own_name.text and not (re.fullmatch(pattern, own_name.text) and len(own_name.text) <= 128):
-        yield own_name.not_as("at most 128 letters, digits, `_`, `,` and `:`, with a letter first")
-
-
 # --- Katib's Experiments ---
 
-_DEFAULTED = ("Job", "TrainJob", "MPIJob", *(kind.rpartition("/")[2] for kind in _JOBS))
 _PLACEHOLDER = re.compile(r"\$\{trialParameters\.(.+?)\}")
-_META = re.compile(r"\$\{trialSpec\.(Name|Namespace|Kind|APIVersion|(Annotations|Labels)\[.+\])\}")
 
 
 @check
-def _experiment_name(own_name: Field) -> Problems:
-    if len(own_name.text) > 40 or not re.match("[a-z]", own_name.text):
-        yield own_name.not_as("at most 40 characters, starting with a letter")
-
-
-@check
-def _objective_alone(spec: Field) -> Problems:
-    for metric in spec.all("objective.additionalMetricNames[]"):
-        if metric.text == spec.at("objective", "objectiveMetricName").text:
-            yield metric.says("must not be the objective again")
-
-
-@check
-def _trial(spec: Field) -> Problems:
-    """The trial's template and its parameters name each other, and those of the search."""
-    template = spec.at("trialTemplate")
-    trial, config = template.at("trialSpec"), template.at("configMap")
-    if bool(trial) == bool(config):
-        yield template.says("needs either `trialSpec` or `configMap`")
-        return
-    required = template.all("configMap?.configMapName|configMapNamespace|templatePath")
-    if trial.at("kind").text not in _DEFAULTED:
-        required += template.all("successCondition|failureCondition")
-    for field in (*required, *template.all("trialParameters[].name|reference")):
-        yield from needed(field)
-    for own_name in template.all("trialParameters[].name"):
-        if set("{}") & set(own_name.text):
-            yield own_name.says("must not contain `{` or `}`")
-    yield from unique("name", "trialParameters[].name")(template)
-    yield from unique("reference", "trialParameters[].reference")(template)
-    searched = [inner.text for inner in spec.all("parameters[].name")]
-    for reference in template.all("trialParameters[].reference"):
-        if searched and reference.text not in searched and not _META.search(reference.text):
-            yield reference.not_as(f"one of the parameters {joined(searched)}")
-    if trial:
-        yield from _placeholders(trial, template.all("trialParameters[].name"))
-
-
-def _placeholders(trial: Field, declared: list[Field]) -> Problems:
-    used = set(_PLACEHOLDER.findall(" ".join(_texts(trial.value))))
+def _trial_parameters(template: Field) -> Problems:
+    """What is declared is used in the trial, and the other way round."""
+    trial, declared = template.at("trialSpec"), template.all("trialParameters[].name")
+    used = set(_PLACEHOLDER.findall(json.dumps(trial.value, ensure_ascii=False)))
     for parameter in declared:
         if parameter.text and parameter.text not in used:
             yield parameter.says(f"is not used: `trialSpec` has no `${{trialParameters.{parameter.text}}}`")
     for missing in sorted(used - {parameter.text for parameter in declared}):
         yield trial.says(f"uses `${{trialParameters.{missing}}}`, which is not among `trialParameters`")
-    for field in trial.all("metadata.name|namespace"):
-        if field.text:
-            yield field.says("must not be set: trials are named by the operator")
-    for field in trial.all("apiVersion|kind"):
-        yield from needed(field)
-
-
-def _texts(value: object) -> list[str]:
-    if isinstance(value, dict):
-        return [text for key, inner in value.items() for text in (str(key), *_texts(inner))]
-    if isinstance(value, list):
-        return [text for inner in value for text in _texts(inner)]
-    return [value] if isinstance(value, str) else []
-
-
-@check
-def _metric_port(port: Field) -> Problems:
-    if port and not (port.number or 0) > 0 and not (port.text.isdecimal() and int(port.text) > 0):
-        yield port.not_as("a number above 0")
 
 
 # --- KServe ---
@@ -280,61 +154,17 @@ def _one_model(predictor: Field) -> Problems:
 
 
 @check
-def _replica_bounds(component: Field) -> Problems:
-    low, high = _count(component.at("minReplicas")), component.at("maxReplicas")
-    if high.number and low > high.number:
-        yield high.says(f"must be at least `minReplicas` ({low}), got {high.number}")
-
-
-@check
-def _model_variables(component: Field) -> Problems:
-    containers = component.all("containers|initContainers[]")
-    containers += component.all("workerSpec.containers|initContainers[]")
-    for container in (*containers, *component.all("|".join((*_FRAMEWORKS, "art")))):
-        for variable in container.all("env[].name"):
-            if variable.text == "PYTHONPATH":
-                yield variable.says("must not be `PYTHONPATH`")
-            if variable.text == "STORAGE_URI" and container.at("name").text == "transformer-container":
-                yield variable.says("must not be `STORAGE_URI` in a transformer's container")
-
-
-@check
-def _storage_uris(component: Field) -> Problems:
-    """Several models are mounted at absolute paths with a common parent."""
-    several = component.at("storageUris")
-    if several and any(framework.at("storageUri") for framework in component.all("|".join(_FRAMEWORKS))):
-        yield several.says("must not be set together with `storageUri`")
-    parents = set()
-    for entry in several.items:
-        yield from needed(entry.at("uri"))
-        path = entry.at("mountPath").text or "/mnt/models"
-        if not path.startswith("/") or path == "/" or ".." in path:
-            yield entry.at("mountPath").not_as("an absolute path below the root, without `..`")
-        if not entry.at("uri").text.startswith("pvc://"):
-            parents.add(path.strip("/").partition("/")[0])
-    if len(parents) > 1:
-        yield several.says("must have mount paths with a common parent")
-
-
-@check
-def _percents(target: Field) -> Problems:
-    if target.number is not None and not 1 <= target.number <= 100:
-        yield target.says(f"must be 1 to 100 percent, got {target.number}")
-
-
-@check
-def _one_mebibyte(amount: Field) -> Problems:
-    if amount and (quantity(amount.value) or 0) < 2**20:
-        yield amount.not_as("at least `1Mi`")
+def _common_parent(models: Field) -> Problems:
+    mounted = [model for model in models.items if not model.at("uri").text.startswith("pvc://")]
+    paths = [model.at("mountPath").text or "/mnt/models" for model in mounted]
+    if len({path.strip("/").partition("/")[0] for path in paths}) > 1:
+        yield models.says("must have mount paths with a common parent")
 
 
 @check
 def _canaries(spec: Field) -> Problems:
-    stable = spec.at("predictor")
-    for own in spec.all("canary[].predictor"):
-        if own.at("name").text and own.at("name").text == stable.at("name").text:
-            yield own.at("name").says("must differ from the stable predictor's")
-        yield from between(0, _count(stable.at("minReplicas")))(own.at("minReplicas"))
+    for least in spec.all("canary[].predictor.minReplicas"):
+        yield from between(0, _count(spec.at("predictor", "minReplicas")))(least)
     total = sum(percent.number or 0 for percent in spec.all("canary[].trafficPercent"))
     if total > 100:
         yield spec.at("canary").says(f"must have at most 100 percent of traffic together, got {total}")
@@ -348,19 +178,10 @@ def _weights(node: Field) -> Problems:
         yield node.says(f"must have weights that add up to 100, got {total}")
 
 
-@check
-def _adapter_names(root: Field) -> Problems:
-    base = root.at("spec", "model", "name").text or root.at("metadata", "name").text
-    for adapter in root.all("spec.model.lora.adapters[].name"):
-        if adapter.text in (".", "..", base):
-            yield adapter.says(f"must not be `.`, `..` or the model's own name, got {shown(adapter.value)}")
-
-
 # --- Seldon Core ---
 
 _PLAIN_SERVERS = ("HUGGINGFACE_SERVER", "MLFLOW_SERVER", "SKLEARN_SERVER", "XGBOOST_SERVER")
 _BUILT_IN = ("SIMPLE_MODEL", "SIMPLE_ROUTER", "RANDOM_ABTEST", "AVERAGE_COMBINER")
-_KAFKA = ("KAFKA_BROKER", "KAFKA_INPUT_TOPIC", "KAFKA_OUTPUT_TOPIC")
 
 
 @check
@@ -371,10 +192,6 @@ def _seldon_units(spec: Field) -> Problems:
         transports |= {unit.at("endpoint", "type").text.lower() for unit in units} - {""}
         if predictor.at("annotations", "seldon.io/no-engine") and len(units) > 1:
             yield predictor.at("graph").says("must have one unit with the annotation `seldon.io/no-engine`")
-        if spec.at("serverType").text == "kafka":
-            given = [variable.text for variable in predictor.all("svcOrchSpec.env[].name")]
-            if missing := [name for name in _KAFKA if name not in given]:
-                yield predictor.at("svcOrchSpec", "env").says(f"must have {joined(missing, ' and ')}")
         for unit in units:
             yield from _unit(unit, predictor, spec.at("protocol").text)
     own = spec.at("transport").text
@@ -420,56 +237,22 @@ def _seldon_traffic(predictors: Field) -> Problems:
 
 # --- Kueue ---
 
-_MAX_FLAVORS = 256
-_MAX_COMBINATIONS = 512
-
 
 @check
-def _cluster_queue(spec: Field) -> Problems:
-    for quota in spec.all("resourceGroups[].flavors[].resources[]"):
-        lent, nominal = quantity(quota.at("lendingLimit").value), quantity(quota.at("nominalQuota").value)
-        if lent is not None and nominal is not None and lent > nominal:
-            yield quota.at("lendingLimit").says(f"must be at most `nominalQuota` ({nominal:f})")
-    flavors = [flavor.text for flavor in spec.all("resourceGroups[].flavors[].name")]
-    for flavor in spec.all("admissionChecksStrategy.admissionChecks[].onFlavors[]"):
-        if flavor.text not in flavors:
-            yield flavor.not_as(f"one of the flavors {joined(flavors)}")
-
-
-@check
-def _kueue_quotas_in_order(spec: Field) -> Problems:
-    """Resources and flavors stand once, quotas in the order of the resources."""
-    for what, path in (("resource", "coveredResources[]"), ("flavor", "flavors[].name")):
-        fields = spec.all(f"resourceGroups[].{path}")
-        times = Counter(field.text for field in fields)
-        for field in fields:
-            if field.text and times[field.text] > 1:
-                yield field.says(f"{what} {shown(field.value)} is used twice")
-        if len(fields) > _MAX_FLAVORS:
-            yield spec.at("resourceGroups").says(f"must have at most {_MAX_FLAVORS} {what}s together")
-    for group in spec.at("resourceGroups").items:
-        covered = [resource.text for resource in group.at("coveredResources").items]
-        if len(group.all("flavors[].resources[]")) > _MAX_COMBINATIONS:
-            yield group.says(f"must have at most {_MAX_COMBINATIONS} quotas")
-        for flavor in group.at("flavors").items:
-            for resource, quota in zip(covered, flavor.at("resources").items, strict=False):
-                if quota.at("name").text != resource:
-                    yield quota.at("name").not_as(f"`{resource}`, in the order of `coveredResources`")
+def _kueue_order(group: Field) -> Problems:
+    """Quotas stand in the order of the resources."""
+    covered = [resource.text for resource in group.at("coveredResources").items]
+    for flavor in group.at("flavors").items:
+        for resource, quota in zip(covered, flavor.at("resources").items, strict=False):
+            if quota.at("name").text != resource:
+                yield quota.at("name").not_as(f"`{resource}`, in the order of `coveredResources`")
 
 
 @check
 def _kueue_weight(field: Field) -> Problems:
     weight = quantity(field.value)
-    if weight is not None and (weight < 0 or 0 < weight <= quantity("1n")):  # type: ignore[operator]
+    if weight is not None and (weight < 0 or 0 < weight <= Decimal("1e-9")):
         yield field.not_as("0 or above 1n")
-
-
-@check
-def _kueue_taints(taints: Field) -> Problems:
-    times = Counter((taint.at("key").text, taint.at("effect").text) for taint in taints.items)
-    for taint in taints.items:
-        if times[taint.at("key").text, taint.at("effect").text] > 1:
-            yield taint.says(f"taint {shown(taint.at('key').value)} is used twice with the same effect")
 
 
 # --- Volcano ---
@@ -488,7 +271,7 @@ _HIERARCHY = ("volcano.sh/hierarchy", "volcano.sh/hierarchy-weights")
 @check
 def _volcano_queue(root: Field) -> Problems:
     """What is guaranteed is deserved, and what is deserved fits into the capability."""
-    spec, own_name = root.at("spec"), root.at("metadata", "name").text
+    spec = root.at("spec")
     for resource, guaranteed in spec.at("guarantee", "resource").entries:
         deserved = spec.at("deserved", resource)
         if (quantity(deserved.value) or 0) < (quantity(guaranteed.value) or 0):
@@ -498,8 +281,6 @@ def _volcano_queue(root: Field) -> Problems:
         most = quantity(capability)
         if most is not None and (quantity(deserved.value) or 0) > most:
             yield deserved.says(f"must be at most the `capability` ({capability})")
-    if own_name and spec.at("parent").text == own_name:
-        yield spec.at("parent").says("must be another queue")
     path, weights = (root.at("metadata", "annotations", key) for key in _HIERARCHY)
     if path.text.count("/") != weights.text.count("/"):
         yield weights.says(f"must have as many parts as `{_HIERARCHY[0]}`, got {shown(weights.value)}")
@@ -510,27 +291,16 @@ def _volcano_queue(root: Field) -> Problems:
 
 @check
 def _volcano_job(root: Field) -> Problems:
-    spec, own_name = root.at("spec"), root.at("metadata", "name").text
-    tasks = spec.at("tasks").items
-    replicas, names = 0, [task.at("name").text for task in tasks]
-    for index, task in enumerate(tasks):
+    replicas, least = 0, root.at("spec", "minAvailable")
+    for index, task in enumerate(root.all("spec.tasks[]")):
         count = _count(task.at("replicas"))
         replicas += count
-        if names[index] and names[index] in names[:index]:
-            yield task.at("name").says(f"task {shown(names[index])} is used twice")
         yield from between(0, count)(task.at("minAvailable"))
-        if wrong := qualified_name(f"{own_name}-{names[index] or 'default0'}-{index}"):
+        pod = f"{root.at('metadata', 'name').text}-{task.at('name').text or 'default0'}-{index}"
+        if wrong := qualified_name(pod):
             yield task.at("name").says(f"name of its pod: {wrong}")
-        for dependency in task.all("dependsOn.name[]"):
-            if dependency.text not in names:
-                yield dependency.not_as(f"one of the tasks {joined(names)}")
-    least = spec.at("minAvailable")
     if least and (least.number or 0) > replicas:
         yield least.says(f"must be at most the tasks' replicas together ({replicas}), got {least.number}")
-    paths = Counter(path.text for path in spec.all("volumes[].mountPath"))
-    for path in spec.all("volumes[].mountPath"):
-        if path.text and paths[path.text] > 1:
-            yield path.says(f"mount path {shown(path.value)} is used twice")
 
 
 @check
@@ -554,3 +324,147 @@ def _volcano_policies(policies: Field) -> Problems:
             yield policies.says(f"{shown(occasion)} stands in two policies")
     if "*" in events and any(not occasion.startswith(("*", "exit code")) for occasion in events):
         yield policies.says("must not have other events beside `*`")
+
+
+# --- Argo Workflows ---
+
+_ANY_REFERENCE = re.compile(r"\{\{\s*(inputs|workflow)\.parameters\.([-\w]+)\s*\}\}")
+_TASK_REFERENCE = re.compile(r"\{\{\s*(?:tasks|steps)\.([-\w]+)\.")
+_OUTPUT = re.compile(r"\{\{\s*(?:tasks|steps)\.([-\w]+)\.outputs\.(parameters|artifacts)\.([-\w]+)\s*\}\}")
+# `tasks.name` and `steps.name` are known only when it runs, and are let pass.
+_OF_OTHERS = re.compile(r"\{\{\s*((?:(?:tasks|steps)\.(?!name)|item\.)[^{}]*?)\s*\}\}")
+_DEPENDENCY = re.compile(r"([A-Za-z0-9][-\w]*)(?:\.[A-Za-z]+)?")
+_CALLS = "dag.tasks[]", "steps[][]"
+
+RULES["step_name"] = fits(
+    pattern("[A-Za-z0-9][-A-Za-z0-9]*", 128, "letters, digits and `-`, not starting with `-`")
+)
+RULES["parameter_name"] = fits(pattern(r"[-\w]+", None, "letters, digits, `_` and `-`"))
+
+
+@check
+def _argo_workflow(spec: Field) -> Problems:
+    """Templates are called, and refer to each other's values, as far as they are there."""
+    templates = spec.at("templates").items
+    names = [template.at("name").text for template in templates]
+    calls = [call.at("template") for path in _CALLS for call in spec.all(f"templates[].{path}")]
+    for called in (*spec.all("entrypoint|onExit"), *calls):
+        if called.text and called.text not in names and "{{" not in called.text:
+            yield called.not_as(f"one of the templates {joined(names)}")
+    for hook, settings in spec.at("hooks").entries:
+        if hook != "exit":
+            yield from needed(settings.at("expression"))
+    for template in templates:
+        yield from _steps_in_order(template)
+        yield from _dependencies(template, template.all("dag.tasks[]"))
+        yield from _references(template, spec)
+        yield from _outputs(template, templates)
+
+
+def _steps_in_order(template: Field) -> Problems:
+    before = {"name"}
+    for step in template.all("steps[][]"):
+        own_name = step.at("name").text
+        for used in _used(_TASK_REFERENCE, step):
+            if used not in (*before, own_name):
+                yield step.says(f"uses the step `{used}`, which does not stand before it")
+        before.add(own_name)
+
+
+def _used(reference: re.Pattern[str], field: Field) -> list[Any]:
+    """Give what texts below a field refer to, each once."""
+    return sorted(set(reference.findall(" ".join(_texts(field.value)))))
+
+
+def _dependencies(template: Field, tasks: Sequence[Field]) -> Problems:
+    after = {task.at("name").text: [before for _, before in _waited_for(task)] for task in tasks}
+    has_depends = any(task.at("depends").text for task in tasks)
+    for task in tasks:
+        ancestors = _ancestors(task.at("name").text, after)
+        for field, before in _waited_for(task):
+            if before not in after:
+                yield field.says(f"must name a task of this template, got {shown(before)}")
+        for field in task.all("dependencies|continueOn?") if has_depends else ():
+            yield field.says("must not be used where a task has `depends`")
+        for used in _used(_TASK_REFERENCE, task.at("arguments")):
+            if used in after and used not in ancestors:
+                yield task.at("arguments").says(f"uses the task `{used}`, on which this one does not depend")
+        if task.at("name").text in ancestors:
+            yield task.says("waits for itself, in a circle")
+    target = template.at("dag", "target")
+    for named in target.text.split():
+        if "{{" not in named and named not in after:
+            yield target.not_as(f"one of the tasks {joined(task.at('name').text for task in tasks)}")
+
+
+def _waited_for(task: Field) -> Iterator[tuple[Field, str]]:
+    for dependency in task.at("dependencies").items:
+        yield dependency, dependency.text
+    for before in _DEPENDENCY.findall(task.at("depends").text):
+        yield task.at("depends"), before
+
+
+def _ancestors(task: str, after: dict[str, list[str]]) -> set[str]:
+    reached: set[str] = set()
+    ahead = list(after.get(task, ()))
+    while ahead:
+        if (current := ahead.pop()) not in reached:
+            reached.add(current)
+            ahead.extend(after.get(current, ()))
+    return reached
+
+
+def _references(template: Field, spec: Field) -> Problems:
+    """Parameters that a template uses are declared; a WorkflowTemplate's may come with the workflow."""
+    inputs = [name.text for name in template.all("inputs.parameters[].name")]
+    arguments = [name.text for name in spec.all("arguments.parameters[].name")]
+    has_inline = any(call.at("inline") for path in _CALLS for call in template.all(path))
+    for owner, name in _used(_ANY_REFERENCE, template):
+        is_workflow = owner == "workflow"
+        if spec.subject.kind.endswith("WorkflowTemplate") if is_workflow else has_inline:
+            continue
+        if name not in (arguments if is_workflow else inputs):
+            place = "spec.arguments" if is_workflow else "its inputs"
+            reference = f"`{{{{{owner}.parameters.{name}}}}}`"
+            yield template.says(f"uses {reference}, which is not among the parameters of {place}")
+
+
+def _outputs(template: Field, templates: Sequence[Field]) -> Problems:
+    """Only steps and tasks may use what others give, and only what the template of those declares."""
+    if not template.at("dag") and not template.at("steps"):
+        for reference in _used(_OF_OTHERS, template):
+            whose = "hand it over by `arguments` of the step or task"
+            yield template.says(f"uses `{{{{{reference}}}}}`, which the steps and tasks alone know: {whose}")
+        return
+    calls = [call for path in _CALLS for call in template.all(path)]
+    called = {call.at("name").text: call.at("template").text for call in calls}
+    for task, kind, output in _used(_OUTPUT, template):
+        makers = [maker for maker in templates if maker.at("name").text == called.get(task)]
+        if makers and output not in [given.text for given in makers[0].all(f"outputs.{kind}[].name")]:
+            missing = f"uses the output `{output}` of `{task}`"
+            yield template.says(f"{missing}, whose template has none of that name")
+
+
+def _texts(value: object) -> list[str]:
+    """Give all texts of plain data, but for keys."""
+    if isinstance(value, str):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for inner in parts for text in _texts(inner)]
+
+
+@syntax
+def _argo_schedule(text: str) -> str | None:
+    """Check a schedule as Argo reads it: a time zone may stand in front."""
+    return schedule(re.sub(r"^(CRON_)?TZ=\S+\s+", "", text))
+
+
+# --- KubeRay ---
+
+
+@check
+def _ray_token(cluster: Field) -> Problems:
+    auth, version = cluster.at("authOptions"), cluster.at("rayVersion")
+    least = (2, 55) if auth.at("enableK8sTokenAuth").value is True else (2, 52)
+    if auth.at("mode").text == "token" and tuple(map(int, re.findall(r"\d+", version.text)[:2])) < least:
+        yield version.not_as(f"{least[0]}.{least[1]} or later with `authOptions.mode: token`")

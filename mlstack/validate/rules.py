@@ -18,24 +18,19 @@ from mlstack.validate.checks import (
     KindRules,
     Rule,
     amount_of,
-    at,
-    between,
     check,
     choice,
     fits,
     joined,
     load,
     name,
-    needed,
     not_negative,
-    port,
     selects,
     syntax,
 )
 from mlstack.validate.formats import (
     Field,
     Problems,
-    Severity,
     address,
     config_key,
     env_name,
@@ -112,7 +107,6 @@ _QUOTA = frozenset(
     | {"requests.storage", "pods", "resourcequotas", "services", "replicationcontrollers", "secrets"}
     | {"persistentvolumeclaims", "configmaps", "services.nodeports", "services.loadbalancers"}
 )
-_ACCOUNT = "kubernetes.io/service-account.name"
 
 
 @check
@@ -144,10 +138,6 @@ def _secret(root: Field) -> Problems:
             yield data.at(key).says(f"is required with `type: {kind}`")
         elif key.startswith(".docker") and not _is_json_map(content[key]):
             yield data.at(key).says("must hold a map in JSON")
-    if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & content.keys():
-        yield data.says(f"needs `username` or `password` with `type: {kind}`")
-    if kind == "kubernetes.io/service-account-token":
-        yield from needed(root.at("metadata", "annotations", _ACCOUNT))
 
 
 def _decoded(field: Field) -> bytes:
@@ -175,17 +165,6 @@ def _quota(hard: Field) -> Problems:
         yield from not_negative(amount)
 
 
-@check
-def _priority(root: Field) -> Problems:
-    """Names that start with `system-` and values above a thousand million are the system's."""
-    own_name, value = root.at("metadata", "name"), root.at("value")
-    if not own_name.text.startswith("system-"):
-        if (value.number or 0) > 10**9:
-            yield value.says(f"must be at most 1000000000, got {value.number}")
-    elif own_name.text not in ("system-node-critical", "system-cluster-critical"):
-        yield own_name.says("must not start with `system-`")
-
-
 # --- definitions and webhooks ---
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
@@ -194,21 +173,6 @@ _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 @syntax
 def _lower_label(text: str) -> str | None:
     return label_1035(text.lower())
-
-
-@check
-def _definition(root: Field) -> Problems:
-    """A definition is called plural.group, its group is a domain, exactly one version is stored."""
-    spec, own_name = root.at("spec"), root.at("metadata", "name")
-    names, group, versions = spec.at("names"), spec.at("group"), spec.at("versions")
-    expected = f"{names.at('plural').text}.{group.text}"
-    if own_name.text != expected:
-        yield own_name.not_as(f"`{expected}` (plural and group)")
-    if names.at("listKind").text and names.at("listKind").text == names.at("kind").text:
-        yield names.at("listKind").says("must differ from `kind`")
-    stored = [version for version in versions.items if version.at("storage").value is True]
-    if len(stored) != 1:
-        yield versions.says(f"must have exactly one version with `storage: true`, got {len(stored)}")
 
 
 @check
@@ -260,8 +224,6 @@ def _list_keys(schema: Field) -> Problems:
 
 # --- Ingresses, NetworkPolicies and Services ---
 
-_EXTERNAL = ("NodePort", "LoadBalancer")
-
 
 @check
 def _network(field: Field) -> Problems:
@@ -281,56 +243,14 @@ def _host(host: Field) -> Problems:
         yield from fits(lambda text: subdomain(text.removeprefix("*.")))(host)
 
 
-@check
-def _ingress_path(rule: Field) -> Problems:
-    path, is_strict = rule.at("path"), rule.at("pathType").text in ("Exact", "Prefix")
-    text = path.text
-    if (is_strict or text) and not text.startswith("/"):
-        yield path.says(f"must start with `/`, got {shown(text)}")
-    bad = [part for part in ("//", "/./", "/../", "%2f", "%2F") if part in text]
-    bad += [end for end in ("/..", "/.") if text.endswith(end)]
-    for part in bad if is_strict else ():
-        yield path.says(f"must not contain `{part}`, got {shown(text)}")
-
-
 @syntax
 def _external_name(text: str) -> str | None:
     return subdomain(text.removesuffix("."))
 
 
-@check
-def _service(spec: Field) -> Problems:
-    """Ports of the nodes are for NodePort and LoadBalancer, from the range that clusters give out."""
-    kind = spec.at("type").text or "ClusterIP"
-    first = spec.at("clusterIPs").items[:1]
-    if first and first[0].value != spec.at("clusterIP").value:
-        yield spec.at("clusterIPs").says(f"must start with `clusterIP`, got {shown(first[0].value)}")
-    taken: set[tuple[object, str]] = set()
-    for declared in spec.at("ports").items:
-        node_port = declared.at("nodePort")
-        if not node_port.number:
-            continue
-        if kind not in _EXTERNAL:
-            yield node_port.says(f"must not be set with `type: {kind}`")
-        else:
-            yield from between(30000, 32767)(node_port)
-        key = (node_port.number, declared.at("protocol").text or "TCP")
-        if key in taken:
-            yield node_port.says(f"port {node_port.number} of the nodes is used twice")
-        taken.add(key)
-
-
-@check
-def _service_ports(ports: Field) -> Problems:
-    for declared in ports.items:
-        if declared.at("targetPort").value not in (0, ""):
-            yield from port(declared.at("targetPort"))
-        if len(ports.items) > 1 and not declared.at("name").text:
-            yield declared.at("name").says("is required where a Service has several ports")
-
-
 # --- storage ---
 
+# What stands in a volume beside its source.
 _NO_SOURCE = frozenset(
     {"accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy"}
     | {"storageClassName", "volumeAttributesClassName", "volumeMode"}
@@ -343,6 +263,14 @@ def _lower_qualified_name(text: str) -> str | None:
 
 
 @check
+def _volume(spec: Field) -> Problems:
+    """A volume has one source."""
+    sources = [source for source in spec.names if source not in _NO_SOURCE]
+    if len(sources) != 1:
+        yield spec.says(f"must have one source, got {joined(sources, ' and ') or 'none'}")
+
+
+@check
 def _storage(storage: Field) -> Problems:
     amount = quantity(storage.value)
     if not storage:
@@ -351,47 +279,12 @@ def _storage(storage: Field) -> Problems:
         yield storage.says(f"must be above 0, got {shown(storage.value)}")
 
 
-@check
-def _volume(spec: Field) -> Problems:
-    """A volume has a size, access modes and one source."""
-    yield from needed(spec.at("capacity"))
-    if spec.at("capacity").names:
-        yield from _storage(spec.at("capacity", "storage"))
-    for resource, amount in spec.at("capacity").entries:
-        if resource != "storage" and spec.at("capacity").names:
-            yield amount.says("must be `storage`, the only resource of a volume")
-    sources = [source for source in spec.names if source not in _NO_SOURCE]
-    if len(sources) != 1:
-        yield spec.says(f"must have one source, got {joined(sources, ' and ') or 'none'}")
-
-
 # --- containers ---
-
-_POD_FIELDS = frozenset(
-    {f"metadata.{name}" for name in ("name", "namespace", "uid")}
-    | {"spec.nodeName", "spec.serviceAccountName"}
-    | {f"status.{name}" for name in ("hostIP", "hostIPs", "podIP", "podIPs")}
-)
 
 
 @check
 def _variable_name(field: Field) -> Problems:
     yield from fits(lambda text: env_name(text, minor=field.subject.minor))(field)
-
-
-@syntax
-def _pod_field(path: str) -> str | None:
-    is_entry = path.startswith(("metadata.annotations['", "metadata.labels['")) and path.endswith("']")
-    if is_entry or path in _POD_FIELDS:
-        return None
-    return f"is no field that a variable can hold, got {shown(path)}"
-
-
-@syntax
-def _resource_field(path: str) -> str | None:
-    if path.startswith(("limits.", "requests.")):
-        return None
-    return f"must start with `limits.` or `requests.`, got {shown(path)}"
 
 
 @check
@@ -442,27 +335,6 @@ _CONTAINERS = "initContainers|containers[]"
 
 
 @check
-def _ports_of_node(pod: Field) -> Problems:
-    """A port of the node can be taken once; on the node's network a port is the node's port."""
-    taken: set[tuple[object, ...]] = set()
-    for declared in pod.all("containers[].ports[]"):
-        host_port = declared.at("hostPort")
-        key = (host_port.number, declared.at("protocol").text or "TCP", declared.at("hostIP").text)
-        if host_port.number and key in taken:
-            yield host_port.says(f"port {host_port.number} of the node is taken twice")
-        taken.add(key)
-    for declared in pod.all(f"{_CONTAINERS}.ports[]") if pod.at("hostNetwork").value is True else ():
-        host_port, number = declared.at("hostPort"), declared.at("containerPort").number
-        if host_port.number and host_port.number != number:
-            yield host_port.says(f"must be {number} like `containerPort`, because of `hostNetwork`")
-
-
-@check
-def _weight(weight: Field) -> Problems:
-    yield from between(1, 100)(weight if weight.number is not None else Field(0, weight.keys))
-
-
-@check
 def _volume_source(volume: Field) -> Problems:
     """A volume comes from one place; from none means an empty directory."""
     given = [name for name in volume.names if name != "name"]
@@ -485,7 +357,8 @@ def _inner_path(path: str) -> str | None:
 @check
 def _mounts(pod: Field) -> Problems:
     """A mount names a volume of the pod, and has a place of its own in its container."""
-    known = {volume.at("name").text for volume in pod.at("volumes").items} | pod.subject.claims
+    volumes = pod.all("volumes[].name") + pod.all("/spec.volumeClaimTemplates[].metadata.name")
+    known = {volume.text for volume in volumes}
     for mounted in pod.all(f"{_CONTAINERS}.volumeMounts|volumeDevices[].name"):
         if mounted.text and mounted.text not in known:
             hint = did_you_mean(mounted.text, known)
@@ -493,17 +366,6 @@ def _mounts(pod: Field) -> Problems:
 
 
 # --- what makes pods, and what scales it ---
-
-_SOURCES = {
-    "ContainerResource": "containerResource",
-    "External": "external",
-    "Object": "object",
-    "Pods": "pods",
-    "Resource": "resource",
-}
-_TARGETS = {"AverageValue": "averageValue", "Utilization": "averageUtilization", "Value": "value"}
-_STRICT_TARGETS = 36
-"""Seen to refuse: 1.36. Older servers take an autoscaler that cannot find what it scales."""
 
 
 @check
@@ -546,49 +408,7 @@ def _daemon_set(strategy: Field) -> Problems:
 
 
 @check
-def _job_restarts(spec: Field) -> Problems:
-    policy = spec.at("template", "spec", "restartPolicy")
-    allowed = ("Never",) if spec.at("podFailurePolicy") else ("OnFailure", "Never")
-    if policy.text not in allowed:
-        got = f", got {shown(policy.value)}" if policy.text else ""
-        yield policy.says(f"must be {joined(allowed, ' or ')} in a Job{got}")
-
-
-@check
 def _time_zone(zone: Field) -> Problems:
     if zone and zone.text not in time_zones():
         hint = did_you_mean(zone.text, time_zones())
         yield zone.says(f"must be a time zone such as `Europe/Berlin`, got {shown(zone.value)}{hint}")
-
-
-@check
-def _autoscaler(spec: Field) -> Problems:
-    low, high = spec.at("minReplicas").number, spec.at("maxReplicas")
-    if low is not None and high.number is not None and 1 <= high.number < low:
-        yield high.says(f"must be at least `minReplicas` ({low}), got {high.number}")
-    version = spec.at("scaleTargetRef", "apiVersion")
-    group, slash, _ = version.text.partition("/")
-    if not (group and slash):
-        severity: Severity = "error" if spec.subject.minor >= _STRICT_TARGETS else "warning"
-        yield version.says(f"must have a group, as `apps/v1`, got {shown(version.text)}", severity)
-
-
-@check
-def _metric(metric: Field) -> Problems:
-    kind = metric.at("type").text
-    source = metric.at(_SOURCES.get(kind, ""))
-    if kind not in _SOURCES:
-        return
-    yield from needed(source)
-    for other in metric.names:
-        if other not in ("type", source.keys[-1]):
-            yield metric.at(other).says(f"must not be set with `type: {kind}`")
-    if source:
-        yield from at("target", at("type", needed), at("averageUtilization", between(1)), _target)(source)
-        if kind in ("ContainerResource", "Resource"):
-            yield from needed(source.at("name"))
-
-
-def _target(target: Field) -> Problems:
-    if target.at("type").text in _TARGETS:
-        yield from needed(target.at(_TARGETS[target.at("type").text]))

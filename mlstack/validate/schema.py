@@ -15,7 +15,7 @@ from mlstack.objects.kube_object import Schema, Schemas, list_type_of
 from mlstack.objects.resources import quantity
 from mlstack.validate import cel
 from mlstack.validate.cel import UnsupportedError
-from mlstack.validate.formats import Field, Problem, Problems, shown, wrong_text
+from mlstack.validate.formats import KEY_DEFAULTS, Field, Problem, Problems, shown, wrong_text
 
 _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "string": ((str,), "a string"),
@@ -26,8 +26,6 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "number": ((int, float), "a number"),
 }
 _BITS = {"int32": 31, "int64": 63}
-# A port that names no protocol has TCP: the merge keys of lists of ports count it so.
-_KEY_DEFAULTS = {"protocol": "TCP"}
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
@@ -235,7 +233,7 @@ def _duplicates(schema: Schema, field: Field) -> Problems:
 def _merge_key(item: Field, keys: tuple[str, ...]) -> dict[str, Any] | None:
     if not isinstance(item.value, Mapping):
         return None
-    named = {key: item.value.get(key, _KEY_DEFAULTS.get(key)) for key in keys}
+    named = {key: item.value.get(key, KEY_DEFAULTS.get(key)) for key in keys}
     return {key: value for key, value in named.items() if value is not None} or None
 
 

@@ -17,7 +17,7 @@ from mlstack.objects.kube_object import CRD_GROUP, Kind, Kinds, KubeObject, Sche
 from mlstack.objects.references import PodTemplate, templates
 from mlstack.objects.resources import Amounts, amount, amounts, is_host_port, limits, requests, written
 from mlstack.validate.formats import Fault, Field, Problem, Problems, Subject, fault_of, shown
-from mlstack.validate.operator_rules import job_templates, operator_rules_for
+from mlstack.validate.operator_rules import operator_rules_for
 from mlstack.validate.rules import pod_rule, rules_for
 from mlstack.validate.schema import Definitions, SchemaCheck, check_custom, custom_definitions
 
@@ -89,9 +89,7 @@ def _problems(
         yield _unknown_kind(obj, schemas, definitions)
         return
     kind = f"{obj.group}/{obj.kind}" if obj.group else obj.kind
-    templates = Field(obj.data).all("spec.volumeClaimTemplates[].metadata.name")
-    claims = frozenset(template.text for template in templates)
-    field = Field(obj.data, (), Subject(kind, schemas.minor, claims))
+    field = Field(obj.data, (), Subject(kind, schemas.minor, obj.data))
     problems.extend(_rule_problems(field))
     yield from problems
     # Operators are asked last, as the API server does it.
@@ -99,10 +97,15 @@ def _problems(
         yield from _operator_problems(field)
 
 
+_JOB_TEMPLATES = (
+    "spec.jaxReplicaSpecs|paddleReplicaSpecs|pytorchReplicaSpecs|tfReplicaSpecs|xgbReplicaSpecs.*.template"
+)
+
+
 def _rule_problems(root: Field) -> Problems:
     for rule in rules_for(root.subject.kind):
         yield from rule(root)
-    for template in job_templates(root):
+    for template in root.all(_JOB_TEMPLATES) if root.subject.kind.startswith("kubeflow.org/") else ():
         for problem in pod_rule()(template.at("spec")):
             message = f"{problem.message} (the job is taken, its pods are refused)"
             yield problem._replace(message=message, severity="warning")
