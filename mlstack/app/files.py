@@ -17,8 +17,8 @@ from mlstack import programs
 from mlstack.app import document as documents
 from mlstack.app.document import AppDocument, fields_of
 from mlstack.app.layout import APP_FILE
+from mlstack.app.prototype import SOPS, SecretRef
 from mlstack.app.schema import PassedStore, check_file, note_passed
-from mlstack.app.secret_values import SOPS, SecretRef
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError, SchemaError
 
 # --- the files below an app's root, each parsed at most once and checked against its schema ------------

@@ -10,8 +10,7 @@ from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from mlstack.app import secret_values
-from mlstack.app.prototype import Param
+from mlstack.app.prototype import FROM_ENV, Param, reference_paths, secret_literals, with_references
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, ParamError, TypedValueError, UnknownParamError, UsageError
 from mlstack.names import nearest
@@ -75,7 +74,7 @@ def coerce(param: Param, value: Any) -> Any:
     """
     types = param.types
     if param.secret:
-        value = secret_values.referenced(value)
+        value = with_references(value)
     if not isinstance(value, str):
         return value
     if value == "null" and types and "string" not in types:
@@ -110,15 +109,10 @@ def parse_text(param: Param | None, text: str, *, as_string: bool = False) -> An
     """
     if as_string:
         return text
-    if (
-        param is not None
-        and param.secret
-        and text.lstrip().startswith("{")
-        and secret_values.FROM_ENV in text
-    ):
+    if param is not None and param.secret and text.lstrip().startswith("{") and FROM_ENV in text:
         with suppress(ConfigError, IndexError):
             value: Any = read_documents(text, source="the value")[0].value
-            if any(True for _ in secret_values.references(secret_values.referenced(value))):
+            if any(True for _ in reference_paths(with_references(value))):
                 return value
         message = f"`{param.name}` names no environment variable"
         raise TypedValueError(message, hint="write {fromEnv: NAME}, or --as-string for the text itself")
@@ -548,7 +542,7 @@ class Declared:
                 notes |= dict.fromkeys(f"{note} ({origin})" for note in renamed(spelling, name))
             param = self._params[name]
             if param.secret:
-                masking.note(secret_values.literals(raw))
+                masking.note(secret_literals(raw))
             elif layer.is_encrypted:
                 message = f"`{name}` is not secret, and the file is encrypted"
                 faults.append(ParamFault(message, str(origin), "set it in a file that everybody can read"))

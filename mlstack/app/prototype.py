@@ -1,16 +1,16 @@
-"""Packages, their prototypes, and the parameters a prototype declares."""
+"""Packages, their prototypes, the parameters that a prototype declares, and where secret ones have values."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
-from mlstack.app import secret_values
 from mlstack.app.declare import MAP, SHORT_NAME, TEXT, VERSION, WORD, key, list_of, records
 from mlstack.dataclass import dataclass
 from mlstack.names import check_range, names_a_package
+from mlstack.objects.masking import MASK
 from mlstack.yaml import write
 
 
@@ -43,7 +43,7 @@ class Param:
 
 def mask_value(value: Any, param: Param | None) -> Any:
     """Give the value; of a secret parameter that is set where its value stands, or the mask."""
-    return secret_values.shown(value) if param is not None and param.secret and value is not None else value
+    return shown_secret(value) if param is not None and param.secret and value is not None else value
 
 
 def schema_types(schema: Mapping[str, Any]) -> frozenset[str]:
@@ -76,6 +76,79 @@ _JSON_TYPES: tuple[tuple[type, str], ...] = (
     (list, "array"),
     (dict, "object"),
 )
+
+
+# --- values of secret parameters: in environment variables, and in files that SOPS encrypted ---
+# The files of an app say where; a value is read when objects are rendered, and stands nowhere on disk.
+
+FROM_ENV = "fromEnv"
+SOPS = "sops"
+"""The key under which SOPS keeps what it needs to decrypt a file."""
+
+
+@dataclass(frozen=True)
+class SecretRef:
+    """Where the value of a secret parameter stands."""
+
+    variable: str = ""  # an environment variable, or
+    file: str = ""  # a file of the app that SOPS has encrypted, and
+    path: tuple[str | int, ...] = ()  # the place in it
+
+    @property
+    def shown(self) -> Any:
+        """Give what people see: the name of a variable is no secret."""
+        return {FROM_ENV: self.variable} if self.variable else MASK
+
+
+def map_references(value: Any, change: Callable[[SecretRef], Any]) -> Any:
+    """Give a value with something else in the place of each reference."""
+    if isinstance(value, SecretRef):
+        return change(value)
+    if isinstance(value, Mapping):
+        is_reference = value.keys() == {FROM_ENV} and isinstance(value[FROM_ENV], str)
+        if is_reference and value[FROM_ENV]:
+            return change(SecretRef(variable=value[FROM_ENV]))
+        return type(value)({key: map_references(inner, change) for key, inner in value.items()})  # type: ignore[call-arg]
+    return [map_references(inner, change) for inner in value] if isinstance(value, list) else value
+
+
+def with_references(value: Any) -> Any:
+    """Give the value of a secret parameter with references for what names an environment variable."""
+    return map_references(value, lambda reference: reference)
+
+
+def shown_secret(value: Any) -> Any:
+    """Give what people may see of the value of a secret parameter: where it stands, else the mask."""
+    return value.shown if isinstance(value := with_references(value), SecretRef) else MASK
+
+
+def secret_literals(value: Any) -> Any:
+    """Give a value without its references, for those who must know what is not to be printed."""
+    return map_references(value, lambda reference: None)
+
+
+def reference_paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Give the paths of the references in a value."""
+    if isinstance(value, SecretRef):
+        yield path
+    items = (
+        value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    )
+    for step, inner in items:
+        if inner.__class__ is not str:  # as most values are
+            yield from reference_paths(inner, (*path, step))
+
+
+def encrypted_values(value: Any, file: str, path: tuple[str | int, ...] = ()) -> Any:
+    """Give what a file that SOPS has encrypted says, with a reference in the place of each value."""
+    if isinstance(value, Mapping):
+        return {name: encrypted_values(inner, file, (*path, name)) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [encrypted_values(inner, file, (*path, index)) for index, inner in enumerate(value)]
+    return None if value is None else SecretRef(file=file, path=path)
+
+
+# --- packages and prototypes, as their files say them ---
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +323,7 @@ class Prototype:
     def secret_values(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         """Give those values that belong to secret parameters; what stands elsewhere is not known."""
         secret = (name for name, param in self.params.items() if param.secret and name in values)
-        return tuple(secret_values.literals(values[name]) for name in secret)
+        return tuple(secret_literals(values[name]) for name in secret)
 
     def has_secrets(self, values: Mapping[str, Any]) -> bool:
         """Tell whether a secret parameter is set."""

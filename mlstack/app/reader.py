@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from mlstack.app import document as documents
-from mlstack.app import files, layout, secret_values
+from mlstack.app import files, layout
 from mlstack.app.app import App, Component, Kustomization, Manifest, ModuleParams, RegistryRef
 from mlstack.app.declare import keys_of
 from mlstack.app.document import AppDocument, FieldReader, fields_of, layer_of
@@ -41,9 +41,16 @@ from mlstack.app.params import (
     param_error,
     spelling_table,
 )
-from mlstack.app.prototype import Need, Prototype
+from mlstack.app.prototype import (
+    SOPS,
+    Need,
+    Prototype,
+    SecretRef,
+    encrypted_values,
+    map_references,
+    reference_paths,
+)
 from mlstack.app.schema import PassedStore, check_file
-from mlstack.app.secret_values import SecretRef
 from mlstack.app.versions import Lock
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
@@ -417,7 +424,7 @@ class AppReader:
         secret = self.files.encrypted(layout.encrypted_params_file(name))
         if secret is None:
             return EnvironmentFiles(environment, given, shared, layers)
-        FieldReader(secret).only("apiVersion", "kind", "globals", "components", secret_values.SOPS)
+        FieldReader(secret).only("apiVersion", "kind", "globals", "components", SOPS)
         for_all, own = self._environment_layers(secret, name)
         return EnvironmentFiles(
             environment,
@@ -628,7 +635,7 @@ class AppReader:
         faults: list[ParamFault] = []
         values = dict(resolved.values)
         for name, param in prototype.params.items():
-            if not param.secret or not any(True for _ in secret_values.references(values.get(name))):
+            if not param.secret or not any(True for _ in reference_paths(values.get(name))):
                 continue
 
             def read(reference: SecretRef, name: str = name) -> Any:
@@ -642,7 +649,7 @@ class AppReader:
                     faults.append(ParamFault(f"`{name}`: {error}", str(resolved.origin(name)), error.hint))
                     return None
 
-            values[name] = coerce(replace(param, secret=False), secret_values.mapped(values[name], read))
+            values[name] = coerce(replace(param, secret=False), map_references(values[name], read))
             masking.note(values[name])
         if faults:
             raise param_error(faults)
@@ -725,7 +732,7 @@ class AppReader:
 
 def _encrypted(layer: Layer, path: KeyPath, file: str) -> Layer:
     """Give the layer of a file that SOPS has encrypted, with references in the place of values."""
-    return replace(layer, values=secret_values.encrypted(layer.values, file, path), is_encrypted=True)
+    return replace(layer, values=encrypted_values(layer.values, file, path), is_encrypted=True)
 
 
 def _enclosing(module: str) -> list[str]:

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from mlstack.app import declare, secret_values
+from mlstack.app import declare
 from mlstack.app.app import API_VERSION, SIGN, App, Component, ModuleParams, PatchFile, Stack
 from mlstack.app.document import AppDocument, expectation, shown, suggestion
 from mlstack.app.environment import (
@@ -30,7 +30,15 @@ from mlstack.app.environment import (
 )
 from mlstack.app.params import KeyPath as ValuePath
 from mlstack.app.params import ParamFault, Resolved, Setting, join_path, nearest_origin, param_error
-from mlstack.app.prototype import Example, Package, Param, Prototype, PrototypeFile, mask_value
+from mlstack.app.prototype import (
+    Example,
+    Package,
+    Param,
+    Prototype,
+    PrototypeFile,
+    mask_value,
+    reference_paths,
+)
 from mlstack.app.versions import Lock, RegistryIndex
 from mlstack.dataclass import dataclass
 from mlstack.disk_cache import from_json, program_identity
@@ -271,7 +279,7 @@ def check_params(
         ParamError: listing every fault with file, line, bounds, unit and the command that mends it.
     """
     values = {name: value for name, value in resolved.values.items() if value is not None}
-    elsewhere = [*secret_values.references(values)]
+    elsewhere = [*reference_paths(values)]
     passed = None if elsewhere else passed
     schema = prototype.digest or json.dumps(prototype.schema, sort_keys=True)
     key = _key(schema, outline(prototype.schema, values))

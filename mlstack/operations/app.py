@@ -15,10 +15,9 @@ from mlstack.app.declare import keys_of
 from mlstack.app.edit import app_lock
 from mlstack.app.environment import Environment, PersonalEnvironment
 from mlstack.app.params import Layer, merge, split_path
-from mlstack.app.prototype import Param
+from mlstack.app.prototype import Param, map_references, secret_literals, shown_secret
 from mlstack.app.reader import read_preset
 from mlstack.app.schema import check_value
-from mlstack.app.secret_values import literals, mapped, shown
 from mlstack.clock import Clock, timestamp
 from mlstack.dataclass import dataclass, row
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
@@ -318,11 +317,11 @@ def _shown(app: AppDir, layers: Sequence[Layer], component: str | None = None) -
     values: dict[str, Any] = reduce(merge, (layer.values for layer in layers), {})
     secret = _secret_names(app, component)
     hidden = {name: value for name, value in values.items() if secret is None or name in secret}
-    masking.note(*map(literals, hidden.values()))
+    masking.note(*map(secret_literals, hidden.values()))
     return {
-        name: shown(value)
+        name: shown_secret(value)
         if name in hidden and value is not None
-        else mapped(value, lambda reference: reference.shown)
+        else map_references(value, lambda reference: reference.shown)
         for name, value in values.items()
     }
 

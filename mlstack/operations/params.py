@@ -28,9 +28,8 @@ from mlstack.app.params import (
     spelling_table,
     split_path,
 )
-from mlstack.app.prototype import Param, mask_value
+from mlstack.app.prototype import Param, mask_value, reference_paths, secret_literals, with_references
 from mlstack.app.schema import check_value
-from mlstack.app.secret_values import literals, referenced, references
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, NotFoundError, ParamError, TypedValueError, UsageError
 from mlstack.names import not_found
@@ -125,11 +124,11 @@ def set_param(
         path, param, prototype = _declared(app, place, key)
         value = parse_text(inner_param(param, path[1:]), text, as_string=as_string)
         if param.secret:
-            masking.note(literals(value), *([] if isinstance(value, dict) else [text]))
+            masking.note(secret_literals(value), *([] if isinstance(value, dict) else [text]))
         path, value = _with_whole_list(app, place, path, value)
         plain = [part for part in path[1:] if isinstance(part, str)]
         # The rest of a map is checked when it renders, and so are single items of a list.
-        is_elsewhere = param.secret and any(True for _ in references(referenced(value)))
+        is_elsewhere = param.secret and any(True for _ in reference_paths(with_references(value)))
         is_whole = len(plain) == len(path) - 1 and not is_elsewhere
         kept = merge({}, value) if isinstance(value, Mapping) else value  # null removes what lies below
         faults = check_value(param, nested(plain, kept)) if is_whole and value is not None else []

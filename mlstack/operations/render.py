@@ -14,9 +14,8 @@ from mlstack.app.app_dir import AppDir
 from mlstack.app.declare import to_map
 from mlstack.app.environment import ApprovedDifference, ClusterSnapshot
 from mlstack.app.overrides import Overrides
-from mlstack.app.prototype import Need
+from mlstack.app.prototype import Need, map_references, shown_secret
 from mlstack.app.reader import AppReader
-from mlstack.app.secret_values import mapped, shown
 from mlstack.dataclass import dataclass, row
 from mlstack.errors import UsageError
 from mlstack.objects.kube_object import DesiredState, Kinds, KubeObject, kinds_of_crd
@@ -369,7 +368,7 @@ class _Secret:
 
     def beside(self, first: Any) -> Any:
         """Give what people see of it, who see the first one as the mask."""
-        text = shown(self.value)
+        text = shown_secret(self.value)
         return f"{text} (another)" if text == MASK and isinstance(first, _Secret) and self != first else text
 
 
@@ -400,7 +399,7 @@ def _params(app: AppDir, environment: str, components: Sequence[str]) -> Iterato
             for name, value in app.resolve(component, environment).values.items():
                 if value is not None:
                     is_secret = name in params and params[name].secret
-                    known = mapped(value, lambda place: place.shown) if is_secret else value
+                    known = map_references(value, lambda place: place.shown) if is_secret else value
                     yield "param", f"{component.full_name} {name}", _Secret(known) if is_secret else known
 
 
