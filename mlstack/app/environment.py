@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
@@ -21,10 +22,12 @@ from mlstack.app.declare import (
     TEXT,
     WORD,
     key,
+    keys_of,
     list_of,
     record,
     records,
 )
+from mlstack.app.params import Layer
 from mlstack.dataclass import dataclass
 from mlstack.errors import SchemaError
 
@@ -121,6 +124,52 @@ class Environment:
         ClusterIdentity, "The cluster's identity, pinned at first contact.", default=None
     )
     file: str = ""  # below the app directory, with `/`
+
+
+@dataclass(frozen=True)
+class EnvironmentFiles:
+    """One environment's own files, without what it extends."""
+
+    environment: Environment
+    given: frozenset[str]  # keys that its file sets
+    globals: Layer  # for all components
+    components: Mapping[str, Layer] = field(default_factory=dict)
+    encrypted_globals: Layer | None = None  # over `globals`
+    encrypted_components: Mapping[str, Layer] = field(default_factory=dict)
+
+    @property
+    def for_all(self) -> list[Layer]:
+        """Give what it sets for all components, lowest first."""
+        return [self.globals, *([self.encrypted_globals] if self.encrypted_globals else [])]
+
+    def for_component(self, name: str) -> list[Layer]:
+        """Give what it sets for one component, lowest first."""
+        return [layers[name] for layers in (self.components, self.encrypted_components) if name in layers]
+
+
+def inherited(chain: Sequence[EnvironmentFiles]) -> Environment:
+    """Give the last environment of a chain with what it inherits of the others, the farthest ancestor first.
+
+    The pinned cluster goes with the context: who names another context is not bound to it. An environment's
+    own namespace is always among those it may write to.
+    """
+    merged = chain[0].environment
+    for files in chain[1:]:
+        own, fields = files.environment, dict[str, Any]()
+        for declared in keys_of(Environment):
+            name, lower = declared.field, getattr(merged, declared.field)
+            if declared.shape.get("type") == "object" and declared.record is None:  # maps merge
+                fields[name] = {**lower, **getattr(own, name)}
+            elif declared.name not in (*files.given, "extends", "expires"):
+                fields[name] = lower
+        if own.context and own.context != merged.context and "cluster" in fields:
+            fields["cluster"] = None
+        packages = {ref.full_name: ref for ref in (*merged.packages, *own.packages)}
+        merged = replace(own, **{**fields, "packages": tuple(packages.values())})
+    allowed = merged.allowed_namespaces
+    if allowed and merged.namespace not in allowed:
+        merged = replace(merged, allowed_namespaces=(merged.namespace, *allowed))
+    return merged
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,21 +5,28 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 from mlstack import programs
 from mlstack.app import document as documents
-from mlstack.app.document import AppDocument, fields_of
-from mlstack.app.layout import APP_FILE
-from mlstack.app.prototype import SOPS, SecretRef
+from mlstack.app import layout
+from mlstack.app.document import AppDocument, FieldReader, fields_of
+from mlstack.app.params import ParamFault, Resolved, coerce, param_error
+from mlstack.app.prototype import SOPS, Prototype, SecretRef, map_references, reference_paths
 from mlstack.app.schema import PassedStore, check_file, note_passed
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError, SchemaError
+from mlstack.objects import masking
+
+T = TypeVar("T")
+_ENVIRONMENT_FILE = rf"{layout.ENVIRONMENTS}/.+/{re.escape(layout.ENVIRONMENT)}"
 
 # --- the files below an app's root, each parsed at most once and checked against its schema ------------
 
@@ -64,6 +71,27 @@ class AppFiles:
             self._documents[file] = document and self._checked(document, kind)
         return self._documents[file]
 
+    def record(self, file: str, kind: type[T]) -> T | None:
+        """Give what a file of ours says, read as the dataclass of its kind; nothing when it is not there."""
+        document = self.document(file, kind.__name__)
+        return None if document is None else FieldReader(document).record(kind)
+
+    def inputs(self) -> dict[str, str]:
+        """Give the hash of each file that was read so far; empty for files that are not there.
+
+        Which cluster an environment is bound to is no input: an apply itself writes it into the file.
+        """
+        hashes = {}
+        for file, digest in sorted(self.digests.items()):
+            if digest and re.fullmatch(_ENVIRONMENT_FILE, file):
+                document = self.document(file, "Environment")
+                value: Mapping[str, object] = document.value if document else {}
+                inputs = {key: inner for key, inner in value.items() if key != "cluster"}
+                digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+            if file != layout.CURRENT_ENVIRONMENT:
+                hashes[file] = digest
+        return hashes
+
     def encrypted(self, file: str) -> AppDocument | None:
         """Give a file that SOPS has encrypted, as it stands; nothing when it is not there.
 
@@ -82,7 +110,7 @@ class AppFiles:
     @cached_property
     def app_document(self) -> AppDocument:
         """Give `app.yaml`."""
-        document = self.document(APP_FILE, "App")
+        document = self.document(layout.APP_FILE, "App")
         if document is None:
             raise NotFoundError("no `app.yaml` here", hint="mlstack init NAME")
         return document
@@ -277,6 +305,39 @@ class SecretValues:
         for part in reference.path:
             value = value[part]
         return value
+
+    def filled(self, prototype: Prototype, resolved: Resolved, *, stand_ins: bool = False) -> Resolved:
+        """Give resolved parameters with the values of secret ones that stand elsewhere.
+
+        With `stand_ins`, what cannot be read is a text that nobody takes for it.
+
+        Raises:
+            ParamError: an environment variable is not set, with the place that names it.
+            ConfigError: a file cannot be decrypted.
+            RegistryError: there is no program `sops`.
+        """
+        faults: list[ParamFault] = []
+        values = dict(resolved.values)
+        for name, param in prototype.params.items():
+            if not param.secret or not any(True for _ in reference_paths(values.get(name))):
+                continue
+
+            def read(reference: SecretRef, name: str = name) -> Any:
+                try:
+                    return self.read(reference)
+                except MlstackError as error:
+                    if stand_ins:
+                        return masking.MASK
+                    if not reference.variable:
+                        raise
+                    faults.append(ParamFault(f"`{name}`: {error}", str(resolved.origin(name)), error.hint))
+                    return None
+
+            values[name] = coerce(replace(param, secret=False), map_references(values[name], read))
+            masking.note(values[name])
+        if faults:
+            raise param_error(faults)
+        return replace(resolved, values=values)
 
 
 def decrypt(file: Path, *, name: str, data: bytes = b"") -> Any:

@@ -92,15 +92,15 @@ def patch_file(environment: str, component: str) -> str:
     return f"{ENVIRONMENTS}/{environment}/patches/{component}.yaml"
 
 
-def patch_files(root: Path, environment: str) -> Iterator[tuple[str, str]]:
-    """Give (file, component) of every YAML file among an environment's patches, in a stable order.
+def patch_files(root: Path, environment: str) -> dict[str, str]:
+    """Give component → file of every YAML file among an environment's patches, in a stable order.
 
     A file whose name does not end with `.yaml` is no component's.
     """
     folder = f"{ENVIRONMENTS}/{environment}/patches"
-    for name in sorted(entry.name for entry in (root / folder).glob("*")):
-        if name.endswith(_SUFFIXES) and not name.startswith("."):
-            yield f"{folder}/{name}", name.removesuffix(".yaml")
+    names = sorted(entry.name for entry in (root / folder).glob("*"))
+    patches = [name for name in names if name.endswith(_SUFFIXES) and not name.startswith(".")]
+    return {name.removesuffix(".yaml"): f"{folder}/{name}" for name in patches}
 
 
 def policy_files(root: Path) -> Iterator[str]:

@@ -6,19 +6,22 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlstack.app import document as documents
+from mlstack.app.app import Component
 from mlstack.app.document import AppDocument, FieldReader, described
 from mlstack.app.files import decrypt, is_encrypted
 from mlstack.app.params import (
     KeyPath,
     Layer,
     Origin,
+    ParamFault,
     inner_param,
     join_path,
     nested,
     overlaid,
+    param_error,
     parse_text,
     spelling_table,
     split_path,
@@ -26,7 +29,10 @@ from mlstack.app.params import (
 from mlstack.app.prototype import NO_EFFECT, Param, Prototype
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, NotFoundError, UnknownParamError, UsageError
-from mlstack.names import nearest
+from mlstack.names import nearest, not_found
+
+if TYPE_CHECKING:
+    from mlstack.app.reader import AppReader
 
 
 @dataclass(frozen=True)
@@ -130,6 +136,48 @@ class Overrides:
         )
         sets = (SetOption(tuple(opt["path"]), opt["text"], opt["asString"]) for opt in data.get("sets", ()))
         return cls(files=files, sets=tuple(sets))
+
+
+NO_OVERRIDES = Overrides()
+
+
+def refuse_undeclared(overrides: Overrides, app: AppReader) -> None:
+    """Refuse values given for one run that no component of an app declares: a typed name is meant.
+
+    Raises:
+        NotFoundError: no such component.
+        ParamError: no such parameter.
+    """
+    every = app.component_files
+    declared: set[str] = set()
+    for owner, name, origin in overrides.keys(every):
+        if owner is not None:
+            if owner not in every:
+                raise not_found(f"no component `{owner}`", owner, every, where=str(origin))
+            continue
+        declared = declared or app.spellings_of(app.components())
+        if name in declared:
+            continue
+        message, is_component = f"no component has a parameter `{name}`", name in every
+        near = nearest(name, [*declared, *every])
+        hint = f"did you mean `{near}`?" if near else "mlstack param list"
+        if chart := _chart_with(name, app):
+            message = f"`{name}` is a value of a chart, which takes none that is meant for all components"
+            hint = f"--set {chart}.{name}=VALUE"
+        if is_component:
+            message = f"`{name}` is a component, no parameter"
+            hint = f"--set {name}.PARAM=VALUE, or in a file `components: {{{name}: {{PARAM: VALUE}}}}`"
+        raise param_error([ParamFault(message, str(origin), hint, names_nothing=not is_component)])
+
+
+def _chart_with(name: str, app: AppReader) -> str | None:
+    """Give a component that is a chart with a value of that name."""
+    for component in app.components():
+        if isinstance(component, Component):
+            prototype = app.prototype(component.prototype)
+            if prototype.chart is not None and name in prototype.params:
+                return component.full_name
+    return None
 
 
 def parse_set(text: str, *, option: str = "--set") -> SetOption:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,73 +13,31 @@ from typing import Any, NoReturn
 from mlstack.app import document as documents
 from mlstack.app import files, layout
 from mlstack.app.app import App, Component, Kustomization, Manifest, ModuleParams, RegistryRef
-from mlstack.app.declare import keys_of
-from mlstack.app.document import AppDocument, FieldReader, fields_of, layer_of
+from mlstack.app.document import AppDocument, FieldReader, layer_of
 from mlstack.app.environment import (
     ApprovedDifferences,
     ClusterSnapshot,
     Environment,
+    EnvironmentFiles,
     EnvironmentParams,
     PersonalOverrides,
     PolicyFile,
     Prices,
+    inherited,
     parse_snapshot,
 )
 from mlstack.app.files import AppFiles, SecretValues
-from mlstack.app.overrides import Overrides
+from mlstack.app.overrides import NO_OVERRIDES, Overrides, refuse_undeclared
 from mlstack.app.package import Vendor
-from mlstack.app.params import (
-    Declared,
-    KeyPath,
-    Layer,
-    Origin,
-    ParamFault,
-    Resolved,
-    coerce,
-    param_error,
-    spelling_table,
-)
-from mlstack.app.prototype import (
-    SOPS,
-    Need,
-    Prototype,
-    SecretRef,
-    encrypted_values,
-    map_references,
-    reference_paths,
-)
+from mlstack.app.params import Declared, KeyPath, Layer, Origin, Resolved, spelling_table
+from mlstack.app.prototype import SOPS, Need, Prototype, encrypted_values
 from mlstack.app.schema import PassedStore, check_file
 from mlstack.app.versions import Lock
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import row
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import check_mlstack, nearest
-from mlstack.objects import masking
-from mlstack.objects.masking import MASK
 
-NO_OVERRIDES = Overrides()
 _LABEL = re.compile(r"[a-zA-Z0-9]([-_.a-zA-Z0-9]{0,61}[a-zA-Z0-9])?")
-_ENVIRONMENT_FILE = rf"{layout.ENVIRONMENTS}/.+/{re.escape(layout.ENVIRONMENT)}"
-
-
-@dataclass(frozen=True)
-class EnvironmentFiles:
-    """One environment's own files, without what it extends."""
-
-    environment: Environment
-    given: frozenset[str]  # keys that its file sets
-    globals: Layer  # for all components
-    components: Mapping[str, Layer] = field(default_factory=dict)
-    encrypted_globals: Layer | None = None  # over `globals`
-    encrypted_components: Mapping[str, Layer] = field(default_factory=dict)
-
-    @property
-    def for_all(self) -> list[Layer]:
-        """Give what it sets for all components, lowest first."""
-        return [self.globals, *([self.encrypted_globals] if self.encrypted_globals else [])]
-
-    def for_component(self, name: str) -> list[Layer]:
-        """Give what it sets for one component, lowest first."""
-        return [layers[name] for layers in (self.components, self.encrypted_components) if name in layers]
 
 
 class AppReader:
@@ -94,21 +50,18 @@ class AppReader:
     def __init__(
         self, root: Path, *, store: PassedStore | None = None, environ: Mapping[str, str] | None = None
     ) -> None:
-        self.root = root
-        self.store = store
-        self.environ = environ or {}
-        self._declarations: dict[str, Declared] = {}
-        self._prototypes: dict[tuple[str, str | None], Prototype] = {}
-        self._shared: dict[str, list[Layer]] = {}
-        self._chains: dict[str, tuple[EnvironmentFiles, ...]] = {}
-        self._patches: dict[str, Mapping[str, str]] = {}
+        self.root, self.store, self.environ = root, store, environ or {}
+        self.forget()
 
     def forget(self) -> None:
         """Read every file anew from now on."""
         for name in set(vars(self)) - {"root", "store", "environ", "_is_locked"}:
             del vars(self)[name]
-        self._declarations, self._prototypes, self._shared = {}, {}, {}
-        self._chains, self._patches = {}, {}
+        self._declarations: dict[str, Declared] = {}
+        self._prototypes: dict[tuple[str, str | None], Prototype] = {}
+        self._shared: dict[str, list[Layer]] = {}
+        self._chains: dict[str, tuple[EnvironmentFiles, ...]] = {}
+        self._patches: dict[str, Mapping[str, str]] = {}
 
     @cached_property
     def files(self) -> AppFiles:
@@ -125,38 +78,30 @@ class AppReader:
     @cached_property
     def app(self) -> App:
         """Give what `app.yaml` says."""
-        app = fields_of(self.files.app_document, "App").record(App)
+        app = FieldReader(self.files.app_document).record(App)
         check_mlstack(app.requires_mlstack, what="this app", where=layout.APP_FILE)
         return app
 
     @cached_property
     def lock(self) -> Lock:
         """Give what `mlstack.lock` says; empty when there is none."""
-        document = self.files.document(layout.LOCK_FILE, "Lock")
-        return fields_of(document, "Lock").record(Lock) if document else Lock()
+        return self.files.record(layout.LOCK_FILE, Lock) or Lock()
 
     @cached_property
     def personal(self) -> PersonalOverrides:
         """Give what the person who works here has otherwise."""
-        document = self.files.document(layout.OVERRIDES, "PersonalOverrides")
-        if document is None:
-            return PersonalOverrides()
-        return fields_of(document, "PersonalOverrides").record(PersonalOverrides)
+        return self.files.record(layout.OVERRIDES, PersonalOverrides) or PersonalOverrides()
 
     @cached_property
     def approved(self) -> ApprovedDifferences:
         """Give the differences between environments that are meant."""
-        document = self.files.document(layout.APPROVED, "ApprovedDifferences")
-        if document is None:
-            return ApprovedDifferences()
-        return fields_of(document, "ApprovedDifferences").record(ApprovedDifferences)
+        return self.files.record(layout.APPROVED, ApprovedDifferences) or ApprovedDifferences()
 
     def prices(self, environment: str) -> Prices | None:
         """Give what an environment's cluster costs: its own file, else the one for all, if there is one."""
-        for folder in (f"{layout.ENVIRONMENTS}/{environment}", layout.ENVIRONMENTS):
-            if document := self.files.document(f"{folder}/{layout.PRICES}", "Prices"):
-                return fields_of(document, "Prices").record(Prices)
-        return None
+        folders = (f"{layout.ENVIRONMENTS}/{environment}", layout.ENVIRONMENTS)
+        prices = (self.files.record(f"{folder}/{layout.PRICES}", Prices) for folder in folders)
+        return next(filter(None, prices), None)
 
     def snapshot(self, environment: str) -> ClusterSnapshot | None:
         """Give what the cluster of an environment can do: its own snapshot, or one of the same context below.
@@ -177,7 +122,7 @@ class AppReader:
     def policies(self) -> tuple[tuple[PolicyFile, AppDocument], ...]:
         """Give the app's own policies with their files."""
         documents = (self.files.document(file, "Policy") for file in layout.policy_files(self.files.root))
-        return tuple((fields_of(each, "Policy").record(PolicyFile), each) for each in documents if each)
+        return tuple((FieldReader(each).record(PolicyFile), each) for each in documents if each)
 
     # --- components ---
 
@@ -222,19 +167,10 @@ class AppReader:
         document = self.files.component_document(file)
         if document is None:
             return Manifest(name=own_name, module=module, file=file)
-        component = fields_of(document, "Component").record(
-            Component, name=own_name, module=module, file=file
-        )
+        component = FieldReader(document).record(Component, name=own_name, module=module, file=file)
         if not component.kustomize:
             return component
-        return Kustomization(
-            name=own_name,
-            module=module,
-            file=file,
-            source=component.kustomize,
-            depends_on=component.depends_on,
-            timeout_s=component.timeout_s,
-        )
+        return row(Kustomization, component, source=component.kustomize)
 
     def kustomizations(self) -> Iterator[Kustomization]:
         """Give the sound components that kustomize builds from a copy of somebody else's."""
@@ -354,33 +290,11 @@ class AppReader:
     def environment(self, name: str) -> Environment:
         """Give an environment with what it inherits: fields that its file does not give.
 
-        The pinned cluster goes with the context: who names another context is not bound to it. An
-        environment's own namespace is always among those it may write to.
-
         Raises:
             NotFoundError: with the nearest known one.
             ConfigError: environments extend each other in a circle.
         """
-        first, *rest = self.environment_chain(name)
-        merged = first.environment
-        for layer in rest:
-            own = layer.environment
-            inherited = {
-                key.field: getattr(merged, key.field)
-                for key in keys_of(Environment)
-                if key.name not in layer.given and key.name not in ("extends", "expires")
-            }
-            for key in keys_of(Environment):
-                if key.shape.get("type") == "object" and key.record is None:  # maps merge
-                    inherited[key.field] = {**getattr(merged, key.field), **getattr(own, key.field)}
-            if own.context and own.context != merged.context and "cluster" in inherited:
-                inherited["cluster"] = None
-            packages = {ref.full_name: ref for ref in (*merged.packages, *own.packages)}
-            merged = replace(own, **{**inherited, "packages": tuple(packages.values())})
-        allowed = merged.allowed_namespaces
-        if allowed and merged.namespace not in allowed:
-            merged = replace(merged, allowed_namespaces=(merged.namespace, *allowed))
-        return merged
+        return inherited(self.environment_chain(name))
 
     def environment_chain(self, name: str | None) -> tuple[EnvironmentFiles, ...]:
         """Give an environment and what it extends, the farthest ancestor first; nothing for none."""
@@ -414,12 +328,12 @@ class AppReader:
                 usual = f"there is {known}; {usual}"
             where, hint = child.file if child else None, None if near else usual
             raise NotFoundError(message, near=near, where=where, hint=hint)
-        environment = fields_of(document, "Environment").record(Environment, name=name, file=file)
+        environment = FieldReader(document).record(Environment, name=name, file=file)
         given = frozenset(key for key, value in document.value.items() if value is not None)
         document = self.files.document(layout.environment_params_file(name), "EnvironmentParams")
         shared, layers = Layer("environment globals", {}, target=f"--env={name}"), dict[str, Layer]()
         if document is not None:
-            fields_of(document, "EnvironmentParams").record(EnvironmentParams)
+            FieldReader(document).record(EnvironmentParams)
             shared, layers = self._environment_layers(document, name)
         secret = self.files.encrypted(layout.encrypted_params_file(name))
         if secret is None:
@@ -513,8 +427,7 @@ class AppReader:
     def own_patches(self, environment: str) -> Mapping[str, str]:
         """Give component → file of an environment's own patches, which are looked for once."""
         if environment not in self._patches:
-            files = layout.patch_files(self.root, environment)
-            self._patches[environment] = {component: file for file, component in files}
+            self._patches[environment] = layout.patch_files(self.root, environment)
         return self._patches[environment]
 
     # --- packages and their prototypes ---
@@ -591,9 +504,8 @@ class AppReader:
         """Give the layers for all components: of the app and of modules."""
         layers = [layer_of(self.files.app_document, ("params",), "app", "")]
         for module in modules:
-            document = self.files.document(layout.module_params_file(module), "ModuleParams")
-            if document is not None:
-                fields_of(document, "ModuleParams").record(ModuleParams)
+            if document := self.files.document(layout.module_params_file(module), "ModuleParams"):
+                FieldReader(document).record(ModuleParams)
                 layers.append(layer_of(document, ("params",), "module", f"--module={module}"))
         return layers
 
@@ -608,7 +520,7 @@ class AppReader:
         prototype = self.prototype(component.prototype, where=component.file, environment=environment)
         layers = self.layers(component, environment, overrides)
         if overrides:
-            self._check_overrides(overrides)
+            refuse_undeclared(overrides, self)
         key = f"{prototype.full_name} {prototype.version} {prototype.digest}"
         if key not in self._declarations:
             self._declarations[key] = Declared(
@@ -622,82 +534,17 @@ class AppReader:
         notes = (f"{note} ({component.file})",) if note else ()
         return Resolved(resolved.values, resolved.chains, (*notes, *resolved.notes))
 
-    def filled(self, prototype: Prototype, resolved: Resolved, *, stand_ins: bool = False) -> Resolved:
-        """Give resolved parameters with the values of secret ones that stand elsewhere.
-
-        With `stand_ins`, what cannot be read is a text that nobody takes for it.
-
-        Raises:
-            ParamError: an environment variable is not set, with the place that names it.
-            ConfigError: a file cannot be decrypted.
-            RegistryError: there is no program `sops`.
-        """
-        faults: list[ParamFault] = []
-        values = dict(resolved.values)
-        for name, param in prototype.params.items():
-            if not param.secret or not any(True for _ in reference_paths(values.get(name))):
-                continue
-
-            def read(reference: SecretRef, name: str = name) -> Any:
-                try:
-                    return self._secrets.read(reference)
-                except MlstackError as error:
-                    if stand_ins:
-                        return MASK
-                    if not reference.variable:
-                        raise
-                    faults.append(ParamFault(f"`{name}`: {error}", str(resolved.origin(name)), error.hint))
-                    return None
-
-            values[name] = coerce(replace(param, secret=False), map_references(values[name], read))
-            masking.note(values[name])
-        if faults:
-            raise param_error(faults)
-        return replace(resolved, values=values)
-
     @cached_property
-    def _secrets(self) -> SecretValues:
+    def secrets(self) -> SecretValues:
+        """Give what reads the values of secret parameters that stand elsewhere."""
         return SecretValues(self.root, self.environ)
 
-    def _spellings_of(self, components: Iterable[Component | Manifest]) -> set[str]:
+    def spellings_of(self, components: Iterable[Component | Manifest]) -> set[str]:
         """Give every spelling that the prototypes of components declare."""
         used = {own.prototype: own.file for own in components if isinstance(own, Component)}
         prototypes = [self.prototype(name, where=file) for name, file in used.items()]
         prototypes = [prototype for prototype in prototypes if prototype.chart is None]
         return {name for prototype in prototypes for name in spelling_table(prototype.params)}
-
-    def _chart_with(self, name: str) -> str | None:
-        """Give a component that is a chart with a value of that name."""
-        for component in self.components():
-            if isinstance(component, Component):
-                prototype = self.prototype(component.prototype)
-                if prototype.chart is not None and name in prototype.params:
-                    return component.full_name
-        return None
-
-    def _check_overrides(self, overrides: Overrides) -> None:
-        """Refuse parameters given for one run that no component declares: a typed name is meant."""
-        every = self.component_files
-        declared: set[str] = set()
-        for owner, name, origin in overrides.keys(every):
-            if owner is not None:
-                if owner not in every:
-                    near = nearest(owner, every)
-                    raise NotFoundError(f"no component `{owner}`", near=near, where=str(origin))
-                continue
-            declared = declared or self._spellings_of(self.components())
-            if name in declared:
-                continue
-            message, is_component = f"no component has a parameter `{name}`", name in every
-            near = nearest(name, [*declared, *every])
-            hint = f"did you mean `{near}`?" if near else "mlstack param list"
-            if owner_name := self._chart_with(name):
-                message = f"`{name}` is a value of a chart, which takes none that is meant for all components"
-                hint = f"--set {owner_name}.{name}=VALUE"
-            if is_component:
-                message = f"`{name}` is a component, no parameter"
-                hint = f"--set {name}.PARAM=VALUE, or in a file `components: {{{name}: {{PARAM: VALUE}}}}`"
-            raise param_error([ParamFault(message, str(origin), hint, names_nothing=not is_component)])
 
     def undeclared_globals(
         self, environment: str | None, components: Iterable[Component | Manifest]
@@ -708,7 +555,7 @@ class AppReader:
         asked only for names that the prototypes of these components do not declare.
         """
         components = list(components)
-        own = self._spellings_of(components)
+        own = self.spellings_of(components)
         modules = sorted({module for component in components for module in _enclosing(component.module)})
         layers = self._shared_layers(modules)
         layers += [layer for files in self.environment_chain(environment) for layer in files.for_all]
@@ -756,28 +603,3 @@ def read_preset(preset: Path) -> EnvironmentFiles:
     reader = AppReader(preset.parent.parent)
     reader.files = AppFiles(reader.root, None)  # there is no `app.yaml` to check
     return reader.environment_chain(preset.name)[0]
-
-
-# --- what a render was made from -----------------------------------------------------------------------
-
-
-def digests(app: AppReader) -> dict[str, str]:
-    """Give the hash of each file that was read since the app was opened; empty for files that are not there.
-
-    Which cluster an environment is bound to is no input: an apply itself writes it into the file.
-    """
-    hashes = {}
-    for file, digest in sorted(app.files.digests.items()):
-        if digest and re.fullmatch(_ENVIRONMENT_FILE, file):
-            document = app.files.document(file, "Environment")
-            value: Mapping[str, object] = document.value if document else {}
-            inputs = {key: inner for key, inner in value.items() if key != "cluster"}
-            digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
-        if file != layout.CURRENT_ENVIRONMENT:
-            hashes[file] = digest
-    return hashes
-
-
-def packages(app: AppReader) -> dict[str, str]:
-    """Give the digest of each installed package, by name and version."""
-    return {str(package.ref): package.digest for package in app.lock.packages}

@@ -297,6 +297,11 @@ class Lock:
     packages: tuple[LockedPackage, ...] = records(LockedPackage, default=())
     kustomizations: tuple[LockedKustomization, ...] = records(LockedKustomization, default=())
 
+    @property
+    def digests(self) -> dict[str, str]:
+        """Give the digest of each installed package, by name and version."""
+        return {str(package.ref): package.digest for package in self.packages}
+
 
 def newest(packages: Iterable[LockedPackage]) -> dict[str, LockedPackage]:
     """Give the newest version of each package by full name, sorted by it."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import mlstack
-from mlstack.app import edit, reader
+from mlstack.app import edit
 from mlstack.app.app import API_VERSION, Component
 from mlstack.app.environment import ClusterIdentity
 from mlstack.app.overrides import Overrides
@@ -113,7 +113,7 @@ def approve(plan: ApplyPlan, *, now_s: float, salt: str) -> dict[str, Any]:
         "options": {_camel(name): getattr(plan.options, name) for name in DECIDING},
         "overrides": {} if _sets_secrets(target) else overrides,
         "overridesDigest": overrides_digest,
-        "packages": reader.packages(target.app),
+        "packages": target.app.lock.digests,
         "inputs": _inputs(target, salt, costly=state.has_secrets),
         "salt": salt,
         "costly": state.has_secrets,
@@ -163,7 +163,7 @@ def rows(changes: Changes, salt: str, *, costly: bool) -> list[dict[str, Any]]:
 
 
 def _inputs(target: Target, salt: str, *, costly: bool) -> dict[str, str]:
-    inputs = reader.digests(target.app)
+    inputs = target.app.files.inputs()
     digests = parallel.run(lambda file: digest(inputs[file], salt, costly=costly), list(inputs))
     return dict(zip(inputs, map(str, digests), strict=True))
 
@@ -247,7 +247,7 @@ def refuse_moved_files(document: Document, target: Target, *, where: str) -> Non
         ConfigError: naming each file and package that moved.
     """
     inputs = _inputs(target, document["salt"], costly=document["costly"])
-    packages, moved = reader.packages(target.app), list[str]()
+    packages, moved = target.app.lock.digests, list[str]()
     for what, before, now in (("package ", document["packages"], packages), ("", document["inputs"], inputs)):
         for name in sorted(before.keys() | now.keys()):
             old, new = before.get(name, ""), now.get(name, "")

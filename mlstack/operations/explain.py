@@ -11,7 +11,7 @@ from mlstack.app import files, layout
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.document import AppDocument
-from mlstack.app.overrides import Overrides
+from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.params import (
     GLOBAL_LAYERS,
     KeyPath,
@@ -40,8 +40,6 @@ from mlstack.render.component import Loader
 from mlstack.render.patches import patched, read_patch
 from mlstack.render.reach import NO_FIELD, ComponentTrials, Path, Reach, path_text
 from mlstack.render.template import CodeStore
-
-_NONE = Overrides()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +109,7 @@ def explain_param(
     parameter: str | None = None,
     *,
     environment: str | None = None,
-    overrides: Overrides = _NONE,
+    overrides: Overrides = NO_OVERRIDES,
     store: CodeStore | None = None,
 ) -> ExplainResult:
     """Explain one parameter of a component, or all of them.
@@ -205,7 +203,7 @@ def explain_field(
     field: str,
     *,
     environment: str,
-    overrides: Overrides = _NONE,
+    overrides: Overrides = NO_OVERRIDES,
     store: CodeStore | None = None,
 ) -> ExplainedField:
     """Explain a field of an object: the line that wrote it, the patch, the parameters and who set these.

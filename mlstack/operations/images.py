@@ -12,7 +12,7 @@ from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.edit import EditedFile, changed_texts
 from mlstack.app.environment import ClusterSnapshot, Prices, is_kept_label
-from mlstack.app.overrides import Overrides
+from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.params import (
     IMAGE_MARK,
     KeyPath,
@@ -37,8 +37,6 @@ from mlstack.readiness.rule import ODD
 from mlstack.render import render
 from mlstack.render.reach import placed
 from mlstack.render.template import CodeStore
-
-_NO_OVERRIDES = Overrides()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +112,7 @@ def list_images(
     environment: str,
     *,
     components: Sequence[str] = (),
-    overrides: Overrides = _NO_OVERRIDES,
+    overrides: Overrides = NO_OVERRIDES,
     store: CodeStore | None = None,
 ) -> ImageList:
     """List what has to be in a registry before an environment can run; arguments as of `render.load`.
@@ -422,7 +420,7 @@ def footprint_of(
     environment: str,
     *,
     components: Sequence[str] = (),
-    overrides: Overrides = _NO_OVERRIDES,
+    overrides: Overrides = NO_OVERRIDES,
     store: CodeStore | None = None,
 ) -> FootprintResult:
     """Add up what an environment takes; arguments as of `render.load`."""
@@ -469,7 +467,7 @@ def fits_snapshot(
     snapshot: ClusterSnapshot,
     *,
     components: Sequence[str] = (),
-    overrides: Overrides = _NO_OVERRIDES,
+    overrides: Overrides = NO_OVERRIDES,
     store: CodeStore | None = None,
 ) -> FitsResult:
     """Judge whether a cluster had room for all that an environment brings; other arguments as above."""

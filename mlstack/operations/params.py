@@ -11,7 +11,7 @@ from mlstack.app import layout
 from mlstack.app.app import Component, PackageRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.edit import changed_texts
-from mlstack.app.overrides import Overrides, canonical_name, is_key
+from mlstack.app.overrides import NO_OVERRIDES, Overrides, canonical_name, is_key
 from mlstack.app.params import (
     KeyPath,
     Layer,
@@ -35,7 +35,6 @@ from mlstack.errors import ConfigError, NotFoundError, ParamError, TypedValueErr
 from mlstack.names import not_found
 from mlstack.objects import masking
 
-_NONE = Overrides()
 ENVIRONMENT_LAYERS = ("environment globals", "environment")
 
 
@@ -268,7 +267,7 @@ def list_params(
     environment: str | None = None,
     module: str | None = None,
     set_only: bool = False,
-    overrides: Overrides = _NONE,
+    overrides: Overrides = NO_OVERRIDES,
 ) -> ParamList:
     """List the values that a render would use; parameters without one are left out.
 

@@ -13,7 +13,7 @@ from mlstack.app.app import API_VERSION, Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.declare import to_map
 from mlstack.app.environment import ApprovedDifference, ClusterSnapshot
-from mlstack.app.overrides import Overrides
+from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.prototype import Need, map_references, shown_secret
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import dataclass, row
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from mlstack.kube.client import Opener
     from mlstack.validate.formats import Fault
     from mlstack.validate.policies import PolicyOutcome, Verdict
-
-_NO_OVERRIDES = Overrides()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +53,7 @@ def validate_environment(
     environment: str,
     *,
     components: Sequence[str] = (),
-    overrides: Overrides = _NO_OVERRIDES,
+    overrides: Overrides = NO_OVERRIDES,
     store: CodeStore | None = None,
     definitions: Sequence[Mapping[str, Any]] = (),
     kubernetes_version: str = "",

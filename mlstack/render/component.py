@@ -12,7 +12,7 @@ from mlstack.app import schema
 from mlstack.app.app import Component, Kustomization, Manifest
 from mlstack.app.document import described, expectation
 from mlstack.app.environment import Environment
-from mlstack.app.overrides import Overrides
+from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.params import Resolved, join_path, overridden
 from mlstack.app.prototype import Chart, Prototype
 from mlstack.app.reader import AppReader
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 Path = tuple[str | int, ...]
 PlaceOf = Callable[[int], TemplatePlace | None]
 """Gives the place in the files that a line of a text stands at."""
-_NONE = Overrides()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +63,7 @@ class Loader:
         app: AppReader,
         environment: Environment,
         *,
-        overrides: Overrides = _NONE,
+        overrides: Overrides = NO_OVERRIDES,
         store: CodeStore | None = None,
         locate: bool = False,
         stand_ins: bool = False,
@@ -104,11 +103,11 @@ class Loader:
     def _filled(self, prototype: Prototype, resolved: Resolved) -> tuple[Resolved, Resolved]:
         """Give the parameters to check, and those to render, with secret values that stand elsewhere."""
         try:
-            filled = self.app.filled(prototype, resolved)
+            filled = self.app.secrets.filled(prototype, resolved)
         except (ConfigError, RegistryError):
             if not self._stand_ins:
                 raise
-            return resolved, self.app.filled(prototype, resolved, stand_ins=True)
+            return resolved, self.app.secrets.filled(prototype, resolved, stand_ins=True)
         return filled, filled
 
     def from_values(self, component: Component, prototype: Prototype, resolved: Resolved) -> Rendered:
@@ -118,7 +117,9 @@ class Loader:
             TemplateError: a template does not render.
             YamlError: what it renders is no YAML.
         """
-        resolved = self.app.filled(prototype, resolved, stand_ins=True)  # whoever needs them has filled them
+        resolved = self.app.secrets.filled(
+            prototype, resolved, stand_ins=True
+        )  # whoever needs them has filled them
         if prototype.chart is not None:
             try:
                 return self._charted(component, prototype, prototype.chart, resolved)

@@ -9,7 +9,7 @@ from typing import Any
 from mlstack.app import schema
 from mlstack.app.app import Component
 from mlstack.app.environment import Environment
-from mlstack.app.overrides import Overrides
+from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.params import KeyPath, Origin, Setting, at, inner_param
 from mlstack.app.prototype import Param, json_type, mask_value, schema_types
 from mlstack.app.reader import AppReader
@@ -23,7 +23,6 @@ from mlstack.render.template import CodeStore
 
 Path = KeyPath
 
-_NONE = Overrides()
 NO_FIELD = "it changes no field with the other parameters as they are"
 
 
@@ -45,12 +44,12 @@ class ComponentTrials:
         component: Component,
         *,
         environment: str | None,
-        overrides: Overrides = _NONE,
+        overrides: Overrides = NO_OVERRIDES,
         store: CodeStore | None = None,
     ) -> None:
         self.prototype = app.prototype(component.prototype, environment=environment)
         resolved = app.resolve(component, environment, overrides)
-        self.resolved = app.filled(self.prototype, resolved, stand_ins=True)
+        self.resolved = app.secrets.filled(self.prototype, resolved, stand_ins=True)
         place = app.environment(environment) if environment is not None else Environment(name="default")
         self._loader, self._component = Loader(app, place, overrides=overrides, store=store), component
         self._before, self._fault = None, ""

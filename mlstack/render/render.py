@@ -12,7 +12,7 @@ from typing import Any
 
 from mlstack.app.app import App, Component, Manifest
 from mlstack.app.environment import Environment
-from mlstack.app.overrides import Overrides
+from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.params import Resolved
 from mlstack.app.prototype import Prototype
 from mlstack.app.reader import AppReader
@@ -26,8 +26,6 @@ from mlstack.objects.references import is_pod_spec, read_by_pods
 from mlstack.render.component import Loader, Rendered, naming
 from mlstack.render.template import CodeStore, Pack
 from mlstack.yaml import read
-
-_NONE = Overrides()
 
 
 def place(
@@ -58,7 +56,7 @@ def load(
     environment: str,
     *,
     components: Sequence[str] = (),
-    overrides: Overrides = _NONE,
+    overrides: Overrides = NO_OVERRIDES,
     store: CodeStore | None = None,
     namespace: str | None = None,
     locate: bool = False,
@@ -202,7 +200,7 @@ def known_secrets(app: AppReader, environment: str) -> tuple[str, ...]:
                 with suppress(MlstackError):  # of others it is known all the same
                     prototype = app.prototype(component.prototype, environment=environment)
                     resolved = app.resolve(component, environment)
-                    values = app.filled(prototype, resolved, stand_ins=True).values
+                    values = app.secrets.filled(prototype, resolved, stand_ins=True).values
                     known.update(dict.fromkeys(masking.secret_texts(prototype.secret_values(values))))
     return tuple(known)
 
