@@ -43,7 +43,7 @@ from mlstack.app.versions import (
 from mlstack.dataclass import dataclass
 from mlstack.disk_cache import from_json
 from mlstack.errors import ConfigError, NotFoundError, RegistryError, SchemaError
-from mlstack.names import check_mlstack, is_parameter_name, listed, nearest, version_key
+from mlstack.names import check_mlstack, is_parameter_name, listed, nearest, not_found, version_key
 
 Files = Mapping[PurePosixPath, bytes]
 
@@ -188,8 +188,8 @@ class PackageFolder:
         Raises a NotFoundError where there is no such folder, a SchemaError where a file of it is wrong.
         """
         if name not in self.prototype_names:
-            near = nearest(name, self.prototype_names)
-            raise NotFoundError(f"package `{self.head.name}` has no prototype `{name}`", near=near)
+            message = f"package `{self.head.name}` has no prototype `{name}`"
+            raise not_found(message, name, self.prototype_names)
         digests = [self.digest, *(f"{library}:{libraries[library].digest}" for library in sorted(libraries))]
         facts = self._remembered(
             f"prototype {name}", digests, _REMEMBERED, lambda: self._read_prototype(name, libraries)
@@ -574,7 +574,7 @@ class Vendor:
                     return locked, own_name
         names = [own_name for locked in candidates for own_name in self.folder(locked).prototype_names]
         message = f"package `{owner}` has no prototype `{prototype}`"
-        raise NotFoundError(message, near=nearest(prototype, names), where=where)
+        raise not_found(message, prototype, names, where=where)
 
     def _by_short_name(self, name: str, plain: Mapping[str, LockedPackage], where: str | None) -> _Named:
         for matches in self._matches(name, plain):
@@ -585,10 +585,9 @@ class Vendor:
                 message = f"`{name}` could be any of the prototypes {listed}"
                 raise NotFoundError(message, where=where, hint="write the full name")
         names = [own for locked in plain.values() for own in self.folder(locked).prototype_names]
-        near = nearest(name, names)
         usual = "mlstack prototype list shows the installed ones, mlstack pkg list the packages"
         message = f"no installed package has a prototype `{name}`"
-        raise NotFoundError(message, near=near, where=where, hint=None if near else usual)
+        raise not_found(message, name, names, where=where, hint=usual)
 
     def _matches(self, name: str, plain: Mapping[str, LockedPackage]) -> Iterator[list[_Named]]:
         """Give the prototypes of that very name, those with such an alias, and those it is an end of."""

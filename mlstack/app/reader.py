@@ -34,8 +34,8 @@ from mlstack.app.prototype import SOPS, Need, Prototype, encrypted_values
 from mlstack.app.schema import PassedStore, check_file
 from mlstack.app.versions import Lock
 from mlstack.dataclass import row
-from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
-from mlstack.names import check_mlstack, nearest
+from mlstack.errors import ConfigError, MlstackError, UsageError
+from mlstack.names import check_mlstack, nearest, not_found
 
 _LABEL = re.compile(r"[a-zA-Z0-9]([-_.a-zA-Z0-9]{0,61}[a-zA-Z0-9])?")
 
@@ -168,9 +168,7 @@ class AppReader:
         if document is None:
             return Manifest(name=own_name, module=module, file=file)
         component = FieldReader(document).record(Component, name=own_name, module=module, file=file)
-        if not component.kustomize:
-            return component
-        return row(Kustomization, component, source=component.kustomize)
+        return row(Kustomization, component, source=component.kustomize) if component.kustomize else component
 
     def kustomizations(self) -> Iterator[Kustomization]:
         """Give the sound components that kustomize builds from a copy of somebody else's."""
@@ -181,9 +179,7 @@ class AppReader:
                     yield component
 
     def _refuse_component(self, name: str, where: str | None, hint: str, what: str = "") -> NoReturn:
-        near = nearest(name, self.component_files)
-        message = f"no component `{name}`{what}"
-        raise NotFoundError(message, near=near, where=where, hint=None if near else hint)
+        raise not_found(f"no component `{name}`{what}", name, self.component_files, where=where, hint=hint)
 
     def component_with_params(self, name: str) -> Component:
         """Give a component that is made from a prototype."""
@@ -220,9 +216,8 @@ class AppReader:
             return [name]
         if name in self.modules:
             return [component for component in every if component.startswith(f"{name}.")]
-        near = nearest(name, [*every, *self.modules])
-        hint = None if near else "mlstack component list"
-        raise NotFoundError(f"no component or module `{name}`", near=near, where=where, hint=hint)
+        message, hint = f"no component or module `{name}`", "mlstack component list"
+        raise not_found(message, name, [*every, *self.modules], where=where, hint=hint)
 
     def depends(self, components: Sequence[Component | Manifest]) -> Mapping[str, tuple[str, ...]]:
         """Give for each of these components all components it depends on, through others as well.
@@ -321,13 +316,12 @@ class AppReader:
         file = layout.environment_file(name)
         document = self.files.document(file, "Environment") if name in self.environment_names else None
         if document is None:
-            near = nearest(name, self.environment_names)
             message = f"no environment `{name}`" + (f", which `{child.name}` extends" if child else "")
             usual = f"mlstack plan ENV --out {name}" if name.endswith(".json") else f"mlstack env add {name}"
             if known := ", ".join(self.environment_names):
                 usual = f"there is {known}; {usual}"
-            where, hint = child.file if child else None, None if near else usual
-            raise NotFoundError(message, near=near, where=where, hint=hint)
+            where = child.file if child else None
+            raise not_found(message, name, self.environment_names, where=where, hint=usual)
         environment = FieldReader(document).record(Environment, name=name, file=file)
         given = frozenset(key for key, value in document.value.items() if value is not None)
         document = self.files.document(layout.environment_params_file(name), "EnvironmentParams")

@@ -22,7 +22,7 @@ from mlstack.app.declare import (
 )
 from mlstack.dataclass import dataclass
 from mlstack.errors import NotFoundError
-from mlstack.names import best_first, check_range, nearest, version_key
+from mlstack.names import best_first, check_range, not_found, version_key
 
 if TYPE_CHECKING:
     from mlstack.app.document import FieldReader
@@ -145,9 +145,10 @@ class RegistryIndex:
         """
         if name not in self.packages:
             refuse_retired(name, self.retired, registry=self.label)
-            near = nearest(name, self.packages)
-            hint = None if near else f"known packages: {', '.join(sorted(self.packages)) or 'none'}"
-            raise NotFoundError(f"registry `{self.label}` has no package `{name}`", near=near, hint=hint)
+            hint = f"known packages: {', '.join(sorted(self.packages)) or 'none'}"
+            raise not_found(
+                f"registry `{self.label}` has no package `{name}`", name, self.packages, hint=hint
+            )
         return self.packages[name]
 
     def version(self, name: str, version: str = "") -> IndexVersion:

@@ -24,7 +24,7 @@ from mlstack.app.reader import as_overridden
 from mlstack.app.versions import KSONNET_PREFIX, IndexPackage, Lock, LockedPackage, newest
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
-from mlstack.names import fits, nearest
+from mlstack.names import fits, not_found
 from mlstack.programs import ProgramError
 from mlstack.registries.directory import COSIGN_S, GET_COSIGN, KEYLESS, reason_of, signed_line
 from mlstack.registries.distribution import DIGEST, SCHEME, repository_of, split_address
@@ -284,10 +284,9 @@ def leave_environment(app: AppDir, wanted: PackageRef, environment: str) -> tupl
     own = app.environment_chain(environment)[-1].environment.packages
     removed = tuple(ref for ref in own if covers(wanted, ref))
     if not removed:
-        near = nearest(wanted.full_name, [ref.full_name for ref in own])
-        hint = None if near else f"mlstack env describe {environment}"
         message = f"environment `{environment}` does not ask for package `{wanted}` itself"
-        raise NotFoundError(message, near=near, hint=hint)
+        hint = f"mlstack env describe {environment}"
+        raise not_found(message, wanted.full_name, [ref.full_name for ref in own], hint=hint)
     return remove(app, {environment: removed})
 
 

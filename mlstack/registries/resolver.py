@@ -13,7 +13,7 @@ from mlstack.app.package import FetchedPackage, PackageFolder, digest, file_dige
 from mlstack.app.versions import IndexVersion, LockedPackage, LockedRegistry
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
-from mlstack.names import best_first, check_mlstack, fits, is_range, nearest
+from mlstack.names import best_first, check_mlstack, fits, is_range, not_found
 from mlstack.registries.registry import Registry, is_local, open_registry, same_address
 
 _Key = tuple[str, str]  # full name and version
@@ -119,9 +119,8 @@ class AppCatalog:
             NotFoundError: the app knows none of that name.
         """
         if name not in self._refs:
-            near = nearest(name, self._refs)
-            hint = None if near else f"mlstack registry add {name} ADDRESS"
-            raise NotFoundError(f"no registry `{name}` in app.yaml", near=near, hint=hint)
+            hint = f"mlstack registry add {name} ADDRESS"
+            raise not_found(f"no registry `{name}` in app.yaml", name, self._refs, hint=hint)
         if name not in self._registries:
             self._registries[name] = open_registry(self._refs[name], root=self._root)
         return self._registries[name]
