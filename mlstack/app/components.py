@@ -66,13 +66,7 @@ def draft(
     is_chart = prototype.chart is not None
     shared = [] if is_chart else app.shared_layers(module)
     layers = [*shared, Layer("component", values, origins)]
-    resolved = params.resolve(
-        prototype.params,
-        layers,
-        prototype=prototype.full_name,
-        is_open=prototype.is_open,
-        as_written=is_chart,
-    )
+    resolved = params.Declared.of(prototype).resolve(layers)
     missing = overrides.missing(prototype, resolved.values)
     if missing:
         names = ", ".join(f"`{param.name}`" for param in missing)

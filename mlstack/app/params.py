@@ -10,7 +10,14 @@ from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from mlstack.app.prototype import FROM_ENV, Param, reference_paths, secret_literals, with_references
+from mlstack.app.prototype import (
+    FROM_ENV,
+    Param,
+    Prototype,
+    reference_paths,
+    secret_literals,
+    with_references,
+)
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, ParamError, TypedValueError, UnknownParamError, UsageError
 from mlstack.names import nearest
@@ -449,32 +456,11 @@ def nearest_origin(origins: Mapping[KeyPath, Origin], path: KeyPath, fallback: O
     return fallback
 
 
-def resolve(
-    params: Mapping[str, Param],
-    layers: Sequence[Layer],
-    *,
-    prototype: str = "",
-    is_open: bool = False,
-    as_written: bool = False,
-) -> Resolved:
-    """Resolve the parameters of one component; defaults are the lowest layer, later ones win.
-
-    Bounds, patterns and required parameters are the JSON Schema's to check (`schema.check_params`); names,
-    spellings and characters are checked here. `prototype` is its full name, for messages. One that `is_open`
-    takes names that it does not declare; values stay `as_written` where a chart gets them.
-
-    Raises:
-        ParamError: all unknown names (with the nearest known one), names set in two spellings within one
-            layer, and control characters, with file and line.
-    """
-    declared = Declared(params, prototype=prototype, is_open=is_open, as_written=as_written)
-    return declared.resolve(layers)
-
-
 class Declared:
     """What a prototype declares, prepared once to resolve the parameters of many components.
 
-    Arguments are those of `resolve`.
+    `prototype` is its full name, for messages. One that `is_open` takes names that it does not declare;
+    values stay `as_written` where a chart gets them.
     """
 
     def __init__(
@@ -495,8 +481,26 @@ class Declared:
         }
         self._values = {name: folded(params[name], chain) for name, chain in self._chains.items()}
 
+    @classmethod
+    def of(cls, prototype: Prototype) -> Declared:
+        """Prepare what a prototype declares."""
+        return cls(
+            prototype.params,
+            prototype=prototype.full_name,
+            is_open=prototype.is_open,
+            as_written=prototype.chart is not None,
+        )
+
     def resolve(self, layers: Sequence[Layer]) -> Resolved:
-        """Resolve the parameters of one component, as the function `resolve` says."""
+        """Resolve the parameters of one component; defaults are the lowest layer, later ones win.
+
+        Bounds, patterns and required parameters are the JSON Schema's to check (`schema.check_params`);
+        names, spellings and characters are checked here.
+
+        Raises:
+            ParamError: all unknown names (with the nearest known one), names set in two spellings within one
+                layer, and control characters, with file and line.
+        """
         masking.note(*(self._values[name] for name, param in self._params.items() if param.secret))
         faults: list[ParamFault] = []
         notes: dict[str, None] = {}

@@ -517,12 +517,7 @@ class AppReader:
             refuse_undeclared(overrides, self)
         key = f"{prototype.full_name} {prototype.version} {prototype.digest}"
         if key not in self._declarations:
-            self._declarations[key] = Declared(
-                prototype.params,
-                prototype=prototype.full_name,
-                is_open=prototype.is_open,
-                as_written=prototype.chart is not None,
-            )
+            self._declarations[key] = Declared.of(prototype)
         resolved = self._declarations[key].resolve(layers)
         note = prototype.alias_note(component.prototype)
         notes = (f"{note} ({component.file})",) if note else ()

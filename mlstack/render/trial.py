@@ -35,7 +35,7 @@ class PrototypeTrial:
         self.prototype = prototype
         self._store = _Memory()
         self._renderer = Renderer(prototype, Engine(self._store))
-        self._declared = Declared(prototype.params, prototype=prototype.full_name)
+        self._declared = Declared.of(prototype)
         self._parsed: dict[tuple[str, str], list[Any]] = {}  # much of what is rendered is always the same
 
     def resolved(self, *layers: Values) -> Resolved:

@@ -16,12 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlstack.app import schema
-from mlstack.app.params import Layer, Resolved, resolve
+from mlstack.app.params import Layer, Resolved
 from mlstack.app.prototype import Prototype
 from mlstack.errors import ParamError, TemplateError
 from mlstack.render.template import Renderer
 from mlstack.yaml import read as yamlread
 from tests.support import examples
+from tests.support.builders import resolve
 from tests.support.examples import Case
 
 Path = tuple[str, ...]

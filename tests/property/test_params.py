@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.app.params import LAYERS, Layer, Origin, merge, resolve
-from tests.support.builders import params
+from mlstack.app.params import LAYERS, Layer, Origin, merge
+from tests.support.builders import params, resolve
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.text("ab=,", max_size=4)
 VALUES = st.recursive(

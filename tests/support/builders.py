@@ -2,12 +2,12 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-from mlstack.app.params import Layer, Origin
+from mlstack.app.params import Declared, Layer, Origin, Resolved
 from mlstack.app.prototype import Param
 
 Tree = Mapping[str, str | bytes]
@@ -84,6 +84,11 @@ def layer(kind: str, *, file: str = "", **values: Any) -> Layer:
     """Make a layer whose values stand on lines 1, 2, 3 … of `file` (by default the kind's name)."""
     origins = {(name,): Origin(file or kind, line) for line, name in enumerate(values, 1)}
     return Layer(kind, values, origins)
+
+
+def resolve(declared: Mapping[str, Param], layers: Sequence[Layer], *, prototype: str = "") -> Resolved:
+    """Resolve parameters that a prototype of that name could declare."""
+    return Declared(declared, prototype=prototype).resolve(layers)
 
 
 def kubeconfig(*contexts: str, current: str = "", server: str = "https://127.0.0.1:6443") -> str:

@@ -17,12 +17,11 @@ from mlstack.app.params import (
     join_path,
     merge,
     parse_text,
-    resolve,
     split_path,
 )
 from mlstack.app.prototype import Param
 from mlstack.errors import ParamError, UsageError
-from tests.support.builders import layer, param, params
+from tests.support.builders import layer, param, params, resolve
 
 INTEGER = param(type="integer")
 NUMBER = param(type="number")

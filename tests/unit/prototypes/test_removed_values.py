@@ -12,7 +12,7 @@ from mlstack.errors import ParamError, TemplateRefusedError
 from mlstack.app.schema import check_params
 from mlstack.app.params import Layer
 from mlstack.app.params import Resolved
-from mlstack.app.params import resolve
+from tests.support.builders import resolve
 from tests.property.test_hostile_values import render
 from tests.support import examples
 from tests.support.examples import Case
