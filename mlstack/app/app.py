@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from mlstack.app.declare import (
+from mlstack.app.document import (
     ANNOTATIONS,
     FLAG,
     LABELS,
@@ -17,6 +17,8 @@ from mlstack.app.declare import (
     SHORT_NAME,
     TEXT,
     WORD,
+    FieldReader,
+    KeyPath,
     key,
     list_of,
     record,
@@ -27,10 +29,6 @@ from mlstack.errors import UsageError
 from mlstack.names import check_range, is_range, names_a_package
 from mlstack.objects.managed_fields import FieldPattern
 
-if TYPE_CHECKING:
-    from mlstack.app.document import FieldReader
-
-API_VERSION = "mlstack.dev/v1"
 Scalar = str | int | float | bool
 Taker = Literal["ours", "theirs"]
 Hooks = Literal["skip", "apply"]
@@ -331,6 +329,30 @@ def parse_package_ref(text: str) -> PackageRef:
     return PackageRef(registry=registry, name=name, version=version)
 
 
+def read_package(fields: FieldReader, name: str) -> PackageRef:
+    """Read a package reference such as `kubeflow/core@0.1.0`."""
+    return _parsed(fields, (name,), fields.text(name))
+
+
+def read_packages(fields: FieldReader, name: str) -> tuple[PackageRef, ...]:
+    """Read a list of requirements: texts such as `kubeflow/core@0.1.0`, or maps of name and version."""
+    packages = []
+    for number, (text, entry) in enumerate(fields.named(name)):
+        if entry is None:
+            packages.append(_parsed(fields, (name, number), text))
+        else:
+            version = entry.only("name", "version").text("version", "")
+            packages.append(_parsed(entry, ("name",), f"{text}@{version}".removesuffix("@")))
+    return tuple(packages)
+
+
+def _parsed(fields: FieldReader, path: KeyPath, text: str) -> PackageRef:
+    try:
+        return parse_package_ref(text)
+    except UsageError as error:
+        fields.refuse(path, f"is no package: `{text}`", hint=error.hint)
+
+
 # --- the app, its components and environments ----------------------------------------------------------
 
 
@@ -351,7 +373,7 @@ class App:
     packages: tuple[PackageRef, ...] = key(
         list_of(REQUIREMENT),
         "Requirements: `registry/package`, `registry/package@version`, or a map with a range of versions.",
-        reader=lambda fields, name: fields.packages(name),
+        reader=read_packages,
         default=(),
     )
     requires_mlstack: str = key(

@@ -9,22 +9,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from mlstack.app import edit, layout
-from mlstack.app.app import API_VERSION, Component, PackageRef, RegistryRef
-from mlstack.app.declare import to_map
-from mlstack.app.document import decode, layer_of
+from mlstack.app.app import Component, PackageRef, RegistryRef
+from mlstack.app.document import API_VERSION, KeyPath, decode, join_path, split_path, to_map
 from mlstack.app.edit import EditedFile, app_lock, changed_texts
 from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.app.files import read_file, read_folder
 from mlstack.app.package import FetchedPackage
-from mlstack.app.params import (
-    KeyPath,
-    Layer,
-    ParamScope,
-    join_path,
-    refused_characters,
-    spelling_table,
-    split_path,
-)
+from mlstack.app.params import Layer, ParamScope, layer_of, refused_characters, spelling_table
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import PassedStore
 from mlstack.app.versions import Lock, LockedKustomization, LockedPackage

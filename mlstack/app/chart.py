@@ -16,15 +16,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mlstack.app import document
-from mlstack.app.files import LIMITS, MAX_BYTES, MAX_FILES, check_name
+from mlstack.app.document import json_type
+from mlstack.app.files import LIMITS, MAX_BYTES, MAX_FILES, Files, check_name
 from mlstack.app.params import overlaid
-from mlstack.app.prototype import Package, json_type
+from mlstack.app.prototype import Package
 from mlstack.app.schema import Inliner, is_checkable
 from mlstack.errors import ConfigError, RegistryError, SchemaError, YamlError
 from mlstack.names import is_parameter_name, names_a_package
 from mlstack.yaml.read import read_document, read_documents
-
-Files = Mapping[PurePosixPath, bytes]
 
 CHART_FILE = PurePosixPath("Chart.yaml")
 _VALUES, _SCHEMA = PurePosixPath("values.yaml"), PurePosixPath("values.schema.json")

@@ -10,12 +10,11 @@ from typing import Any
 from mlstack.app import layout, overrides, params
 from mlstack.app.app import Component, Moved
 from mlstack.app.app_dir import AppDir, write_lock
-from mlstack.app.declare import to_map
-from mlstack.app.document import decode
+from mlstack.app.document import KeyPath, Origin, decode, to_map
 from mlstack.app.edit import EditedFile, changed_texts
 from mlstack.app.files import renamed
 from mlstack.app.layout import component_file
-from mlstack.app.params import KeyPath, Layer, Origin, Resolved, merge
+from mlstack.app.params import Layer, Resolved, merge
 from mlstack.app.prototype import NO_EFFECT, Example, Prototype
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import PassedStore, check_params

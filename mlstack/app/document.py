@@ -1,25 +1,226 @@
-"""One YAML document of a known file: its value, the source position of every part, and its fields by type."""
+"""Files of ours: a dataclass declares each kind, documents know where every part stands, fields are typed."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import MISSING, field, fields
+from functools import cached_property
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from mlstack import clock
-from mlstack.app.app import API_VERSION, PackageRef, parse_package_ref
-from mlstack.app.declare import FileKey, keys_of
-from mlstack.app.params import KeyPath, Layer, Origin, join_path
-from mlstack.app.prototype import json_type, schema_types
 from mlstack.dataclass import dataclass
-from mlstack.errors import SchemaError, UsageError, YamlError
+from mlstack.errors import SchemaError, YamlError
 from mlstack.names import nearest
 from mlstack.objects import managed_fields
 from mlstack.objects.managed_fields import FieldPattern
 from mlstack.yaml import read as yamlread
 
+API_VERSION = "mlstack.dev/v1"
 T = TypeVar("T")
+
+# --- a file kind said once: a dataclass whose fields carry key, schema and help gives schema and writer ---
+
+# Shapes of values, as JSON Schema has them.
+TEXT = {"type": "string"}
+WORD = {"type": "string", "minLength": 1}
+MAP = {"type": "object"}
+FLAG = {"type": "boolean"}
+NAME = {"type": "string", "pattern": "^[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?$"}
+SHORT_NAME = {**NAME, "maxLength": 63}
+VERSION = {"type": "string", "pattern": "^[0-9a-zA-Z]([-_.+a-zA-Z0-9]*[0-9a-zA-Z])?$"}
+NAMESPACE = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}
+ENVIRONMENT = "^[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?(/[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?)*$"
+PACKAGE = {"type": "string", "pattern": r"^[^/@\s]+/[^/@\s]+(@[^/@\s]+)?$"}
+_RANGE = {
+    **TEXT,
+    "description": "A version, or a range: `^1.2`, `~1.2`, `1.x`, `>=1.0 <2`; any when left out.",
+}
+REQUIREMENT = {
+    "type": ["string", "object"],
+    "pattern": PACKAGE["pattern"],
+    "required": ["name"],
+    "additionalProperties": False,
+    "properties": {"name": PACKAGE, "version": _RANGE},
+}
+DIGEST = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
+_LABEL_KEY = "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+_OWN_LABELS = r"^(mlstack\.dev/.*|app\.kubernetes\.io/(managed-by|part-of))$"
+_LABEL_VALUE = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
+LABELS = {
+    "type": "object",
+    "propertyNames": {"pattern": _LABEL_KEY},
+    "patternProperties": {_OWN_LABELS: {"not": {}}},
+    "additionalProperties": {"type": ["string", "null"], "maxLength": 63, "pattern": _LABEL_VALUE},
+}
+ANNOTATIONS = {
+    "type": "object",
+    "propertyNames": {"pattern": _LABEL_KEY},
+    "additionalProperties": {"type": ["string", "null"]},
+}
+SIGNATURE = {"type": "string", "pattern": "^[A-Za-z0-9+/]+=*$"}
+
+
+def list_of(items: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Give the shape of a list."""
+    return {"type": "array", "items": items, **more}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileKey:
+    """One key of a file."""
+
+    name: str  # as the file spells it
+    field: str  # as the dataclass spells it
+    shape: Mapping[str, Any]  # its schema, but for that of the maps in it
+    required: bool
+    default: Any
+    record: type | None = None  # what the map, or each map of the list, is read as
+    by: str = ""  # the field that the maps of the list are kept under; a tuple without it
+    # takes the key's name, where the schema alone does not say how to read it
+    reader: Callable[[FieldReader, str], Any] | None = None
+
+    @cached_property
+    def schema(self) -> Mapping[str, Any]:
+        """Give its schema; schemas are made when somebody asks for them, most commands do not."""
+        if self.record is None:
+            return self.shape
+        inner = record_schema(self.record)
+        if self.shape["type"] == "array":
+            return {**self.shape, "items": {**inner, **self.shape.get("items", {})}}
+        return {"type": inner.pop("type"), "additionalProperties": False, **self.shape, **inner}
+
+
+def key(schema: Mapping[str, Any], help: str = "", **more: Any) -> Any:
+    """Declare a field of a dataclass as a key of its file, described by `help`.
+
+    `name` (the field's in camel case without it), `required` and `reader` are as in `FileKey`; the rest goes
+    to `dataclasses.field`.
+    """
+    facts = {word: more.pop(word) for word in ("name", "required", "reader") if word in more}
+    described = {**schema, "description": help} if help else schema
+    return field(metadata={"shape": described, **facts}, **more)
+
+
+def records(kind: type, help: str = "", **more: Any) -> Any:
+    """Declare a list of maps, each of them read as `kind`; `more` as of `key`, and words of the schema.
+
+    With `by` they are kept as a mapping by that field.
+    """
+    words = {word: more.pop(word) for word in ("minItems", "items") if word in more}
+    described = {"description": help} if help else {}
+    facts = {word: more.pop(word) for word in ("name", "required", "reader", "by") if word in more}
+    shape = {"type": "array", **described, **words}
+    return field(metadata={"shape": shape, "record": kind, **facts}, **more)
+
+
+def record(kind: type, help: str, **more: Any) -> Any:
+    """Declare a map that is read as `kind`; None when it is not there."""
+    return field(metadata={"shape": {"type": "object", "description": help}, "record": kind}, **more)
+
+
+_KEYS: dict[type, tuple[FileKey, ...]] = {}
+
+
+def keys_of(kind: type) -> tuple[FileKey, ...]:
+    """Give the keys that a dataclass declares, in their order."""
+    if kind not in _KEYS:
+        keys = []
+        for declared in fields(kind):
+            if declared.metadata:
+                first, *rest = declared.name.split("_")
+                name = first + "".join(map(str.capitalize, rest))
+                default = "" if declared.default is MISSING else declared.default
+                facts = {"name": name, "required": False, **declared.metadata}
+                keys.append(FileKey(field=declared.name, default=default, **facts))
+        _KEYS[kind] = tuple(keys)
+    return _KEYS[kind]
+
+
+def record_schema(kind: type) -> dict[str, Any]:
+    """Give the JSON Schema of a map."""
+    keys = keys_of(kind)
+    required = [key.name for key in keys if key.required]
+    head: dict[str, Any] = {"type": "object", **({"required": required} if required else {})}
+    return {**head, "additionalProperties": False, "properties": {key.name: key.schema for key in keys}}
+
+
+def schema_of_file(kind: type, name: str, api_version: str, definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the JSON Schema of a file of the kind `name`; the dataclass gives its description."""
+    inner = record_schema(kind)
+    types = {"apiVersion": {"const": api_version}, "kind": {"const": name}}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"https://mlstack.dev/schemas/v1/{name}.json",
+        "title": name,
+        "description": kind.__doc__,
+        "type": "object",
+        "required": [*types, *inner.get("required", ())],
+        "additionalProperties": False,
+        "properties": {**types, **inner["properties"]},
+        **({"$defs": definitions} if definitions else {}),
+    }
+
+
+def to_map(value: Any, always: Collection[str] = ()) -> dict[str, Any]:
+    """Write a declared value as its file has it; a key with its default is left out unless in `always`."""
+    content: dict[str, Any] = {}
+    for key in keys_of(type(value)):
+        inner = getattr(value, key.field)
+        if key.name not in always and (inner == key.default or inner in ((), {})):
+            continue
+        if key.by:
+            inner = tuple(inner.values())
+        if isinstance(inner, tuple):
+            content[key.name] = [
+                to_map(entry) if key.record is not None else getattr(entry, "entry", entry) for entry in inner
+            ]  # a requirement of a package has an `entry`
+        elif key.record is not None:
+            content[key.name] = to_map(inner)
+        else:
+            content[key.name] = dict(inner) if isinstance(inner, Mapping) else inner
+    return content
+
+
+# --- one document of a file, and where its parts stand ---
+
+KeyPath = tuple[str | int, ...]
+
+
+class Origin(NamedTuple):
+    """Where a value was set: a file of the app, or `prototype kubeflow/tf-job/tf-cnn`, or `--set`."""
+
+    file: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+_ITEM = r"(?<!\\)\[([0-9]{1,6})\](?=\[|$)"
+
+
+def split_path(text: str) -> KeyPath:
+    r"""Split a dotted key, in which `args[0]` is an item of a list.
+
+    `\.` is a dot inside a key (`nodeSelector.cloud\.google\.com/pool`), `\[` a bracket.
+    """
+    path: KeyPath = ()
+    for part in re.split(r"(?<!\\)\.", text):
+        items = [*re.finditer(_ITEM, part)]
+        key = part[: items[0].start()] if items else part
+        path += (re.sub(r"\\([.\[])", r"\1", key), *(int(item[1]) for item in items))
+    return path
+
+
+def join_path(path: Sequence[str | int]) -> str:
+    """Write a dotted key that `split_path` reads back."""
+    parts = (
+        f"[{part}]" if isinstance(part, int) else "." + re.sub(r"\.|\[(?=[0-9]+\])", r"\\\g<0>", part)
+        for part in path
+    )
+    return "".join(parts).removeprefix(".")
 
 
 @dataclass(frozen=True)
@@ -74,17 +275,6 @@ def kind_of(value: Any) -> str | None:
     if isinstance(value, Mapping) and str(value.get("apiVersion", "")).startswith("mlstack.dev/"):
         return str(value.get("kind", ""))
     return None
-
-
-def layer_of(document: AppDocument, path: KeyPath, kind: str, target: str) -> Layer:
-    """Give the map at a path of a document as a layer; an absent one is an empty layer."""
-    value: Any = document.value
-    for part in path:
-        value = value[part] if isinstance(part, int) else value.get(part)
-        if value is None:
-            return Layer(kind, {}, target=target)
-    FieldReader(document, path)
-    return Layer(kind, value, document.origins(path), target)
 
 
 # --- fields of a map, each of the type it must have ----------------------------------------------------
@@ -214,27 +404,6 @@ class FieldReader:
                 None if isinstance(entry, str) else FieldReader(self._document, (*self._path, name, index))
             )
             yield entry if fields is None else fields.text("name"), fields
-
-    def package(self, name: str) -> PackageRef:
-        """Give a package reference such as `kubeflow/core@0.1.0`."""
-        return self._package((name,), self.text(name))
-
-    def packages(self, name: str) -> tuple[PackageRef, ...]:
-        """Give a list of requirements: texts such as `kubeflow/core@0.1.0`, or maps of name and version."""
-        return tuple(self._requirement((name, index), entry) for index, entry in enumerate(self._list(name)))
-
-    def _requirement(self, path: KeyPath, entry: Any) -> PackageRef:
-        if not isinstance(entry, Mapping):
-            return self._package(path, self._typed(path, entry, str, "a package"))
-        fields = FieldReader(self._document, (*self._path, *path)).only("name", "version")
-        version = fields.text("version", "")
-        return fields._package(("name",), f"{fields.text('name')}@{version}".removesuffix("@"))
-
-    def _package(self, path: KeyPath, text: str) -> PackageRef:
-        try:
-            return parse_package_ref(text)
-        except UsageError as error:
-            self.refuse(path, f"is no package: `{text}`", hint=error.hint)
 
     def _typed(self, path: KeyPath, value: Any, types: type | tuple[type, ...], wording: str) -> Any:
         if not isinstance(value, types):
@@ -386,3 +555,35 @@ def _typed_word(value: Any) -> str:
     if not value:
         return '""'
     return value if all(c.isalnum() or c in "-_./:@%+=," for c in value) else f"'{value}'"
+
+
+def schema_types(schema: Mapping[str, Any]) -> frozenset[str]:
+    """Give the JSON types a schema allows, read from `type`, `enum`, `const`, `anyOf` and `oneOf`."""
+    declared = schema.get("type")
+    if isinstance(declared, str):
+        return frozenset((declared,))
+    if isinstance(declared, list):
+        return frozenset(declared)
+    if "enum" in schema or "const" in schema:
+        values = [schema["const"]] if "const" in schema else schema["enum"]
+        return frozenset(json_type(value) for value in values)
+    branches = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    return frozenset(name for branch in branches for name in schema_types(branch))
+
+
+def json_type(value: Any) -> str:
+    """Name the JSON type of a plain value."""
+    for kind, name in _JSON_TYPES:
+        if isinstance(value, kind):
+            return name
+    return "null" if value is None else type(value).__name__
+
+
+_JSON_TYPES: tuple[tuple[type, str], ...] = (
+    (bool, "boolean"),
+    (int, "integer"),
+    (float, "number"),
+    (str, "string"),
+    (list, "array"),
+    (dict, "object"),
+)

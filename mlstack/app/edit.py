@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlstack.app import layout
-from mlstack.app.params import KeyPath
+from mlstack.app.document import KeyPath
 from mlstack.errors import ConfigError, YamlError
 from mlstack.yaml import edit, write
 from mlstack.yaml.read import read_document

@@ -8,9 +8,10 @@ from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from mlstack.app.app import API_VERSION, PackageRef
-from mlstack.app.declare import (
+from mlstack.app.app import PackageRef, read_packages
+from mlstack.app.document import (
     ANNOTATIONS,
+    API_VERSION,
     DIGEST,
     ENVIRONMENT,
     FLAG,
@@ -84,7 +85,7 @@ class Environment:
     packages: tuple[PackageRef, ...] = key(
         list_of(REQUIREMENT),
         "Requirements of this environment, which take the place of the app's for the same package.",
-        reader=lambda fields, name: fields.packages(name),
+        reader=read_packages,
         default=(),
     )
     protected: bool = key(

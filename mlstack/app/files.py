@@ -154,11 +154,13 @@ MAX_FILES = 2000
 MAX_BYTES = 32 * 1024 * 1024
 MAX_DEPTH = 32
 _CHUNK = 1024 * 1024
+Files = Mapping[PurePosixPath, bytes]
+"""The files of a folder by their paths relative to it."""
 LIMITS = f"{MAX_FILES} files and {MAX_BYTES // 1024 // 1024} MiB"
 _SPECIAL = "is a FIFO, socket or device, not a file"
 
 
-def read_folder(folder: Path, *, source: str = "") -> dict[PurePosixPath, bytes]:
+def read_folder(folder: Path, *, source: str = "") -> Files:
     """Read all files below a folder by relative path; names that start with `.` are left out.
 
     Links to files are followed as long as they stay inside the folder. Sizes are asked for before anything

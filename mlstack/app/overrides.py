@@ -10,21 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from mlstack.app import document as documents
 from mlstack.app.app import Component
-from mlstack.app.document import AppDocument, FieldReader, described
+from mlstack.app.document import AppDocument, FieldReader, KeyPath, Origin, described, join_path, split_path
 from mlstack.app.files import decrypt, is_encrypted
 from mlstack.app.params import (
-    KeyPath,
     Layer,
-    Origin,
     ParamFault,
     inner_param,
-    join_path,
     nested,
     overlaid,
     param_error,
     parse_text,
     spelling_table,
-    split_path,
 )
 from mlstack.app.prototype import NO_EFFECT, Param, Prototype
 from mlstack.dataclass import dataclass

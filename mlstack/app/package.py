@@ -26,9 +26,8 @@ from typing import Any, NoReturn
 
 from mlstack import __version__
 from mlstack.app import chart, document
-from mlstack.app.declare import keys_of, to_map
-from mlstack.app.document import AppDocument, fields_of
-from mlstack.app.files import read_file, read_folder
+from mlstack.app.document import AppDocument, FieldReader, fields_of, keys_of, to_map
+from mlstack.app.files import Files, read_file, read_folder
 from mlstack.app.params import spelling_table
 from mlstack.app.prototype import Alias, Chart, Example, Need, Package, Param, Prototype, PrototypeFile
 from mlstack.app.schema import Inliner, PassedStore, check_file, check_schema
@@ -44,8 +43,6 @@ from mlstack.dataclass import dataclass
 from mlstack.disk_cache import from_json
 from mlstack.errors import ConfigError, NotFoundError, RegistryError, SchemaError
 from mlstack.names import check_mlstack, is_parameter_name, listed, nearest, not_found, version_key
-
-Files = Mapping[PurePosixPath, bytes]
 
 
 def digest(files: Files) -> str:
@@ -117,7 +114,7 @@ class PackageFolder:
             if self.is_chart:
                 package = Package(**chart.read_head(self.files, source=self.source))
             else:
-                package = fields_of(self.document("package.yaml", "Package"), "Package").record(Package)
+                package = FieldReader(self.document("package.yaml", "Package")).record(Package)
             return {key: getattr(package, key) for key in keys}
 
         return Package(**self._remembered("head", [self.digest], keys, read), registry=self.registry)
@@ -180,7 +177,7 @@ class PackageFolder:
 
     def _prototype_file(self, name: str) -> PrototypeFile:
         read = self.document(f"{name}/prototype.yaml", "Prototype")
-        return fields_of(read, "Prototype").record(PrototypeFile)
+        return FieldReader(read).record(PrototypeFile)
 
     def prototype(self, name: str, libraries: Mapping[str, PackageFolder]) -> Prototype:
         """Read a prototype, blocks and references inlined; `libraries` are the packages this one requires.
@@ -226,7 +223,7 @@ class PackageFolder:
             return empty | chart.read_prototype(self.files, self.head, source=self.source)
         file = self._prototype_file(name)
         read = self.document(f"{name}/prototype.yaml", "Prototype")
-        fields = fields_of(read, "Prototype")
+        fields = FieldReader(read)
         if file.name != name:
             fields.refuse("name", f"must be `{name}`, the name of the folder")
         packages, blocks = {self.head.name: self, **libraries}, []
@@ -250,7 +247,7 @@ class PackageFolder:
         examples = {}
         for path in self.files:
             if path.parent == PurePosixPath(name, "examples") and path.suffix == ".yaml":
-                example = fields_of(self.document(str(path), "Example"), "Example")
+                example = FieldReader(self.document(str(path), "Example"))
                 examples[path.stem] = to_map(example.record(Example, name=path.stem))
         params = {name: alias.params for name, alias in file.aliases.items() if alias.params}
         renames = {name: alias.renames for name, alias in file.aliases.items() if alias.renames}
@@ -278,7 +275,7 @@ class PackageFolder:
         """Give the JSON Schemas of `definitions.yaml` by name; none when the file is not there."""
         if PurePosixPath("definitions.yaml") not in self.files:
             return {}
-        return fields_of(self.document("definitions.yaml", "Definitions"), "Definitions").map("definitions")
+        return FieldReader(self.document("definitions.yaml", "Definitions")).map("definitions")
 
     @cached_property
     def _paths(self) -> Mapping[str, PurePosixPath]:
@@ -417,7 +414,6 @@ class Vendor:
                 package.files, source=locked.full_name, registry=locked.registry, passed=passed
             )
         self._prototypes: dict[tuple[str, str], Prototype] = {}
-        self._named: dict[tuple[str, str | None], Prototype] = {}  # as components spell them
         self._plain: dict[str | None, dict[str, LockedPackage]] = {}
 
     def folder(self, locked: LockedPackage) -> PackageFolder:
@@ -533,8 +529,6 @@ class Vendor:
         Raises:
             NotFoundError: none, or several, with their full names; at `where` the name is written.
         """
-        if (name, environment) in self._named:
-            return self._named[name, environment]
         parts = name.removeprefix(KSONNET_PREFIX).split("/")
         plain = self.plain(environment)
         find = self._by_short_name if len(parts) == 1 else self._by_full_name
@@ -546,7 +540,6 @@ class Vendor:
         key = (locked.folder, " ".join([own_name, *(library.source for library in libraries.values())]))
         if key not in self._prototypes:
             self._prototypes[key] = folder.prototype(own_name, libraries)
-        self._named[name, environment] = self._prototypes[key]
         return self._prototypes[key]
 
     def _by_full_name(self, name: str, plain: Mapping[str, LockedPackage], where: str | None) -> _Named:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
+from mlstack.app.document import AppDocument, FieldReader, KeyPath, Origin, join_path
 from mlstack.app.prototype import (
     FROM_ENV,
     Param,
@@ -25,8 +26,6 @@ from mlstack.objects import masking
 from mlstack.yaml import write
 from mlstack.yaml.read import read_documents
 
-KeyPath = tuple[str | int, ...]
-
 # --- what a typed text or a file's value means, and how two layers' values merge -----------------------
 
 _SHARE = r"[^:=]+:\s*[0-9]+"
@@ -35,31 +34,6 @@ _INTEGERS = range(-(2**63), 2**63)  # what Kubernetes can hold; longer ones stay
 _NUMBER = r"[+-]?([0-9]{1,30}(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?"
 _NULLS = {"null": None, '"null"': "null", "'null'": "null"}
 _REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
-
-
-_ITEM = r"(?<!\\)\[([0-9]{1,6})\](?=\[|$)"
-
-
-def split_path(text: str) -> KeyPath:
-    r"""Split a dotted key, in which `args[0]` is an item of a list.
-
-    `\.` is a dot inside a key (`nodeSelector.cloud\.google\.com/pool`), `\[` a bracket.
-    """
-    path: KeyPath = ()
-    for part in re.split(r"(?<!\\)\.", text):
-        items = [*re.finditer(_ITEM, part)]
-        key = part[: items[0].start()] if items else part
-        path += (re.sub(r"\\([.\[])", r"\1", key), *(int(item[1]) for item in items))
-    return path
-
-
-def join_path(path: Sequence[str | int]) -> str:
-    """Write a dotted key that `split_path` reads back."""
-    parts = (
-        f"[{part}]" if isinstance(part, int) else "." + re.sub(r"\.|\[(?=[0-9]+\])", r"\\\g<0>", part)
-        for part in path
-    )
-    return "".join(parts).removeprefix(".")
 
 
 class Items(dict[int, Any]):
@@ -291,16 +265,6 @@ LAYERS: tuple[str, ...] = tuple(_LAYERS.split(", "))
 GLOBAL_LAYERS = frozenset(("app", "module", "environment globals"))
 
 
-class Origin(NamedTuple):
-    """Where a value was set: a file of the app, or `prototype kubeflow/tf-job/tf-cnn`, or `--set`."""
-
-    file: str
-    line: int | None = None
-
-    def __str__(self) -> str:
-        return self.file if self.line is None else f"{self.file}:{self.line}"
-
-
 @dataclass(frozen=True)
 class Layer:
     """The values that one file or option gives the parameters of a component."""
@@ -316,6 +280,17 @@ class Layer:
     def skips_undeclared(self) -> bool:
         """Tell whether a name that the prototype does not declare is none of its business."""
         return self.speaks_to_many or self.kind in GLOBAL_LAYERS
+
+
+def layer_of(document: AppDocument, path: KeyPath, kind: str, target: str) -> Layer:
+    """Give the map at a path of a document as a layer; an absent one is an empty layer."""
+    value: Any = document.value
+    for part in path:
+        value = value[part] if isinstance(part, int) else value.get(part)
+        if value is None:
+            return Layer(kind, {}, target=target)
+    FieldReader(document, path)
+    return Layer(kind, value, document.origins(path), target)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,18 @@ from dataclasses import field, replace
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
-from mlstack.app.declare import MAP, SHORT_NAME, TEXT, VERSION, WORD, key, list_of, records
+from mlstack.app.document import (
+    MAP,
+    SHORT_NAME,
+    TEXT,
+    VERSION,
+    WORD,
+    FieldReader,
+    key,
+    list_of,
+    records,
+    schema_types,
+)
 from mlstack.dataclass import dataclass
 from mlstack.names import check_range, names_a_package
 from mlstack.objects.masking import MASK
@@ -44,38 +55,6 @@ class Param:
 def mask_value(value: Any, param: Param | None) -> Any:
     """Give the value; of a secret parameter that is set where its value stands, or the mask."""
     return shown_secret(value) if param is not None and param.secret and value is not None else value
-
-
-def schema_types(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Give the JSON types a schema allows, read from `type`, `enum`, `const`, `anyOf` and `oneOf`."""
-    declared = schema.get("type")
-    if isinstance(declared, str):
-        return frozenset((declared,))
-    if isinstance(declared, list):
-        return frozenset(declared)
-    if "enum" in schema or "const" in schema:
-        values = [schema["const"]] if "const" in schema else schema["enum"]
-        return frozenset(json_type(value) for value in values)
-    branches = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
-    return frozenset(name for branch in branches for name in schema_types(branch))
-
-
-def json_type(value: Any) -> str:
-    """Name the JSON type of a plain value."""
-    for kind, name in _JSON_TYPES:
-        if isinstance(value, kind):
-            return name
-    return "null" if value is None else type(value).__name__
-
-
-_JSON_TYPES: tuple[tuple[type, str], ...] = (
-    (bool, "boolean"),
-    (int, "integer"),
-    (float, "number"),
-    (str, "string"),
-    (list, "array"),
-    (dict, "object"),
-)
 
 
 # --- values of secret parameters: in environment variables, and in files that SOPS encrypted ---
@@ -232,7 +211,7 @@ _PARAMETERS = {
 }
 
 
-def _read_aliases(fields: Any, name: str) -> dict[str, Alias]:
+def _read_aliases(fields: FieldReader, name: str) -> dict[str, Alias]:
     named = fields.named(name)
     return {alias: entry.record(Alias) if entry else Alias(name=alias) for alias, entry in named}
 
@@ -378,7 +357,7 @@ def _old_names(renames: Mapping[str, str | None], name: str | None) -> tuple[str
     return tuple(old for old, current in renames.items() if current == name and old != name)
 
 
-REQUIRES = list_of(
+_REQUIRES = list_of(
     {
         "type": ["string", "object"],
         "pattern": r"^[^/@\s]+(/[^/@\s]+)?(@.+)?$",
@@ -391,10 +370,9 @@ REQUIRES = list_of(
         },
     }
 )
-"""How a package, and the index of a registry, write what a package requires."""
 
 
-def read_requires(fields: Any, name: str) -> dict[str, Mapping[str, str]]:
+def _read_requires(fields: FieldReader, name: str) -> dict[str, Mapping[str, str]]:
     """Read what a package requires: by `package` or `registry/package` the keys `version` and `registry`."""
     requires: dict[str, Mapping[str, str]] = {}
     for number, (text, entry) in enumerate(fields.named(name)):
@@ -427,9 +405,9 @@ class Package:
     license: str = key(TEXT, default="")
     keywords: tuple[str, ...] = key(list_of(TEXT), "Words for `mlstack prototype search`.", default=())
     requires: Mapping[str, Mapping[str, str]] = key(  # by name: range of versions, address of the registry
-        REQUIRES,
+        _REQUIRES,
         "Packages whose definitions, blocks and templates are used.",
-        reader=read_requires,
+        reader=_read_requires,
         default_factory=dict,
     )
     requires_mlstack: str = key(

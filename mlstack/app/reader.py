@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from mlstack.app import document as documents
 from mlstack.app import files, layout
 from mlstack.app.app import App, Component, Kustomization, Manifest, ModuleParams, RegistryRef
-from mlstack.app.document import AppDocument, FieldReader, layer_of
+from mlstack.app.document import AppDocument, FieldReader, KeyPath, Origin
 from mlstack.app.environment import (
     ApprovedDifferences,
     ClusterSnapshot,
@@ -29,7 +29,7 @@ from mlstack.app.environment import (
 from mlstack.app.files import AppFiles, SecretValues
 from mlstack.app.overrides import NO_OVERRIDES, Overrides, refuse_undeclared
 from mlstack.app.package import Vendor
-from mlstack.app.params import Declared, KeyPath, Layer, Origin, Resolved, spelling_table
+from mlstack.app.params import Declared, Layer, Resolved, layer_of, spelling_table
 from mlstack.app.prototype import SOPS, Need, Prototype, encrypted_values
 from mlstack.app.schema import PassedStore, check_file
 from mlstack.app.versions import Lock

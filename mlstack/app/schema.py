@@ -17,9 +17,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from mlstack.app import declare
-from mlstack.app.app import API_VERSION, SIGN, App, Component, ModuleParams, PatchFile, Stack
-from mlstack.app.document import AppDocument, expectation, shown, suggestion
+from mlstack.app.app import SIGN, App, Component, ModuleParams, PatchFile, Stack
+from mlstack.app.document import (
+    API_VERSION,
+    AppDocument,
+    KeyPath,
+    expectation,
+    join_path,
+    schema_of_file,
+    shown,
+    suggestion,
+)
 from mlstack.app.environment import (
     ApprovedDifferences,
     Environment,
@@ -28,14 +36,14 @@ from mlstack.app.environment import (
     PolicyFile,
     Prices,
 )
-from mlstack.app.params import KeyPath as ValuePath
-from mlstack.app.params import ParamFault, Resolved, Setting, join_path, nearest_origin, param_error
+from mlstack.app.params import ParamFault, Resolved, Setting, nearest_origin, param_error
 from mlstack.app.prototype import (
     Example,
     Package,
     Param,
     Prototype,
     PrototypeFile,
+    SecretRef,
     mask_value,
     reference_paths,
 )
@@ -135,7 +143,7 @@ def file_schema(kind: str) -> dict[str, Any]:
     """Give the JSON Schema of a file kind: of its dataclass, or as a file of `schemas/` says it."""
     if kind in _DECLARED:
         declared, definitions = _DECLARED[kind]
-        return declare.file_schema(declared, kind, API_VERSION, definitions)
+        return schema_of_file(declared, kind, API_VERSION, definitions)
     schema: dict[str, Any] = json.loads((_FOLDER / f"{kind}.json").read_text(encoding="utf-8"))
     return schema
 
@@ -205,7 +213,7 @@ def note_passed(kind: str, value: Any, passed: PassedStore) -> None:
     passed.put(_key(text, outline(schema, value)), b"")
 
 
-def check_schema(schema: Mapping[str, Any], document: AppDocument, path: ValuePath) -> None:
+def check_schema(schema: Mapping[str, Any], document: AppDocument, path: KeyPath) -> None:
     """Check that a schema of parameters is one."""
     fault = _schema_fault(schema)
     if fault is not None:
@@ -249,7 +257,7 @@ def _of_schemas() -> Any:
     return jsonschema_rs.Draft202012Validator(about, offline=True)
 
 
-def _patterns(schema: Any, path: ValuePath) -> Iterator[tuple[ValuePath, str]]:
+def _patterns(schema: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     """Give the patterns of a sound schema and of those inside it, with their places."""
     if isinstance(schema, list):
         for number, inner in enumerate(schema):
@@ -311,7 +319,7 @@ def _with_nulls(value: Any) -> Any:
         return {key: _with_nulls(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [_with_nulls(inner) for inner in value]
-    return None if isinstance(value, secret_values.SecretRef) else value
+    return None if isinstance(value, SecretRef) else value
 
 
 def check_value(param: Param, value: Any) -> list[str]:
@@ -357,7 +365,7 @@ def _key(schema: str, values: Any) -> str:
 class _Refusal:
     """One schema error in plain data, so that no object of jsonschema-rs leaves this module."""
 
-    path: ValuePath
+    path: KeyPath
     keyword: str
     schema: Mapping[str, Any]
     value: Any
@@ -378,7 +386,7 @@ def _refusals(schema: Mapping[str, Any], value: Any) -> list[_Refusal]:
 
     What has the wrong type is not told of its bounds as well; the whole may break several rules.
     """
-    refusals: dict[tuple[ValuePath, str], _Refusal] = {}
+    refusals: dict[tuple[KeyPath, str], _Refusal] = {}
     whole, validator = _validator(schema)
     try:
         errors = [(_rule(whole, error.evaluation_path), error) for error in validator.iter_errors(value)]
@@ -487,7 +495,7 @@ def _prepared(schema: Any) -> Any:
 
 def _flattened(schema: Mapping[str, Any], rule: _Rule, error: Any) -> Iterator[_Refusal]:
     """Give the refusals that an error of the validator stands for."""
-    path: ValuePath = tuple(error.instance_path)
+    path: KeyPath = tuple(error.instance_path)
     keyword, kind = error.kind.name, error.kind
     if keyword == "falseSchema":
         yield _Refusal(path, "forbidden", {}, error.instance)

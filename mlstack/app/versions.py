@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mlstack.app.app import PackageRef, Retired
-from mlstack.app.declare import (
+from mlstack.app.app import PackageRef, Retired, read_package
+from mlstack.app.document import (
     DIGEST,
     NAME,
     PACKAGE,
@@ -16,6 +16,7 @@ from mlstack.app.declare import (
     TEXT,
     VERSION,
     WORD,
+    FieldReader,
     key,
     list_of,
     records,
@@ -23,9 +24,6 @@ from mlstack.app.declare import (
 from mlstack.dataclass import dataclass
 from mlstack.errors import NotFoundError
 from mlstack.names import best_first, check_range, not_found, version_key
-
-if TYPE_CHECKING:
-    from mlstack.app.document import FieldReader
 
 KSONNET_PREFIX = "io.ksonnet.pkg."
 """What ksonnet wrote before the names of prototypes."""
@@ -218,12 +216,19 @@ class LockedRegistry:
     )
 
 
+def _read_name(fields: FieldReader, name: str) -> str:
+    return read_package(fields, name).full_name
+
+
 @dataclass(frozen=True, kw_only=True)
 class LockedPackage:
     """One installed package: exact version and `sha256:…` of its content."""
 
     full_name: str = key(  # `registry/name`
-        PACKAGE, name="package", required=True, reader=lambda fields, name: fields.package(name).full_name
+        PACKAGE,
+        name="package",
+        required=True,
+        reader=lambda fields, name: read_package(fields, name).full_name,
     )
     version: str = key(VERSION, required=True)
     digest: str = key(DIGEST, "Over the package folder's paths and bytes.", required=True)

@@ -434,7 +434,7 @@ FORMATS: Mapping[str, Callable[[object], str]] = {
 
 def document(result: object) -> Any:
     """Turn a result into plain data that says what it is: its `kind` is the name of its schema."""
-    from mlstack.app.app import API_VERSION
+    from mlstack.app.document import API_VERSION
 
     content = plain(result)
     if not hasattr(result, "__dataclass_fields__") or "$schema" in content or hasattr(result, "api_version"):

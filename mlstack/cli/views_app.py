@@ -176,7 +176,7 @@ def _environment_targets(result: app.EnvironmentTargets) -> Page:
 
 @view
 def _environment_description(result: app.EnvironmentDescription) -> Page:
-    from mlstack.app.declare import keys_of
+    from mlstack.app.document import keys_of
     from mlstack.app.environment import Environment
 
     environment, cluster = result.environment, result.environment.cluster

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Literal
 
-from mlstack.app.app import API_VERSION
+from mlstack.app.document import API_VERSION
 from mlstack.app.environment import ClusterIdentity
 from mlstack.dataclass import dataclass, row
 from mlstack.errors import ConflictError, InvalidError, MlstackError

@@ -17,7 +17,8 @@ from typing import Any
 
 import mlstack
 from mlstack.app import edit
-from mlstack.app.app import API_VERSION, Component
+from mlstack.app.app import Component
+from mlstack.app.document import API_VERSION
 from mlstack.app.environment import ClusterIdentity
 from mlstack.app.overrides import Overrides
 from mlstack.app.schema import check_file

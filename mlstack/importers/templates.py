@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from mlstack.app.app import API_VERSION
-from mlstack.app.params import IMAGE_MARK, KeyPath
+from mlstack.app.document import API_VERSION, KeyPath
+from mlstack.app.params import IMAGE_MARK
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError
 from mlstack.importers.manifests import SourceFile

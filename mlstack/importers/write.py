@@ -9,13 +9,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from mlstack.app import edit, layout
-from mlstack.app.app import API_VERSION, PackageRef, RegistryRef
+from mlstack.app.app import PackageRef, RegistryRef
 from mlstack.app.app_dir import AppDir
-from mlstack.app.declare import to_map
+from mlstack.app.document import API_VERSION, join_path, to_map
 from mlstack.app.edit import EditedFile, app_lock
 from mlstack.app.environment import Environment
 from mlstack.app.package import FetchedPackage, PackageFolder, digest, file_digests
-from mlstack.app.params import join_path
 from mlstack.app.versions import Lock, LockedPackage, LockedRegistry
 from mlstack.dataclass import dataclass
 from mlstack.errors import UsageError

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from mlstack.app import files, layout, schema
 from mlstack.app.app import App, Component
 from mlstack.app.app_dir import AppDir
-from mlstack.app.declare import keys_of
+from mlstack.app.document import keys_of, split_path
 from mlstack.app.edit import app_lock
 from mlstack.app.environment import Environment, PersonalEnvironment
-from mlstack.app.params import Layer, merge, split_path
+from mlstack.app.params import Layer, merge
 from mlstack.app.prototype import Param, map_references, secret_literals, shown_secret
 from mlstack.app.reader import read_preset
 from mlstack.app.schema import check_value

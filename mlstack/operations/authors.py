@@ -12,10 +12,11 @@ from typing import Any
 
 from mlstack.app import document, edit, files, schema
 from mlstack.app.app_dir import AppDir
+from mlstack.app.document import join_path
 from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
 from mlstack.app.overrides import typed
 from mlstack.app.package import PackageFolder
-from mlstack.app.params import as_typed, join_path
+from mlstack.app.params import as_typed
 from mlstack.app.prototype import Example, Package, Prototype
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from mlstack.app import components as edits
 from mlstack.app import document, files, layout
-from mlstack.app.app import API_VERSION, Component, Kustomization, Manifest, PackageRef, Stack
+from mlstack.app.app import Component, Kustomization, Manifest, PackageRef, Stack
 from mlstack.app.app_dir import AppDir
 from mlstack.app.components import ComponentRequest, draft
-from mlstack.app.document import fields_of
+from mlstack.app.document import API_VERSION, fields_of
 from mlstack.app.edit import app_lock, write_files
 from mlstack.app.environment import Environment
 from mlstack.app.files import read_folder

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from mlstack.app.app import API_VERSION
 from mlstack.app.app_dir import AppDir
+from mlstack.app.document import API_VERSION
 from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.clock import Clock
 from mlstack.dataclass import dataclass, row

@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 from mlstack import programs
 from mlstack.app import edit, layout
-from mlstack.app.app import API_VERSION
 from mlstack.app.app_dir import AppDir
-from mlstack.app.document import decode, is_newer
+from mlstack.app.document import API_VERSION, decode, is_newer
 from mlstack.app.edit import app_lock
 from mlstack.app.environment import ClusterSnapshot, is_kept_label
 from mlstack.app.files import read_file

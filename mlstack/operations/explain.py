@@ -10,22 +10,19 @@ from typing import Any, Literal
 from mlstack.app import files, layout
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
-from mlstack.app.document import AppDocument
+from mlstack.app.document import AppDocument, KeyPath, join_path, split_path
 from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.params import (
     GLOBAL_LAYERS,
-    KeyPath,
     Layer,
     Setting,
     at,
     folded,
     inner_param,
     inner_schema,
-    join_path,
     renamed,
     settings_inside,
     spelling_table,
-    split_path,
 )
 from mlstack.app.prototype import Param, mask_value
 from mlstack.app.reader import read_preset

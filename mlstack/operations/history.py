@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Literal
 
-from mlstack.app.app import API_VERSION
+from mlstack.app.document import API_VERSION
 from mlstack.app.environment import Environment
 from mlstack.clock import Clock
 from mlstack.dataclass import dataclass, row

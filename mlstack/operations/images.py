@@ -10,20 +10,11 @@ from typing import Any, Literal, NamedTuple
 
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
+from mlstack.app.document import KeyPath, join_path, split_path
 from mlstack.app.edit import EditedFile, changed_texts
 from mlstack.app.environment import ClusterSnapshot, Prices, is_kept_label
 from mlstack.app.overrides import NO_OVERRIDES, Overrides
-from mlstack.app.params import (
-    IMAGE_MARK,
-    KeyPath,
-    ParamScope,
-    Resolved,
-    at,
-    inner_schema,
-    join_path,
-    nested,
-    split_path,
-)
+from mlstack.app.params import IMAGE_MARK, ParamScope, Resolved, at, inner_schema, nested
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import check_value
 from mlstack.dataclass import dataclass, row

@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from mlstack.app import edit, layout, overrides, params
-from mlstack.app.app import API_VERSION, Component, Kustomization, PackageRef
+from mlstack.app.app import Component, Kustomization, PackageRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.chart import read_head
-from mlstack.app.document import decode
+from mlstack.app.document import API_VERSION, decode
 from mlstack.app.environment import Environment
 from mlstack.app.files import read_file
 from mlstack.app.versions import offers

@@ -10,23 +10,21 @@ from typing import Any, Literal
 from mlstack.app import layout
 from mlstack.app.app import Component, PackageRef
 from mlstack.app.app_dir import AppDir
+from mlstack.app.document import KeyPath, join_path, split_path
 from mlstack.app.edit import changed_texts
 from mlstack.app.overrides import NO_OVERRIDES, Overrides, canonical_name, is_key
 from mlstack.app.params import (
-    KeyPath,
     Layer,
     ParamScope,
     at,
     folded,
     inner_param,
     inner_schema,
-    join_path,
     merge,
     nested,
     parse_text,
     renamed,
     spelling_table,
-    split_path,
 )
 from mlstack.app.prototype import Param, mask_value, reference_paths, secret_literals, with_references
 from mlstack.app.schema import check_value

@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from mlstack.app import layout
-from mlstack.app.app import API_VERSION, Component
+from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
-from mlstack.app.declare import to_map
+from mlstack.app.document import API_VERSION, to_map
 from mlstack.app.environment import ApprovedDifference, ClusterSnapshot
 from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.prototype import Need, map_references, shown_secret

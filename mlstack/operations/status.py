@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from mlstack.app.app import API_VERSION, Component
+from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
+from mlstack.app.document import API_VERSION
 from mlstack.clock import Clock
 from mlstack.dataclass import dataclass, row
 from mlstack.deploy.changes import Change

@@ -13,16 +13,16 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from mlstack import programs
-from mlstack.app.app import API_VERSION, RegistryRef
+from mlstack.app.app import RegistryRef
 from mlstack.app.chart import is_chart_folder
-from mlstack.app.declare import to_map
-from mlstack.app.files import read_file, read_folder
+from mlstack.app.document import API_VERSION, to_map
+from mlstack.app.files import Files, read_file, read_folder
 from mlstack.app.package import PackageFolder
 from mlstack.app.versions import IndexPackage, RegistryIndex, joined
 from mlstack.errors import RegistryError, UsageError
 from mlstack.names import check_registry_name
 from mlstack.programs import ProgramError
-from mlstack.registries.registry import INDEX_FILE, PACKAGE_FILES, Files, fetch_package, protocol, read_index
+from mlstack.registries.registry import INDEX_FILE, PACKAGE_FILES, fetch_package, protocol, read_index
 from mlstack.yaml import write
 
 

@@ -33,14 +33,14 @@ from weakref import finalize
 
 from mlstack import disk_cache, programs
 from mlstack.app.app import RegistryRef
-from mlstack.app.files import LIMITS, MAX_BYTES, MAX_FILES, check_name
+from mlstack.app.files import LIMITS, MAX_BYTES, MAX_FILES, Files, check_name
 from mlstack.app.versions import RegistryIndex
 from mlstack.dataclass import dataclass
 from mlstack.disk_cache import Cache
 from mlstack.errors import RegistryError
 from mlstack.objects import masking
 from mlstack.programs import ProgramError
-from mlstack.registries.registry import TRUSTED_S, Files, away_note, fetch_package, protocol, read_index
+from mlstack.registries.registry import TRUSTED_S, away_note, fetch_package, protocol, read_index
 
 _TREE = re.compile(
     r"(?P<repo>(?:https?://)?[\w-]+(?:\.[\w-]+)+(?::\d+)?/[^/]+/.+?)/(?:-/)?"

@@ -24,8 +24,8 @@ from mlstack.addresses import joined as joined_url
 from mlstack.addresses import shown
 from mlstack.app.app import RegistryRef
 from mlstack.app.chart import CHART_FILE, is_chart, unpack
-from mlstack.app.files import read_file
-from mlstack.app.package import Files, PackageFolder
+from mlstack.app.files import Files, read_file
+from mlstack.app.package import PackageFolder
 from mlstack.app.prototype import Chart
 from mlstack.app.versions import IndexPackage, IndexPrototype, IndexVersion, RegistryIndex, joined
 from mlstack.dataclass import dataclass

@@ -23,7 +23,8 @@ from pathlib import Path
 from mlstack import disk_cache
 from mlstack.app.app import RegistryRef
 from mlstack.app.chart import pack, unpack
-from mlstack.app.package import Files, PackageFolder, digest
+from mlstack.app.files import Files
+from mlstack.app.package import PackageFolder, digest
 from mlstack.app.versions import IndexPackage, RegistryIndex, joined
 from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError, RegistryError

@@ -22,6 +22,7 @@ from mlstack.app.app import RegistryRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.chart import is_chart, without_ignored
 from mlstack.app.document import fields_of
+from mlstack.app.files import Files
 from mlstack.app.package import PackageFolder, digest
 from mlstack.app.prototype import Prototype
 from mlstack.app.reader import as_overridden
@@ -38,8 +39,6 @@ from mlstack.app.versions import (
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
 from mlstack.names import Table, nearest
-
-Files = Mapping[PurePosixPath, bytes]
 
 
 class Registry(Protocol):

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from mlstack.app import schema
 from mlstack.app.app import Component, Kustomization, Manifest
-from mlstack.app.document import described, expectation
+from mlstack.app.document import described, expectation, join_path
 from mlstack.app.environment import Environment
 from mlstack.app.overrides import NO_OVERRIDES, Overrides
-from mlstack.app.params import Resolved, join_path, overridden
+from mlstack.app.params import Resolved, overridden
 from mlstack.app.prototype import Chart, Prototype
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import dataclass

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 from mlstack import programs
-from mlstack.app.params import join_path
+from mlstack.app.document import join_path
 from mlstack.app.prototype import Chart
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, RegistryError, TemplateError, TemplateRefusedError

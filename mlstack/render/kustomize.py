@@ -12,8 +12,8 @@ from typing import Any
 from mlstack import programs
 from mlstack.app.app import Kustomization
 from mlstack.app.app_dir import AppDir, Copy
-from mlstack.app.files import read_folder
-from mlstack.app.package import Files, digest
+from mlstack.app.files import Files, read_folder
+from mlstack.app.package import digest
 from mlstack.app.reader import AppReader
 from mlstack.app.versions import LockedKustomization
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError, TemplateError

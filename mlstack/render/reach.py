@@ -8,10 +8,11 @@ from typing import Any
 
 from mlstack.app import schema
 from mlstack.app.app import Component
+from mlstack.app.document import KeyPath, Origin, json_type, schema_types
 from mlstack.app.environment import Environment
 from mlstack.app.overrides import NO_OVERRIDES, Overrides
-from mlstack.app.params import KeyPath, Origin, Setting, at, inner_param
-from mlstack.app.prototype import Param, json_type, mask_value, schema_types
+from mlstack.app.params import Setting, at, inner_param
+from mlstack.app.prototype import Param, mask_value
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, NotFoundError, RegistryError

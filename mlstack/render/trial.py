@@ -10,8 +10,9 @@ from itertools import combinations, islice
 from typing import Any, NamedTuple
 
 from mlstack.app import document, files, schema
-from mlstack.app.params import Declared, KeyPath, Layer, Resolved, join_path
-from mlstack.app.prototype import Example, Param, Prototype, schema_types
+from mlstack.app.document import KeyPath, join_path, schema_types
+from mlstack.app.params import Declared, Layer, Resolved
+from mlstack.app.prototype import Example, Param, Prototype
 from mlstack.errors import ConfigError, MlstackError, ParamError, TemplateRefusedError
 from mlstack.objects.kube_object import KubeObject, Source
 from mlstack.render.component import check_object, unpacked

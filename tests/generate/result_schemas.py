@@ -20,8 +20,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import mlstack
 from mlstack.app import schema as schemas
-from mlstack.app.app import API_VERSION
-from mlstack.app.declare import keys_of
+from mlstack.app.document import API_VERSION, keys_of
 from mlstack.app.environment import Environment
 from mlstack.cli import page
 from mlstack.cli.page import camel

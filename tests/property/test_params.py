@@ -6,7 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.app.params import LAYERS, Layer, Origin, merge
+from mlstack.app.document import Origin
+from mlstack.app.params import LAYERS, Layer, merge
 from tests.support.builders import params, resolve
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.text("ab=,", max_size=4)

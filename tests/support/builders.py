@@ -7,7 +7,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-from mlstack.app.params import Declared, Layer, Origin, Resolved
+from mlstack.app.document import Origin
+from mlstack.app.params import Declared, Layer, Resolved
 from mlstack.app.prototype import Param
 
 Tree = Mapping[str, str | bytes]

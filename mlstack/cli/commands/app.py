@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mlstack.app.declare import FileKey, keys_of
+from mlstack.app.document import FileKey, keys_of
 from mlstack.app.environment import Environment
 from mlstack.cli.main import family
 from mlstack.cli.options import ENV, components, duration, environments, option, presets, stacks, word
@@ -308,7 +308,7 @@ _SETTINGS = {**_setting_options(), **_ADDED_OPTIONS}
 
 def _added(settings: Mapping[str, Sequence[str]]) -> dict[str, str | None]:
     """Give the changes of labels and annotations, by `labels.KEY`; None takes one away."""
-    from mlstack.app.params import join_path
+    from mlstack.app.document import join_path
 
     changes: dict[str, str | None] = {}
     for name, (section, _) in _ADDED.items():

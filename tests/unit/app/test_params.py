@@ -6,19 +6,9 @@ from typing import Any
 
 import pytest
 
+from mlstack.app.document import Origin, join_path, split_path
 from mlstack.app.overrides import Overrides, ValuesFile, parse_set
-from mlstack.app.params import (
-    GLOBAL_LAYERS,
-    LAYERS,
-    Layer,
-    Origin,
-    coerce,
-    inner_param,
-    join_path,
-    merge,
-    parse_text,
-    split_path,
-)
+from mlstack.app.params import GLOBAL_LAYERS, LAYERS, Layer, coerce, inner_param, merge, parse_text
 from mlstack.app.prototype import Param
 from mlstack.errors import ParamError, UsageError
 from tests.support.builders import layer, param, params, resolve

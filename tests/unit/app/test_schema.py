@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from mlstack.app import document as documents
-from mlstack.app.params import Layer, Origin, Resolved
+from mlstack.app.document import Origin
+from mlstack.app.params import Layer, Resolved
 from mlstack.app.prototype import Param, Prototype
 from mlstack.app.schema import check_file, check_params, check_value, file_kinds, file_schema, is_checkable
 from mlstack.errors import ParamError, SchemaError

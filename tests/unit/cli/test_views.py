@@ -8,7 +8,7 @@ from importlib import import_module
 import pytest
 
 from mlstack import operations
-from mlstack.app.params import Origin
+from mlstack.app.document import Origin
 from mlstack.cli import page as views
 from mlstack.cli.page import FORMATS, plain, table_text, text_width
 from mlstack.operations.app import EnvironmentChanged, EnvironmentList, EnvironmentRow
