@@ -13,7 +13,7 @@ from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError
 from mlstack.names import MAX_NAME
 from mlstack.objects import masking
-from mlstack.objects.kube_object import Identity, Kinds, group_of
+from mlstack.objects.kube_object import Identity, Kinds, group_of, same
 from mlstack.render.component import check_object
 from mlstack.yaml import write
 
@@ -326,12 +326,3 @@ def difference(before: Data, after: Data) -> dict[str, Any]:
                 difference(old, new) if isinstance(old, Mapping) and isinstance(new, Mapping) else new
             )
     return patch
-
-
-def same(first: Any, second: Any) -> bool:
-    """Tell whether two values are equal as JSON: 1 is 1.0, and no number is true."""
-    if isinstance(first, Mapping) and isinstance(second, Mapping):
-        return first.keys() == second.keys() and all(same(first[key], second[key]) for key in first)
-    if isinstance(first, list) and isinstance(second, list):
-        return len(first) == len(second) and all(map(same, first, second))
-    return bool(first == second) and isinstance(first, bool) == isinstance(second, bool)

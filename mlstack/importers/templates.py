@@ -21,10 +21,10 @@ from mlstack.importers.plan import (
     PlannedPackage,
     component_name,
     object_patch,
-    same,
 )
 from mlstack.names import is_parameter_name
 from mlstack.objects import masking
+from mlstack.objects.kube_object import same
 from mlstack.render.component import check_object, unpacked
 from mlstack.render.patches import patched, read_patch
 from mlstack.render.template import LARGEST_TEMPLATE

@@ -28,16 +28,17 @@ from mlstack.importers.plan import (
     PlannedPackage,
     component_name,
     is_cluster_wide,
-    same,
     without_nulls,
 )
 from mlstack.names import check_new_name
 from mlstack.objects import kube_object
 from mlstack.objects.kube_object import Identity, Kinds, group_of
+from mlstack.objects.managed_fields import MISSING
 from mlstack.registries.directory import build_index
 from mlstack.registries.registry import DEFAULT_REGISTRY, INDEX_FILE
 from mlstack.registries.resolver import APP
 from mlstack.render import render
+from mlstack.render.patches import differing
 from mlstack.yaml import write
 
 
@@ -245,7 +246,6 @@ def _row(app: AppDir, component: PlannedComponent, *, replace: bool) -> Imported
 
 # --- the proof of an import: whether the objects of two sides are equal, and where not ---
 
-_MISSING = object()
 _CONFIG_HASH = "mlstack.dev/config-hash"
 _OUR_LABELS = {
     *(kube_object.APP_LABEL, kube_object.ENVIRONMENT_LABEL, kube_object.COMPONENT_LABEL),
@@ -286,8 +286,8 @@ def compare(
     differences: list[ProofDifference] = []
     equal = 0
     for identity in {**old, **new}:
-        first, second = old.get(identity, [_MISSING]), new.get(identity, [_MISSING])
-        for pair in zip(first, [*second, *[_MISSING] * (len(first) - len(second))], strict=False):
+        first, second = old.get(identity, [MISSING]), new.get(identity, [MISSING])
+        for pair in zip(first, [*second, *[MISSING] * (len(first) - len(second))], strict=False):
             own = [*_differences(environment, str(identity), *pair)]
             differences += own
             equal += not own
@@ -337,33 +337,20 @@ def _unmarked(value: Any) -> Any:
 
 
 def _differences(environment: str, name: str, before: Any, after: Any) -> Iterator[ProofDifference]:
-    if before is _MISSING or after is _MISSING:
-        note = "not there after the import" if after is _MISSING else "not there before the import"
+    if before is MISSING or after is MISSING:
+        note = "not there after the import" if after is MISSING else "not there before the import"
         yield ProofDifference(environment=environment, object=name, path="", note=note)
         return
-    for path, old, new in _unequal(before, after, ()):
+    for path, old, new in differing(before, after):
         is_text = isinstance(old, str) and isinstance(new, str) and "\n" in old
         yield ProofDifference(
             environment=environment,
             object=name,
             path=join_path(path),
-            before=None if old is _MISSING else old,
-            after=None if new is _MISSING else new,
+            before=None if old is MISSING else old,
+            after=None if new is MISSING else new,
             note="text of one string differs" if is_text else "",
         )
-
-
-def _unequal(
-    before: Any, after: Any, path: tuple[str | int, ...]
-) -> Iterator[tuple[tuple[str | int, ...], Any, Any]]:
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        for key in (*before, *(key for key in after if key not in before)):
-            yield from _unequal(before.get(key, _MISSING), after.get(key, _MISSING), (*path, key))
-    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        for index, (old, new) in enumerate(zip(before, after, strict=True)):
-            yield from _unequal(old, new, (*path, index))
-    elif not same(before, after) if _MISSING not in (before, after) else before is not after:
-        yield path, before, after
 
 
 def counted(proofs: Sequence[EnvironmentProof]) -> str:

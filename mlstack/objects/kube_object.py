@@ -507,3 +507,15 @@ def list_type_of(schema: Schema) -> ListType:
     return ListType(
         schema.get("x-kubernetes-list-type", "atomic"), tuple(schema.get("x-kubernetes-list-map-keys", ()))
     )
+
+
+def same(one: Any, other: Any) -> bool:
+    """Say whether two values are equal as JSON: 1 is 1.0, and no number is true."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    is_number = isinstance(one, int | float) and isinstance(other, int | float)
+    return bool(one == other) and (is_number or type(one) is type(other))

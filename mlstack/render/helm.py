@@ -24,6 +24,7 @@ from mlstack.errors import ConfigError, MlstackError, RegistryError, TemplateErr
 from mlstack.names import listed
 from mlstack.objects.order import HOOK, HOOK_DELETE_POLICY, hook_phase
 from mlstack.programs import ProgramError
+from mlstack.render.patches import differing
 from mlstack.yaml.read import Document, read_documents
 
 NEEDED_MAJOR = 4
@@ -243,21 +244,6 @@ def lookup_note(chart: Chart, objects: Sequence[Templated]) -> list[str]:
     return [f"{asks}: here it finds nothing, as in a first install"] if places else []
 
 
-def differing(first: Any, second: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Give the paths at which two renders of an object differ."""
-    if isinstance(first, Mapping) and isinstance(second, Mapping):
-        for key in sorted({*first, *second}, key=str):
-            if key not in first or key not in second:
-                yield (*path, key)
-            else:
-                yield from differing(first[key], second[key], (*path, key))
-    elif isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
-        for index, pair in enumerate(zip(first, second, strict=True)):
-            yield from differing(*pair, (*path, index))
-    elif first != second:
-        yield path
-
-
 def differences(first: Sequence[Any], second: Sequence[Any]) -> list[str]:
     """Tell in which objects, and which fields of them, two renders differ; values are left out."""
     if len(first) != len(second):
@@ -267,7 +253,7 @@ def differences(first: Sequence[Any], second: Sequence[Any]) -> list[str]:
         names = [f"{data['kind']} {data['metadata']['name']}" for data in (before, after)]
         if names[0] != names[1]:
             faults.append(f"{names[0]}, then {names[1]}")
-        elif paths := [join_path(path) for path in differing(before, after)]:
+        elif paths := sorted(join_path(path) for path, *_ in differing(before, after)):
             faults.append(f"{names[0]}: {', '.join(paths[:6])}{' …' if len(paths) > 6 else ''}")
     return faults
 

@@ -7,7 +7,7 @@ is: a merge patch, a strategic one, in which items of lists are told apart by th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, NoReturn
 
@@ -16,8 +16,8 @@ from mlstack.app.params import merge
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, NotFoundError
 from mlstack.names import nearest
-from mlstack.objects.kube_object import Schemas, group_of, list_type_of
-from mlstack.objects.managed_fields import PatchFault, json_patch
+from mlstack.objects.kube_object import Schemas, group_of, list_type_of, same
+from mlstack.objects.managed_fields import MISSING, PatchFault, json_patch
 
 Path = tuple[str | int, ...]
 Schema = Mapping[str, Any]
@@ -327,3 +327,33 @@ def _has(item: Any, given: Mapping[str, Any]) -> bool:
     return isinstance(item, Mapping) and all(
         item.get(key, "TCP" if key == "protocol" else None) == value for key, value in given.items()
     )
+
+
+# --- where two objects differ ---
+
+
+def differing(first: Any, second: Any, path: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
+    """Give the paths at which two values differ, and what stands there, `MISSING` where nothing does.
+
+    Items of lists are matched by place where the lists are as long, by name where all have one; of items that
+    only the second list has the first is given.
+    """
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        for key in {**first, **second}:
+            yield from differing(first.get(key, MISSING), second.get(key, MISSING), (*path, key))
+    elif isinstance(first, list) and isinstance(second, list) and (pairs := _item_pairs(first, second)):
+        for place, item, other in pairs:
+            yield from differing(item, other, (*path, place))
+    elif not same(first, second):
+        yield path, first, second
+
+
+def _item_pairs(first: list[Any], second: list[Any]) -> list[tuple[int, Any, Any]]:
+    if len(first) == len(second):
+        return [(place, *pair) for place, pair in enumerate(zip(first, second, strict=True))]
+    if not all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in (*first, *second)):
+        return []
+    by_name = {item["name"]: item for item in second}
+    names = {item["name"] for item in first}
+    kept = [(place, item, by_name.get(item["name"], MISSING)) for place, item in enumerate(first)]
+    return kept + [(len(first), MISSING, item) for name, item in by_name.items() if name not in names][:1]

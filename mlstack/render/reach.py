@@ -17,9 +17,9 @@ from mlstack.app.reader import AppReader
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, NotFoundError, RegistryError
 from mlstack.objects.kube_object import KubeObject
-from mlstack.objects.managed_fields import MISSING
 from mlstack.objects.masking import mask_object
 from mlstack.render.component import Loader, Rendered
+from mlstack.render.patches import differing
 from mlstack.render.template import CodeStore
 
 Path = KeyPath
@@ -122,9 +122,8 @@ def _differences(before: Rendered, after: Rendered) -> Iterator[Reach]:
                 yield Reach(object=str(only.identity), path="", value=None)
             continue
         masked = mask_object(old.data)
-        for path in dict.fromkeys(
-            _known_part(path, old.data, new.data) for path in _different(old.data, new.data)
-        ):
+        places = (_known_part(path, old.data, new.data) for path, *_ in differing(old.data, new.data))
+        for path in dict.fromkeys(places):
             value = _decided(at(masked, path), at(new.data, path))
             yield Reach(object=str(old.identity), path=path_text(path), value=value)
     if before.namespace != after.namespace:
@@ -159,29 +158,6 @@ def _pairs(
     old = {manifest.identity: manifest for manifest in before}
     new = {manifest.identity: manifest for manifest in after}
     return [(old.get(identity), new.get(identity)) for identity in {**old, **new}]
-
-
-def _different(old: Any, new: Any, path: Path = ()) -> Iterator[Path]:
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for key in {**old, **new}:
-            yield from _different(old.get(key, MISSING), new.get(key, MISSING), (*path, key))
-    elif isinstance(old, list) and isinstance(new, list) and (pairs := _items(old, new)):
-        for place, item, changed in pairs:
-            yield from _different(item, changed, (*path, place))
-    elif old != new:
-        yield path
-
-
-def _items(old: list[Any], new: list[Any]) -> list[tuple[int, Any, Any]]:
-    """Match the items of two lists: by place where they are as long, by name where all have one."""
-    if len(old) == len(new):
-        return [(place, *pair) for place, pair in enumerate(zip(old, new, strict=True))]
-    if not all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in (*old, *new)):
-        return []
-    by_name = {item["name"]: item for item in new}
-    names = {item["name"] for item in old}
-    kept = [(place, item, by_name.get(item["name"], MISSING)) for place, item in enumerate(old)]
-    return kept + [(len(old), MISSING, item) for name, item in by_name.items() if name not in names][:1]
 
 
 def path_text(path: Sequence[str | int]) -> str:

@@ -29,11 +29,11 @@ from mlstack.errors import (
 )
 from mlstack.kube.api_errors import error_of
 from mlstack.kube.client import Applied, Listing, ObjectRef, PatchKind, Propagation, Right, Rights, WatchEvent
-from mlstack.objects.kube_object import MANAGER, Kinds, Schemas
+from mlstack.objects.kube_object import MANAGER, Kinds, Schemas, same
 from mlstack.objects.managed_fields import PatchFault, json_patch, merge_patch
 from mlstack.testing import kinds, server_side_apply, store
 from mlstack.testing.kinds import Catalog, Served, name_faults, rule_faults, typed_faults, update_faults
-from mlstack.testing.server_side_apply import Entries, FieldWriter, entries_of, same
+from mlstack.testing.server_side_apply import Entries, FieldWriter, entries_of
 from mlstack.testing.store import Key, Obj, ObjectStore, StoreChange, copied
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")

@@ -11,7 +11,7 @@ from typing import Any
 
 from mlstack.dataclass import dataclass
 from mlstack.errors import Cause
-from mlstack.objects.kube_object import Kind, Kinds, Schemas, kinds_of_crd
+from mlstack.objects.kube_object import Kind, Kinds, Schemas, kinds_of_crd, same
 from mlstack.testing.server_side_apply import (
     OPEN,
     KeyFault,
@@ -20,7 +20,6 @@ from mlstack.testing.server_side_apply import (
     Shape,
     custom_root,
     field_of,
-    same,
     spell,
 )
 from mlstack.testing.store import CRD, Obj, ObjectStore, copied

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from mlstack.dataclass import dataclass
 from mlstack.errors import FieldConflict
 from mlstack.objects import managed_fields
+from mlstack.objects.kube_object import same
 from mlstack.testing.store import with_metadata
 
 # --- sets of fields as `managedFields` writes them (FieldsV1), and the same as sets of paths ---
@@ -184,18 +185,6 @@ def custom_root(schema: Schema, metadata: Shape) -> Shape:
 # --- the arithmetic on values ---
 
 _MISSING = object()
-
-
-def same(one: Any, other: Any) -> bool:
-    """Say whether two JSON values are equal; true is not 1, and 1 is 1.0."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    is_number = isinstance(one, int | float) and isinstance(other, int | float)
-    return bool(one == other) and (is_number or type(one) is type(other))
 
 
 def field_set(value: Any, shape: Shape) -> Paths:

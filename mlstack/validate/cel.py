@@ -17,6 +17,7 @@ from typing import Any
 
 from mlstack.app.schema import matches
 from mlstack.names import nearest
+from mlstack.objects.kube_object import same
 from mlstack.objects.resources import quantity
 
 # --- read text into nested tuples: `self.a` is `("select", ("name", "self"), "a")` ---
@@ -358,15 +359,6 @@ def _equal(left: Any, right: Any) -> bool:
     return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
 
 
-def _same(left: Any, right: Any) -> bool:
-    """Compare plain values, in which `1` is not `true`."""
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_same, left, right))
-    if isinstance(left, Mapping) and isinstance(right, Mapping):
-        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
-    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
-
-
 def _in(item: Any, container: Any) -> bool:
     return any(_equal(item, member) for member in container)
 
@@ -438,9 +430,9 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 _TYPES: Mapping[str, type] = {"bool": bool, "double": float, "int": int, "string": str}
 
 _PLAIN_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "==": _same,
-    "!=": lambda left, right: not _same(left, right),
-    "in": lambda item, container: any(_same(item, member) for member in container),
+    "==": same,
+    "!=": lambda left, right: not same(left, right),
+    "in": lambda item, container: any(same(item, member) for member in container),
     "+": lambda left, right: left + right if isinstance(left, list) else _added(left, right),
 }
 

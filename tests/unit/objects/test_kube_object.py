@@ -17,6 +17,7 @@ from mlstack.objects.kube_object import (
     Source,
     list_type_of,
     normalised,
+    same,
 )
 from mlstack.validate.validate import load_schemas
 from tests.generate import kubernetes_schemas
@@ -339,3 +340,19 @@ def test_definitions_are_left_alone_but_for_status() -> None:
     assert normalised(crd, built_in=True) == of(
         "CustomResourceDefinition", spec={"default": None, "data": {}}
     )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        (1, 1.0, True),
+        (1, True, False),
+        (0, False, False),
+        ("1", 1, False),
+        (None, {}, False),
+        ([1, 2], [2, 1], False),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
+    ],
+)
+def test_values_are_the_same_as_json(one: Any, other: Any, equal: bool) -> None:
+    assert same(one, other) is equal

@@ -44,22 +44,6 @@ def test_the_wanted_order_wins_and_the_others_keep_their_neighbours(
     assert "".join(order) == wanted
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "equal"),
-    [
-        (1, 1.0, True),
-        (1, True, False),
-        (0, False, False),
-        ("1", 1, False),
-        (None, {}, False),
-        ([1, 2], [2, 1], False),
-        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
-    ],
-)
-def test_values_are_the_same_as_json(one: Any, other: Any, equal: bool) -> None:
-    assert server_side_apply.same(one, other) is equal
-
-
 def test_an_item_without_its_key_is_a_fault() -> None:
     with pytest.raises(server_side_apply.KeyFault, match='omits key field "id"'):
         server_side_apply.field_set({"items": [{"n": 1}]}, SHAPE)
