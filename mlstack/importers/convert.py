@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from mlstack.app import overrides
 from mlstack.app.prototype import Prototype
 from mlstack.errors import MlstackError
 from mlstack.importers.jsonnet import text_of, tokens
-from mlstack.importers.plan import Data
+from mlstack.importers.plan import Data, generated_name, told_of_name
 from mlstack.objects.kube_object import SERVER_METADATA, Kinds, group_of
 from mlstack.render.component import unpacked
 from mlstack.yaml import edit, read, write
@@ -299,39 +300,84 @@ _OF_JOBS = frozenset(
     {"controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"}
 )
 _NAMESPACE_LABEL = "kubernetes.io/metadata.name"
-SIGNS = re.compile(r"\b(uid|resourceVersion|managedFields|selfLink|last-applied-configuration)\b")
-"""What stands in every text that a server had a hand in."""
+_UNCLEAN = re.compile(
+    r"\b(uid|resourceVersion|managedFields|selfLink|last-applied-configuration|generateName|null)\b|-\s*~?\s*$",
+    re.MULTILINE,
+)
+"""What stands in every text that is not taken as it is."""
 
 
-def without_server_fields(text: str, *, source: str) -> tuple[str, list[str]]:
-    """Take out of a document what the server had set, and give the names of those fields.
+def cleaned(text: str, *, source: str) -> tuple[str, list[str]]:
+    """Give a text as a person would have written it, and tell what was changed.
 
-    Comments stay; a List of objects is written anew, and any other text changes in those places alone.
+    What a server had set and items of a List that are null are left out, an object with `generateName` gets a
+    name. Comments stay; a List of objects is written anew, any other text changes in those places alone.
     """
-    paths = [
-        (*path, *own)
-        for document in read.read_documents(text, source=source)
-        for path, data in unpacked(document.value)
-        for own in server_fields(data)
-    ]
-    if any("items" in path[:1] for path in paths):
-        is_json = False
-        with suppress(ValueError):
-            commented, is_json = json.loads(text), True
-        if not is_json:
-            [commented] = load_commented(text, source=source)
-        for path in reversed(paths):  # later items of a list first
-            inner = commented
-            for part in path[:-1]:
-                inner = inner[part]
-            del inner[path[-1]]
-        start = "---\n" if text.startswith("---") else ""
-        text = write.to_json(commented) if is_json else start + dump_commented(commented)
-    else:
+    if not _UNCLEAN.search(text):
+        return text, []
+    parts: list[str] = []
+    notes: list[str] = []
+    left_out: dict[str, None] = {}
+    for part in document_texts(text, source):
+        for document in read.read_documents(part, source=source, with_positions=True):
+            items = [*unpacked(document.value)]
+            gone: list[KeyPath] = []
+            for path, data in reversed(items):  # a change leaves the places before it
+                if name := generated_name(data):
+                    part = _renamed(part, document, path, name, source)
+                    notes.append(f"{source}: {told_of_name(data)}")
+            for path, data in items:
+                if data is None and path:
+                    gone.append(path)
+                    notes.append(f"{source}: an item of a List is null; it was left out")
+                own = [*server_fields(data)]
+                left_out |= dict.fromkeys(map(_field_name, own))
+                gone += ((*path, *field) for field in own)
+            part = _without(part, gone, source)
+        parts.append(part)
+    if left_out:
+        notes.insert(0, f"{source}: left out what the server had set: {', '.join(left_out)}")
+    return "".join(parts), notes
+
+
+def document_texts(text: str, source: str) -> list[str]:
+    """Part a text into its documents, comments and `---` included; joined they are the text."""
+    starts = [mark.start for mark in read.read_marks(text, source=source) if mark.kind == "document"]
+    bounds = [0, *starts[1:], len(text)]
+    return [text[start:end] for start, end in pairwise(bounds)]
+
+
+def _field_name(path: KeyPath) -> str:
+    names = [part for part in path if isinstance(part, str) and part != "items"]
+    return ".".join(names[:2] if "annotations" in names else names)
+
+
+def _renamed(text: str, document: read.Document, path: KeyPath, name: str, source: str) -> str:
+    """Write `name: …` in the place of `generateName: …`."""
+    key = (*path, "metadata", "generateName")
+    text = edit.set_value(text, key, name, source=source)
+    at = document.position(key)
+    lines = text.splitlines(keepends=True)
+    start = sum(map(len, lines[: at.line - 1])) + at.column - 1
+    return text[:start] + text[start:].replace("generateName", "name", 1)
+
+
+def _without(text: str, paths: Sequence[KeyPath], source: str) -> str:
+    if not any("items" in path[:1] for path in paths):
         for path in reversed(paths):
             text = edit.unset_value(text, path, source=source)
-    names = ([part for part in path if isinstance(part, str) and part != "items"] for path in paths)
-    return text, [".".join(name[:2] if "annotations" in name else name) for name in names]
+        return text
+    try:
+        document, is_json = json.loads(text), True
+    except ValueError:
+        [document], is_json = load_commented(text, source=source), False
+    for path in reversed(paths):  # later items of a list first
+        inner = document
+        for step in path[:-1]:
+            inner = inner[step]
+        del inner[path[-1]]
+    start = "---\n" if text.startswith("---") else ""
+    return write.to_json(document) if is_json else start + dump_commented(document)
 
 
 def server_fields(data: Any) -> Iterator[KeyPath]:

@@ -14,7 +14,6 @@ import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from mlstack.app.files import read_file, read_folder
 from mlstack.app.prototype import Chart
 from mlstack.dataclass import dataclass
 from mlstack.errors import ClusterError, ConfigError, NotFoundError, RegistryError, UsageError
-from mlstack.importers.convert import SIGNS, without_server_fields
+from mlstack.importers.convert import cleaned, document_texts
 from mlstack.importers.plan import Data, PlannedComponent, component_name, told_of
 from mlstack.names import listed, nearest
 from mlstack.objects import masking
@@ -32,7 +31,7 @@ from mlstack.objects.kube_object import Kinds, group_of
 from mlstack.render import helm
 from mlstack.render.component import check_object, unpacked
 from mlstack.render.kustomize import NAMES, build_folder, remote_entries
-from mlstack.yaml import edit, read
+from mlstack.yaml import read
 from mlstack.yaml.edit import dump_commented, load_commented
 from mlstack.yaml.read import read_documents
 
@@ -115,19 +114,12 @@ def _lead_elsewhere(folder: Path, file: str) -> None:
         raise UsageError(f"`{folder / file}` is Jsonnet, not YAML or JSON", hint=hint)
 
 
-def _source(name: str, path: Any, data: bytes) -> SourceFile:
-    """Give a file without what a server had set in it."""
+def _source(name: str, path: PurePosixPath, data: bytes) -> SourceFile:
     if re.match(rb"\s*<(!doctype|html)", data[:200], re.IGNORECASE):
         hint = "give the address of the text itself: https://raw.githubusercontent.com/OWNER/REPO/REF/FILE"
         raise UsageError(f"`{name}` is a web page, not YAML or JSON", hint=hint)
-    text, left_out = decode(data, file=name), list[str]()
-    if SIGNS.search(text):
-        parts = [without_server_fields(part, source=name) for part in document_texts(text, name)]
-        text = "".join(shorter for shorter, _ in parts)
-        left_out = [field for _, fields in parts for field in fields]
-    listed = ", ".join(dict.fromkeys(left_out))
-    notes = (f"{name}: left out what the server had set: {listed}",) if left_out else ()
-    return SourceFile(name=name, path=PurePosixPath(path), text=text, notes=notes)
+    text, notes = cleaned(decode(data, file=name), source=name)
+    return SourceFile(name=name, path=path, text=text, notes=tuple(notes))
 
 
 # --- components ---
@@ -188,10 +180,6 @@ def _check(
         for path, data in unpacked(document.value):
             line = document.position(path).line if document.positions else document.line
             where = f"{source.name}:{line}"
-            if data is None and path:
-                continue  # an item of a List that is null: taken out below
-            if _generated_name(data):
-                data = {**data, "metadata": {**data["metadata"], "name": _generated_name(data)}}
             check_object(data, lambda part, where=where: where)  # type: ignore[misc]
             kind, metadata = data["kind"], data["metadata"]
             name, namespace = metadata["name"], metadata.get("namespace") or ""
@@ -202,78 +190,21 @@ def _check(
             places[identity] = where
 
 
-def _generated_name(data: Any) -> str | None:
-    """Give the name that an object without one gets: the beginning of those that the server would make."""
-    metadata = data.get("metadata") if isinstance(data, Mapping) else None
-    if not isinstance(metadata, Mapping) or metadata.get("name") or not metadata.get("generateName"):
-        return None
-    return str(metadata["generateName"]).rstrip("-.")
-
-
 _HELM = re.compile(r"\{\{-?\s*\.(Values|Release|Chart|Capabilities|Files)\b[^\n]{0,60}?\}\}")
 
 
 def _component(full_name: str, source: SourceFile) -> tuple[PlannedComponent, list[str]]:
     suffix = ".json" if source.path.suffix == ".json" else ".yaml"
-    text, notes = _named(source)
-    documents = read.read_documents(text, source=source.name)
+    notes: list[str] = []
+    documents = read.read_documents(source.text, source=source.name)
     objects = [data for document in documents for _, data in unpacked(document.value)]
     for data in objects:
         notes += told_of(data, full_name)
-    if template := _HELM.search(text):
+    if template := _HELM.search(source.text):
         advice = "Helm's templates are rendered first, mlstack import helm CHART"
         notes.append(f"{source.name}: holds `{template[0]}` as text: {advice}")
-    return PlannedComponent(name=full_name, text=text, suffix=suffix, objects=tuple(objects)), notes
-
-
-def _named(source: SourceFile) -> tuple[str, list[str]]:
-    """Give names to objects with `generateName`, and take null items out of Lists, in the text."""
-    if not re.search(r"generateName|\bnull\b|-\s*~?\s*$", source.text, re.MULTILINE):
-        return source.text, []
-    notes: list[str] = []
-    parts = []
-    for text in document_texts(source.text, source.name):
-        for document in read.read_documents(text, source=source.name, with_positions=True):
-            items = [*unpacked(document.value)]
-            for path, data in reversed(items):
-                if new := _generated_name(data):
-                    text = _renamed(text, document, path, new, source.name)
-                    old = f"{data['kind']} with `generateName: {data['metadata']['generateName']}`"
-                    why = "each apply would have made another"
-                    notes.append(f"{source.name}: {old} is called `{new}` now: {why}")
-            empty = [path for path, data in items if data is None and path]
-            text = _without_items(text, empty, source.name) if empty else text
-            notes += [f"{source.name}: an item of a List is null; it was left out"] * len(empty)
-        parts.append(text)
-    return "".join(parts), notes
-
-
-def _renamed(text: str, document: read.Document, path: read.Path, new: str, source: str) -> str:
-    """Write `name: new` in the place of `generateName: …`."""
-    key = (*path, "metadata", "generateName")
-    text = edit.set_value(text, key, new, source=source)
-    at = document.position(key)
-    lines = text.splitlines(keepends=True)
-    start = sum(map(len, lines[: at.line - 1])) + at.column - 1
-    return text[:start] + text[start:].replace("generateName", "name", 1)
-
-
-def _without_items(text: str, paths: Sequence[read.Path], source: str) -> str:
-    [commented] = load_commented(text, source=source)
-    for path in reversed(paths):
-        items: Any = commented
-        for part in path[:-1]:
-            items = items[part]
-        del items[path[-1]]
-    start = "---\n" if text.startswith("---") else ""
-    return start + dump_commented(commented)
-
-
-def document_texts(text: str, source: str) -> list[str]:
-    """Part a text into its documents, comments and `---` included; joined they are the text."""
-    starts = [mark.start for mark in read.read_marks(text, source=source) if mark.kind == "document"]
-    bounds = [0, *starts[1:], len(text)]
-    return [text[start:end] for start, end in pairwise(bounds)]
+    planned = PlannedComponent(name=full_name, text=source.text, suffix=suffix, objects=tuple(objects))
+    return planned, notes
 
 
 def _split(source: SourceFile, documents: Sequence[read.Document]) -> Iterator[tuple[str, SourceFile]]:
@@ -288,14 +219,12 @@ def _split(source: SourceFile, documents: Sequence[read.Document]) -> Iterator[t
                 inner: Any = commented
                 for part in path:
                     inner = inner[part]
-                if data is not None:
-                    path_of_item = source.path.with_suffix(".yaml")
-                    yield _object_name(data), replace(source, text=dump_commented(inner), path=path_of_item)
+                file = source.path.with_suffix(".yaml")
+                yield _object_name(data), replace(source, text=dump_commented(inner), path=file)
 
 
 def _object_name(data: Data) -> str:
-    name = data["metadata"].get("name") or _generated_name(data)
-    return component_name(f"{str(data['kind']).lower()}-{name}")
+    return component_name(f"{str(data['kind']).lower()}-{data['metadata']['name']}")
 
 
 def _distinct(planned: Sequence[PlannedComponent], notes: list[str]) -> list[PlannedComponent]:

@@ -81,6 +81,20 @@ def component_name(text: str) -> str:
     return plain or "imported"
 
 
+def generated_name(data: Any) -> str:
+    """Give the name that an object without one gets: the beginning of those that the server would make."""
+    metadata = data.get("metadata") if isinstance(data, Mapping) else None
+    if not isinstance(metadata, Mapping) or metadata.get("name"):
+        return ""
+    return str(metadata.get("generateName") or "").rstrip("-.")
+
+
+def told_of_name(data: Data) -> str:
+    """Tell that an object got a name."""
+    old = f"{data.get('kind')} with `generateName: {data['metadata']['generateName']}`"
+    return f"{old} is called `{generated_name(data)}` now: each apply would have made another"
+
+
 def told_of(data: Data, component: str) -> Iterator[str]:
     """Tell what a person should know about an object that was imported."""
     name = f"{data.get('kind')} {(data.get('metadata') or {}).get('name')}"
@@ -224,15 +238,10 @@ def _shaped(data: Data, namespace: str, component: str, notes: dict[str, None]) 
     if isinstance(metadata, dict):
         if (namespace and metadata.get("namespace") == namespace) or is_cluster_wide(plain):
             metadata.pop("namespace", None)
-        prefix = metadata.get("generateName")
-        if prefix and not metadata.get("name"):
-            metadata["name"] = str(prefix).rstrip("-.")
+        if name := generated_name(plain):
+            notes[f"{component}: {told_of_name(plain)}"] = None
+            metadata["name"] = name
             del metadata["generateName"]
-            old, why = (
-                f"{plain.get('kind')} with `generateName: {prefix}`",
-                "each apply would have made another",
-            )
-            notes[f"{component}: {old} is called `{metadata['name']}` now: {why}"] = None
         if not metadata.get("labels", True):
             del metadata["labels"]
         inner = {key: metadata.pop(key) for key in ("name", "namespace") if key in metadata}

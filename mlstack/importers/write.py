@@ -27,6 +27,7 @@ from mlstack.importers.plan import (
     PlannedComponent,
     PlannedPackage,
     component_name,
+    generated_name,
     is_cluster_wide,
     without_nulls,
 )
@@ -316,8 +317,9 @@ def comparable(data: Data, namespace: str) -> dict[str, Any]:
     metadata = dict(mapping(plain.get("metadata")))
     old_labels = mapping(metadata.pop("labels", None)).items()
     labels = {key: value for key, value in old_labels if key not in _OUR_LABELS}
-    if prefix := metadata.pop("generateName", None):  # it was given a name
-        metadata.setdefault("name", str(prefix).rstrip("-."))
+    if name := generated_name(plain):
+        metadata["name"] = name
+    metadata.pop("generateName", None)
     if labels:
         metadata["labels"] = labels
     metadata["namespace"] = "" if is_cluster_wide(data) else str(metadata.get("namespace") or namespace)
