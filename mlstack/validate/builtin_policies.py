@@ -1,4 +1,4 @@
-"""Policies for what machine learning asks of a cluster: GPUs, shared memory, data, training jobs."""
+"""The policies of `policies.rules` that need a function: each is called as the policy, with `_` for `-`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,7 @@ _ACCELERATOR_LABELS = (
 # --- GPUs ---
 
 
-@policy(
-    "gpu-limits: ml",
-    reason="GPUs are not overcommitted: pods with a request that is not the limit are refused",
-    fix="set the GPU under `resources.limits`, and leave the request out or make it equal",
-)
+@policy
 def _gpu_limits(stack: PolicyContext) -> Violations:
     for pods, container in stack.containers:
         resources = container.at("resources")
@@ -39,12 +35,7 @@ def _gpu_limits(stack: PolicyContext) -> Violations:
                 yield pods.obj, request.says(says)
 
 
-@policy(
-    "gpu-nodes: ml, cost",
-    severity="warning",
-    reason="a pod on a GPU node that asks for no GPU keeps an expensive node busy and may find its GPU taken",
-    fix="ask for the GPU under `resources.limits`, or leave out the node selector",
-)
+@policy
 def _gpu_nodes(stack: PolicyContext) -> Violations:
     for pods in stack.pods:
         selector = pods.spec.at("nodeSelector")
@@ -58,11 +49,7 @@ def _gpu_nodes(stack: PolicyContext) -> Violations:
                 )
 
 
-@policy(
-    "gpu-tolerations: ml",
-    reason="a pod waits for ever where all GPU nodes have a taint that it does not tolerate",
-    fix="add the toleration to the pod's template; see `taints` in the environment's cluster.json",
-)
+@policy
 def _gpu_tolerations(stack: PolicyContext) -> Violations:
     """Ask the snapshot's nodes; on GKE the toleration of the resource's own name comes by itself."""
     for pods in stack.whole_pods:
@@ -94,11 +81,7 @@ def _untolerated(node: Mapping[str, Any], resource: str, spec: Field) -> list[st
 _TORCH_IMAGE = re.compile(r"(^|[/_-])(pytorch|torch|torchserve|torchtune|vllm(-openai)?)([:@_-]|$)")
 
 
-@policy(
-    "shared-memory: ml",
-    reason="data loaders of PyTorch and NCCL pass tensors through /dev/shm, which a container has 64 MiB of",
-    fix="mount an `emptyDir` with `medium: Memory` and a `sizeLimit` at /dev/shm",
-)
+@policy
 def _shared_memory(stack: PolicyContext) -> Violations:
     for pods in stack.whole_pods:
         for container in () if pods.spec.at("hostIPC").value is True else pods.main_containers:
@@ -106,18 +89,6 @@ def _shared_memory(stack: PolicyContext) -> Violations:
             mounts = [mount.text for mount in container.all("volumeMounts[].mountPath")]
             if is_torch and gpus(container) and "/dev/shm" not in [mount.rstrip("/") for mount in mounts]:
                 yield pods.obj, container.at("volumeMounts").says("has no volume at /dev/shm")
-
-
-@policy(
-    "memory-volumes: ml, reliability",
-    reason="a volume in memory without `sizeLimit` grows until the pod, or others on its node, are killed",
-    fix="give the volume a `sizeLimit`, within the memory limit of the pod",
-)
-def _memory_volumes(stack: PolicyContext) -> Violations:
-    for pods in stack.pods:
-        for volume in pods.spec.all("volumes[].emptyDir?"):
-            if volume.at("medium").text == "Memory" and not volume.at("sizeLimit"):
-                yield pods.obj, volume.says("is in memory and has no `sizeLimit`")
 
 
 # --- data ---
@@ -128,11 +99,7 @@ _VARIABLE = re.compile(rf"(.*_)?{_STATE}_?(DIR|PATH|DIRECTORY|FOLDER)", re.IGNOR
 _PASSING = ("emptyDir", "configMap", "secret", "projected", "downwardAPI", "image")
 
 
-@policy(
-    "checkpoint-storage: ml",
-    reason="what a training job writes into its container is gone with the pod, at the first failure",
-    fix="mount a PersistentVolumeClaim where it writes, or write to a bucket",
-)
+@policy
 def _checkpoint_storage(stack: PolicyContext) -> Violations:
     for pods in stack.whole_pods:
         volumes = pods.spec.at("volumes").items
@@ -173,11 +140,7 @@ def _outlives(path: str, mounts: Mapping[str, bool]) -> bool:
     return bool(above) and mounts[max(above, key=len)]
 
 
-@policy(
-    "claim-access: ml",
-    reason="a claim of one node holds pods on other nodes up for ever, as of a job with several workers",
-    fix="ask for the access mode ReadWriteMany or ReadOnlyMany, or give each pod a claim of its own",
-)
+@policy
 def _claim_access(stack: PolicyContext) -> Violations:
     claims = {
         (obj.namespace, obj.name): Field(obj.data).at("spec", "accessModes")
@@ -228,12 +191,7 @@ def is_training(obj: KubeObject) -> bool:
     return (obj.group, obj.kind) in _DEADLINES
 
 
-@policy(
-    "training-deadline: ml, cost",
-    severity="warning",
-    reason="a job that hangs, as one whose workers wait for each other, keeps its GPUs until somebody looks",
-    fix="set `activeDeadlineSeconds` of the job to more than it ever needs",
-)
+@policy
 def _training_deadline(stack: PolicyContext) -> Violations:
     for obj in stack.objects:
         path = _DEADLINES.get((obj.group, obj.kind))
@@ -242,12 +200,7 @@ def _training_deadline(stack: PolicyContext) -> Violations:
             yield obj, next(field for field in deadlines if not field).says("a job with GPUs has no deadline")
 
 
-@policy(
-    "finished-pods: ml, cost",
-    severity="warning",
-    reason="workers of MPI and clusters of Ray go on when the job is done, and keep their GPUs",
-    fix="set `runPolicy.cleanPodPolicy: Running` of an MPIJob, `shutdownAfterJobFinishes: true` of a RayJob",
-)
+@policy
 def _finished_pods(stack: PolicyContext) -> Violations:
     for obj in [*stack.of_kind("kubeflow.org", "MPIJob"), *stack.of_kind("ray.io", "RayJob")]:
         spec = Field(obj.data).at("spec")
@@ -261,34 +214,10 @@ def _finished_pods(stack: PolicyContext) -> Violations:
             yield obj, shutdown.says("leaves its cluster running")
 
 
-_SCHEDULED = (
-    ("batch", "CronJob"),
-    ("argoproj.io", "CronWorkflow"),
-    ("sparkoperator.k8s.io", "ScheduledSparkApplication"),
-)
-
-
-@policy(
-    "schedule-overlap: ml, cost",
-    severity="warning",
-    reason="a run that takes longer than its period is joined by the next, and both write the same model",
-    fix="set `concurrencyPolicy` to Forbid or Replace",
-)
-def _schedule_overlap(stack: PolicyContext) -> Violations:
-    for obj in stack.objects:
-        policy_field = Field(obj.data).at("spec", "concurrencyPolicy")
-        if (obj.group, obj.kind) in _SCHEDULED and policy_field.text in ("", "Allow"):
-            yield obj, policy_field.says("runs may overlap")
-
-
 _QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
-@policy(
-    "training-queue: ml",
-    reason="where Kueue shares out the GPUs, a job without a queue takes what was promised to others",
-    fix=f"label the job `{_QUEUE_LABEL}` with a LocalQueue of its namespace",
-)
+@policy
 def _training_queue(stack: PolicyContext) -> Violations:
     group = "kueue.x-k8s.io/"
     is_served = any(
@@ -310,27 +239,7 @@ def _training_queue(stack: PolicyContext) -> Violations:
 # --- what runs stays up ---
 
 
-@policy(
-    "image-tag: reliability",
-    reason="`latest` is another image tomorrow: workers of one job differ, and no rollback leads back",
-    fix="name a version, or better a digest: `image:1.2.3`, `image@sha256:…`",
-)
-def _image_tag(stack: PolicyContext) -> Violations:
-    for pods, container in stack.containers:
-        image = container.at("image")
-        name, at, _ = image.text.partition("@")
-        tag = name.rpartition("/")[2].partition(":")[2]
-        if image.text and not at and tag in ("", "latest"):
-            says = "has the tag `latest`" if tag else "has no tag, which means `latest`"
-            yield pods.obj, image.says(f"{image.text} {says}")
-
-
-@policy(
-    "requests: reliability",
-    severity="warning",
-    reason="without requests the container counts as nothing to the scheduler, and is the first to be killed",
-    fix="set `resources.requests` of cpu and memory, in the template or by the component's parameters",
-)
+@policy
 def _requests(stack: PolicyContext) -> Violations:
     for pods in stack.whole_pods:
         whole = {name for part in pods.spec.at("resources").all("requests|limits") for name in part.names}
@@ -356,24 +265,14 @@ def _serving(stack: PolicyContext) -> Iterator[Pods]:
             yield pods
 
 
-@policy(
-    "readiness-probe: reliability",
-    severity="warning",
-    reason="without a probe a model server gets requests before its model is loaded, and after it hangs",
-    fix="give the container that the Service leads to a `readinessProbe`",
-)
+@policy
 def _readiness_probe(stack: PolicyContext) -> Violations:
     for pods in _serving(stack):
         if not any(container.at("readinessProbe") for container in pods.containers):
             yield pods.obj, pods.spec.at("containers").says("serve without a `readinessProbe`")
 
 
-@policy(
-    "disruption-budget: reliability",
-    severity="warning",
-    reason="without a budget a drain of nodes, as of an upgrade, may take all replicas of a service at once",
-    fix="add a PodDisruptionBudget with `maxUnavailable: 1` that selects these pods",
-)
+@policy
 def _disruption_budget(stack: PolicyContext) -> Violations:
     for pods in _serving(stack):
         replicas = Field(pods.obj.data).at("spec", "replicas")
@@ -391,11 +290,7 @@ def _budgets(stack: PolicyContext, pods: Pods) -> Iterator[KubeObject]:
             yield budget
 
 
-@policy(
-    "budget-blocks: reliability",
-    reason="a budget that lets no pod go stops every drain: upgrades of nodes hang until somebody deletes it",
-    fix="let one pod go: `maxUnavailable: 1`, or fewer in `minAvailable` than there are replicas",
-)
+@policy
 def _budget_blocks(stack: PolicyContext) -> Violations:
     for pods in stack.pods:
         replicas = Field(pods.obj.data).at("spec", "replicas")
@@ -413,11 +308,7 @@ def _budget_blocks(stack: PolicyContext) -> Violations:
                     )
 
 
-@policy(
-    "claim-rollout: reliability",
-    reason="the new pod of a rolling update waits for the volume of the old one, and the old one for it",
-    fix="set `strategy: {type: Recreate}`, or use a claim that many nodes may mount",
-)
+@policy
 def _claim_rollout(stack: PolicyContext) -> Violations:
     modes = {
         (obj.namespace, obj.name): {mode.text for mode in Field(obj.data).at("spec", "accessModes").items}
@@ -442,68 +333,8 @@ def _claim_rollout(stack: PolicyContext) -> Violations:
 
 # --- nobody may do more than the work needs ---
 
-_OF_NODE = {"hostNetwork": "the network", "hostPID": "the processes", "hostIPC": "the memory"}
-_HARMLESS = frozenset({"NET_BIND_SERVICE"})
 
-
-@policy(
-    "privileged: security",
-    reason="a privileged pod, or one in its node's namespaces, can read what all others on the node do",
-    fix="leave it out; what needs one capability adds that one, or waives this with the reason",
-)
-def _privileged(stack: PolicyContext) -> Violations:
-    for pods in stack.pods:
-        for name, what in _OF_NODE.items():
-            if pods.spec.at(name).value is True:
-                yield pods.obj, pods.spec.at(name).says(f"shares {what} of its node")
-        for container in pods.all_containers:
-            context = container.at("securityContext")
-            if context.at("privileged").value is True:
-                yield pods.obj, context.at("privileged").says("is privileged")
-            for capability in context.all("capabilities.add[]"):
-                if capability.text not in _HARMLESS:
-                    yield pods.obj, capability.says(f"adds the capability {capability.text}")
-
-
-@policy(
-    "host-path: security",
-    reason="a folder of the node leads to what other pods and the node itself keep there",
-    fix="use a claim, an `emptyDir`, or a local PersistentVolume",
-)
-def _host_path(stack: PolicyContext) -> Violations:
-    for pods in stack.pods:
-        for volume in pods.spec.all("volumes[].hostPath?"):
-            yield pods.obj, volume.says(f"mounts {volume.at('path').text or 'a folder'} of the node")
-
-
-_CREDENTIAL = re.compile(
-    r"(.*_)?(PASSWORD|PASSWD|SECRET|TOKEN|CREDENTIALS?|API_?KEY|ACCESS_KEY(_ID)?|SECRET_KEY|PRIVATE_KEY)",
-    re.IGNORECASE,
-)
-_IN_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@$]*:[^/\s@$]+@", re.IGNORECASE)
-
-
-@policy(
-    "secret-in-env: security",
-    reason="what stands in an object is read by everybody who may list pods, and kept in every backup",
-    fix="put it into a Secret and name that by `valueFrom.secretKeyRef`",
-)
-def _secret_in_env(stack: PolicyContext) -> Violations:
-    for pods, container in stack.containers:
-        for variable in container.at("env").items:
-            name, value = variable.at("name").text, variable.at("value")
-            # A path leads to a file, and `$(NAME)` to another variable.
-            is_literal = bool(value.text) and not value.text.startswith(("/", "$("))
-            if is_literal and (_CREDENTIAL.fullmatch(name) or _IN_ADDRESS.search(value.text)):
-                yield pods.obj, value.says(f"`{name}` holds a credential")
-
-
-@policy(
-    "non-root: security",
-    severity="warning",
-    reason="root in a container is root on the node once it finds a way out of it",
-    fix="set `runAsNonRoot: true` and `runAsUser` in the pod's `securityContext`",
-)
+@policy
 def _non_root(stack: PolicyContext) -> Violations:
     for pods in stack.whole_pods:
         for container in pods.all_containers if pods.spec.at("os", "name").text != "windows" else ():
@@ -516,12 +347,7 @@ def _non_root(stack: PolicyContext) -> Violations:
                 yield pods.obj, contexts[0].says("may run as root")
 
 
-@policy(
-    "restricted: security",
-    severity="warning",
-    reason="a namespace of Pod Security level `restricted` refuses pods that keep more than they need",
-    fix="set `allowPrivilegeEscalation: false`, `capabilities.drop: [ALL]`, `seccompProfile` RuntimeDefault",
-)
+@policy
 def _restricted(stack: PolicyContext) -> Violations:
     for pods in stack.whole_pods:
         profile = pods.spec.at("securityContext", "seccompProfile", "type")
@@ -540,31 +366,3 @@ def _restricted(stack: PolicyContext) -> Violations:
             ]
             if lacking:
                 yield pods.obj, context.says(f"is not restricted: {', '.join(lacking)}")
-
-
-@policy(
-    "default-account: security",
-    reason="every pod of the namespace that names no other account has the rights of the account `default`",
-    fix="make a ServiceAccount for what needs the rights, and bind them to that",
-)
-def _default_account(stack: PolicyContext) -> Violations:
-    for obj in stack.of_kind("rbac.authorization.k8s.io", "ClusterRoleBinding", "RoleBinding"):
-        for subject in Field(obj.data).at("subjects").items:
-            if (subject.at("kind").text, subject.at("name").text) == ("ServiceAccount", "default"):
-                yield obj, subject.says("gives rights to the account `default`")
-
-
-@policy(
-    "rbac-wildcard: security",
-    reason="`*` grants what exists today and what is added tomorrow, to whoever gets hold of the account",
-    fix="name the resources and verbs that are used",
-)
-def _rbac_wildcard(stack: PolicyContext) -> Violations:
-    for obj in stack.of_kind("rbac.authorization.k8s.io", "Role", "ClusterRole"):
-        for rule in Field(obj.data).at("rules").items:
-            if all("*" in [item.text for item in rule.at(part).items] for part in ("resources", "verbs")):
-                yield obj, rule.says("grants every verb on every resource")
-    for obj in stack.of_kind("rbac.authorization.k8s.io", "ClusterRoleBinding", "RoleBinding"):
-        role = Field(obj.data).at("roleRef", "name")
-        if role.text == "cluster-admin":
-            yield obj, role.says("binds `cluster-admin`")

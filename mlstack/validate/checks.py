@@ -1,4 +1,4 @@
-"""Rules on fields, and the tables that lay them on kinds: `api_server.rules`, `operators.rules`.
+"""Rules on fields, and the tables that lay them on kinds: `api_server`, `operators` and `policies.rules`.
 
 A rule takes a field and gives its problems. In a table stand, below the kinds, lines of a path and what is
 checked of every field on it; how, the top of `api_server.rules` says.
@@ -319,8 +319,8 @@ def not_negative(field: Field) -> Problems:
 class KindRules(NamedTuple):
     """What is checked of some kinds: by the API server, or by the operator that they are of."""
 
-    operator: str  # with its version, as messages name it; empty for the API server
-    source: str  # where the rules were read: repository, version, file
+    operator: str  # with its version, as messages name it; empty for the API server; of policies id and sets
+    source: str  # where the rules were read: repository, version, file; of policies what else stands there
     kinds: tuple[str, ...]
     rules: tuple[Rule, ...]
 
@@ -338,6 +338,8 @@ def load(file: str) -> list[KindRules]:
         _, line = lines.popleft()
         if line.startswith("@ "):
             operator, _, source = line[2:].partition(" | ")
+            if not lines or lines[0][1].startswith("@ "):
+                table.append(KindRules(operator, source, (), ()))
             continue
         rules = _block(lines, 0)
         if line.startswith("let "):

@@ -1,13 +1,13 @@
 """Policies: what a team wants of its objects beyond what the API server takes; the table, sets and waivers.
 
-A built-in one is a function with `@policy` in `builtin_policies.py`; an app's own ones are files.
+Built-in ones stand in `policies.rules`; an app's own are files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, Literal, NamedTuple
 
 from mlstack.app.document import AppDocument
@@ -19,6 +19,7 @@ from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.references import PodTemplate, templates
 from mlstack.objects.resources import is_gpu
 from mlstack.validate import cel
+from mlstack.validate.checks import KindRules, load
 from mlstack.validate.formats import Fault, Field, Keys, Problem, fault_of, shown
 
 WAIVER = "mlstack.dev/waive"
@@ -221,28 +222,55 @@ class PolicyOutcome:
     waived: int  # that objects have waived, with a reason
 
 
-POLICIES: dict[str, Policy] = {}
+CHECKS: dict[str, Check] = {}
+"""The functions that find what does not keep a policy, by its id; the others are lines in the table."""
 
 
-def policy(
-    title: str, *, reason: str, fix: str, severity: Literal["error", "warning"] = "error"
-) -> Callable[[Check], Check]:
-    """Add a built-in policy, `ID: SET, SET`: the function below finds what does not keep it."""
-
-    def add(check: Check) -> Check:
-        id, _, sets = title.partition(": ")
-        own = tuple(sets.split(", "))
-        POLICIES[id] = Policy(id=id, sets=own, severity=severity, reason=reason, fix=fix, check=check)
-        return check
-
-    return add
+def policy(check: Check) -> Check:
+    """Let a function stand for the policy of its name in `policies.rules`."""
+    CHECKS[check.__name__.lstrip("_").replace("_", "-")] = check
+    return check
 
 
-def builtin() -> dict[str, Policy]:
+@cache
+def builtin() -> Mapping[str, Policy]:
     """Give the built-in policies by id."""
     from mlstack.validate import builtin_policies  # noqa: F401 -- it fills the table
 
-    return POLICIES
+    rows: dict[tuple[str, str], list[KindRules]] = {}
+    for row in load("policies.rules"):
+        rows.setdefault((row.operator, row.source), []).append(row)
+    policies = {}
+    for (title, rest), own in rows.items():
+        id, _, sets = title.partition(": ")
+        severity, reason, fix = map(str.strip, rest.split(" | "))
+        policies[id] = Policy(
+            id=id,
+            sets=tuple(sets.split(", ")),
+            severity="error" if severity == "error" else "warning",
+            reason=reason,
+            fix=fix,
+            check=CHECKS.get(id) or partial(_unkept, own),
+        )
+    return policies
+
+
+def _unkept(rows: Sequence[KindRules], stack: PolicyContext) -> Violations:
+    """Lay the rules of a policy on the fields that they are for."""
+    for row in rows:
+        for obj, place in _fields(row.kinds, stack):
+            for rule in row.rules:
+                yield from ((obj, problem) for problem in rule(place))
+
+
+def _fields(kinds: Sequence[str], stack: PolicyContext) -> Iterator[tuple[KubeObject, Field]]:
+    if "pods" in kinds:
+        yield from ((pods.obj, pods.spec) for pods in stack.pods)
+    if "containers" in kinds:
+        yield from ((pods.obj, container) for pods, container in stack.containers)
+    for obj in stack.objects:
+        if f"{obj.group}/{obj.kind}" in kinds:
+            yield obj, Field(obj.data)
 
 
 def chosen(words: str, known: Mapping[str, Policy]) -> list[Policy]:
