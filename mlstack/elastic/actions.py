@@ -269,10 +269,9 @@ def set_refusal(cluster: Cluster, namespace: str, name: str, since_ms: int) -> s
 
 
 def _last_ms(event: Mapping[str, Any]) -> int:
-    series = event.get("series") or {}
-    times = (event.get("lastTimestamp"), series.get("lastObservedTime"), event.get("eventTime"))
-    created = (event.get("metadata") or {}).get("creationTimestamp")
-    return max(time_ms(str(time or "")) for time in (*times, created))
+    last, series, metadata = event.get("lastTimestamp"), event.get("series") or {}, event["metadata"]
+    times = (last, series.get("lastObservedTime"), event.get("eventTime"), metadata.get("creationTimestamp"))
+    return max(time_ms(str(time or "")) for time in times)
 
 
 # --- what is to be done about one job, after a decision and what became of its pods ---
@@ -372,10 +371,6 @@ class JobReconciler:
         ]
         return decision, [*actions, *gang, *needless, *self._creations(context, decision, why)]
 
-    def pause(self, context: JobContext) -> list[Action]:
-        """Give the actions for a job whose trainers can only wait: others get their room."""
-        return delete_pods(context.job, context.trainers, "paused: a master or parameter server is lost")
-
     def take_off(self, context: JobContext, *, why: str = "") -> list[Action]:
         """Give the actions for a job that is to have no pods; pods that ended stay to be read."""
         job = context.job
@@ -386,12 +381,8 @@ class JobReconciler:
         if ended_ms and job.spec.ttl_s is not None:
             due_ms = ended_ms + job.spec.ttl_s * 1000
             if self.now_ms >= due_ms:
-                text = f"{job.spec.ttl_s} s after its end"
-                return [
-                    Action(
-                        stage="delete", verb="delete", ref=job_ref(job), job=job.key, why=text, uid=job.uid
-                    )
-                ]
+                why = f"{job.spec.ttl_s} s after its end"
+                return [Action("delete", "delete", job_ref(job), job.key, why, uid=job.uid)]
             self.due.append(due_ms)
         actions = delete_pods(job, context.trainers, why)
         if any(its_set.replicas for its_set in self.cache.sets_of(job).values()):
@@ -442,9 +433,9 @@ class JobReconciler:
         overdue = [pod for pod in held if self.now_ms - pod.created_ms >= limit_ms]
         sets = self.cache.sets_of(job)
         if overdue or (is_placed and any(its_set.is_held for its_set in sets.values())):
-            why = (
-                f"{_unplaced(overdue)}; no longer held to the planned nodes" if overdue else "all have a node"
-            )
+            why = "all have a node"
+            if overdue:
+                why = f"{_unplaced(overdue)}; no longer held to the planned nodes"
             renewals = delete_pods(job, overdue, why, stage="renew", grace_s=0)
             return [*self._supports(context, why, sets_only=True), *renewals], ""
         waited_ms = 0 if is_placed or record.admitted_ms is None else self.now_ms - record.admitted_ms
@@ -580,8 +571,8 @@ def _unplaced(waiting: Sequence[PodFacts]) -> str:
 def _explain_losses(job: JobFacts, decision: Decision, life: Lifecycle) -> Decision:
     """Say so where a job has fewer trainers because some were taken from it or failed, not by the plan."""
     live = decision.target + len(decision.victims) - len(decision.places)
-    missing = job.target - live if 0 < decision.target < job.target else 0
-    if missing <= 0 or decision.reasons[0].cause not in ("steady", "gang"):
+    missing, is_less = job.target - live, 0 < decision.target < job.target
+    if not is_less or missing <= 0 or decision.reasons[0].cause not in ("steady", "gang"):
         return decision
     lost = "lost a trainer" if missing == 1 else f"lost {missing} trainers"
     reason = Reason(cause="yield", text=f"{lost} to pods of others or with a node; there is no room for more")

@@ -68,10 +68,8 @@ class ResourceStore(dict[str, T]):
         try:
             item = self._parse(obj)
         except ODD as error:
-            name = f"{obj.get('kind', 'object')} {key}".strip()
-            raise ClusterError(
-                f"`{name}` cannot be judged: a field has another type than its API gives it"
-            ) from error
+            what = f"`{obj.get('kind', 'object')} {key}` cannot be judged"
+            raise ClusterError(f"{what}: a field has another type than its API gives it") from error
         before, self[key], self._ids[key] = self.get(key), item, (uid, number)
         return item != before
 
@@ -283,14 +281,13 @@ class ClusterCache:
         asked = {job.key: job.spec.weight for job in self.jobs.values() if job.spec and job.wants_pods}
         if self._grants == NO_LIMIT:
             return asked
-        counts, sums = Counter[str](), Counter[str]()
+        spaces = {key: key.partition("/")[0] for key in asked}
+        counts, sums = Counter(spaces.values()), Counter[str]()
         for key, weight in asked.items():
-            counts[key.partition("/")[0]] += 1
-            sums[key.partition("/")[0]] += weight
+            sums[spaces[key]] += weight
         shares = {
-            key: max(1, _FINE * weight * counts[namespace] // sums[namespace])
+            key: max(1, _FINE * weight * counts[spaces[key]] // sums[spaces[key]])
             for key, weight in asked.items()
-            for namespace in [key.partition("/")[0]]
         }
         common = gcd(*shares.values())
         return {key: share // common for key, share in shares.items()}

@@ -269,11 +269,8 @@ def find_lease_namespace(cluster: Cluster, name: str, *, default: str, log: Call
     namespaces = sorted(str(lease["metadata"]["namespace"]) for lease in listing.items)
     if len(namespaces) > 1:
         refs = ", ".join(f"`{namespace}/{name}`" for namespace in namespaces)
-        raise UsageError(
-            f"there are several Leases of controllers: {refs}",
-            hint=f"say which is meant: --lease-namespace {namespaces[0]}; "
-            "delete those that no controller uses",
-        )
+        hint = f"say which is meant: --lease-namespace {namespaces[0]}; delete those that no controller uses"
+        raise UsageError(f"there are several Leases of controllers: {refs}", hint=hint)
     return namespaces[0] if namespaces else default
 
 

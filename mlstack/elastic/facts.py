@@ -176,7 +176,7 @@ def parse_pod(obj: Mapping[str, Any]) -> PodFacts:
     ready, scheduled = conditions.get("Ready") or {}, conditions.get("PodScheduled") or {}
     grace_s = spec.get("terminationGracePeriodSeconds")
     return PodFacts(
-        key=f"{metadata.get('namespace')}/{metadata['name']}",
+        key=key_of(metadata),
         namespace=str(metadata.get("namespace") or ""),
         name=str(metadata["name"]),
         uid=str(metadata.get("uid") or ""),

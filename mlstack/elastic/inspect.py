@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.elastic.cache import ODD, ClusterCache, build_snapshot
 from mlstack.elastic.controller import no_training_jobs, sources
 from mlstack.elastic.facts import JobFacts
@@ -56,7 +56,7 @@ class Lacking:
     """A pod or job without a place."""
 
     key: str  # of the pod or job
-    missing: str  # what is missing, as people write it: `cpu 2500m, memory 1Gi, host port 7164/TCP`
+    missing: str  # what is missing, as people write it: `cpu 2.5, memory 1Gi, host port 7164/TCP`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,49 +196,39 @@ def planned(snapshot: Snapshot, config: PolicyConfig) -> ElasticPlan:
     """Decide, and write it down for people."""
     decided = plan(snapshot, config)
     unplaced = []
-    for row in decided.unplaced:
-        amounts = zip(snapshot.resources, row.missing, strict=True)
+    for lacking in decided.unplaced:
+        amounts = zip(snapshot.resources, lacking.missing, strict=True)
         missing = ", ".join(_amount(resource, value) for resource, value in amounts if value)
-        unplaced.append(Lacking(key=row.key, missing=missing))
-    return ElasticPlan(
+        unplaced.append(Lacking(key=lacking.key, missing=missing))
+    return row(
+        ElasticPlan,
+        decided,
         policy=config.mode,
         nodes=len(snapshot.nodes),
         jobs=tuple(_planned(job, decided.decisions[job.key]) for job in snapshot.jobs),
         unplaced=tuple(unplaced),
-        moves=decided.moves,
-        steps=decided.steps,
     )
 
 
 def _planned(job: Job, decision: Decision) -> PlannedJob:
     places = decision.places
-    return PlannedJob(
-        job=job.key,
-        state=job.state,
+    return row(
+        PlannedJob,
+        decision,
+        job,
         now=len(job.trainers),
-        target=decision.target,
-        minimum=job.minimum,
-        maximum=job.maximum,
-        priority=job.priority,
         cause=decision.reasons[0].cause,
         reasons=tuple(f"{reason.cause}: {reason.text}" for reason in decision.reasons),
-        victims=decision.victims,
         places=tuple(Placement(node=node, trainers=places.count(node)) for node in sorted(set(places))),
-        master=tuple(decision.hints.get("master", ())),
-        pserver=tuple(decision.hints.get("pserver", ())),
+        master=decision.hints.get("master", ()),
+        pserver=decision.hints.get("pserver", ()),
     )
 
 
 def _amount(resource: str, value: int) -> str:
-    """Write an amount as people do: `cpu 2500m`, `memory 16Gi`, `nvidia.com/gpu 3`."""
-    if resources.is_host_port(resource):
-        return resources.port_words(resource, value)
-    if resource == "cpu":
-        return f"{resource} {value}m" if value % 1000 else f"{resource} {value // 1000}"
-    for unit, size in (("Gi", 2**30), ("Mi", 2**20)):
-        if resource in ("memory", "ephemeral-storage") and value >= size:
-            return f"{resource} " + f"{value / size:.1f}".removesuffix(".0") + unit
-    return f"{resource} {value}"
+    """Write an amount as people do: `cpu 2.5`, `memory 16Gi`, `nvidia.com/gpu 3`, `host port 7164/TCP`."""
+    text = resources.written(resource, value)
+    return text if resources.is_host_port(resource) else f"{resource} {text}"
 
 
 def explained(decided: ElasticPlan, name: str) -> ExplainedJob:
@@ -247,15 +237,15 @@ def explained(decided: ElasticPlan, name: str) -> ExplainedJob:
     Raises:
         NotFoundError: there is no such job, or there are several.
     """
-    rows = [row for row in decided.jobs if name in (row.job, row.job.partition("/")[2])]
-    if len(rows) > 1:
-        names_there = ", ".join(f"`{row.job}`" for row in rows)
+    jobs = [job for job in decided.jobs if name in (job.job, job.job.partition("/")[2])]
+    if len(jobs) > 1:
+        names_there = ", ".join(f"`{job.job}`" for job in jobs)
         raise NotFoundError(f"`{name}` is the name of several jobs", hint=f"one of {names_there}")
-    if not rows:
-        near = nearest(name, [row.job for row in decided.jobs])
+    if not jobs:
+        near = nearest(name, [job.job for job in decided.jobs])
         raise NotFoundError(f"no job `{name}` takes part in the plan", near=near)
-    missing = next((row.missing for row in decided.unplaced if row.key == rows[0].job), "")
-    return ExplainedJob(policy=decided.policy, job=rows[0], missing=missing)
+    missing = next((lacking.missing for lacking in decided.unplaced if lacking.key == jobs[0].job), "")
+    return ExplainedJob(policy=decided.policy, job=jobs[0], missing=missing)
 
 
 def _standing(job: JobFacts) -> JobStanding:

@@ -21,6 +21,7 @@ from mlstack.elastic.actions import (
     Run,
     Trial,
     Trials,
+    delete_pods,
     execute,
     free_capacity,
     one_by_one,
@@ -162,24 +163,21 @@ class Reconciler:
             if not life.outcome:
                 continue
             ended += self._status(context, None, done)
+            event = JobEvent(key, "Completed", "Finish", life.message)
             if life.outcome == "Failed":
-                done.events.append(
-                    JobEvent(key, "Failed", "Finish", f"{life.reason}: {life.message}", "Warning")
-                )
-            else:
-                done.events.append(JobEvent(key, "Completed", "Finish", life.message))
+                event = JobEvent(key, "Failed", "Finish", f"{life.reason}: {life.message}", "Warning")
+            done.events.append(event)
         self._execute(ended, done)
 
     def _try_growth(self, contexts: Sequence[JobContext], now_ms: int) -> None:
         """Try one trainer more of jobs that were refused more of them, once it is time."""
-        records = {
-            context.job.key: context.record
+        capped = [
+            context
             for context in contexts
             if context.record.ceiling and not context.record.growth.is_waiting(now_ms)
-        }
-        capped = [context.job for context in contexts if context.job.key in records]
-        for trial in self._trials.of(capped, now_ms, more=True) if capped else ():
-            record = records[trial.job.key]
+        ]
+        trials = self._trials.of([context.job for context in capped], now_ms, more=True)
+        for record, trial in zip([context.record for context in capped], trials, strict=True):
             if trial.is_over and trial.refusal is None:
                 record.ceiling = 0
             elif trial.is_over and trial.refusal is not None:
@@ -218,14 +216,14 @@ class Reconciler:
         Each job that it refuses leaves its room to others, which are tried in turn; after some turns whoever
         is still untried waits for the next pass.
         """
-        now_ms, untried = done.now_ms, set[str]()
+        now_ms, untried = done.now_ms, dict[str, int]()
         for turn in range(_MOST_TURNS + 1):
-            limits = {}
-            for context in contexts:
-                job, again_ms = context.job, now_ms + 1 if context.job.key in untried else 0
-                limits[job.key] = context.record.limits(
-                    job, context.life.held, now_ms, not_before_ms=again_ms
+            limits = {
+                context.job.key: context.record.limits(
+                    context.job, context.life.held, now_ms, not_before_ms=untried.get(context.job.key, 0)
                 )
+                for context in contexts
+            }
             done.snapshot = build_snapshot(self._cache, now_ms, limits, self._moves_ms or ())
             begun_s = self._monotonic_s()
             done.plan = decide(done.snapshot, self._config)
@@ -246,7 +244,7 @@ class Reconciler:
             for context, trial in refused:
                 self._keep_out(context, trial, untried, done)
 
-    def _keep_out(self, context: JobContext, trial: Trial, untried: set[str], done: Pass) -> None:
+    def _keep_out(self, context: JobContext, trial: Trial, untried: dict[str, int], done: Pass) -> None:
         """Keep a job from being admitted whose pods are not taken, or which is not tried yet."""
         job, record = context.job, context.record
         # Where pods are on their way out, the quotas of their namespace have more room soon.
@@ -254,7 +252,7 @@ class Reconciler:
             pod.namespace == job.namespace and pod.gone_ms is not None for pod in self._cache.pods.values()
         )
         if trial.refusal is None:
-            untried.add(job.key)
+            untried[job.key] = done.now_ms + 1
             done.due.append(done.now_ms + _LOOK_MS)
         elif trial.is_passing or (trial.is_quota and is_leaving):
             record.passing.fail(done.now_ms)
@@ -291,7 +289,8 @@ class Reconciler:
                         recorder.take_over(event.key, now_ms)
                     done.events.append(event)
             elif job.is_paused(context.pods, now_ms):
-                of_job = reconciler.pause(context)
+                why = "paused: a master or parameter server is lost"  # its trainers can only wait
+                of_job = delete_pods(job, context.trainers, why)
             else:
                 of_job = reconciler.take_off(context)
                 if job.spec and job.spec.is_suspended and job.target and not job.has_ended:

@@ -152,9 +152,8 @@ class EventRecorder:
     def record(self, key: tuple[str, str], event: str, now_ms: int, *, lasts: bool = False) -> bool:
         """Count what is told, once a pass, or in `REFRESH_MS` if it lasts; says whether to write an event."""
         self.is_new = False
-        self.series = {
-            old: series for old, series in self.series.items() if now_ms - series.last_ms < SAME_MS
-        }
+        recent = [(old, series) for old, series in self.series.items() if now_ms - series.last_ms < SAME_MS]
+        self.series = dict(recent)
         series = self.series.get(key)
         if series is not None and (series.event or now_ms - series.sent_ms < REFRESH_MS):
             if now_ms > series.last_ms and (not lasts or now_ms - series.sent_ms >= REFRESH_MS):
@@ -375,11 +374,8 @@ class JobRecord:
             until_ms = time_ms(str(written.get(f"{name}RetryTime") or ""))
             backoff.resume(number(f"{name}Retries"), until_ms)
         self.rounds, self.fallen = number("failedRounds"), {str(written.get("failedTrainer") or "")} - {""}
-        self.given_up, self.gang_refusal = (
-            number("gangRetryGeneration"),
-            str(written.get("gangRefusal") or ""),
-        )
-        self.ceiling, self.capped = number("trainerCeiling"), number("growthRetryGeneration")
+        self.given_up, self.capped = number("gangRetryGeneration"), number("growthRetryGeneration")
+        self.ceiling, self.gang_refusal = number("trainerCeiling"), str(written.get("gangRefusal") or "")
         self.growth_refusal = str(written.get("growthRefusal") or "")
         for row in written.get("passedOver") or ():
             for node in row.get("nodes") or ():

@@ -70,16 +70,13 @@ class _Standing:
 
     def _missing(self, context: JobContext) -> tuple[str, ...]:
         """Say what of the gang is not ready: `1 of 2 parameter servers`; empty for a whole gang."""
-        needs = (
+        needs = [
             ("master", self.master.ready, self.master.desired),
             ("parameter server", self.pserver.ready, self.pserver.desired),
             ("trainer", self.trainer.ready, max(self.minimum, 1)),
-        )
-        short = [
-            f"{ready} of {count} {role}{'' if count == 1 else 's'}"
-            for role, ready, count in needs
-            if ready < count
         ]
+        needs = [(f"{role}s" if count > 1 else role, ready, count) for role, ready, count in needs]
+        short = [f"{ready} of {count} {roles}" for roles, ready, count in needs if ready < count]
         ready, meeting = {pod.name for pod in context.trainers if pod.is_ready}, self.job.meeting
         if meeting and ready and meeting not in ready:
             short.append("not trainer 0, at which the others meet")
@@ -93,11 +90,8 @@ class _Standing:
         # Nobody makes these anew before they have ended, since two of a name could be at work.
         needed = [pod for pod in self.pods if pod.role != "trainer" or pod.name == self.job.meeting]
         names = ", ".join(f"`{pod.name}`" for pod in needed if pod.is_overdue(self.now_ms))
-        return (
-            f"; {names} should have ended: if the node is gone, delete it, or the pod by force"
-            if names
-            else ""
-        )
+        text = f"; {names} should have ended: if the node is gone, delete it, or the pod by force"
+        return text if names else ""
 
     def unready(self) -> str:
         return f"ready: {', '.join(self.missing)}{self.held_up}{self.hindrance()}"
@@ -217,8 +211,7 @@ def _progressing(standing: _Standing) -> Claim:
     if absent := _absent(standing):
         return absent
     if trainer.live > trainer.bound:
-        text = f"{trainer.live - trainer.bound} of {trainer.live} trainers wait for a node"
-        return True, "Binding", text
+        return True, "Binding", f"{trainer.live - trainer.bound} of {trainer.live} trainers wait for a node"
     if trainer.ready != trainer.desired or standing.missing:
         refused = standing.hindrance() if trainer.live < trainer.desired else ""
         text = f"{trainer.ready} of {trainer.desired} trainers are ready{standing.held_up}{refused}"
@@ -344,15 +337,15 @@ def _records(standing: _Standing) -> list[dict[str, Any]]:
     records = [dict(record) for record in standing.before.get("scaleRecords") or ()]
     earlier = standing.job.target
     if standing.trainer.desired != earlier:
-        cause = (
-            "suspended" if standing.is_suspended else standing.reason.cause if standing.reason else "unknown"
-        )
+        cause: str = standing.reason.cause if standing.reason else "unknown"
+        if standing.life.outcome or standing.is_suspended:
+            cause = "finished" if standing.life.outcome else "suspended"
         records.append(
             {
                 "time": micro_time(standing.now_ms / 1000),
                 "from": earlier,
                 "to": standing.trainer.desired,
-                "cause": "finished" if standing.life.outcome else cause,
+                "cause": cause,
                 "reason": standing.reason.text if standing.reason else standing.life.message,
                 **({"moves": standing.moves} if standing.moves else {}),
             }

@@ -161,9 +161,8 @@ def _verdict(
     if pods.placed_by:
         return "not known", "; ".join((pods.placed_by, *([_ruled_out(pods, nodes)] if is_short else ())))
     unseen = ", ".join(pool.name for pool in pools if pool.node is None)
-    unseen = (
-        f"an autoscaler may add nodes of {unseen}, and nothing tells what they are like" if unseen else ""
-    )
+    if unseen:
+        unseen = f"an autoscaler may add nodes of {unseen}, and nothing tells what they are like"
     if not nodes:
         return "not known", "; ".join(pods.doubts) or unseen or "the cluster has no nodes"
     if pods.is_per_node:
@@ -185,19 +184,14 @@ def _verdict(
     more = grouped([*field.beside, *new], rivals, topologies(pods, rivals)) if added else []
     if is_told and always_fits(pods, rivals, more):
         return "fits after autoscaling", text
-    if (
-        is_short
-        and not unseen
-        and not (pods.spreading and added)
-        and room(pods, [*nodes, *added]) < pods.count
-    ):
+    is_certain = is_short and not unseen and not (pods.spreading and added)
+    if is_certain and room(pods, [*nodes, *added]) < pods.count:
         return _without_room(pods, _ruled_out(pods, nodes))
-    if pods.doubts or (is_short and unseen):
-        return "not known", "; ".join((*pods.doubts, *([unseen] if is_short and unseen else ())))
-    return (
-        "may fit",
-        text if is_short else "there is room, but not in every order in which pods may be placed",
-    )
+    doubts = (*pods.doubts, *([unseen] if is_short and unseen else ()))
+    if doubts:
+        return "not known", "; ".join(doubts)
+    in_some = "there is room, but not in every order in which pods may be placed"
+    return "may fit", text if is_short else in_some
 
 
 def _without_room(pods: PodSet, text: str) -> tuple[Verdict, str]:

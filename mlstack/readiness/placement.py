@@ -51,16 +51,9 @@ _LOCAL_VOLUMES = frozenset(
     {"configMap", "downwardAPI", "emptyDir", "hostPath", "image", "nfs", "projected", "secret"}
 )
 # What the DaemonSet controller gives its pods (pkg/controller/daemon/util).
+_OF_DAEMONS = "not-ready unreachable disk-pressure memory-pressure pid-pressure unschedulable"
 _DAEMON_TOLERATIONS = tuple(
-    {"key": f"{OF_CONDITIONS}{name}", "operator": "Exists"}
-    for name in (
-        "not-ready",
-        "unreachable",
-        "disk-pressure",
-        "memory-pressure",
-        "pid-pressure",
-        "unschedulable",
-    )
+    {"key": f"{OF_CONDITIONS}{name}", "operator": "Exists"} for name in _OF_DAEMONS.split()
 )
 
 
@@ -100,9 +93,7 @@ class PodSet:
     replaced: Amounts = field(default_factory=dict)  # the most that one of those requests that they replace
     also_on: frozenset[str] = frozenset()  # nodes of the pods that they replace
     shut: frozenset[str] = frozenset()  # nodes from which pods keep them away that run
-    alike: Mapping[str, int] = field(
-        default_factory=dict
-    )  # running pods that count for its spread, by domain
+    alike: Mapping[str, int] = field(default_factory=dict)  # running ones that its spread counts, by domain
     maker: str = ""  # the kind whose operator makes them, and may add to them
     placed_by: str = ""  # what else than the scheduler decides about their place
     doubts: tuple[str, ...] = ()  # why it is not known whether they fit
@@ -160,10 +151,7 @@ def parse_node(obj: Mapping[str, Any], taken: Iterable[Amounts]) -> NodeRoom:
     if spec.get("unschedulable") and not any(row.get("key") == cordon["key"] for row in taints):
         taints.append(cordon)
     allocatable = amounts(status.get("allocatable") or status.get("capacity"))
-    free = dict(allocatable)
-    for asked in taken:
-        for name, value in asked.items():
-            free[name] = free.get(name, int(is_host_port(name))) - value
+    free = _without(allocatable, *taken)
     conditions = status.get("conditions") or ()
     is_ready = any(row.get("type") == "Ready" and row.get("status") == "True" for row in conditions)
     place = NodePlace(str(metadata["name"]), metadata.get("labels") or {}, tuple(taints))
@@ -214,17 +202,10 @@ def held(pod: Mapping[str, Any]) -> dict[str, int]:
 
     def resized(container: Mapping[str, Any]) -> Mapping[str, Any]:
         resources = container.get("resources") or {}
-        return {
-            **container,
-            "resources": {
-                **resources,
-                "requests": now.get(container.get("name")) or resources.get("requests"),
-            },
-        }
+        asked = now.get(container.get("name")) or resources.get("requests")
+        return {**container, "resources": {**resources, "requests": asked}}
 
-    lists = {
-        name: [resized(row) for row in spec.get(name) or ()] for name in ("initContainers", "containers")
-    }
+    lists = {name: list(map(resized, spec.get(name) or ())) for name in ("initContainers", "containers")}
     return larger(requests(spec), requests({**spec, **lists}))
 
 
@@ -239,10 +220,8 @@ def repelling(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
 
 def repels(term: Mapping[str, Any], namespace: str, labels: Mapping[str, Any], of: str) -> bool:
     """Tell whether a term of a pod of a namespace is about pods with such labels of the namespace `of`."""
-    named = term.get("namespaces") or ([] if term.get("namespaceSelector") is not None else [namespace])
-    return (of in named or term.get("namespaceSelector") is not None) and selects(
-        term.get("labelSelector"), labels
-    )
+    is_near = term.get("namespaceSelector") is not None or of in (term.get("namespaces") or [namespace])
+    return is_near and selects(term.get("labelSelector"), labels)
 
 
 def apart(one: PodSet, other: PodSet) -> frozenset[str]:
@@ -313,12 +292,21 @@ def empty(node: NodeRoom) -> NodeRoom:
 
 def beside_daemons(node: NodeRoom, wanted: Iterable[PodSet]) -> NodeRoom:
     """Give a node with the pods on it that every node gets."""
-    free = dict(node.free)
-    for pods in wanted:
-        if pods.is_per_node and (is_eligible(pods, node) or node.place.name in pods.also_on):
-            for name, value in pods.takes.items():
-                free[name] = free.get(name, int(is_host_port(name))) - value
-    return replace(node, free=free)
+    taken = [
+        pods.takes
+        for pods in wanted
+        if pods.is_per_node and (is_eligible(pods, node) or node.place.name in pods.also_on)
+    ]
+    return replace(node, free=_without(node.free, *taken))
+
+
+def _without(free: Amounts, *taken: Amounts) -> dict[str, int]:
+    """Give what is left of a node; of what it does not name it has one of each port."""
+    left = dict(free)
+    for asked in taken:
+        for name, value in asked.items():
+            left[name] = left.get(name, int(is_host_port(name))) - value
+    return left
 
 
 def pieces(pods: PodSet, node: NodeRoom) -> int:
@@ -440,19 +428,12 @@ class _Lost:
     zones: Sequence[Sequence[Sequence[int]]]  # of each: groups of nodes that one of them loses at once
 
 
-def always_fits(
-    pods: PodSet, rivals: Sequence[PodSet], nodes: Sequence[NodeRoom], *, own: int | None = None
-) -> bool:
+def always_fits(pods: PodSet, rivals: Sequence[PodSet], nodes: Sequence[NodeRoom]) -> bool:
     """Tell whether one of these finds a node wherever all the others go: see the top of this module.
 
-    Args:
-        pods: alike, of which one is looked at.
-        rivals: all that look for a place, these among them.
-        nodes: with what every node gets taken off.
-        own: how many of the others are alike, if not all but one.
+    `rivals` are all that look for a place, these among them; what every node gets is taken off `nodes`.
     """
-    own = pods.count - 1 if own is None else own
-    rule = pods.spreading
+    rule, own = pods.spreading, pods.count - 1
     if rule is None:
         return _is_left(pods, rivals, nodes, own)
     others = [row for row in rivals if row is not pods and row.namespace == pods.namespace]
@@ -465,19 +446,15 @@ def always_fits(
         alike = (there + own) // len(domains) - pods.alike.get(value, 0)
         if alike < 0:
             continue  # it never has the fewest
-        key: Any = value
+        form: Any = value
         if len(members) == 1:  # a node each: most are like another
             (node,) = members
-            key = (
-                alike,
-                node.is_ready,
-                tuple(map(node.left, pods.takes)),
-                tuple(may_be_on(rival, node) for rival in rivals),
-                tuple(key in node.place.labels for key in keys),
-            )
-        if key not in tried:
-            tried[key] = _is_left(pods, rivals, members, alike)
-        if not tried[key]:
+            takers = tuple(may_be_on(rival, node) for rival in rivals)
+            labels = tuple(key in node.place.labels for key in keys)
+            form = (alike, node.is_ready, tuple(map(node.left, pods.takes)), takers, labels)
+        if form not in tried:
+            tried[form] = _is_left(pods, rivals, members, alike)
+        if not tried[form]:
             return False
     return bool(domains)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from heapq import heappop, heappush
@@ -135,30 +135,32 @@ class _Free(dict[str, int]):
     def __missing__(self, resource: str) -> int:
         return int(resources.is_host_port(resource))
 
+    def shift(self, pod: PodFacts, sign: int) -> None:
+        """Give room back that a pod held (1), or take it (-1)."""
+        for name, amount in pod.requests.items():
+            self[name] += sign * amount
+
 
 class SchedulerNode:
     """One node and what its pods hold, as the scheduler counts it."""
 
-    def __init__(self, node: NodeFacts, pods: Iterable[PodFacts] = ()) -> None:
+    def __init__(self, node: NodeFacts, pods: dict[str, PodFacts]) -> None:
         self.place, self.takes_pods, self.allocatable = node.place, node.takes_pods, node.allocatable
         self.free = _Free(node.allocatable)
-        self.pods: dict[str, PodFacts] = {}  # that hold room, by UID
-        for pod in pods:
-            self.add(pod)
+        self.pods = pods  # that hold room, by UID
+        for pod in pods.values():
+            self.free.shift(pod, -1)
 
     def add(self, pod: PodFacts) -> None:
         """Hold room for a pod; once, however often it is told."""
         if pod.uid not in self.pods:
-            for name, amount in pod.requests.items():
-                self.free[name] -= amount
+            self.free.shift(pod, -1)
         self.pods[pod.uid] = pod
 
-    def drop(self, uid: str) -> bool:
-        """Give back what a pod held, and tell whether it held any."""
-        pod = self.pods.pop(uid, None)
-        for name, amount in pod.requests.items() if pod else ():
-            self.free[name] += amount
-        return pod is not None
+    def drop(self, uid: str) -> None:
+        """Give back what a pod held."""
+        if (pod := self.pods.pop(uid, None)) is not None:
+            self.free.shift(pod, 1)
 
     def fits(self, requests: Mapping[str, int], more: Mapping[str, int] | None = None) -> bool:
         """Tell whether there is room, `more` free than it looks."""
@@ -263,7 +265,8 @@ class Scheduler:
         self._chance = store.kernel.generator("scheduler")
         self._nodes: dict[str, SchedulerNode] = {}
         self._bound: dict[str, str] = {}  # the node of each pod
-        self._early: dict[str, PodFacts] = {}  # on nodes that were not heard of yet
+        # The pods of each node by UID, of nodes that were not heard of yet too.
+        self._held: defaultdict[str, dict[str, PodFacts]] = defaultdict(dict)
         self._nominated: dict[str, tuple[str, PodFacts]] = {}
         self._hopeless: set[tuple[object, ...]] = set()  # shapes of pods for which no node was found
         self._is_busy = False
@@ -278,10 +281,12 @@ class Scheduler:
         pod = facts.parse_pod(event.object)
         if event.type == "DELETED" or pod.ending:
             self._queue.drop(pod.uid)
-            self._early.pop(pod.uid, None)
             was_nominated = self._nominated.pop(pod.uid, None) is not None
-            node = self._nodes.get(self._bound.pop(pod.uid, ""))
-            if (node is not None and node.drop(pod.uid)) or was_nominated:
+            name = self._bound.pop(pod.uid, "")
+            if name in self._nodes:
+                self._nodes[name].drop(pod.uid)
+            self._held[name].pop(pod.uid, None)
+            if name in self._nodes or was_nominated:
                 self._retry_all()
         elif pod.node:
             self._assume(pod, pod.node)
@@ -289,27 +294,21 @@ class Scheduler:
             self._queue.put(pod)
 
     def _hear_node(self, node: NodeFacts, *, is_gone: bool) -> None:
-        name = node.place.name
         if is_gone:
-            self._nodes.pop(name, None)
-        elif name in self._nodes:
-            self._nodes[name] = SchedulerNode(node, self._nodes[name].pods.values())
+            self._nodes.pop(node.place.name, None)
         else:
-            self._nodes[name] = SchedulerNode(node)
-            for pod in [pod for pod in self._early.values() if pod.node == name]:
-                self._assume(pod, name)
+            self._nodes[node.place.name] = SchedulerNode(node, self._held[node.place.name])
         self._eligible = None
         self._retry_all()
 
     def _assume(self, pod: PodFacts, node: str) -> None:
         self._queue.drop(pod.uid)
         self._nominated.pop(pod.uid, None)
+        self._bound[pod.uid] = node
         if node in self._nodes:
-            self._early.pop(pod.uid, None)
             self._nodes[node].add(pod)
-            self._bound[pod.uid] = node
         else:
-            self._early[pod.uid] = pod
+            self._held[node][pod.uid] = pod
 
     def _retry_all(self) -> None:
         """Take note that what found no node may find one now."""

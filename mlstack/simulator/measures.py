@@ -12,16 +12,14 @@ from typing import Any, NamedTuple
 
 from mlstack.dataclass import dataclass
 from mlstack.elastic import facts
-from mlstack.elastic.facts import NodeFacts, PodFacts
+from mlstack.elastic.facts import NodeFacts, PodFacts, key_of
 from mlstack.elastic.policy.fair import jain
 from mlstack.elastic.snapshot import Decision, Job, ScalePlan, Snapshot, Vector, stands_still
 from mlstack.elastic.training_job import JOB_LABEL, SpecError, parse
 from mlstack.kube.client import WatchEvent
-from mlstack.objects.resources import is_host_port
+from mlstack.objects.resources import Amounts, is_host_port, total
 
 BACKGROUND = "kube-system"
-
-Amounts = Mapping[str, int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,21 +118,26 @@ class ClusterObserver:
         self._service_of: dict[str, str] = {}
         self._jobs: dict[str, tuple[JobSample, Amounts]] = {}  # without pods, and what a trainer requests
         self._services: dict[str, tuple[int, Mapping[str, str]]] = {}  # pods asked for, and their labels
+        self._kinds: dict[str, tuple[dict[str, Any], Callable[[Mapping[str, Any]], object]]] = {
+            "Node": (self._nodes, facts.parse_node),
+            "TrainingJob": (self._jobs, _job),
+            "Deployment": (self._services, _service),
+        }
         self._created = 0
         self._deleted: set[str] = set()
 
     def hear(self, event: WatchEvent) -> None:
         """Take note of one event; other kinds are passed over."""
-        obj, is_gone = event.object, event.type == "DELETED"
-        match obj.get("kind"):
-            case "Pod":
-                self._hear_pod(obj, is_gone=is_gone)
-            case "Node":
-                _keep(self._nodes, obj["metadata"]["name"], None if is_gone else facts.parse_node(obj))
-            case "TrainingJob":
-                _keep(self._jobs, _key(obj), None if is_gone else _job(obj))
-            case "Deployment":
-                _keep(self._services, _key(obj), None if is_gone else _service(obj))
+        obj, kind, is_gone = event.object, event.object.get("kind"), event.type == "DELETED"
+        if kind == "Pod":
+            self._hear_pod(obj, is_gone=is_gone)
+        elif kind in self._kinds:
+            values, parse = self._kinds[kind]
+            key, value = key_of(obj["metadata"]), None if is_gone else parse(obj)
+            if value is None:
+                values.pop(key, None)
+            else:
+                values[key] = value
 
     def _hear_pod(self, obj: Mapping[str, Any], *, is_gone: bool) -> None:
         pod = facts.parse_pod(obj)
@@ -162,17 +165,18 @@ class ClusterObserver:
         jobs = self._sample_jobs(pods, running)
         complete = {job.key for job in jobs if job.is_complete}
         serving = Counter(self._service_of.get(uid) for uid, pod in running.items() if pod.is_live)
-        bound: dict[str, dict[str, int]] = {name: {} for name in self._nodes}
+        held: dict[str, list[Amounts]] = {name: [] for name in self._nodes}
         for pod in pods:
-            if pod.node in bound:
-                _add(bound[pod.node], pod.requests)
+            if pod.node in held:
+                held[pod.node].append(pod.requests)
+        bound = {name: total(*requests) for name, requests in held.items()}
         return Sample(
             at_ms=now_ms,
-            allocatable=_sum(node.allocatable for node in self._nodes.values()),
-            running=_sum(pod.requests for pod in running.values()),
-            background=_sum(pod.requests for pod in running.values() if pod.namespace == BACKGROUND),
-            useful=_sum(pod.requests for pod in running.values() if self._is_useful(pod, complete)),
-            requested=_sum(pod.requests for pod in pods),
+            allocatable=total(*(node.allocatable for node in self._nodes.values())),
+            running=total(*(pod.requests for pod in running.values())),
+            background=total(*(pod.requests for pod in running.values() if pod.namespace == BACKGROUND)),
+            useful=total(*(pod.requests for pod in running.values() if self._is_useful(pod, complete))),
+            requested=total(*(pod.requests for pod in pods)),
             stranded=self._stranded(bound),
             crowded=tuple(name for name in sorted(bound) if self._is_crowded(name, bound[name])),
             pending=sum(not pod.node and not pod.of_training for pod in pods),
@@ -208,23 +212,12 @@ class ClusterObserver:
     def _stranded(self, bound: Mapping[str, Amounts]) -> Amounts:
         """Sum up what is free on nodes that have no room for one trainer of any job."""
         shapes = {tuple(trainer.items()) for _, trainer in self._jobs.values()}
-        stranded: dict[str, int] = {}
+        stranded = []
         for name, node in self._nodes.items():
             free = {part: amount - bound[name].get(part, 0) for part, amount in node.allocatable.items()}
             if not any(all(free.get(part, 0) >= amount for part, amount in shape) for shape in shapes):
-                _add(stranded, free)
-        return stranded
-
-
-def _keep(values: dict[str, Any], key: str, value: object) -> None:
-    if value is None:
-        values.pop(key, None)
-    else:
-        values[key] = value
-
-
-def _key(obj: Mapping[str, Any]) -> str:
-    return f"{obj['metadata'].get('namespace')}/{obj['metadata']['name']}"
+                stranded.append(free)
+        return total(*stranded)
 
 
 def _job(obj: Mapping[str, Any]) -> tuple[JobSample, Amounts] | None:
@@ -235,7 +228,7 @@ def _job(obj: Mapping[str, Any]) -> tuple[JobSample, Amounts] | None:
     status = obj.get("status") or {}
     target = (status.get("trainer") or {}).get("desired")
     job = JobSample(
-        key=_key(obj),
+        key=key_of(obj["metadata"]),
         minimum=spec.trainer.minimum,
         maximum=spec.trainer.maximum,
         needed=spec.pserver.count + spec.master.count,
@@ -249,18 +242,6 @@ def _job(obj: Mapping[str, Any]) -> tuple[JobSample, Amounts] | None:
 def _service(obj: Mapping[str, Any]) -> tuple[int, Mapping[str, str]] | None:
     selector = (obj["spec"].get("selector") or {}).get("matchLabels") or {}
     return None if JOB_LABEL in selector else (int(obj["spec"].get("replicas", 1)), selector)
-
-
-def _add(total: dict[str, int], part: Amounts) -> None:
-    for name, amount in part.items():
-        total[name] = total.get(name, 0) + amount
-
-
-def _sum(parts: Iterable[Amounts]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for part in parts:
-        _add(total, part)
-    return total
 
 
 # --- what is measured of samples ---

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.elastic.policy.fair import jain
 from mlstack.errors import UsageError
 from mlstack.simulator import measures
@@ -125,14 +125,12 @@ def summary(outcome: SimulationOutcome) -> SimulationReport:
         for job in outcome.scenario.jobs
         if (end_s := measures.succeeded_s(histories.get(f"{NAMESPACE}/{job.name}", ()))) is not None
     }
-    return SimulationReport(
+    return row(
+        SimulationReport,
+        outcome,
+        resources[0],  # the cores
         scenario=outcome.scenario.name,
-        policy=outcome.policy,
-        seed=outcome.seed,
         seconds=last.at_ms / 1000,
-        utilisation=resources[0].utilisation,
-        useful=resources[0].useful,
-        stranded=resources[0].stranded,
         resources=resources,
         first_trainer=_waits(histories.values(), for_gang=False),
         whole_gang=_waits(histories.values(), for_gang=True),
@@ -143,11 +141,8 @@ def summary(outcome: SimulationOutcome) -> SimulationReport:
         shrunk=sum(down for _, down, _ in scalings.values()),
         creations=last.created,
         deletions=last.deleted,
-        passes=outcome.passes,
-        calls=outcome.calls,
         services=tuple(_service(samples, key) for key in _keys(samples, "services")),
         jobs=tuple(_job(key, history, scalings[key], jct_s) for key, history in histories.items()),
-        violations=outcome.violations,
     )
 
 

@@ -20,8 +20,10 @@ from mlstack.elastic.policy.state import (
     Shape,
     TrainerSlot,
     count,
+    fits,
     in_range,
     is_within,
+    shape,
 )
 from mlstack.elastic.snapshot import (
     Cause,
@@ -314,6 +316,7 @@ def _decide(cluster: ClusterState, state: JobState) -> Decision:
     is_ending = state.job.state == "finishing"
     unseated = () if is_ending else sorted(trainer.name for trainer in state.unbound)
     moves = [cause for _, cause, _ in state.gone] + [slot.cause for slot in planned]
+    waiting = {slot.trainer.name: _place(slot) for slot in state.slots if slot.trainer and not slot.is_bound}
     target = state.count if state.is_admitted else 0
     return Decision(
         job=state.job.key,
@@ -321,11 +324,7 @@ def _decide(cluster: ClusterState, state: JobState) -> Decision:
         is_admitted=state.is_admitted,
         victims=(*unseated, *(slot.trainer.name for slot in gone if slot.trainer is not None)),
         places=tuple(_place(slot) for slot in planned),
-        waiting={
-            slot.trainer.name: _place(slot)
-            for slot in state.slots
-            if slot.trainer is not None and not slot.is_bound
-        },
+        waiting=waiting,
         hints={name: tuple(node_names) for name, node_names in sorted(state.hints.items())},
         moves=moves.count("fairness"),
         withheld=state.withheld,
@@ -391,10 +390,8 @@ def _gains(state: JobState) -> list[tuple[Cause, str]]:
         "growth": f"{growth} to {now} in free room",
         "fairness": f"gets {gains['fairness']} of richer jobs, to {now}",
     }
-    is_new = job.state == "waiting"
-    return [
-        (cause, text) for cause, text in texts.items() if gains[cause] or (cause == "admitted" and is_new)
-    ]
+    gains["admitted"] += job.state == "waiting"
+    return [(cause, text) for cause, text in texts.items() if gains[cause]]
 
 
 def _losses(state: JobState) -> list[tuple[Cause, str]]:
@@ -420,9 +417,7 @@ def _waiting(cluster: ClusterState, state: JobState) -> str:
     names = cluster.snapshot.resources
     size = range(len(names))
     for need in needs(state, cluster.whole):
-        if not any(
-            all(node.allocatable[at] >= need.request[at] for at in size if need.request[at]) for node in nodes
-        ):
+        if not any(fits(node.allocatable, shape(need.request)) for node in nodes):
             most = [max(node.allocatable[at] for node in nodes) for at in size]
             text = _amounts(names, need.request, most)
             return f"no node is large enough for one {need.name} of {text}"
@@ -442,12 +437,8 @@ def _amounts(names: Sequence[str], amounts: Vector, room: Sequence[int]) -> str:
 
 
 def _amount(name: str, amount: int) -> str:
-    if name == "cpu":
-        return f"{amount / 1000:g} cpu"
-    if name in ("memory", "ephemeral-storage"):
-        unit, size = ("GiB", 2**30) if amount >= 2**30 else ("MiB", 2**20)
-        return f"{amount / size:.4g} {unit} {name}"
-    return resources.port_words(name, amount) if resources.is_host_port(name) else f"{amount} {name}"
+    text = resources.written(name, amount)
+    return text if resources.is_host_port(name) else f"{text} {name}"
 
 
 def _count(number: int, what: str) -> str:

@@ -24,8 +24,6 @@ from mlstack.elastic.policy.state import (
 )
 from mlstack.elastic.snapshot import Cause, Demand, Trainer, Unplaced, Vector
 
-# --- what a job lacks ---
-
 # --- what a job lacks: its whole gang while it waits, or what it lost and cannot run without ---
 
 
@@ -83,12 +81,7 @@ def has_places(
     preempted: Collection[JobState] = (),
 ) -> bool:
     """Tell whether there can be places enough for each kind of pod that a job lacks, if others took none."""
-    givers = {
-        other
-        for other in cluster.states.values()
-        if other.surplus and other.job.priority <= state.job.priority
-    }
-    givers.difference_update(preempted)
+    givers = _givers(cluster, state).difference(preempted)
     rooms = _without(cluster, preempted)
     pairs = [
         (rooms[node.index], _lifted(node, rooms[node.index], givers)) for node in cluster.nodes_of(node_names)
@@ -96,6 +89,12 @@ def has_places(
     return all(
         _is_room(pairs, shape(need.request), need.number, givers) for need in needs(state, cluster.whole)
     )
+
+
+def _givers(cluster: ClusterState, state: JobState) -> set[JobState]:
+    """Give the jobs that may lose trainers to a job."""
+    states, priority = cluster.states.values(), state.job.priority
+    return {other for other in states if other.surplus and other.job.priority <= priority}
 
 
 def _is_room(pairs: list[tuple[Room, Room]], amounts: Shape, number: int, givers: set[JobState]) -> bool:
@@ -314,11 +313,7 @@ class Admission:
             nodes = cluster.nodes_of(node_names)
             free = self._free[node_names] = FreeRoom(cluster, nodes, free_amounts)
         keys = {other.job.key for other in preempted}
-        more = [
-            [other.surplus * part for part in other.job.trainer]
-            for other in cluster.states.values()
-            if other.surplus and other.job.priority <= state.job.priority
-        ]
+        more = [[other.surplus * part for part in other.job.trainer] for other in _givers(cluster, state)]
         for other in preempted:
             more.append([(other.count - other.surplus) * part for part in other.job.trainer])
             more += [list(held.request) for held in other.job.held]

@@ -28,7 +28,8 @@ SMALL = {
 
 def hear(observer: ClusterObserver, *objects: dict[str, Any], change: str = "ADDED") -> None:
     for obj in objects:
-        named = {"namespace": "default", "uid": obj["metadata"]["name"], **obj["metadata"]}
+        place = {} if obj["kind"] == "Node" else {"namespace": "default"}
+        named = {**place, "uid": obj["metadata"]["name"], **obj["metadata"]}
         observer.hear(WatchEvent(type=change, object={**obj, "metadata": named}))  # type: ignore[arg-type]
 
 
