@@ -295,7 +295,7 @@ def going_back(plan: ApplyPlan, output_format: str, *, clock: Clock) -> Iterator
         return
     from mlstack.deploy.reapply import last_good
 
-    good = last_good(plan, clock=clock)
+    good = last_good(plan)
     with operations.deploy.locked_to_the_end(plan) as locked:
         try:
             yield locked

@@ -12,7 +12,6 @@ from dataclasses import field, replace
 from typing import Any, Literal, TypeVar
 
 from mlstack.app.environment import Environment
-from mlstack.clock import Clock
 from mlstack.dataclass import dataclass
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import Action, Change, masked
@@ -24,7 +23,6 @@ from mlstack.errors import (
     ForbiddenError,
     NotFoundError,
     ObjectNotFoundError,
-    TransientError,
 )
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef, Opener
@@ -387,7 +385,6 @@ def outdated(items: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 # --- the history of one environment in its cluster: read, gone on with by runs, forgotten ---
 
 _ATTEMPTS = 3  # somebody without the lock may have taken the number
-_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)  # a server that is busy is asked again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -398,14 +395,13 @@ class History:
     app: str
     environment: str
     namespace: str
-    clock: Clock  # for the waits between attempts
     # Gives the Secrets as they were when this run began, which nobody else writes meanwhile.
     ahead: Callable[[], Items] | None = None
 
     @classmethod
-    def of(cls, app: str, place: Environment, cluster: Cluster, *, clock: Clock) -> History:
+    def of(cls, app: str, place: Environment, cluster: Cluster) -> History:
         """Give the history of an environment as a run uses it."""
-        return cls(cluster=cluster, app=app, environment=place.name, namespace=place.namespace, clock=clock)
+        return cls(cluster=cluster, app=app, environment=place.name, namespace=place.namespace)
 
     def revisions(self) -> tuple[Revision, ...]:
         """Give all revisions that are complete, oldest first."""
@@ -487,22 +483,12 @@ class History:
             secrets = secrets_of(revision, parts, **place)
             try:
                 for secret in secrets:  # one after the other: the last one is what makes it a revision
-                    self._create(secret)
+                    self.cluster.create(secret)
             except ConflictError:
                 continue
             self._delete(outdated([*items, *secrets]))
             return revision
         raise ClusterError(f"revision {first} and the next are written by somebody else")
-
-    def _create(self, secret: Secret) -> None:
-        for pause_s in _PAUSES_S:
-            try:
-                self.cluster.create(secret)
-            except TransientError:
-                self.clock.sleep(pause_s)
-            else:
-                return
-        self.cluster.create(secret)
 
     def forget(self) -> None:
         """Delete all of it, with what is left of broken revisions."""
@@ -544,7 +530,7 @@ def has_history(app: str, place: Environment, cluster: Cluster) -> bool:
         return False
 
 
-def open_history(target: Target, opener: Opener, *, clock: Clock) -> History:
+def open_history(target: Target, opener: Opener) -> History:
     """Give the history of a target from the cluster of its context; nothing is rendered.
 
     Raises:
@@ -554,7 +540,7 @@ def open_history(target: Target, opener: Opener, *, clock: Clock) -> History:
     place = target.place()
     cluster = opener(place.context)
     guard.check_cluster(place, cluster)
-    return History.of(target.app.app.name, place, cluster, clock=clock)
+    return History.of(target.app.app.name, place, cluster)
 
 
 # What ends programs by SIGTERM kills them when they have not gone after 10 s (Docker) or 30 s (Kubernetes).

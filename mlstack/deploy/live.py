@@ -512,9 +512,7 @@ class LastApplied:
 
     def __init__(self, resolved: ResolvedTarget) -> None:
         self._cluster, self._lock, self.fault = resolved.cluster, Lock(), ""
-        self._history = History.of(
-            resolved.state.app, resolved.place, resolved.cluster, clock=_StoppedClock()
-        )
+        self._history = History.of(resolved.state.app, resolved.place, resolved.cluster)
         self._revisions: tuple[Revision, ...] | None = None
         self._sets: dict[int, Mapping[Identity, Data]] = {}
 
@@ -547,13 +545,3 @@ class LastApplied:
                 yield applied
             if not {manifest.component, UNNAMED} & {*revision.unsettled}:
                 return
-
-
-class _StoppedClock:
-    """A clock for who only reads."""
-
-    def now_s(self) -> float:
-        return 0.0
-
-    def sleep(self, seconds: float) -> None:
-        pass

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from math import inf
 from threading import Event as Flag
 from threading import RLock, Thread
 from typing import Any
@@ -18,7 +17,7 @@ from mlstack.clock import STILL_S, Clock
 from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import OnEvent, RunEvent, RunEventKind
 from mlstack.errors import ClusterError, ForbiddenError, InvalidError, LockedError, TransientError
-from mlstack.kube.client import Cluster, GuardedClient, ObjectRef, Patience, asked_once
+from mlstack.kube.client import Cluster, GuardedClient, ObjectRef, asked_once
 from mlstack.kube.lease import HeldError, Lease, LostError, Taken, Term
 from mlstack.objects.kube_object import (
     APP_LABEL,
@@ -100,19 +99,6 @@ WEBHOOK_S = 120.0
 
 _WEBHOOK = re.compile(r'admission webhook [`"]([^`"]+)[`"](?: denied the request)?:? ?')
 _EXEMPT = f"let it pass what has the label {MANAGED_BY_LABEL}={MANAGER}"
-
-
-def patient(cluster: Cluster, *, clock: Clock, on_event: OnEvent, timeout_s: float = inf) -> Cluster:
-    """Give a cluster whose webhooks are waited for while they start, as with any other object."""
-    patience = Patience(
-        clock,
-        lambda text: on_event(RunEvent("pending", None, text)),
-        answered=True,
-        webhook_s=WEBHOOK_S,
-        timeout_s=timeout_s,
-        remind=lambda text: on_event(RunEvent("still", None, text)),
-    )
-    return GuardedClient(cluster, patience=patience)
 
 
 @contextmanager
@@ -218,8 +204,7 @@ def hold(
         ref = ObjectRef("coordination.k8s.io/v1", "Lease", place.namespace, lease.name)
         so = "nothing was written"
         with explained(cluster, ref, app=app, environment=place.name, so=so, what="lock"):
-            taking = replace(lease, cluster=patient(cluster, clock=clock, on_event=on_event))
-            taken = _taken(taking, place, holder, clock=clock, on_event=on_event, timeout_s=timeout_s)
+            taken = _taken(lease, place, holder, clock=clock, on_event=on_event, timeout_s=timeout_s)
         renewer.start(taken.term)
         if taken.before is not None:
             who = describe(taken.before)

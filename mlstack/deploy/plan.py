@@ -226,6 +226,7 @@ def record(
     *,
     outcomes: Mapping[Identity, RunEvent],
     on_event: OnEvent,
+    now_s: float,
 ) -> None:
     """Write a revision if a run changed anything; that it cannot be written is told, and no failure.
 
@@ -243,7 +244,7 @@ def record(
         return
     # What was not to be created is not to be created by a later rollback either.
     applied = replace(state, objects=tuple(obj for obj in state.objects if obj.identity not in missing))
-    draft, news = _draft(plan, past, error, outcomes), None if plan.deletes else applied
+    draft, news = _draft(plan, error, outcomes, now_s), None if plan.deletes else applied
     try:
         past.record(draft, news, selective=plan.resolved.selective, if_news=not changed)
     except ClusterError as failure:
@@ -253,9 +254,9 @@ def record(
 
 def _draft(
     plan: ApplyPlan,
-    past: History,
     error: MlstackError | KeyboardInterrupt | None,
     outcomes: Mapping[Identity, RunEvent],
+    now_s: float,
 ) -> Revision:
     ended: Result = "not ready" if isinstance(error, NotReadyError) else "failed"
     if error is None:
@@ -268,7 +269,7 @@ def _draft(
         components = tuple(sorted(named))
     return Revision(
         number=0,
-        time=timestamp(past.clock.now_s()),
+        time=timestamp(now_s),
         who=plan.resolved.target.who,
         what=plan.what,
         result=ended,

@@ -22,7 +22,7 @@ from mlstack.app.document import API_VERSION
 from mlstack.app.environment import ClusterIdentity
 from mlstack.app.overrides import Overrides
 from mlstack.app.schema import check_file
-from mlstack.clock import Clock, timestamp
+from mlstack.clock import timestamp
 from mlstack.dataclass import dataclass
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import DECIDING, Action, ApplyOptions, Change, Changes, RunResult, veiled
@@ -409,7 +409,7 @@ class RollbackGoal:
 
 
 def earlier_goal(
-    target: Target, opener: Opener, *, number: int | None = None, options: ApplyOptions, clock: Clock
+    target: Target, opener: Opener, *, number: int | None = None, options: ApplyOptions
 ) -> RollbackGoal:
     """Find the revision to go back to; without a number the newest before the last one that worked.
 
@@ -420,7 +420,7 @@ def earlier_goal(
         NotFoundError: there is no such revision, or none before the newest.
         ClusterError: the cluster cannot be asked or is another one.
     """
-    past = open_history(target, opener, clock=clock)
+    past = open_history(target, opener)
     revisions, notes = past.revisions(), list[str]()
     if number is not None:
         revision = past.find(number)
@@ -487,7 +487,7 @@ class LastGood:
     borne_out: frozenset[Identity]  # the objects of which the cluster had exactly what the set says
 
 
-def last_good(plan: ApplyPlan, *, clock: Clock) -> LastGood | None:
+def last_good(plan: ApplyPlan) -> LastGood | None:
     """Give what an apply may go back to, before it begins; None if no earlier revision worked.
 
     A history lies in Secrets: whoever may write those in the namespace may write a revision of their own,
@@ -500,7 +500,7 @@ def last_good(plan: ApplyPlan, *, clock: Clock) -> LastGood | None:
         ClusterError: the cluster cannot be asked.
     """
     resolved = plan.resolved
-    past = History.of(resolved.state.app, resolved.place, resolved.cluster, clock=clock)
+    past = History.of(resolved.state.app, resolved.place, resolved.cluster)
     revisions = past.revisions()
     components = resolved.state.known_as if resolved.selective else ()
     while (good := last_good_revision(revisions, components)) is not None:

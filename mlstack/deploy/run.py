@@ -17,7 +17,7 @@ from mlstack.clock import Clock
 from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import Change, OnEvent, RunEvent, RunEventKind
 from mlstack.deploy.live import DiffContext
-from mlstack.deploy.lock import patient
+from mlstack.deploy.lock import WEBHOOK_S
 from mlstack.deploy.wait import Barriers
 from mlstack.deploy.write import DeletionWatcher, Gone, ObjectWriter, Steps
 from mlstack.errors import ForbiddenError, LockedError, MlstackError, NotReadyError, UnreachableError
@@ -64,21 +64,17 @@ class Run:
         self.stopped = Event()
         self._begun: dict[Identity, Change] = {}
         self._on_event, self._lock, self._closed = on_event, Lock(), False
-        self._clock, self._context, self._timeout_s = _StoppedClock(clock, self.stopped), context, timeout_s
+        self.clock, self._clock = clock, _StoppedClock(clock, self.stopped)
+        self._context, self._timeout_s = context, timeout_s
         self._limit_s = inf if timeout_s is None else timeout_s
         self._secrets, self._fail_fast = secrets, fail_fast
+        # For what is done without the lock, or after somebody has ended the run.
+        self.unfenced = self._patient(cluster, clock, webhook_s=WEBHOOK_S)
         self.use(cluster)
 
     def use(self, cluster: Cluster) -> None:
         """Write through another view of the cluster from now on, as one that a lock fences."""
-        patience = Patience(
-            self._clock,
-            lambda text: self.tell(RunEvent("pending", None, text)),
-            answered=True,
-            timeout_s=self._limit_s,
-            remind=lambda text: self.tell(RunEvent("still", None, text)),
-        )
-        self.cluster: Cluster = GuardedClient(cluster, patience=patience)
+        self.cluster = self._patient(cluster, self._clock)
         self.writer = ObjectWriter(
             self.cluster, clock=self._clock, tell=self.tell, context=self._context, timeout_s=self._limit_s
         )
@@ -96,7 +92,19 @@ class Run:
     @property
     def records(self) -> Cluster:
         """Give the cluster for what is kept of the environment: webhooks that start are waited for."""
-        return patient(self.cluster, clock=self._clock, on_event=self.tell, timeout_s=self._limit_s)
+        return self._patient(self.cluster, self._clock, webhook_s=WEBHOOK_S)
+
+    def _patient(self, cluster: Cluster, clock: Clock, *, webhook_s: float = 0.0) -> Cluster:
+        """Give a cluster that is waited for while it does not answer, no longer than for anything else."""
+        patience = Patience(
+            clock,
+            lambda text: self.tell(RunEvent("pending", None, text)),
+            answered=True,
+            webhook_s=webhook_s,
+            timeout_s=self._limit_s,
+            remind=lambda text: self.tell(RunEvent("still", None, text)),
+        )
+        return GuardedClient(cluster, patience=patience)
 
     def left(self, changes: Sequence[Change]) -> list[Change]:
         """Give those of some changes that are not done yet."""

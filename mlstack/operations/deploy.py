@@ -157,8 +157,8 @@ def apply(plan: ApplyPlan, *, clock: Clock, on_event: OnEvent = silent) -> RunRe
     run = _begin(plan, clock, on_event)
     try:
         run.apply(plan.namespace)  # the lock lives in it
-        with _locked(plan, run, clock, on_event):
-            _carry_out(plan, run, clock)
+        with _locked(plan, run):
+            _carry_out(plan, run)
     except MlstackError as error:
         error.partial = _result(plan, run)
         raise
@@ -167,9 +167,9 @@ def apply(plan: ApplyPlan, *, clock: Clock, on_event: OnEvent = silent) -> RunRe
     return _result(plan, run)
 
 
-def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
+def _carry_out(plan: ApplyPlan, run: Run) -> None:
     """Do the steps of a plan in their order; the inventory covers at each moment what may be there."""
-    past = History.of(plan.changes.app, plan.place, plan.resolved.cluster, clock=clock)
+    past = History.of(plan.changes.app, plan.place, run.unfenced)
     if plan.writes and not plan.deletes:
         past = past.read_ahead()
     inventory: Inventory | None = None
@@ -184,12 +184,12 @@ def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
         there = [change for change in writes if change.action != "missing"]
         if there and options.wait and not now.deletes:
             until_applied(
-                now.resolved,
+                replace(now.resolved, cluster=run.unfenced),
                 there,
                 options,
                 written=run.written,
                 standings=run.standings,
-                clock=clock,
+                clock=run.clock,
                 on_event=run.tell,
             )
         run.delete(deletions, now.changes.depends, grace_period_s=now.grace_period_s, wait=options.wait)
@@ -202,7 +202,7 @@ def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
             _forget(now, run, past, _shrink_inventory(now, run, inventory, run.records))
         return
     # Neither record needs the other.
-    recorded = prefetch(partial(record, plan, past, None, outcomes=run.outcomes, on_event=run.tell))
+    recorded = prefetch(partial(_record, plan, run, past, None))
     try:
         _shrink_inventory(now, run, inventory, run.records)
     finally:
@@ -242,12 +242,12 @@ def _begin(plan: ApplyPlan, clock: Clock, on_event: OnEvent) -> Run:
 
 
 @contextmanager
-def _locked(plan: ApplyPlan, run: Run, clock: Clock, on_event: OnEvent) -> Iterator[None]:
+def _locked(plan: ApplyPlan, run: Run) -> Iterator[None]:
     """Let a run write while it holds the environment's lock, if there is anything to write or to lock."""
-    place, cluster, options = plan.place, plan.resolved.cluster, plan.options
+    place, cluster, options = plan.place, run.unfenced, plan.options
     holder, app = plan.resolved.target.holder, plan.changes.app
     if not plan.writes:
-        locking.release_stale(cluster, place, app, holder=holder, clock=clock)
+        locking.release_stale(cluster, place, app, holder=holder, clock=run.clock)
         run.use(cluster)
         yield
         return
@@ -255,7 +255,7 @@ def _locked(plan: ApplyPlan, run: Run, clock: Clock, on_event: OnEvent) -> Itera
     if options.lock_timeout_s is not None:
         timeout_s = options.lock_timeout_s
     lock = locking.hold(
-        cluster, place, app, holder=holder, clock=clock, on_event=on_event, timeout_s=timeout_s
+        cluster, place, app, holder=holder, clock=run.clock, on_event=run.tell, timeout_s=timeout_s
     )
     with ExitStack() as stack:
         try:
@@ -304,7 +304,7 @@ def _keep_what_was_done(
     error: MlstackError | KeyboardInterrupt,
 ) -> None:
     """Write down how far a run came that did not end well: in its inventory and its history."""
-    written = partial(record, plan, past, error, outcomes=run.outcomes, on_event=run.tell)
+    written = partial(_record, plan, run, past, error)
     if isinstance(error, KeyboardInterrupt):
         if inventory is not None or not plan.deletes:
             before_leaving(written)
@@ -319,13 +319,17 @@ def _keep_what_was_done(
 def _forget(plan: ApplyPlan, run: Run, past: History, left: Inventory) -> None:
     """Take away what was kept of an environment, or of some components of it, that is deleted."""
     if plan.resolved.selective:
-        record(plan, past, None, outcomes=run.outcomes, on_event=run.tell)
+        _record(plan, run, past, None)
         return
     remove(run.cluster, left)
     try:
         replace(past, cluster=run.cluster).forget()
     except ClusterError as error:  # what was asked for is done
         run.tell(RunEvent("note", None, f"the history stays: {error.message}"))
+
+
+def _record(plan: ApplyPlan, run: Run, past: History, error: MlstackError | KeyboardInterrupt | None) -> None:
+    record(plan, past, error, outcomes=run.outcomes, on_event=run.tell, now_s=run.clock.now_s())
 
 
 def _result(plan: ApplyPlan, run: Run) -> RunResult:
@@ -556,7 +560,7 @@ def _desired_or_nothing(target: Target) -> tuple[DesiredState, MlstackError | No
 
 
 def plan_rollback(
-    target: Target, number: int | None = None, *, opener: Opener, clock: Clock, options: ApplyOptions = _USUAL
+    target: Target, number: int | None = None, *, opener: Opener, options: ApplyOptions = _USUAL
 ) -> ApplyPlan:
     """Work out what going back would do; nothing is written, and the files need not render.
 
@@ -569,7 +573,7 @@ def plan_rollback(
     """
     from mlstack.deploy import reapply
 
-    goal = reapply.earlier_goal(target, opener, number=number, options=options, clock=clock)
+    goal = reapply.earlier_goal(target, opener, number=number, options=options)
     plan = _plan(goal.resolved, options, what=goal.what, may_be_empty=True)
     return reapply.to_earlier(_with_room(plan), goal)
 

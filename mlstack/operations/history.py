@@ -238,13 +238,13 @@ class RevisionDiff:
     counts: Mapping[str, int] = field(default_factory=dict)  # number of objects of each action
 
 
-def list_history(target: Target, *, opener: Opener, clock: Clock) -> HistoryResult:
+def list_history(target: Target, *, opener: Opener) -> HistoryResult:
     """List the revisions of an environment.
 
     Raises:
         ClusterError: the cluster cannot be asked, or is another one.
     """
-    past = open_history(target, opener, clock=clock)
+    past = open_history(target, opener)
     return row(
         HistoryResult,
         past,
@@ -254,16 +254,14 @@ def list_history(target: Target, *, opener: Opener, clock: Clock) -> HistoryResu
     )
 
 
-def show_revision(
-    target: Target, number: int | None = None, *, opener: Opener, clock: Clock
-) -> RevisionResult:
+def show_revision(target: Target, number: int | None = None, *, opener: Opener) -> RevisionResult:
     """Give one revision with its objects, the newest unless it is named.
 
     Raises:
         NotFoundError: there is no such revision.
         ClusterError: the cluster cannot be asked, is another one, or the revision is damaged.
     """
-    past = open_history(target, opener, clock=clock)
+    past = open_history(target, opener)
     revision = _newest(past) if number is None else past.find(number)
     state = past.load(revision)
     secrets = (*state.secrets, *known_secrets(target.app, target.environment))
@@ -279,16 +277,14 @@ def show_revision(
     return row(RevisionResult, past, context=context, revision=revision, objects=objects)
 
 
-def diff_revisions(
-    target: Target, older: int, newer: int | None = None, *, opener: Opener, clock: Clock
-) -> RevisionDiff:
+def diff_revisions(target: Target, older: int, newer: int | None = None, *, opener: Opener) -> RevisionDiff:
     """Compare a revision with another, the newest unless it is named.
 
     Raises:
         NotFoundError: one of them is not there.
         ClusterError: the cluster cannot be asked, is another one, or a revision is damaged.
     """
-    past = open_history(target, opener, clock=clock)
+    past = open_history(target, opener)
     first = past.find(older)
     second = _newest(past) if newer is None else past.find(newer)
     before, after = past.load(first), past.load(second)

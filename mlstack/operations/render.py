@@ -27,7 +27,6 @@ from mlstack.render.template import CodeStore
 from mlstack.yaml import read
 
 if TYPE_CHECKING:
-    from mlstack.clock import Clock
     from mlstack.deploy.target import Target
     from mlstack.kube.client import Opener
     from mlstack.validate.formats import Fault
@@ -183,7 +182,7 @@ def validate_on_server(
     return replace(result, ok=result.ok and not refused, faults=(*result.faults, *refused))
 
 
-def with_applied(result: ValidateResult, target: Target, *, opener: Opener, clock: Clock) -> ValidateResult:
+def with_applied(result: ValidateResult, target: Target, *, opener: Opener) -> ValidateResult:
     """Add what is deprecated, or not served any more, of the set that was last applied to the cluster.
 
     What is found of the files as well is said once.
@@ -191,7 +190,7 @@ def with_applied(result: ValidateResult, target: Target, *, opener: Opener, cloc
     from mlstack.deploy.history import open_history
     from mlstack.validate.validate import deprecations
 
-    past = open_history(target, opener, clock=clock)
+    past = open_history(target, opener)
     revisions = past.revisions()
     if not revisions:
         note = f"`{target.environment}` has no history in its cluster: nothing that was applied is known"

@@ -94,7 +94,7 @@ def test_a_run_killed_while_it_writes_its_revision_leaves_nothing_behind(
         assert status == 0, ran.err
         newest = stack.revisions()[0]
         assert newest.number >= max(offered, default=0)
-        found = show_revision(stack.target(), opener=stack.opener, clock=stack.clock).objects
+        found = show_revision(stack.target(), opener=stack.opener).objects
         noise = {one.manifest["metadata"]["name"]: one.manifest["data"]["noise"] for one in found}
         assert noise["big-3"] == incompressible("big-3", 10 * seed + 3)["data"]["noise"]
         assert len(secrets(minikube, namespace)) == sum(one.parts for one in stack.revisions())

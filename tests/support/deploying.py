@@ -159,7 +159,6 @@ class Stack:
             self.target(environment, **about),
             number,
             opener=self.opener,
-            clock=self.clock,
             options=ApplyOptions(**{"wait": False, **how}),
         )
         self.events = []
@@ -167,8 +166,7 @@ class Stack:
 
     def revisions(self, environment: str = "minikube", **options: Any) -> tuple[Revision, ...]:
         """Give the history, newest first."""
-        found = list_history(self.target(environment, **options), opener=self.opener, clock=self.clock)
-        return found.revisions
+        return list_history(self.target(environment, **options), opener=self.opener).revisions
 
     @property
     def notes(self) -> list[str]:

@@ -13,7 +13,7 @@ from mlstack.cli.main import ListingGroup, family
 from mlstack.cli.options import CLUSTER, CONFIRMED, GIVEN, PLACE, duration, environments, option, word
 from mlstack.cli.output import is_terminal, say, write
 from mlstack.cli.page import emit, table_text
-from mlstack.cli.ports import Result, Session, is_pattern, operations
+from mlstack.cli.ports import Session, is_pattern, operations
 from mlstack.errors import MlstackError, NotReadyError, UsageError
 
 if TYPE_CHECKING:
@@ -370,6 +370,8 @@ def refuse_unapplied(environment: str, report: ChangeReport) -> None:
 
 # --- revisions ---
 
+_READING = "reading the history"
+
 
 @history.command(
     "list",
@@ -379,7 +381,7 @@ def refuse_unapplied(environment: str, report: ChangeReport) -> None:
 )
 def list_history(session: Session) -> object:
     """List what was applied to an environment: number, when, by whom, how it ended."""
-    return _from_history(session, operations.history.list_history)
+    return session.from_cluster(operations.history.list_history, doing=_READING)
 
 
 @history.command("show", takes=f"words {PLACE} {CLUSTER}", examples=["gke 3", "gke 3 -o yaml"])
@@ -391,7 +393,7 @@ def show_revision(
 ) -> object:
     """Show one revision with its objects; secrets are masked in every format."""
     env, numbers = split_words(words, most=1)
-    return _from_history(session, operations.history.show_revision, *numbers, env=env)
+    return session.from_cluster(operations.history.show_revision, *numbers, env=env, doing=_READING)
 
 
 @history.command("diff", takes=f"words {PLACE} {CLUSTER}", examples=["gke 3", "gke 3 5"])
@@ -405,14 +407,7 @@ def diff_revisions(
     env, numbers = split_words(words, most=2)
     if not numbers:
         raise UsageError("which revision?", hint="mlstack history diff ENV N, or ENV N M")
-    return _from_history(session, operations.history.diff_revisions, *numbers, env=env)
-
-
-def _from_history(
-    session: Session, read: Callable[..., Result], *numbers: int, env: str | None = None
-) -> Result:
-    clock = session.ports.clock
-    return session.from_cluster(read, *numbers, env=env, doing="reading the history", clock=clock)
+    return session.from_cluster(operations.history.diff_revisions, *numbers, env=env, doing=_READING)
 
 
 def split_words(words: Sequence[str], *, most: int) -> tuple[str | None, list[int]]:
@@ -446,8 +441,8 @@ def rollback(
     The files of the app stay as they are: the next apply brings back what they say.
     """
     env, numbers = split_words(words, most=1)
-    how, clock = session.apply_options(), session.ports.clock
-    plan = session.from_cluster(operations.deploy.plan_rollback, *numbers, env=env, clock=clock, options=how)
+    how = session.apply_options()
+    plan = session.from_cluster(operations.deploy.plan_rollback, *numbers, env=env, options=how)
     # A revision lies in Secrets that others may write: what it brings is always looked at by somebody.
     if not plan.report.ok:
         say(

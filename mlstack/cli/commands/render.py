@@ -142,7 +142,7 @@ def _validated(session: Session, env: str | None, *, server: bool, live: bool, *
     if live:
         with page.waiting("reading the history"):
             target, opener = session.target(env), session.opener()
-            result = operations.render.with_applied(result, target, opener=opener, clock=session.ports.clock)
+            result = operations.render.with_applied(result, target, opener=opener)
     return result
 
 

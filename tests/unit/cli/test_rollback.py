@@ -179,7 +179,7 @@ BINDING = ObjectRef("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "p
 
 def written_history(run: Runner) -> History:
     of = {"app": "demo", "environment": "minikube", "namespace": "default"}
-    return History(cluster=run.cluster("minikube"), clock=run.clock, **of)
+    return History(cluster=run.cluster("minikube"), **of)
 
 
 def plant(run: Runner, *objects: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from mlstack.cli.commands.program import StandingClock
 from mlstack.cli.page import Page, TextLine
 from mlstack.clock import Clock
 from mlstack.deploy import lock
-from mlstack.errors import UnreachableError
+from mlstack.errors import TransientError, UnreachableError
 from mlstack.kube import api_server
 from mlstack.kube.client import ClientWrapper, Cluster, ObjectRef
 from mlstack.testing.cluster import MemoryCluster
@@ -292,9 +292,10 @@ class Away(ClientWrapper):
 
 
 @pytest.fixture
-def away(run: Runner, monkeypatch: pytest.MonkeyPatch) -> Away:
+def away(run: Runner, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Away:
     """Give a cluster that goes away, opened as a real one is."""
-    cluster = Away(run.cluster("minikube"), run.clock)
+    kind: type[Away] = getattr(request, "param", Away)
+    cluster = kind(run.cluster("minikube"), run.clock)
     monkeypatch.setattr(api_server, "connect", lambda context, kubeconfig: cluster)
     monkeypatch.setattr(ports, "SystemClock", lambda: run.clock)
     run.clusters["minikube"] = ports.connect("minikube", None)
@@ -327,3 +328,45 @@ def test_a_server_that_stays_away_is_waited_for_as_long_as_was_said(
     assert limit_s <= away.asked_s < limit_s + 2
     assert ran.err.count(f"waiting: the API server does not answer; trying again for {limit_s} s\n") == 1
     assert ran.err.count("does not answer;") == 1
+
+
+class Deaf(Away):
+    """A cluster that does not answer any more once the object of the run is written."""
+
+    def _call(self, verb: str, *args: Any, **named: Any) -> Any:
+        answer = super()._call(verb, *args, **named)
+        if verb == "apply" and not named.get("dry_run") and args[0]["kind"] == "Deployment":
+            self.begun_s = self.clock.now_s()
+        return answer
+
+
+class Busy(Away):
+    """A cluster that is too busy for a history."""
+
+    def _call(self, verb: str, *args: Any, **named: Any) -> Any:
+        if verb == "create" and args[0]["kind"] == "Secret":
+            self.begun_s = min(self.begun_s, self.clock.now_s())
+            self.asked_s = self.clock.now_s() - self.begun_s
+            raise TransientError("too many requests")
+        return ClientWrapper._call(self, verb, *args, **named)
+
+
+@pytest.mark.parametrize(("words", "limit_s"), [("", 300), ("--timeout 10s", 10)], ids=["usual", "chosen"])
+@pytest.mark.parametrize("away", [Deaf], indirect=True)
+def test_the_wait_after_the_writes_is_as_patient_as_was_said(
+    run: Runner, away: Away, words: str, limit_s: float
+) -> None:
+    write(deployment(**GPU))
+    ran = run(f"apply minikube {words}")
+    assert (ran.code, "the API server has not answered for" in ran.err) == (7, True)
+    assert limit_s <= away.asked_s < limit_s + 2
+
+
+@pytest.mark.parametrize(("words", "limit_s"), [("", 120), ("--timeout 10s", 10)], ids=["usual", "chosen"])
+@pytest.mark.parametrize("away", [Busy], indirect=True)
+def test_the_history_is_tried_for_as_long_as_was_said(
+    run: Runner, away: Away, words: str, limit_s: float
+) -> None:
+    ran = run(f"apply minikube {words}")
+    assert (ran.code, "the history of this run is incomplete: too many requests" in ran.err) == (0, True)
+    assert limit_s <= away.asked_s < limit_s + 2

@@ -229,7 +229,7 @@ def cluster() -> Flaky:
 @pytest.fixture
 def kept(cluster: Flaky) -> History:
     """The history of environment `gke` of app `demo`."""
-    return History(cluster=cluster, app="demo", environment="gke", namespace="ml", clock=VirtualClock())
+    return History(cluster=cluster, app="demo", environment="gke", namespace="ml")
 
 
 def write(kept: History, applied: DesiredState, *components: str) -> Revision:
@@ -338,11 +338,6 @@ def test_a_history_that_could_not_be_read_ahead_is_read_when_it_is_needed(kept: 
 
     write(kept, state(a="x"), "a")
     assert write(replace(kept, ahead=unreadable), state(a="y"), "a").number == 2
-
-
-def test_a_busy_server_is_asked_again(kept: History, cluster: Flaky) -> None:
-    cluster.errors = [TransientError("too many requests")] * 3
-    assert write(kept, state(a="x"), "a").number == 1
 
 
 def test_a_number_nobody_has_is_not_found(kept: History) -> None:

@@ -237,9 +237,7 @@ class Stopping:
 def test_an_interrupted_rollback_stands_in_the_history(stack: Stack) -> None:
     for word in ("1", "2"):
         stack.deploy("a", config_map("one", a=word), config_map("two", a=word))
-    plan = deploy.plan_rollback(
-        stack.target(), 1, opener=stack.opener, clock=stack.clock, options=ApplyOptions(wait=False)
-    )
+    plan = deploy.plan_rollback(stack.target(), 1, opener=stack.opener, options=ApplyOptions(wait=False))
     with pytest.raises(Interrupted):
         deploy.apply(plan, clock=stack.clock, on_event=at_object("one"))
     newest = stack.revisions()[0]

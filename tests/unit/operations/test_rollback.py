@@ -199,7 +199,7 @@ def test_a_number_that_is_gone_is_not_found(twice: Stack) -> None:
 
 
 def test_a_rollback_is_a_plan_that_asks_like_any_other(twice: Stack, clusters: Clusters) -> None:
-    plan = deploy.plan_rollback(twice.target(), 1, opener=clusters.__getitem__, clock=twice.clock)
+    plan = deploy.plan_rollback(twice.target(), 1, opener=clusters.__getitem__)
     assert (plan.changes_existing, plan.destructive, plan.report.counts) == (
         True,
         True,
@@ -277,7 +277,7 @@ def test_wherever_a_run_is_cut_off_the_next_one_leaves_its_set_as_the_newest_rev
         stack.apply(wait=True)
         newest = stack.revisions()[0]
         assert newest.is_good
-        kept = History.of("demo", stack.target().place(), whole, clock=stack.clock)
+        kept = History.of("demo", stack.target().place(), whole)
         values = {one.data["data"]["value"] for one in kept.load(newest).objects}
         assert values == {f"{writes}"}, f"cut off after {writes} writes"
         parts = sum(one.parts for one in stack.revisions())
@@ -350,7 +350,7 @@ def test_numbers_that_nobody_wrote_end_at_once_with_one_message(
     with pytest.raises(ClusterError, match="revision 3 is damaged: its Secrets are not what was written"):
         twice.rollback(3)
     assert time.monotonic() - begun_s < 2
-    listed = list_history(twice.target(), opener=twice.opener, clock=twice.clock)
+    listed = list_history(twice.target(), opener=twice.opener)
     assert (len(listed.notes) == 1) == (content is None)
     twice.write("a", config_map(a="3"))
     assert twice.apply().ok
