@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from mlstack.app.overrides import Overrides
     from mlstack.clock import Clock
     from mlstack.deploy.changes import ApplyOptions
-    from mlstack.deploy.lock import Holder
-    from mlstack.deploy.target import Target
+    from mlstack.deploy.target import Holder, Target
     from mlstack.disk_cache import Cache
     from mlstack.kube.client import Cluster
     from mlstack.kube.kubeconfig import Kubeconfig
@@ -345,7 +344,7 @@ def holder(who: str) -> Holder:
     Where `/proc` tells, the name says which machine (and container) and when the process began: a lock that
     a killed run left behind on this machine is then known to be nobody's.
     """
-    from mlstack.deploy.lock import Holder
+    from mlstack.deploy.target import Holder
 
     pid = os.getpid()
     machine, began = _machine(), _began(pid)

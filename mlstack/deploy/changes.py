@@ -113,6 +113,11 @@ class Change:
         return digest_of([name, self.action, self.live_uid, self.fingerprint, sorted(self.left)])
 
     @property
+    def sent(self) -> Data:
+        """Give what is sent of the object."""
+        return self.subject.data if self.payload is None else self.payload
+
+    @property
     def subject(self) -> KubeObject:
         """Give what is known of the object: as it is wanted, as it was found, or its name alone."""
         obj = self.desired or self.live

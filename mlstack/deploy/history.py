@@ -15,7 +15,6 @@ from mlstack.app.environment import Environment
 from mlstack.dataclass import dataclass
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import Action, Change, masked
-from mlstack.deploy.lock import environment_marks, name_of
 from mlstack.deploy.target import Target
 from mlstack.errors import (
     ClusterError,
@@ -28,7 +27,7 @@ from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef, Opener
 from mlstack.kube.parallel import prefetch
 from mlstack.objects import kube_object, managed_fields, masking
-from mlstack.objects.kube_object import DesiredState, KubeObject, Source
+from mlstack.objects.kube_object import DesiredState, KubeObject, Source, environment_marks, records_name
 from mlstack.objects.managed_fields import FieldChange
 
 Result = Literal["done", "failed", "not ready", "interrupted"]
@@ -274,7 +273,7 @@ def secrets_of(
             "data": {CONTENT: base64.b64encode(part).decode()},
         }
         for name, part in zip(
-            part_names(name_of(app, environment), revision.number, len(parts)), parts, strict=True
+            part_names(records_name(app, environment), revision.number, len(parts)), parts, strict=True
         )
     )
     first["metadata"]["annotations"] = {FACTS: _facts(revision)}  # type: ignore[index]  # it is a map
@@ -443,7 +442,7 @@ class History:
                 raise DamagedHistoryError(revision.number)
             return content_of(secret, revision.number)
 
-        names = part_names(name_of(self.app, self.environment), revision.number, revision.parts)
+        names = part_names(records_name(self.app, self.environment), revision.number, revision.parts)
         state = decode(revision, parallel.whole(parallel.run(part, names)))
         masking.note_object({"items": [obj.data for obj in state.objects]})
         masking.note(*state.secrets)
@@ -518,7 +517,7 @@ class History:
 def _items(cluster: Cluster, app: str, environment: str, namespace: str) -> Items:
     labels = f"{kube_object.selector(app=app, environment=environment)},{REVISION_LABEL}"
     items = cluster.list("v1", "Secret", namespace=namespace, labels=labels, metadata_only=True).items
-    head = f"{name_of(app, environment)}.r"  # labels alone do not tell `a/b` from `a.b`
+    head = f"{records_name(app, environment)}.r"  # labels alone do not tell `a/b` from `a.b`
     return tuple(item for item in items if item["metadata"]["name"].startswith(head))
 
 

@@ -18,14 +18,27 @@ from typing import Any
 
 import mlstack
 from mlstack.dataclass import dataclass
-from mlstack.deploy.changes import Change, OnEvent, RunEvent, silent
-from mlstack.deploy.lock import ID_LABEL, belongs_to, environment_marks, explained, name_of
-from mlstack.errors import ClusterError, ConfigError, ConflictError, ObjectNotFoundError
+from mlstack.deploy.changes import Change, OnEvent, RunEvent, digest_of, silent
+from mlstack.deploy.permissions import explained
+from mlstack.errors import ClusterError, ConfigError, ConflictError, ForbiddenError, ObjectNotFoundError
 from mlstack.kube.client import Applied, Cluster, ObjectRef
 from mlstack.objects import managed_fields
-from mlstack.objects.kube_object import APP_LABEL, ENVIRONMENT_LABEL, DesiredState, Identity, Kinds, group_of
+from mlstack.objects.kube_object import (
+    APP_LABEL,
+    ENVIRONMENT_LABEL,
+    DesiredState,
+    Identity,
+    Kinds,
+    belongs_to,
+    environment_marks,
+    group_of,
+    label_of,
+    records_name,
+    selector,
+)
 from mlstack.objects.managed_fields import HANDOVER, OURS, is_persons_tool
 
+ID_LABEL = "applyset.kubernetes.io/id"
 MEMBER_LABEL = "applyset.kubernetes.io/part-of"
 TOOLING = "applyset.kubernetes.io/tooling"
 GROUP_KINDS = "applyset.kubernetes.io/contains-group-kinds"
@@ -71,7 +84,7 @@ class Inventory:
     @property
     def name(self) -> str:
         """Give the name of the ConfigMap."""
-        return name_of(self.app, self.environment)
+        return records_name(self.app, self.environment)
 
     @property
     def id(self) -> str:
@@ -134,11 +147,9 @@ def as_members(state: DesiredState, namespace: str) -> DesiredState:
 def check_parent(parent: Mapping[str, Any], expected_id: str) -> None:
     """Raise ClusterError if an object is the parent of another tool's set, or of no set or another one."""
     metadata = parent["metadata"]
-    namespace, name = metadata.get("namespace"), metadata.get("name")
     tooling = str((metadata.get("annotations") or {}).get(TOOLING) or "")
-    label = (metadata.get("labels") or {}).get(ID_LABEL)
-    ref = f"ConfigMap {namespace}/{name}"
-    hint = f"if nobody needs it: kubectl delete configmap -n {namespace} {name}"
+    label, ref = (metadata.get("labels") or {}).get(ID_LABEL), ObjectRef.of(parent)
+    hint = f"if nobody needs it: kubectl delete configmap -n {ref.namespace} {ref.name}"
     if not tooling:
         raise ClusterError(f"`{ref}` is no inventory of mlstack: it has no annotation `{TOOLING}`", hint=hint)
     if (tooling.rpartition("/")[0] or tooling) != TOOL:
@@ -212,8 +223,7 @@ def shared_hash(live: Mapping[str, Any]) -> str:
 
 
 def _hash(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:_HASH_CHARACTERS]
+    return digest_of(value).removeprefix("sha256:")[:_HASH_CHARACTERS]
 
 
 # --- with a run: grown before the first write, shrunk after the last ---
@@ -251,8 +261,6 @@ def shrunk(
             members.append(_written(change, live))
         elif not change.writes or before is None:
             members.append(_member(change, before))
-        else:
-            members.append(before)
     return inventory.without(gone).with_members(members)
 
 
@@ -271,12 +279,11 @@ def _member(change: Change, before: Member | None) -> Member:
 
 
 def _written(change: Change, live: Mapping[str, Any]) -> Member:
-    desired = change.subject
-    is_ours = desired.labels.items() <= (live["metadata"].get("labels") or {}).items()
+    is_ours = change.subject.labels.items() <= (live["metadata"].get("labels") or {}).items()
     return replace(
         _member(change, None),
         uid=str(live["metadata"].get("uid") or change.live_uid),
-        payload_hash=payload_hash(desired.data if change.payload is None else change.payload),
+        payload_hash=payload_hash(change.sent),
         owned_hash=owned_hash(live) if is_ours else shared_hash(live),
         people_hash=people_hash(live),
     )
@@ -300,10 +307,6 @@ _FORMAT_KEY, _MEMBERS_KEY, _PARTS_KEY = "format", "members", "parts"
 
 class DamagedInventoryError(Exception):
     """Raised when the lines of an inventory cannot be read; never leaves `deploy`."""
-
-
-class NewerError(Exception):
-    """Raised when an inventory was written by a later mlstack; never leaves `deploy`."""
 
 
 def encode(
@@ -332,17 +335,18 @@ def encode(
     )
     names = "".join(f"{part['metadata']['name']}\n" for part in parts)
     data = {_PARTS_KEY: names} if parts else {_MEMBERS_KEY: texts[0]}
-    namespaces = {key.namespace for key in inventory.members} - {"", inventory.namespace}
     served = {(kind.group, kind.kind) for kind in kinds}
     # One kind that the server does not have makes the whole set unusable for kubectl.
     group_kinds = {(key.group, key.kind) for key in inventory.members} & served
     annotations = {
         TOOLING: f"{TOOL}/v{version}",
         GROUP_KINDS: ",".join(sorted(f"{kind}.{group}" if group else kind for group, kind in group_kinds)),
-        NAMESPACES: ",".join(sorted(namespaces)),
+        NAMESPACES: ",".join(
+            sorted({key.namespace for key in inventory.members} - {"", inventory.namespace})
+        ),
     }
-    labels = {ID_LABEL: inventory.id, **labels}
-    return config_map(inventory.name, {_FORMAT_KEY: _FORMAT, **data}, labels, annotations=annotations), parts
+    data, labels = {_FORMAT_KEY: _FORMAT, **data}, {ID_LABEL: inventory.id, **labels}
+    return config_map(inventory.name, data, labels, annotations=annotations), parts
 
 
 def part_names(parent: Mapping[str, Any]) -> tuple[str, ...]:
@@ -353,11 +357,19 @@ def part_names(parent: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def decode(parent: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> dict[Identity, Member]:
-    """Read the members that a parent and its parts hold; raises if they are damaged or of a later format."""
+    """Read the members that a parent and its parts hold.
+
+    Raises:
+        ClusterError: a later mlstack wrote them.
+        DamagedInventoryError: they are not what was written.
+    """
     data = parent.get("data") or {}
     version = str(data.get(_FORMAT_KEY, ""))
     if version.isdecimal() and len(version) < _FORMAT_DIGITS and int(version) > int(_FORMAT):
-        raise NewerError(version)
+        raise ClusterError(
+            f"the inventory `{ObjectRef.of(parent)}` was written by a newer mlstack (format {version})",
+            hint="use that version, or a later one",
+        )
     if len(str(data.get(_PARTS_KEY) or "").split()) != len(part_names(parent)):
         raise DamagedInventoryError("it names parts that it cannot have")
     if data.get(_FORMAT_KEY) != _FORMAT or not (data.keys() & {_MEMBERS_KEY, _PARTS_KEY}):
@@ -392,8 +404,8 @@ def _decoded(line: str) -> Member:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise DamagedInventoryError("a line is no JSON") from error
-    is_list = isinstance(fields, list) and all(isinstance(text, str) for text in fields)
-    if not is_list or len(fields) not in (8, 10):
+    is_list = isinstance(fields, list) and len(fields) in (8, 10)
+    if not is_list or not all(isinstance(text, str) for text in fields):
         raise DamagedInventoryError("a line has not the texts of a member")
     api_version, kind, namespace, name = fields[:4]
     if not (api_version and kind and name):
@@ -405,11 +417,10 @@ def _decoded(line: str) -> Member:
     )
 
 
+# --- in the cluster: load, write, remove ---
+
 _ATTEMPTS = 20  # a server that refuses one write of two is asked about that often once in a million runs
 _READS = 3  # a reader may meet a writer that has just put other parts in place of those that were named
-
-
-# --- load ---
 
 
 def load_inventory(cluster: Cluster, owner: DesiredState | Inventory) -> Inventory:
@@ -423,10 +434,9 @@ def load_inventory(cluster: Cluster, owner: DesiredState | Inventory) -> Invento
     empty = Inventory(app=owner.app, environment=owner.environment, namespace=owner.namespace)
     ref, parent = empty.ref(), dict[str, Any]()
     for _ in range(_READS):
-        live = cluster.get(ref)
-        if live is None:
+        parent = cluster.get(ref) or {}
+        if not parent:
             return empty
-        parent = live
         check_parent(parent, empty.id)
         if not belongs_to(parent, app=owner.app, environment=owner.environment):
             raise ClusterError(
@@ -443,11 +453,6 @@ def load_inventory(cluster: Cluster, owner: DesiredState | Inventory) -> Invento
         if len(parts) < len(names):
             raise DamagedInventoryError("a part of it is missing")
         return replace(inventory, members=decode(parent, parts))
-    except NewerError as newer:
-        raise ClusterError(
-            f"the inventory `{ref}` was written by a newer mlstack (format {newer})",
-            hint="use that version, or a later one",
-        ) from newer
     except DamagedInventoryError as fault:
         from mlstack.deploy.prune import find_by_labels  # a repair, not the rule
 
@@ -462,7 +467,26 @@ def has_moved(cluster: Cluster, inventory: Inventory) -> bool:
     return now != (inventory.uid, inventory.version)
 
 
-# --- write ---
+def other_namespaces(cluster: Cluster, state: DesiredState) -> tuple[str, ...]:
+    """Give the other namespaces in which the same environment keeps an inventory, as far as one may look."""
+    items = _inventories(cluster, selector(app=state.app, environment=state.environment), namespace=None)
+    return tuple(sorted({str(item["metadata"]["namespace"]) for item in items} - {state.namespace}))
+
+
+def other_environments(cluster: Cluster, state: DesiredState) -> tuple[str, ...]:
+    """Give other environments of the app with an inventory in the same namespace, as labels name them."""
+    items = _inventories(cluster, f"{APP_LABEL}={state.app}", namespace=state.namespace)
+    names = {str(item["metadata"]["labels"].get(ENVIRONMENT_LABEL, "")) for item in items}
+    return tuple(sorted(names - {label_of(state.environment)}))
+
+
+def _inventories(cluster: Cluster, labels: str, *, namespace: str | None) -> Sequence[Mapping[str, Any]]:
+    try:
+        return cluster.list(
+            "v1", "ConfigMap", namespace=namespace, labels=f"{labels},{ID_LABEL}", metadata_only=True
+        ).items
+    except ForbiddenError:
+        return ()
 
 
 def grow(
@@ -473,8 +497,7 @@ def grow(
     Raises:
         ConflictError: somebody else changed it since it was read.
     """
-    more = grown(inventory, changes)
-    return write(cluster, inventory, more, on_event=on_event, so="nothing was written")
+    return write(cluster, inventory, grown(inventory, changes), on_event=on_event)
 
 
 def needs_writing(old: Inventory, new: Inventory) -> bool:
@@ -507,24 +530,33 @@ def write(
         parent, parts = encode(new, version=mlstack.__version__, kinds=cluster.kinds(refresh=refresh))
         for part in parts:
             _apply(cluster, part, on_event)
-        for attempt in range(_ATTEMPTS):  # a refusal after a lost answer of the server means nothing
-            read = {"uid": old.uid, "resourceVersion": old.version} if old.exists else {}
-            try:
-                live = _apply(cluster, {**parent, "metadata": {**parent["metadata"], **read}}, on_event)
-                uid, version = live.object["metadata"]["uid"], live.object["metadata"]["resourceVersion"]
-                break
-            except ConflictError:
-                now = load_inventory(cluster, new)
-                uid, version = now.uid, now.version
-                if now.exists and now.members == new.members:
-                    break
-                if attempt + 1 == _ATTEMPTS or now.exists != old.exists or now.members != old.members:
-                    raise
-                old = replace(now, parts=old.parts)
+        uid, version = _swap(cluster, old, new, parent, on_event)
         names = tuple(str(part["metadata"]["name"]) for part in parts)
         if old.parts or names:
             _delete_parts(cluster, new, keep=names)
     return replace(new, version=version, uid=uid, parts=names, notes=())
+
+
+def _swap(
+    cluster: Cluster, old: Inventory, new: Inventory, parent: Live, on_event: OnEvent
+) -> tuple[str, str]:
+    """Write the parent in place of the one that was read; give its UID and version.
+
+    A refusal means nothing as long as what is there is still the old one, or the new one already: an answer
+    of the server may have been lost.
+    """
+    for attempt in range(_ATTEMPTS):
+        read = {"uid": old.uid, "resourceVersion": old.version} if old.exists else {}
+        try:
+            live = _apply(cluster, {**parent, "metadata": {**parent["metadata"], **read}}, on_event).object
+            return live["metadata"]["uid"], live["metadata"]["resourceVersion"]
+        except ConflictError:
+            old_members, old = old.members, load_inventory(cluster, new)
+            if old.exists and old.members == new.members:
+                break
+            if attempt + 1 == _ATTEMPTS or old.exists != bool(read) or old.members != old_members:
+                raise
+    return old.uid, old.version
 
 
 def _apply(cluster: Cluster, document: Live, on_event: OnEvent) -> Applied:
@@ -555,7 +587,7 @@ def _delete_parts(cluster: Cluster, inventory: Inventory, *, keep: Sequence[str]
     """Delete parts that no parent names, those of killed runs included."""
     namespace = inventory.namespace
     parts = cluster.list("v1", "ConfigMap", namespace=namespace, labels=PART_LABEL, metadata_only=True)
-    for name in [str(item["metadata"]["name"]) for item in parts.items]:
+    for name in (str(item["metadata"]["name"]) for item in parts.items):
         if name.startswith(f"{inventory.name}.i") and name not in keep:
             with suppress(ObjectNotFoundError):
                 cluster.delete(inventory.ref(name), propagation="Background")

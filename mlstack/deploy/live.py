@@ -12,26 +12,33 @@ from typing import Any
 from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import ApplyOptions
 from mlstack.deploy.history import UNNAMED, History, Revision, has_history
-from mlstack.deploy.inventory import Inventory, Member, load_inventory, owned_hash, payload_hash, shared_hash
-from mlstack.deploy.lock import environment_marks, other_namespaces
-from mlstack.deploy.target import ResolvedTarget, may_everything
+from mlstack.deploy.inventory import (
+    Inventory,
+    Member,
+    load_inventory,
+    other_namespaces,
+    owned_hash,
+    payload_hash,
+    shared_hash,
+)
+from mlstack.deploy.permissions import may_everything
+from mlstack.deploy.target import ResolvedTarget
 from mlstack.errors import ClusterError, ForbiddenError, MlstackError, ObjectNotFoundError, UnreachableError
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.kube.parallel import PendingResult, prefetch
 from mlstack.objects import kube_object, managed_fields
 from mlstack.objects.kube_object import (
-    APP_LABEL,
     COMPONENT_LABEL,
-    ENVIRONMENT_LABEL,
     Data,
     DesiredState,
     Identity,
     Kinds,
     KubeObject,
+    belongs_to,
+    environment_marks,
     kinds_of_crd,
     label_of,
-    marks,
 )
 from mlstack.objects.managed_fields import FORCE_FIELDS, MISSING, Path, adoptable, annotated
 from mlstack.objects.order import may_run_again
@@ -175,15 +182,14 @@ class Scalers:
                 continue
             except ForbiddenError:  # conflicts show whom the number belongs to
                 complete = False
-        going = [item for item in items if self._is_pruned(item["metadata"].get("labels") or {})]
+        going = [item for item in items if self._is_pruned(item)]
         staying = [item for item in items if item not in going]
         return _Listed(staying=_by_workload(staying), going=_by_workload(going), complete=complete)
 
-    def _is_pruned(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether the run deletes an object with these labels, if it does not bring it."""
-        state, component = self._resolved.state, labels.get(COMPONENT_LABEL)
-        ours = marks(app=state.app, environment=state.environment, component="")
-        is_ours = all(labels.get(name) == ours[name] for name in (APP_LABEL, ENVIRONMENT_LABEL))
+    def _is_pruned(self, live: Data) -> bool:
+        """Tell whether the run deletes an object, if it does not bring it."""
+        state, component = self._resolved.state, (live["metadata"].get("labels") or {}).get(COMPONENT_LABEL)
+        is_ours = belongs_to(live, app=state.app, environment=state.environment)
         is_meant = not self._resolved.selective or component in [label_of(name) for name in state.components]
         return self._prune and is_ours and component is not None and is_meant
 

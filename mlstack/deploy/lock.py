@@ -1,10 +1,8 @@
-"""What is kept of an environment in its cluster: its name, its marks, and the Lease of one run at a time."""
+"""The lock of an environment: a Lease that one run at a time holds, renewed while it lasts, then released."""
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,142 +12,13 @@ from typing import Any
 
 from mlstack.app.environment import Environment
 from mlstack.clock import STILL_S, Clock
-from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import OnEvent, RunEvent, RunEventKind
-from mlstack.errors import ClusterError, ForbiddenError, InvalidError, LockedError, TransientError
+from mlstack.deploy.permissions import explained
+from mlstack.deploy.target import Holder
+from mlstack.errors import ClusterError, LockedError
 from mlstack.kube.client import Cluster, GuardedClient, ObjectRef, asked_once
 from mlstack.kube.lease import HeldError, Lease, LostError, Taken, Term
-from mlstack.objects.kube_object import (
-    APP_LABEL,
-    COMPONENT_LABEL,
-    ENVIRONMENT_LABEL,
-    MANAGED_BY_LABEL,
-    MANAGER,
-    DesiredState,
-    label_of,
-    marks,
-    selector,
-)
-
-# --- names and marks of what is kept ---
-
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_NAME_CHARACTERS = 200  # of 253: names of history and further parts are longer by a suffix
-
-
-def name_of(app: str, environment: str) -> str:
-    """Give the name of everything that is kept in the cluster for one environment of an app.
-
-    It is `mlstack-<app>.<environment>`, with `.` for `/`. Names that cannot be one in Kubernetes, and those
-    whose parts could not be told apart, end with a hash.
-    """
-    parts = environment.split("/")
-    plain = f"mlstack-{app}.{'.'.join(parts)}"
-    if all(map(_NAME.fullmatch, (app, *parts))) and len(plain) <= _NAME_CHARACTERS:
-        return plain
-    digest = hashlib.sha256(f"{app}\n{environment}".encode()).hexdigest()[:10]
-    name = re.sub(r"\.+", ".", re.sub(r"[^a-z0-9.]+", "-", plain.lower()))
-    name = ".".join(part.strip("-") for part in name[: _NAME_CHARACTERS - 11].split("."))
-    return f"{name.strip('.-')}-{digest}"
-
-
-def environment_marks(app: str, environment: str) -> dict[str, str]:
-    """Give the labels of what mlstack keeps of an environment: those of its objects, of no component."""
-    labels = marks(app=app, environment=environment, component="")
-    del labels[COMPONENT_LABEL]
-    return labels
-
-
-def belongs_to(live: Mapping[str, Any], *, app: str, environment: str) -> bool:
-    """Tell whether an object says that it is of this environment of this app."""
-    labels = live["metadata"].get("labels") or {}
-    ours = environment_marks(app, environment)
-    return all(labels.get(key) == ours[key] for key in (APP_LABEL, ENVIRONMENT_LABEL))
-
-
-ID_LABEL = "applyset.kubernetes.io/id"
-
-
-def other_namespaces(cluster: Cluster, state: DesiredState) -> tuple[str, ...]:
-    """Give the other namespaces in which the same environment keeps an inventory, as far as one may look."""
-    labels = selector(app=state.app, environment=state.environment)
-    items = _inventories(cluster, labels, namespace=None)
-    return tuple(sorted({str(item["metadata"]["namespace"]) for item in items} - {state.namespace}))
-
-
-def other_environments(cluster: Cluster, state: DesiredState) -> tuple[str, ...]:
-    """Give other environments of the app with an inventory in the same namespace, as labels name them."""
-    items = _inventories(cluster, f"{APP_LABEL}={state.app}", namespace=state.namespace)
-    names = {str(item["metadata"]["labels"].get(ENVIRONMENT_LABEL, "")) for item in items}
-    return tuple(sorted(names - {label_of(state.environment)}))
-
-
-def _inventories(cluster: Cluster, labels: str, *, namespace: str | None) -> Sequence[Mapping[str, Any]]:
-    labels = f"{labels},{ID_LABEL}"
-    try:
-        return cluster.list("v1", "ConfigMap", namespace=namespace, labels=labels, metadata_only=True).items
-    except ForbiddenError:
-        return ()
-
-
-# --- webhooks and policies before what is kept of an environment: waited for, and named when they refuse ---
-
-WEBHOOK_S = 120.0
-"""How long a webhook is waited for: it starts as its pod does, with an image to be pulled."""
-
-_WEBHOOK = re.compile(r'admission webhook [`"]([^`"]+)[`"](?: denied the request)?:? ?')
-_EXEMPT = f"let it pass what has the label {MANAGED_BY_LABEL}={MANAGER}"
-
-
-@contextmanager
-def explained(
-    cluster: Cluster, ref: ObjectRef, *, app: str, environment: str, so: str, what: str = "inventory"
-) -> Iterator[None]:
-    """Say plainly that what is kept at `ref` was refused: by whom, what to do, what follows (`so`)."""
-    try:
-        yield
-    except (ForbiddenError, InvalidError, TransientError) as error:
-        webhook = _WEBHOOK.search(error.message)
-        is_policy = isinstance(error, ForbiddenError) and error.why == "policy"
-        if webhook is None and not is_policy and "ValidatingAdmissionPolicy" not in error.message:
-            raise
-        text = error.message.removeprefix(f"`{ref}`: ").removeprefix(f"`{ref}` is refused: ")
-        is_silent = isinstance(error, TransientError)
-        who, hint = "a policy of the cluster", f"{_EXEMPT}, then run the command again"
-        if webhook is not None:
-            text, exempt = text.replace(webhook[0], "", 1), f"{_EXEMPT} (objectSelector)"
-            configuration, named = _configuration(cluster, webhook[1]), ""
-            wait = "wait until its service runs, or " if is_silent else ""
-            hint = f"{wait}{exempt}, then run the command again"
-            if configuration is not None:
-                kind, name = configuration["kind"], configuration["metadata"]["name"]
-                named = f" ({kind} `{name}`)"
-                if belongs_to(configuration, app=app, environment=environment):
-                    hint = (
-                        f"it is a webhook of this environment: {exempt}; to get on now, take it away:"
-                        f" kubectl delete {kind.lower()} {name}; the next apply sets it up again"
-                    )
-            elif is_silent:
-                hint = (
-                    f"see that the service behind the webhook runs, or {exempt}, then run the command again"
-                )
-            who = f"admission webhook `{webhook[1]}`{named}"
-        why = f"cannot be written: {who} {text}" if is_silent else f"is refused by {who}: {text}"
-        error.message = f"the {what} of environment `{environment}`, `{ref}`, {why}; {so}"
-        error.hint, error.args = hint, (error.message,)
-        raise
-
-
-def _configuration(cluster: Cluster, webhook: str) -> Mapping[str, Any] | None:
-    with suppress(ClusterError):
-        for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
-            for configuration in cluster.list("admissionregistration.k8s.io/v1", kind).items:
-                if any(entry.get("name") == webhook for entry in configuration.get("webhooks") or ()):
-                    return configuration
-    return None
-
-
-# --- the lock ---
+from mlstack.objects.kube_object import environment_marks, records_name
 
 WAIT_S = 30.0
 """How long a run waits for another's lock unless told otherwise: longer than that of a dead one lasts."""
@@ -157,17 +26,6 @@ WAIT_S = 30.0
 _RENEWALS = 4  # while a Lease lasts; three may fail
 _PAUSE_S = 1.0
 _RELEASE_S = 4.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Holder:
-    """Somebody who takes locks."""
-
-    # `ada@laptop/4711/9f3c…`: user, machine, process, and what no other process has.
-    name: str = "mlstack"
-    # Tells whether another name is that of a process of this machine that runs no more; false wherever
-    # that is not certain.
-    is_gone: Callable[[str], bool] = lambda name: False
 
 
 def readable_holder(name: str) -> str:
@@ -251,7 +109,7 @@ def lease_of(cluster: Cluster, place: Environment, app: str, *, holder: Holder, 
     return Lease(
         cluster=cluster,
         namespace=place.namespace,
-        name=name_of(app, place.name),
+        name=records_name(app, place.name),
         holder=holder.name,
         now_s=clock.now_s,
         labels=environment_marks(app, place.name),

@@ -32,9 +32,17 @@ from mlstack.deploy.changes import (
     what_moved,
 )
 from mlstack.deploy.history import CHANGING, History, Result, Revision
-from mlstack.deploy.inventory import Inventory, as_members, grown, needs_writing, people_hash, shrunk
+from mlstack.deploy.inventory import (
+    Inventory,
+    as_members,
+    grown,
+    needs_writing,
+    other_environments,
+    people_hash,
+    shrunk,
+)
 from mlstack.deploy.live import DiffContext, fetch, is_reachable, only_field
-from mlstack.deploy.lock import LastingLock, other_environments
+from mlstack.deploy.lock import LastingLock
 from mlstack.deploy.prune import PruneSet, candidates, find_by_labels
 from mlstack.deploy.target import NOWHERE, GitState, ResolvedTarget
 from mlstack.errors import (

@@ -9,7 +9,6 @@ from typing import Any
 
 from mlstack.deploy.changes import DESTRUCTIVE, Change, Refusal
 from mlstack.deploy.inventory import MEMBER_LABEL
-from mlstack.deploy.lock import name_of
 from mlstack.deploy.prune import is_claim
 from mlstack.errors import Cause, ClusterError, ConfigError, ForbiddenError, InvalidError, MlstackError
 from mlstack.kube.client import Cluster
@@ -25,6 +24,7 @@ from mlstack.objects.kube_object import (
     kinds_of_crd,
     label_of,
     marks,
+    records_name,
 )
 from mlstack.objects.managed_fields import FieldChange, path_text
 from mlstack.objects.order import is_made_anew_as_hook, may_run_again
@@ -223,7 +223,7 @@ def foreign_owner(
         hint = (
             f"if `{former}` is called `{ours[ENVIRONMENT_LABEL]}` now, take all of it over once with"
             f" --adopt; if another copy of the app has it, leave it (its inventory:"
-            f" ConfigMap {name_of(ours[APP_LABEL], former)})"
+            f" ConfigMap {records_name(ours[APP_LABEL], former)})"
         )
     return owner, Refusal(kind="foreign", reasons=(f"it belongs to {owner}",), hint=hint)
 

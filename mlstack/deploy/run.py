@@ -17,9 +17,8 @@ from mlstack.clock import Clock
 from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import Change, OnEvent, RunEvent, RunEventKind
 from mlstack.deploy.live import DiffContext
-from mlstack.deploy.lock import WEBHOOK_S
 from mlstack.deploy.wait import Barriers
-from mlstack.deploy.write import DeletionWatcher, Gone, ObjectWriter, Steps
+from mlstack.deploy.write import WEBHOOK_S, DeletionWatcher, Gone, ObjectWriter, Steps
 from mlstack.errors import ForbiddenError, LockedError, MlstackError, NotReadyError, UnreachableError
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, GuardedClient, Patience

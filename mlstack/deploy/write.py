@@ -13,7 +13,6 @@ from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import Change, OnEvent, RunEvent, what_moved, with_uid
 from mlstack.deploy.inventory import ref_of
 from mlstack.deploy.live import DiffContext
-from mlstack.deploy.lock import WEBHOOK_S
 from mlstack.deploy.plan import diff_object
 from mlstack.deploy.wait import ESTABLISHED_S, is_same, obstacles, own_finalizers, until_established
 from mlstack.errors import (
@@ -41,6 +40,8 @@ T = TypeVar("T")
 Ended = Literal["deleted", "gone", "terminating"]
 """It is gone or goes by itself, was gone already, or is held by somebody's finalizer."""
 
+WEBHOOK_S = 120.0
+"""How long a webhook is waited for: it starts as its pod does, with an image to be pulled."""
 # Right after a definition is established, one of several API servers may not serve its kind yet.
 KIND_S = 30.0
 # Others write the same object, or something before the API server says so: it passes.
@@ -108,7 +109,7 @@ class ObjectWriter:
             return applied
         try:
             self._cluster.apply(change.handover, manager=HANDOVER)
-            return self._cluster.apply(with_uid(_payload(change), applied.object["metadata"]["uid"]))
+            return self._cluster.apply(with_uid(change.sent, applied.object["metadata"]["uid"]))
         except ConflictError:  # the autoscaler was quicker and has its field already
             return applied
 
@@ -122,7 +123,7 @@ class ObjectWriter:
                 if change.handover:
                     held = with_uid(change.handover, change.live_uid, version)
                     version = _version(self._cluster.apply(held, manager=HANDOVER))
-                return self._cluster.apply(with_uid(_payload(change), change.live_uid, version), force=True)
+                return self._cluster.apply(with_uid(change.sent, change.live_uid, version), force=True)
             except ConflictError as error:
                 change = self._look_again(change, error)
             except InvalidError as error:
@@ -253,10 +254,6 @@ class ObjectWriter:
             case ForbiddenError(why="terminating"):
                 return GONE_S if "definition" in error.message else 0.0
         return 0.0
-
-
-def _payload(change: Change) -> Mapping[str, Any]:
-    return change.subject.data if change.payload is None else change.payload
 
 
 def _version(applied: Applied) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache, cached_property
@@ -22,6 +24,9 @@ ENVIRONMENT_LABEL = "mlstack.dev/environment"
 COMPONENT_LABEL = "mlstack.dev/component"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 PART_OF_LABEL = "app.kubernetes.io/part-of"
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_NAME_CHARACTERS = 200  # of 253: names of history and further parts are longer by a suffix
 
 
 @dataclass(frozen=True, order=True)
@@ -173,6 +178,36 @@ def marks(*, app: str, environment: str, component: str) -> dict[str, str]:
         ENVIRONMENT_LABEL: label_of(environment),
         COMPONENT_LABEL: label_of(component),
     }
+
+
+def records_name(app: str, environment: str) -> str:
+    """Give the name of everything that is kept in the cluster for one environment of an app.
+
+    It is `mlstack-<app>.<environment>`, with `.` for `/`. Names that cannot be one in Kubernetes, and those
+    whose parts could not be told apart, end with a hash.
+    """
+    parts = environment.split("/")
+    plain = f"mlstack-{app}.{'.'.join(parts)}"
+    if all(map(_NAME.fullmatch, (app, *parts))) and len(plain) <= _NAME_CHARACTERS:
+        return plain
+    digest = hashlib.sha256(f"{app}\n{environment}".encode()).hexdigest()[:10]
+    name = re.sub(r"\.+", ".", re.sub(r"[^a-z0-9.]+", "-", plain.lower()))
+    name = ".".join(part.strip("-") for part in name[: _NAME_CHARACTERS - 11].split("."))
+    return f"{name.strip('.-')}-{digest}"
+
+
+def environment_marks(app: str, environment: str) -> dict[str, str]:
+    """Give the labels of what mlstack keeps of an environment: those of its objects, of no component."""
+    labels = marks(app=app, environment=environment, component="")
+    del labels[COMPONENT_LABEL]
+    return labels
+
+
+def belongs_to(live: Mapping[str, Any], *, app: str, environment: str) -> bool:
+    """Tell whether an object says that it is of this environment of this app."""
+    labels = live["metadata"].get("labels") or {}
+    ours = environment_marks(app, environment)
+    return all(labels.get(key) == ours[key] for key in (APP_LABEL, ENVIRONMENT_LABEL))
 
 
 def selector(*, app: str, environment: str) -> str:

@@ -38,6 +38,7 @@ from mlstack.deploy.history import History, before_leaving, run_summary
 from mlstack.deploy.inventory import Inventory, grow, has_moved, remove, shrunk
 from mlstack.deploy.inventory import write as write_inventory
 from mlstack.deploy.live import context_of, has_namespace
+from mlstack.deploy.permissions import check_rights, explaining_rights
 from mlstack.deploy.plan import ApplyPlan, diff_environment, pretend, record, refuse_new
 from mlstack.deploy.prune import KeepOptions, everything, load_or_find, members_to_delete
 from mlstack.deploy.run import Run
@@ -45,8 +46,6 @@ from mlstack.deploy.target import (
     GitState,
     ResolvedTarget,
     Target,
-    check_rights,
-    explaining_rights,
     git_state,
     refuse_changed,
     resolve,
@@ -126,7 +125,7 @@ def _plan(
     what = what or run_summary(resolved.target, "apply")
     plan = replace(plan, what=what, pin=identity if is_new else None)
     if plan.writes and not options.dry_run:
-        check_rights(resolved, changes, plan.inventory, may_all=plan.may_all)
+        check_rights(resolved, changes, has_inventory=plan.inventory.exists, may_all=plan.may_all)
     if options.check_capacity:
         from mlstack.deploy import capacity
 
@@ -543,7 +542,7 @@ def plan_delete(
         grace_period_s=grace_period_s,
     )
     if plan.writes and not options.dry_run:
-        check_rights(plan.resolved, plan.changes.changes, plan.inventory, may_all=plan.may_all)
+        check_rights(resolved, pruned.changes, has_inventory=inventory.exists)
     return plan
 
 

@@ -22,8 +22,9 @@ from mlstack.deploy import capacity
 from mlstack.deploy import lock as locking
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import ApplyOptions
+from mlstack.deploy.permissions import check_rights, explaining_rights
 from mlstack.deploy.plan import diff_environment
-from mlstack.deploy.target import Target, check_rights, explaining_rights, resolve
+from mlstack.deploy.target import Target, resolve
 from mlstack.disk_cache import Cache
 from mlstack.errors import (
     ForbiddenError,
@@ -303,7 +304,8 @@ def _rights(target: Target, around: Surroundings) -> str:
     resolved = resolve(replace(target, stand_ins=True), around.opener)
     with explaining_rights(resolved, writing=True):
         plan = diff_environment(resolved, ApplyOptions(dry_run=True))
-    check_rights(resolved, plan.changes.changes, plan.inventory, may_all=plan.may_all)
+    has_inventory = plan.inventory.exists
+    check_rights(resolved, plan.changes.changes, has_inventory=has_inventory, may_all=plan.may_all)
     writes = len(plan.changes.writes)
     return f"all that an apply needs now ({_counted(writes, 'write')})"
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from mlstack.deploy import inventory
-from mlstack.deploy.inventory import Inventory, Member
-from mlstack.deploy.lock import ID_LABEL
+from mlstack.deploy.inventory import ID_LABEL, Inventory, Member
 from mlstack.deploy.prune import KeepOptions
 from mlstack.objects.kube_object import Identity
 from tests.support.cluster import TestCluster

@@ -17,7 +17,7 @@ import pytest
 
 from mlstack.cli.ports import holder
 from mlstack.deploy.changes import ObjectChange
-from mlstack.deploy.lock import Holder
+from mlstack.deploy.target import Holder
 from mlstack.errors import ClusterError, ForbiddenError, InvalidError, LockedError
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy

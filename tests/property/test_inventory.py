@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from mlstack.deploy import inventory, prune
 from mlstack.deploy.inventory import Inventory, Member
-from mlstack.deploy.lock import name_of
 from mlstack.errors import MlstackError
-from mlstack.objects.kube_object import Identity, Kinds
+from mlstack.objects.kube_object import Identity, Kinds, records_name
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
 from tests.support.cut import CutCluster
@@ -152,7 +151,7 @@ def test_ids_are_label_values_and_tell_sets_apart(name: str, namespace: str, oth
 )
 def test_every_app_and_environment_has_a_name_kubernetes_takes(app: str, parts: list[str]) -> None:
     """The name is a DNS subdomain of at most 200 characters."""
-    found = name_of(app, "/".join(parts))
+    found = records_name(app, "/".join(parts))
     assert len(found) <= 200
     labels = found.split(".")
     assert all(label and label[0] != "-" and label[-1] != "-" for label in labels)

@@ -7,11 +7,10 @@ import pytest
 
 from mlstack.deploy import inventory
 from mlstack.deploy.changes import Action, Change
-from mlstack.deploy.inventory import MEMBER_LABEL, Inventory, Member, owned_hash, payload_hash
-from mlstack.deploy.lock import ID_LABEL, belongs_to, name_of
+from mlstack.deploy.inventory import ID_LABEL, MEMBER_LABEL, Inventory, Member, owned_hash, payload_hash
 from mlstack.errors import ClusterError, ConflictError
 from mlstack.kube.client import ObjectRef
-from mlstack.objects.kube_object import DesiredState, Identity, Kinds, KubeObject
+from mlstack.objects.kube_object import DesiredState, Identity, Kinds, KubeObject, belongs_to, records_name
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
 
@@ -39,7 +38,7 @@ def member(name: str, component: str = "web", **facts: str) -> Member:
     ],
 )
 def test_plain_names_stay_readable(app: str, environment: str, expected: str) -> None:
-    assert name_of(app, environment) == expected
+    assert records_name(app, environment) == expected
 
 
 @pytest.mark.parametrize(
@@ -47,14 +46,15 @@ def test_plain_names_stay_readable(app: str, environment: str, expected: str) ->
     [("My_App", "dev"), ("a.b", "c"), ("a", "b.c"), ("a", "b_-/c"), ("a" * 63, "/".join(["e" * 60] * 4))],
 )
 def test_other_names_are_made_to_fit_and_stay_apart(app: str, environment: str) -> None:
-    name = name_of(app, environment)
+    name = records_name(app, environment)
     assert SUBDOMAIN.fullmatch(name)
     assert len(name) <= 200
-    assert name != name_of(app.lower().replace("_", "-"), environment + "x")
+    assert name != records_name(app.lower().replace("_", "-"), environment + "x")
 
 
 def test_names_that_read_the_same_stay_apart() -> None:
-    assert len({name_of("a.b", "c"), name_of("a", "b.c"), name_of("a", "b/c"), name_of("A", "b/c")}) == 4
+    pairs = [("a.b", "c"), ("a", "b.c"), ("a", "b/c"), ("A", "b/c")]
+    assert len({records_name(app, environment) for app, environment in pairs}) == 4
 
 
 # --- marks of KEP-3659, with kubectl's own test data ---
@@ -293,7 +293,7 @@ def test_damage_is_seen(data: dict[str, str]) -> None:
 
 
 def test_a_later_format_is_no_damage() -> None:
-    with pytest.raises(inventory.NewerError):
+    with pytest.raises(ClusterError, match="written by a newer mlstack"):
         inventory.decode({"data": {"format": "2", "something": "else"}}, ())
 
 

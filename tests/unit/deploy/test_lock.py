@@ -12,7 +12,9 @@ import pytest
 from mlstack.app.environment import Environment
 from mlstack.deploy import lock
 from mlstack.deploy.changes import RunEvent
-from mlstack.deploy.lock import WEBHOOK_S, Holder, readable_holder
+from mlstack.deploy.lock import readable_holder
+from mlstack.deploy.target import Holder
+from mlstack.deploy.write import WEBHOOK_S
 from mlstack.errors import ClusterError, ForbiddenError, InvalidError, LockedError, TransientError
 from mlstack.kube.client import Applied, ClientWrapper, Cluster, ObjectRef
 from mlstack.testing.cluster import MemoryCluster

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from mlstack.deploy.changes import Change, silent
-from mlstack.deploy.lock import WEBHOOK_S
-from mlstack.deploy.write import CONFLICT_S, GONE_S, KIND_S, DeletionWatcher, Gone, ObjectWriter
+from mlstack.deploy.write import CONFLICT_S, GONE_S, KIND_S, WEBHOOK_S, DeletionWatcher, Gone, ObjectWriter
 from mlstack.errors import (
     ConflictError,
     FieldConflict,

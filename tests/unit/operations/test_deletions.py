@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mlstack.deploy.changes import Interrupted
-from mlstack.deploy.lock import Holder
+from mlstack.deploy.target import Holder
 from mlstack.errors import ForbiddenError, LockedError, MlstackError, NotReadyError
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import status

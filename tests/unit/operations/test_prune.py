@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mlstack.deploy import inventory
-from mlstack.deploy.lock import ID_LABEL
+from mlstack.deploy.inventory import ID_LABEL
 from mlstack.errors import ClusterError, ConfigError, InvalidError, MlstackError, OutdatedError, UsageError
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy

@@ -10,7 +10,7 @@ import pytest
 
 from mlstack.deploy import lock
 from mlstack.deploy.changes import ObjectChange
-from mlstack.deploy.lock import Holder
+from mlstack.deploy.target import Holder
 from mlstack.errors import ClusterError, ConfigError, ConflictError, InvalidError, LockedError
 from mlstack.kube.client import ObjectRef
 from mlstack.testing.cluster import MemoryCluster
