@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.render.sandbox import Libraries
+from mlstack.render.template import Libraries
 
 VARIABLES: Mapping[str, Any] = {"params": {"a": 1}, "name": "cnn"}
 
