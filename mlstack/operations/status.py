@@ -14,14 +14,13 @@ from mlstack.deploy.inventory import load_inventory, ref_of
 from mlstack.deploy.live import namespaces_of, placed
 from mlstack.deploy.prune import candidates, find_by_labels
 from mlstack.deploy.target import ResolvedTarget, Target, resolve
-from mlstack.deploy.wait import obstacles
+from mlstack.deploy.wait import UNSEEN, ReadinessWatcher, obstacles
 from mlstack.deploy.write import Gone, holders
 from mlstack.errors import ClusterError, ForbiddenError
 from mlstack.kube.client import ObjectRef, Opener
 from mlstack.objects.kube_object import KubeObject, selector
 from mlstack.readiness.evaluate import Logs, ResourceStatus, inspect
 from mlstack.readiness.rule import State, how_to_bring, how_to_install, is_unseen, operator_of
-from mlstack.readiness.watcher import UNSEEN, ReadinessWatcher
 
 # How often it is looked whether what was going is gone.
 _AGAIN_S = 2.0

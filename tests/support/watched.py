@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mlstack.deploy.changes import RunEvent
-from mlstack.deploy.wait import until_ready
+from mlstack.deploy.wait import ReadinessWatcher, until_ready
 from mlstack.errors import MlstackError
 from mlstack.kube.client import ObjectRef, WatchEvent
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.readiness.rule import Readiness, ReadinessState, Terms, terms_of
-from mlstack.readiness.watcher import ReadinessWatcher
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.testing.controllers import Simulation
 from mlstack.validate.validate import load_schemas
