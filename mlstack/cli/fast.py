@@ -38,8 +38,13 @@ def main() -> int:
     except KeyboardInterrupt:  # before or after all this a person may be quicker than Python
         code = 130
     threading = sys.modules.get("threading")
-    if code == 130 and threading is not None and threading.active_count() > 1:
-        _leave(130)  # the interpreter would wait for threads that still wait for a server
+    if threading is not None and threading.active_count() > 1:
+        try:
+            if code != 130:  # else threads that still wait for a server would be waited for
+                threading._shutdown()
+        except KeyboardInterrupt:
+            code = 130
+        _leave(code)  # a prefetch that still runs crashes when the interpreter is taken down under it
     # On its way out the interpreter would look through all there is for cycles: 50 ms for nothing.
     gc.freeze()
     return code

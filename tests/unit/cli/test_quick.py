@@ -1,6 +1,8 @@
 """The quick path of `render` prints what the plain path prints, or leaves it to that."""
 
 import os
+import subprocess
+import sys
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -140,3 +142,21 @@ def test_console_script_takes_the_quick_path(
     monkeypatch.setattr("mlstack.cli.main.main", lambda *words: pytest.fail("the plain path was taken"))
     assert fast.main() == 0
     assert capsys.readouterr().out == expected
+
+
+def test_interpreter_is_not_taken_down_under_a_prefetch() -> None:
+    program = """if True:
+        import os, sys, time
+        from mlstack.cli import fast
+        from mlstack.kube.parallel import prefetch
+
+        class Kept:
+            def __del__(self, write=os.write):
+                write(1, b"taken down")
+
+        sys.kept = Kept()
+        fast._run = lambda words: prefetch(lambda: time.sleep(60)) and print("said") or 4
+        sys.exit(fast.main())
+    """
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (4, "said\n", "")
