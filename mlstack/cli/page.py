@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from importlib import import_module
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from mlstack.cli.output import (
@@ -55,6 +56,7 @@ class TextTable:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     cut: str | None = None  # the column whose cells may be shortened when the table is too wide
+    wrap: str | None = None  # the one that is wrapped at spaces then, beside the last one
 
 
 Block = TextLine | TextTable
@@ -145,29 +147,30 @@ _BLANK = "\0"  # no text holds one: control characters are written visibly
 def layout(table: TextTable, *, width: int = WIDTH) -> Iterator[str]:
     """Write a table as aligned plain text that fits the width where its cells allow it.
 
-    The column named `cut` is shortened first; the last one is wrapped at spaces, unless it is the one to cut.
+    The column named `cut` is shortened first; the last one is wrapped at spaces, unless it is the one to cut,
+    and so is the one named `wrap`.
     """
     rows = [tuple(one_line(cell) for cell in row) for row in table.rows]
     widths = _widths(table, rows, width)
     yield _join(table.columns, widths)
+    wrapped = {table.columns[-1], table.wrap} - {table.cut}
     for row in rows:
-        cells = [shorten(cell, limit) for cell, limit in zip(row, widths, strict=True)]
-        if table.cut == table.columns[-1]:
-            yield _join(cells, widths)
-            continue
-        first, *others = _wrap(row[-1].split(" "), widths[-1])
-        yield _join([*cells[:-1], first], widths)
-        for other in others:
-            yield _join([*("" for _ in cells[:-1]), other], widths)
+        cells = [
+            _wrap(cell.split(" "), limit) if name in wrapped else [shorten(cell, limit)]
+            for name, cell, limit in zip(table.columns, row, widths, strict=True)
+        ]
+        for line in zip_longest(*cells, fillvalue=""):
+            yield _join(line, widths)
 
 
 def _widths(table: TextTable, rows: Sequence[Sequence[str]], width: int) -> list[int]:
     widths = [max(map(text_width, cells)) for cells in zip(table.columns, *rows, strict=True)]
     room = width - len(GAP) * (len(widths) - 1)
-    if table.cut is not None:
-        index = table.columns.index(table.cut)
+    for name in filter(None, (table.cut, table.wrap)):
+        index = table.columns.index(name)
         spare = room - sum(widths) + widths[index]
-        widths[index] = min(widths[index], max(spare, len(table.cut), 12))
+        words = [word for row in rows for word in row[index].split(" ")] if name == table.wrap else []
+        widths[index] = min(widths[index], max(spare, len(name), 12, *map(text_width, words)))
     widths[-1] = max(min(widths[-1], room - sum(widths[:-1])), 20 if len(widths) > 1 else 1)
     return widths
 
@@ -294,8 +297,10 @@ def columns(text: str, **functions: Callable[[Any], Any]) -> Columns:
     return fields
 
 
-def table(rows: Iterable[Any], heads: Columns | str, *, cut: str | None = None) -> TextTable:
-    """Make a table of rows, which may be their cells already; `cut` is the column that is shortened."""
+def table(
+    rows: Iterable[Any], heads: Columns | str, *, cut: str | None = None, wrap: str | None = None
+) -> TextTable:
+    """Make a table of rows, which may be their cells already; see `TextTable` for `cut` and `wrap`."""
     heads = columns(heads) if isinstance(heads, str) else heads
     cells = [
         row if isinstance(row, tuple) else [_cell(row, field) for field in heads.values()] for row in rows
@@ -308,7 +313,7 @@ def table(rows: Iterable[Any], heads: Columns | str, *, cut: str | None = None) 
             shown.append((index, name))
     names = tuple(name for _, name in shown)
     kept = tuple(tuple(row[index] for index, _ in shown) for row in cells)
-    return TextTable(names, kept, cut=cut if cut in names else None)
+    return TextTable(names, kept, cut=cut if cut in names else None, wrap=wrap if wrap in names else None)
 
 
 def _cell(row: Any, field: str | Callable[[Any], Any]) -> str:
@@ -328,15 +333,15 @@ class TableView(NamedTuple):
     heads: Columns | str
     names: str | Callable[[Any], str] = "name"  # what `-o name` prints of a row
     cut: str | None = None  # the column that is shortened
+    wrap: str | None = None  # the one that is wrapped, beside the last one
     empty: str = ""  # what is next when there are no rows
 
     def page(self, result: Any) -> Page:
         """Show a result."""
         rows = getattr(result, self.rows)
         hint = "" if rows or notes(result) else self.empty
-        return shown(
-            result, [table(rows, self.heads, cut=self.cut)], [_cell(row, self.names) for row in rows], hint
-        )
+        block = table(rows, self.heads, cut=self.cut, wrap=self.wrap)
+        return shown(result, [block], [_cell(row, self.names) for row in rows], hint)
 
 
 def notes(result: Any) -> tuple[str, ...]:

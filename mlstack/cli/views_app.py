@@ -389,7 +389,7 @@ def _linted_params(result: explain.LintResult) -> Page:
         tried = f"in {environments}" if result.environments else "as all share it"
         return Page((TextLine(f"every value and patch has an effect {tried}"),))
     heads = columns("WHERE COMPONENT WHAT=name FINDING=message", COMPONENT=_of)
-    return Page((table(result.findings, heads, cut="FINDING"),), tuple(row.where for row in result.findings))
+    return Page((table(result.findings, heads),), tuple(row.where for row in result.findings))
 
 
 # --- elastic training ---

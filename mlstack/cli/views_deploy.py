@@ -489,7 +489,7 @@ def _comparison(result: CompareResult) -> Page:
 
 # --- history ---
 
-_LONGEST_WHAT = 32
+_LONGEST_WHAT = 64
 
 
 @view
@@ -505,7 +505,7 @@ def _history(result: HistoryResult) -> Page:
         COMMIT=lambda revision: revision.commit[:8] + "*" * revision.dirty,
         OBJECTS=_counts,
     )
-    return TableView("revisions", heads, names="number", cut="OBJECTS").page(result)
+    return TableView("revisions", heads, names="number", wrap="WHAT").page(result)
 
 
 @view

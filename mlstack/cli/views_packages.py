@@ -30,14 +30,11 @@ TABLE_VIEWS |= {
     "RegistryList": TableView(
         "registries", "NAME PROTOCOL ADDRESS OVERRIDDEN?", empty="next: mlstack registry add NAME ADDRESS"
     ),
-    "PackageList": TableView(
-        "packages", "PACKAGE VERSION INSTALLED SUMMARY ENVIRONMENTS?", names="package", cut="SUMMARY"
-    ),
+    "PackageList": TableView("packages", "PACKAGE VERSION INSTALLED ENVIRONMENTS? SUMMARY", names="package"),
     "OutdatedList": TableView(
         "packages",
         "PACKAGE INSTALLED WANTED NEWEST ENVIRONMENTS? NOTE?",
         names="package",
-        cut="NOTE",
         empty="every package is the newest",
     ),
     "ComponentList": TableView(  # those of prototypes with their package, manifests with their file
@@ -194,8 +191,10 @@ def _updated(result: package_changes.Updated) -> Page:
         )
         blocks += [TextLine(""), table(result.parameters, heads)]
     if result.objects:
-        objects = table(result.objects, "ENVIRONMENT COMPONENT OBJECT ACTION WHY=reason", cut="WHY")
-        blocks += [TextLine(""), objects]
+        blocks += [
+            TextLine(""),
+            table(result.objects, "ENVIRONMENT COMPONENT OBJECT ACTION WHY=reason", wrap="OBJECT"),
+        ]
     if not result.packages:
         blocks.append(TextLine("every package is the newest that its requirements let in"))
     usual = "mlstack pkg update carries it out" if result.preview else "mlstack diff ENV"

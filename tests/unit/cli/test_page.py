@@ -52,6 +52,16 @@ def test_column_to_cut_is_shortened_before_others() -> None:
     assert header.startswith("NAME")
 
 
+def test_column_to_wrap_loses_nothing_before_the_last_one() -> None:
+    what = "apply of the plan of 2026-11-28T16:37:37Z"
+    rows = [(what, "done", "1 created, 20 unchanged and 3 updated")]
+    table = TextTable(("WHAT", "RESULT", "OBJECTS"), tuple(rows), wrap="WHAT")
+    lines = list(layout(table, width=60))
+    assert max(map(len, lines)) <= 60
+    assert " ".join(line[: lines[0].index("RESULT")].strip() for line in lines[1:]).split() == what.split()
+    assert lines[1].endswith("done    1 created, 20 unchanged and 3")
+
+
 def test_last_column_is_one_line_when_it_is_the_one_to_cut() -> None:
     header, row = layout(TextTable(("NAME", "DEFAULT"), (("a", "word " * 40),), cut="DEFAULT"))
     assert header == "NAME  DEFAULT"
