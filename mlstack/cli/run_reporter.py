@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 # --- the question ---
 
+# The command is not written out: its options belong to it, as the revision of a rollback does.
+_REPEAT = "nothing was done; repeat with --dry-run to see what would be done, then with --yes"
+
 
 def confirmed(
     plan: ApplyPlan, verb: str, session: Session, *, yes: bool | None = None, always: bool = False
@@ -53,8 +56,7 @@ def confirmed(
     if plan.place.protected:
         return name_typed(environment, session, f"{what} there", f"{verb} this in {place}", report)
     refusal = f"{what} in `{environment}`, and nobody is here to confirm it"
-    hint = f"nothing was done; see `mlstack {verb} {environment} --dry-run`, then repeat with --yes"
-    return agreed(session, f"{verb.capitalize()} this in {place}?", refusal, hint, report)
+    return agreed(session, f"{verb.capitalize()} this in {place}?", refusal, _REPEAT, report)
 
 
 def all_confirmed(plans: Sequence[ApplyPlan], verb: str, session: Session, *, always: bool = False) -> bool:
@@ -71,9 +73,8 @@ def all_confirmed(plans: Sequence[ApplyPlan], verb: str, session: Session, *, al
     ]
     listed = ", ".join(f"`{plan.place.name}`" for plan in asked)
     refusal = f"`{verb}` would change or delete what exists in {listed}, and nobody is here to confirm it"
-    hint = f"nothing was done; see `mlstack {verb} … --dry-run`, then repeat with --yes"
     question = f"{verb.capitalize()} all this in {listed}?"
-    return not asked or agreed(session, question, refusal, hint, *(plan.report for plan in asked))
+    return not asked or agreed(session, question, refusal, _REPEAT, *(plan.report for plan in asked))
 
 
 def _at_stake(plan: ApplyPlan, interactive: bool, *, always: bool) -> bool:
