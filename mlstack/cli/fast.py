@@ -97,6 +97,7 @@ def _run(words: list[str]) -> int:
 
 INTERRUPTED_EXIT_CODE = 130
 
+_AGAIN_S = 0.01  # until the callback is left
 _HANGUP = getattr(signal, "SIGHUP", 0)  # Windows has none
 _WORDS = {int(signal.SIGINT): "interrupted", int(signal.SIGTERM): "terminated"}
 _WORDS |= {int(_HANGUP): "hung up"} if _HANGUP else {}
@@ -115,6 +116,7 @@ class Interruption:
     def __init__(self) -> None:
         self.heard = 0  # the signal that came
         self._taken: list[list[int]] = []
+        self._report = sys.unraisablehook
 
     @classmethod
     def of_process(cls) -> Interruption:
@@ -142,14 +144,28 @@ class Interruption:
                 except ValueError:  # only the main thread hears signals
                     break
                 self._taken[-1].append(number)
+        if sys.unraisablehook != self._not_raised:
+            self._report, sys.unraisablehook = sys.unraisablehook, self._not_raised
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Stop listening; an error after a signal becomes a KeyboardInterrupt."""
         for number in self._taken.pop():
             signal.signal(number, _usual(number))
+        if not self._taken:
+            sys.unraisablehook = self._report
         if self.heard and isinstance(error, Exception):
             raise KeyboardInterrupt from error
+
+    def _not_raised(self, unraisable: Any) -> None:
+        """Let a signal come once more that met Python in a callback (of an import, say), which drops it."""
+        if not self.heard or unraisable.exc_type is not KeyboardInterrupt:
+            self._report(unraisable)
+            return
+        from threading import Timer
+
+        number, self.heard = self.heard, 0
+        Timer(_AGAIN_S, os.kill, (os.getpid(), number)).start()
 
     def _note(self, number: int, frame: object) -> None:
         if not self.heard:

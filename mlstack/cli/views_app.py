@@ -51,7 +51,7 @@ TABLE_VIEWS |= {
         "environments",
         "NAME EXPIRED=expires CONTEXT NAMESPACE",
         cut="CONTEXT",
-        empty="no environment is over",
+        empty="no environment has expired",
     ),
     "ParamList": TableView(
         "rows",

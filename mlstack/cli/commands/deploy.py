@@ -265,7 +265,7 @@ def _expired(session: Session) -> list[str]:
         for row in operations.app.expired_environments(session.app, clock=session.ports.clock).environments
     ]
     if not over:
-        say("no environment is over")
+        say("no environment has expired")
     return over
 
 

@@ -1,8 +1,10 @@
 """The quick path of `render` prints what the plain path prints, or leaves it to that."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -160,3 +162,19 @@ def test_interpreter_is_not_taken_down_under_a_prefetch() -> None:
     """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (4, "said\n", "")
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_that_a_callback_drops_comes_again(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    class Callback:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.Signals[name])
+
+    usual = sys.unraisablehook
+    interruption = fast.Interruption()
+    with pytest.raises(KeyboardInterrupt), interruption:
+        Callback()
+        time.sleep(30)
+    assert interruption.exit_code == 128 + signal.Signals[name]
+    assert sys.unraisablehook == usual
+    assert capsys.readouterr().err == ""

@@ -144,7 +144,7 @@ def test_a_run_that_ends_half_way_is_in_the_list_with_what_was_done(
 def test_expired_environments_are_deleted_from_their_clusters(run: Runner, app: Path) -> None:
     run.ok("env set us --ttl 1h")
     run.ok("apply --all")
-    assert "no environment is over" in run("delete --expired --yes").err
+    assert "no environment has expired" in run("delete --expired --yes").err
     run.clock.sleep(7200)
     ran = run("delete --expired --yes -o json")
     counts = [(item["environment"], item["counts"]) for item in ran.json["items"]]
