@@ -191,7 +191,7 @@ def _ref(app: AppDir, name: str, address: str, protocol: str, stands: Path | Non
 
 def _asked(app: AppDir, ref: RegistryRef) -> RegistryIndex:
     """Ask a registry anew, and remember what it says."""
-    index = open_address(ref, root=app.root, fresh=True).index()
+    index = open_address(ref, root=app.root, fresh=True).index
     remember(ref, app.root, index)
     return index
 
@@ -221,7 +221,7 @@ def _registry_row(app: AppDir, ref: RegistryRef) -> RegistryRow:
 def describe_registry(app: AppDir, name: str) -> RegistryDescription:
     """Describe a registry and its packages."""
     ref = _named(app, name)
-    index = open_registry(ref, root=app.root).index()
+    index = open_registry(ref, root=app.root).index
     installed = _installed_of(app, name)
     offers = tuple(
         row(

@@ -80,7 +80,8 @@ class DirectoryRegistry:
         return address.startswith((".", "/", "~")) or bool(first and not set(first) & set(".:"))
 
     @cached_property
-    def _index(self) -> RegistryIndex:
+    def index(self) -> RegistryIndex:
+        """Give the index."""
         if not self._folder.is_dir():
             place, mark, _ = self._ref.address.partition("#")
             is_git = mark and (self._root / place / ".git").exists()
@@ -89,13 +90,9 @@ class DirectoryRegistry:
             raise RegistryError(message, hint=hint if is_git else "check the address")
         return read_index(FolderTree(self._folder), source=self._ref.address, name=self._ref.name)
 
-    def index(self) -> RegistryIndex:
-        """Give the index."""
-        return self._index
-
     def fetch(self, package: str, version: str = "") -> Files:
         """Give the files of a package version, its digest checked."""
-        return fetch_package(FolderTree(self._folder), self._index, package, version)
+        return fetch_package(FolderTree(self._folder), self.index, package, version)
 
     def at(self, revision: str) -> DirectoryRegistry:
         """Refuse: a folder has no revisions.

@@ -121,18 +121,15 @@ class GitRegistry:
         return fetch_snapshot(self._address, shown=self._ref.address, fresh=self._fresh)
 
     @cached_property
-    def _index(self) -> RegistryIndex:
+    def index(self) -> RegistryIndex:
+        """Give the index."""
         source, name, commit = self._ref.address, self._ref.name, self._checkout.commit
         index = read_index(self._checkout, source=source, name=name, revision=commit)
         return replace(index, note=self._checkout.note)
 
-    def index(self) -> RegistryIndex:
-        """Give the index."""
-        return self._index
-
     def fetch(self, package: str, version: str = "") -> Files:
         """Give the files of a package version, its digest checked."""
-        return fetch_package(self._checkout, self._index, package, version)
+        return fetch_package(self._checkout, self.index, package, version)
 
     def at(self, revision: str) -> GitRegistry:
         """Give the same folder at another branch, tag or commit."""

@@ -33,7 +33,7 @@ from mlstack.errors import NotFoundError, RegistryError, UsageError, YamlError
 from mlstack.names import best_first, names_a_package
 from mlstack.registries.distribution import DIGEST, chart_login, chart_repositories, chart_web
 from mlstack.registries.oci import entry_of, place_of
-from mlstack.registries.registry import CHART_INDEX, PackagesByName, believed, guarded, protocol
+from mlstack.registries.registry import CHART_INDEX, PackagesByName, believed, protocol, refusing
 from mlstack.yaml.read import read_document
 
 if TYPE_CHECKING:
@@ -67,12 +67,9 @@ class HelmRegistry:
         return re.fullmatch(r"https?://.+/index\.yaml", address) is not None
 
     @cached_property
-    def _index(self) -> RegistryIndex:
-        return replace(self._place.index(self._ref.name), known_as=self._ref.name)
-
     def index(self) -> RegistryIndex:
         """Give the index."""
-        return self._index
+        return replace(self._place.index(self._ref.name), known_as=self._ref.name)
 
     def fetch(self, package: str, version: str = "") -> Files:
         """Give the files of a chart, its archive's digest checked where one is known.
@@ -81,10 +78,11 @@ class HelmRegistry:
             NotFoundError: no such chart or version.
             RegistryError: it cannot be fetched, is not what the index says, or is none.
         """
-        exact = self._index.version(package, version).version
+        exact = self.index.version(package, version).version
         named = f"{package}@{exact}"
         inside = unpack_chart(self._place.archive(package, exact), named)
-        head = guarded(lambda: PackageFolder(inside, source=named).head, named)
+        with refusing(f"package `{named}` is refused"):
+            head = PackageFolder(inside, source=named).head
         if (head.name, head.version) != (package, exact):
             message = f"the archive of `{named}` holds `{head.name}@{head.version}`"
             raise RegistryError(message, hint="tell who keeps the repository")
@@ -155,7 +153,7 @@ def read_chart(source: ChartSource) -> Chart:
         ref = RegistryRef(name=shown(address), address=address, protocol="helm")
         registry = HelmRegistry(ref, root=Path())
         name = place if repository else place.rpartition("/")[2]
-        versions = [entry.version for entry in registry.index().package(name).versions]
+        versions = [entry.version for entry in registry.index.package(name).versions]
         files = registry.fetch(name, next(iter(best_first(versions, source.version)), source.version))
     else:
         folder = place.rpartition("/")[0]

@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -28,7 +27,7 @@ from mlstack.names import fits, not_found
 from mlstack.programs import ProgramError
 from mlstack.registries.directory import COSIGN_S, GET_COSIGN, KEYLESS, reason_of, signed_line
 from mlstack.registries.distribution import DIGEST, SCHEME, repository_of, split_address
-from mlstack.registries.registry import find_prototype, guarded, indexes, is_bundled, open_registry
+from mlstack.registries.registry import find_prototype, indexes, is_bundled, open_registry, refusing
 from mlstack.registries.resolver import APP, AppCatalog, Choice, Requirements, select
 
 Entered = Mapping[str, tuple[PackageRef, ...]]
@@ -219,7 +218,8 @@ def _check(app: AppDir, packages: Sequence[LockedPackage], fetched: Sequence[Fet
     by_ref = {locked.ref: locked for locked in packages}
     for package in fetched:
         locked = by_ref[package.locked.ref]
-        read = guarded(partial(vendor.package, locked), str(locked.ref))
+        with refusing(f"package `{locked.ref}` is refused"):
+            read = vendor.package(locked)
         if (read.name, read.version) != (locked.name, locked.version):
             raise RegistryError(
                 f"package `{locked.name}@{locked.version}` calls itself `{read.name}@{read.version}`",
@@ -345,7 +345,8 @@ def read_package(app: AppDir, ref: PackageRef) -> tuple[Package, LockedPackage, 
     packages = _as_chosen({key: package.locked for key, package in fetched.items()}, choices)
     vendor = Vendor(app.root, packages, app.store, fetched=tuple(fetched.values()))
     locked = next(package for package in packages if package.ref == exact)
-    package = guarded(partial(vendor.package, locked), str(exact))
+    with refusing(f"package `{exact}` is refused"):
+        package = vendor.package(locked)
     return package, locked, tuple(catalog.warnings(exact.full_name, exact.version))
 
 
@@ -360,7 +361,7 @@ def built_in_package(app: AppDir) -> tuple[PackageRef, IndexPackage] | None:
     for ref in app.app.registries:
         full_name = f"{ref.name}/{BUILT_IN}"
         if is_bundled(ref.address) and full_name not in {locked.full_name for locked in app.lock.packages}:
-            package = open_registry(ref, root=app.root).index().package(BUILT_IN)
+            package = open_registry(ref, root=app.root).index.package(BUILT_IN)
             return PackageRef(registry=ref.name, name=BUILT_IN), package
     return None
 

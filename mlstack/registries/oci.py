@@ -42,7 +42,7 @@ from mlstack.registries.distribution import (
     repository_of,
     split_address,
 )
-from mlstack.registries.registry import PackagesByName, believed, checked, guarded, parse_index, protocol
+from mlstack.registries.registry import PackagesByName, believed, checked, parse_index, protocol, refusing
 
 _INDEX_NAME, _INDEX_TAG = "mlstack-registry", "index"
 _PACKAGE_TYPE = "application/vnd.mlstack.package.v1"
@@ -66,7 +66,8 @@ class OciRegistry:
         return address.startswith(SCHEME)
 
     @cached_property
-    def _index(self) -> RegistryIndex:
+    def index(self) -> RegistryIndex:
+        """Give the index; at a tag or digest, what that holds of the packages that have it."""
         if not self._reference:
             return self._base
         try:
@@ -74,10 +75,6 @@ class OciRegistry:
         except RegistryError:  # what has a digest is had without an index
             index = RegistryIndex(name=self._ref.name, known_as=self._ref.name)
         return replace(index, packages=PackagesByName(self._entry, tuple(index.packages)))
-
-    def index(self) -> RegistryIndex:
-        """Give the index; at a tag or digest, what that holds of the packages that have it."""
-        return self._index
 
     def fetch(self, package: str, version: str = "") -> Files:
         """Give the files of a package version, its digests checked."""
@@ -124,7 +121,8 @@ class OciRegistry:
 def entry_of(package: str, files: Files, manifest_digest: str, signature: str = "") -> IndexPackage:
     """Give what the index says of a package with these files in the artifact of this digest."""
     folder = PackageFolder(files, source=package)
-    entry = guarded(lambda: folder.entry(f"{folder.head.name}@{manifest_digest}", strict=False), package)
+    with refusing(f"package `{package}` is refused"):
+        entry = folder.entry(f"{folder.head.name}@{manifest_digest}", strict=False)
     if entry.name != package:
         message = f"the artifact of package `{package}` holds `{entry.name}`"
         raise RegistryError(message, hint="publish it anew")

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from mlstack import disk_cache
 from mlstack.app import document as documents
@@ -44,8 +44,9 @@ from mlstack.names import Table, nearest
 class Registry(Protocol):
     """A place that packages come from."""
 
+    @property
     def index(self) -> RegistryIndex:
-        """Give the index; a RegistryError if it cannot be fetched or read."""
+        """Give the index, asked for once; a RegistryError if it cannot be fetched or read."""
 
     def fetch(self, package: str, version: str = "") -> Files:
         """Give the files of a package version, newest when none is named; the digest is checked.
@@ -86,7 +87,6 @@ INDEX_FILE = "registry.yaml"
 CHART_INDEX = "index.yaml"
 PACKAGE_FILES = ("package.yaml", "Chart.yaml")
 _UNCLEAR = re.compile(r"https?://(?!(?:www\.)?(?:github|gitlab|bitbucket)\.)[^#]+(?<!\.git)")
-_Read = TypeVar("_Read")
 
 
 class Tree(Protocol):
@@ -103,14 +103,16 @@ class Tree(Protocol):
 
 
 @contextmanager
-def _readable() -> Iterator[None]:
+def refusing(what: str) -> Iterator[None]:
+    """Say of a file that is wrong in somebody else's registry or package that `what` it stands in is.
+
+    Raises:
+        RegistryError: in the place of a ConfigError.
+    """
     try:
         yield
-    except RegistryError:
-        raise
-    except MlstackError as error:
-        message = f"the registry cannot be read: {error}"
-        raise RegistryError(message, where=error.where, hint=error.hint) from error
+    except ConfigError as error:
+        raise RegistryError(f"{what}: {error}", where=error.where, hint=error.hint) from error
 
 
 def read_index(tree: Tree, *, source: str, name: str, revision: str = "") -> RegistryIndex:
@@ -121,7 +123,7 @@ def read_index(tree: Tree, *, source: str, name: str, revision: str = "") -> Reg
     if (data := tree.read(PurePosixPath(INDEX_FILE))) is not None:
         return parse_index(data, source=source, name=name, revision=revision)
     entries = []
-    with _readable():
+    with refusing("the registry cannot be read"):
         folders = sorted(tree.names())
         if names := [name for name in folders if tree.read(PurePosixPath(name, "parts.yaml"))]:
             raise ksonnet_registry(source, names)
@@ -139,7 +141,7 @@ def read_index(tree: Tree, *, source: str, name: str, revision: str = "") -> Reg
 
 def parse_index(data: bytes, *, source: str, name: str, revision: str = "") -> RegistryIndex:
     """Read an index; arguments as of `read_index`."""
-    with _readable():
+    with refusing("the registry cannot be read"):
         document = documents.read(data, file=f"{source}/{INDEX_FILE}")
         head = document.value if isinstance(document.value, Mapping) else {}
         if "ksonnet" in str(head.get("kind")) or str(head.get("apiVersion")).startswith("0."):
@@ -152,7 +154,7 @@ def parse_index(data: bytes, *, source: str, name: str, revision: str = "") -> R
 
 def ksonnet_registry(source: str, names: Iterable[str]) -> RegistryError:
     """Give the refusal of a registry of ksonnet's: what serves each of its packages now."""
-    shipped = _bundled(DEFAULT_NAME).index()
+    shipped = _bundled(DEFAULT_NAME).index
     text = f"`{source}` is a registry of ksonnet's, whose jsonnet packages mlstack does not run"
     lines = [f"  {name}: {_served(name, shipped)}" for name in names]
     return RegistryError(
@@ -175,7 +177,8 @@ def fetch_package(tree: Tree, index: RegistryIndex, package: str, version: str) 
     """Give the files of a package version, its digest checked."""
     entry = index.version(package, version)
     named = f"{package}@{entry.version}"
-    files = guarded(lambda: _package_files(tree, PurePosixPath(entry.path)), named)
+    with refusing(f"package `{named}` is refused"):
+        files = _package_files(tree, PurePosixPath(entry.path))
     if not files:
         raise RegistryError(f"the folder of package `{named}` is missing: `{entry.path}`")
     return checked(files, entry, named)
@@ -200,19 +203,6 @@ def _package_files(tree: Tree, folder: PurePosixPath) -> Files:
     """Give the files of a package; of a chart those that helm would pack."""
     files = tree.folder(folder)
     return without_ignored(files, tree.read(folder / ".helmignore")) if is_chart(files) else files
-
-
-def guarded(read: Callable[[], _Read], named: str) -> _Read:
-    """Read a package of somebody else.
-
-    Raises:
-        RegistryError: it is refused.
-    """
-    try:
-        return read()
-    except ConfigError as error:
-        message = f"package `{named}` is refused: {error}"
-        raise RegistryError(message, where=error.where, hint=error.hint) from error
 
 
 class PackagesByName(Mapping[str, IndexPackage]):
@@ -319,7 +309,7 @@ def indexes(
     """Give the index of each registry by the app's name for it; one that cannot be read becomes a note."""
     for ref in refs:
         try:
-            index = open_registry(ref, root=root).index()
+            index = open_registry(ref, root=root).index
         except MlstackError as error:
             notes.append(f"registry `{ref.name}` was left out: {error}")
         else:
@@ -363,7 +353,7 @@ def _bundled(name: str) -> Registry:
 
 @cache
 def _bundled_aliases() -> tuple[str, ...]:
-    return tuple(_normal(alias) for alias in _bundled(BUNDLED).index().aliases)
+    return tuple(_normal(alias) for alias in _bundled(BUNDLED).index.aliases)
 
 
 def _normal(address: str) -> str:

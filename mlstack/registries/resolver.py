@@ -127,7 +127,7 @@ class AppCatalog:
 
     def _index_versions(self, package: str) -> tuple[IndexVersion, ...]:
         registry, _, name = package.partition("/")
-        index = self.registry(registry).index()
+        index = self.registry(registry).index
         if index.note:
             self.notes[f"registry `{registry}`: {index.note}"] = None
         return index.package(name).versions
@@ -137,7 +137,7 @@ class AppCatalog:
         if self._offline:
             return None
         if moved := self._moved.get((package, version)):
-            return moved.index().version(package.partition("/")[2], version)
+            return moved.index.version(package.partition("/")[2], version)
         return next((entry for entry in self._index_versions(package) if entry.version == version), None)
 
     def exact(self, ref: PackageRef) -> PackageRef:
@@ -150,16 +150,16 @@ class AppCatalog:
             return ref
         registry = self.registry(ref.registry)
         try:
-            version = registry.index().version(ref.name, ref.version).version
+            version = registry.index.version(ref.name, ref.version).version
         except NotFoundError as no_version:
             try:
                 moved = registry.at(ref.version)
-                version = moved.index().version(ref.name).version
+                version = moved.index.version(ref.name).version
             except (NotFoundError, RegistryError) as error:
                 hint = no_version.hint or error.message
                 raise NotFoundError(no_version.message, near=no_version.near, hint=hint) from error
             # It, and what it requires of its registry, is taken from there.
-            index, names = moved.index(), [ref.name]
+            index, names = moved.index, [ref.name]
             while names:
                 entry = index.version(name := names.pop())
                 if (key := (f"{ref.registry}/{name}", entry.version)) not in self._moved:
@@ -176,7 +176,7 @@ class AppCatalog:
                 ref = self._refs[name]
                 # Retired names of a registry on this machine are asked of it: what it says is never stale.
                 try:
-                    retired = () if is_local(ref) else self._registries[name].index().retired
+                    retired = () if is_local(ref) else self._registries[name].index.retired
                 except RegistryError:  # it does not answer, and what is locked is kept
                     retired = old[name].retired if name in old else ()
                 locked.append(LockedRegistry(name=name, address=ref.address, retired=retired))
@@ -212,15 +212,15 @@ class AppCatalog:
     def _new(self, package: str, version: str) -> FetchedPackage:
         registry_name, _, name = package.partition("/")
         registry = self._moved.get((package, version)) or self.registry(registry_name)
-        exact = registry.index().version(name, version).version
+        exact = registry.index.version(name, version).version
         files = registry.fetch(name, exact)
-        entry = registry.index().version(name, exact)  # of a chart the revision is known once it is fetched
+        entry = registry.index.version(name, exact)  # of a chart the revision is known once it is fetched
         locked = LockedPackage(
             full_name=package,
             version=entry.version,
             digest=digest(files),
             source=self._refs[registry_name].address,
-            revision=entry.revision or registry.index().revision,
+            revision=entry.revision or registry.index.revision,
             signature=entry.signature,
             files=file_digests(files),
         )

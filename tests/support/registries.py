@@ -60,7 +60,7 @@ class RegistrySuite:
     """Inherit, and give a fixture `opened` that makes a registry of files and opens it."""
 
     def test_the_index_lists_packages_and_versions(self, opened: Open) -> None:
-        index = opened(indexed()).index()
+        index = opened(indexed()).index
         assert (index.name, index.summary, list(index.packages)) == ("own", "Our packages", ["jobs"])
         assert [each.version for each in index.packages["jobs"].versions] == ["0.1.0", "0.10.0"]
 
@@ -71,7 +71,7 @@ class RegistrySuite:
 
     def test_without_an_index_every_package_folder_counts(self, opened: Open) -> None:
         registry = opened(plain())
-        assert list(registry.index().packages) == ["common", "jobs"]
+        assert list(registry.index.packages) == ["common", "jobs"]
         assert registry.fetch("common") == as_files(COMMON)
 
     def test_a_digest_that_differs_is_an_error(self, opened: Open) -> None:
@@ -98,12 +98,12 @@ class RegistrySuite:
 
     def test_neither_index_nor_package_is_an_error(self, opened: Open) -> None:
         with pytest.raises(RegistryError, match="no registry at"):
-            opened({"README.md": "x"}).index()
+            assert opened({"README.md": "x"}).index
 
     @pytest.mark.parametrize("index", ["a: [", "kind: App", "apiVersion: mlstack.dev/v1\nkind: Registry\n"])
     def test_a_broken_index_is_an_error(self, opened: Open, index: str) -> None:
         with pytest.raises(RegistryError, match="the registry cannot be read"):
-            opened({"registry.yaml": index}).index()
+            assert opened({"registry.yaml": index}).index
 
     def test_a_link_out_of_the_package_is_refused(self, opened: Open, tmp_path: Path) -> None:
         write_tree(tmp_path, {"secret": "s"})

@@ -48,7 +48,7 @@ class TestGit(RegistrySuite):
 
 def test_the_commit_is_told(tmp_path: Path) -> None:
     head = repository(tmp_path / "repo", plain())
-    assert opened_at(f"file://{tmp_path}/repo", tmp_path).index().revision == head
+    assert opened_at(f"file://{tmp_path}/repo", tmp_path).index.revision == head
 
 
 @pytest.fixture
@@ -73,14 +73,14 @@ def test_branch_tag_and_commit(
 ) -> None:
     repo, first = history
     address = f"file://{repo}#{revision.replace('COMMIT', first)}:reg"
-    assert opened_at(address, tmp_path).index().packages["jobs"].newest.version == version
+    assert opened_at(address, tmp_path).index.packages["jobs"].newest.version == version
 
 
 def test_a_short_commit_is_found_even_where_the_server_gives_out_no_single_ones(
     history: tuple[Path, str], tmp_path: Path
 ) -> None:
     repo, first = history
-    index = opened_at(f"file://{repo}#{first[:10]}:reg", tmp_path).index()
+    index = opened_at(f"file://{repo}#{first[:10]}:reg", tmp_path).index
     assert index.revision == first
 
 
@@ -92,7 +92,7 @@ def test_a_registry_may_be_asked_for_another_revision(
     repo, first = history
     registry = opened_at(f"file://{repo}#main:reg", tmp_path).at(revision.replace("COMMIT", first))
     assert registry.fetch("jobs") == as_files(JOBS)
-    assert registry.index().revision == first
+    assert registry.index.revision == first
 
 
 def test_fetching_a_requirement_at_a_revision_locks_that_commit(tmp_path: Path) -> None:
@@ -155,14 +155,14 @@ def test_a_requirement_of_an_unknown_registry_says_how_to_add_it(tmp_path: Path)
 def test_what_is_missing_is_told(tmp_path: Path, address: str, message: str) -> None:
     repository(tmp_path / "repo", plain())
     with pytest.raises(RegistryError, match=message) as caught:
-        opened_at(address.replace("REPO", f"{tmp_path}/repo"), tmp_path).index()
+        assert opened_at(address.replace("REPO", f"{tmp_path}/repo"), tmp_path).index
     assert ("git ls-remote" in str(caught.value.hint)) == ("nowhere" in address)
 
 
 def test_without_git_the_error_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RegistryError, match="the program `git` is needed and is not installed") as caught:
-        opened_at("file:///x", tmp_path).index()
+        assert opened_at("file:///x", tmp_path).index
     assert "install git" in str(caught.value.hint)
 
 
@@ -172,7 +172,7 @@ def test_history_is_not_transferred_and_nothing_is_left_behind(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-    head = opened_at(f"file://{history[0]}#main:reg", tmp_path).index().revision
+    head = opened_at(f"file://{history[0]}#main:reg", tmp_path).index.revision
     (store,) = (Path.home() / ".cache/mlstack/git").iterdir()
     assert git(store, "rev-list", "--count", head) == "1"
     assert list(scratch.iterdir()) == []
@@ -186,7 +186,7 @@ def test_without_a_cache_a_store_goes_with_its_registry(
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)
     registry = opened_at(f"file://{history[0]}#main:reg", tmp_path)
-    registry.index()
+    assert registry.index
     assert len(list(scratch.iterdir())) == 1
     del registry
     gc.collect()
@@ -227,7 +227,7 @@ def test_r6_a_registry_is_one_transfer_and_then_none(
     assert first.fetch("jobs") == as_files(next_jobs())
     assert fetches() == 1
     again = opened_at(address, tmp_path)
-    assert (again.fetch("jobs"), again.index().revision) == (as_files(next_jobs()), first.index().revision)
+    assert (again.fetch("jobs"), again.index.revision) == (as_files(next_jobs()), first.index.revision)
     assert fetches() == 0
 
 
@@ -235,15 +235,15 @@ def test_a_branch_is_asked_again_after_ten_minutes_and_when_it_is_wished(
     history: tuple[Path, str], tmp_path: Path, fetches: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo, address = history[0], f"file://{history[0]}#main:reg"
-    before = opened_at(address, tmp_path).index().revision
+    before = opened_at(address, tmp_path).index.revision
     write_registry(repo, {"reg/README.md": "moved"})
     head = commit(repo)
-    assert opened_at(address, tmp_path).index().revision == before
-    assert fresh(address, tmp_path).index().revision == head
+    assert opened_at(address, tmp_path).index.revision == before
+    assert fresh(address, tmp_path).index.revision == head
     assert fetches() == 2
-    assert opened_at(address, tmp_path).index().revision == head
+    assert opened_at(address, tmp_path).index.revision == head
     moved_clock(monkeypatch)
-    assert opened_at(address, tmp_path).index().revision == head
+    assert opened_at(address, tmp_path).index.revision == head
     assert fetches() == 1
 
 
@@ -263,18 +263,18 @@ def test_r7_a_repository_that_is_away_is_the_one_that_was_asked_last_and_says_so
     history: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo, address = history[0], f"file://{history[0]}#main:reg"
-    assert opened_at(address, tmp_path).index().note == ""
+    assert opened_at(address, tmp_path).index.note == ""
     repo.rename(tmp_path / "gone")
     moved_clock(monkeypatch)
-    index = opened_at(address, tmp_path).index()
+    index = opened_at(address, tmp_path).index
     assert "cannot fetch" in index.note
     assert "what it said on 20" in index.note
     assert "\n" not in index.note
     assert "jobs" in index.packages
     with pytest.raises(RegistryError, match="cannot fetch"):
-        fresh(address, tmp_path).index()
+        assert fresh(address, tmp_path).index
     with pytest.raises(RegistryError, match="cannot fetch"):
-        opened_at(f"file://{repo}#other:reg", tmp_path).index()
+        assert opened_at(f"file://{repo}#other:reg", tmp_path).index
 
 
 def test_a_branch_that_is_gone_is_not_taken_from_the_cache(
@@ -282,18 +282,18 @@ def test_a_branch_that_is_gone_is_not_taken_from_the_cache(
 ) -> None:
     repo = history[0]
     address = f"file://{repo}#feature/x:reg"
-    opened_at(address, tmp_path).index()
+    assert opened_at(address, tmp_path).index
     git(repo, "branch", "-D", "feature/x")
     moved_clock(monkeypatch)
     with pytest.raises(RegistryError, match="has no branch, tag or commit"):
-        opened_at(address, tmp_path).index()
+        assert opened_at(address, tmp_path).index
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", ["HEAD", "objects", "objects/pack", "refs"])
 def test_a_store_that_is_broken_is_made_anew(history: tuple[Path, str], tmp_path: Path, lost: str) -> None:
     address = f"file://{history[0]}#main:reg"
-    opened_at(address, tmp_path).index()
+    assert opened_at(address, tmp_path).index
     (store,) = (Path.home() / ".cache/mlstack/git").iterdir()
     shutil.rmtree(store / lost) if (store / lost).is_dir() else (store / lost).write_text("x")
     for _ in range(2):
@@ -305,12 +305,12 @@ def test_a_store_that_another_fetch_writes_to_is_not_waited_for(
     history: tuple[Path, str], tmp_path: Path
 ) -> None:
     repo, address = history[0], f"file://{history[0]}#main:reg"
-    opened_at(address, tmp_path).index()
+    assert opened_at(address, tmp_path).index
     (store,) = (Path.home() / ".cache/mlstack/git").iterdir()
     (store / "shallow.lock").touch()
     write_registry(repo, {"reg/README.md": "moved"})
     head = commit(repo)
-    assert fresh(address, tmp_path).index().revision == head
+    assert fresh(address, tmp_path).index.revision == head
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_a_branch_with_slashes_is_found_in_a_tree_address(
     repo, first = history
     home_config = f'[url "file://{repo}"]\n\tinsteadOf = https://github.com/o/r.git\n'
     (Path.home() / ".gitconfig").write_text(home_config)
-    index = opened_at("github.com/o/r/tree/feature/x/reg", tmp_path).index()
+    index = opened_at("github.com/o/r/tree/feature/x/reg", tmp_path).index
     assert index.revision == first
 
 

@@ -49,14 +49,14 @@ def round_trip(host: str) -> None:
     again = publish(host, as_files(JOBS))
     assert (first.is_new, again.is_new, again.manifest_digest) == (True, False, first.manifest_digest)
     own = opened(host)
-    index = own.index()
+    index = own.index
     assert (index.known_as, list(index.packages)) == ("own", ["common", "jobs"])
     assert [entry.version for entry in index.packages["jobs"].versions] == ["0.1.0", "0.10.0"]
     assert index.version("jobs").revision == second.manifest_digest
     assert own.fetch("jobs") == as_files(next_jobs())
     assert own.fetch("jobs", "0.1.0") == as_files(JOBS)
     for reference in (first.manifest_digest, "0.1.0"):
-        assert own.at(reference).index().package("jobs").newest.version == "0.1.0"
+        assert own.at(reference).index.package("jobs").newest.version == "0.1.0"
         assert own.at(reference).fetch("jobs") == as_files(JOBS)
 
 
@@ -78,7 +78,7 @@ def test_a_real_registry_holds_packages(tmp_path: Path) -> None:
 def test_a_real_registry_wants_a_login(tmp_path: Path) -> None:
     with real_registry(tmp_path, login=True) as host:
         with pytest.raises(RegistryError, match="does not let us in") as caught:
-            opened(host).index()
+            assert opened(host).index
         assert caught.value.hint == f"docker login {host}"
         log_in(host, password="wrong")
         with pytest.raises(RegistryError, match="does not let us in"):
@@ -142,7 +142,7 @@ def test_an_index_that_another_publisher_overwrote_is_written_again(fake: FakeRe
     fake.fault = lose
     publish(fake.host, as_files(JOBS))
     assert (fake.manifests[key] != stale, lost) == (True, ["/v2/ml/mlstack-registry/manifests/index"])
-    assert list(opened(fake.host, fresh=True).index().packages) == ["common", "jobs"]
+    assert list(opened(fake.host, fresh=True).index.packages) == ["common", "jobs"]
 
 
 def catalog(reply: Reply) -> Fault:
@@ -153,7 +153,7 @@ def catalog(reply: Reply) -> Fault:
 def test_nothing_published_is_told(fake: FakeRegistry) -> None:
     fake.fault = catalog(Reply(body=b'{"repositories": []}'))
     with pytest.raises(RegistryError, match="nothing was published there") as caught:
-        opened(fake.host).index()
+        assert opened(fake.host).index
     assert str(caught.value.hint).startswith(f"mlstack pkg publish DIR oci://{fake.host}/ml, or ")
 
 
@@ -167,7 +167,7 @@ def test_what_is_no_address_is_told(address: str) -> None:
 def test_what_is_not_there_is_not_found(fake: FakeRegistry, reference: str) -> None:
     publish(fake.host, as_files(COMMON))
     with pytest.raises((NotFoundError, RegistryError)):
-        opened(fake.host).at(reference).index().package("jobs")
+        opened(fake.host).at(reference).index.package("jobs")
 
 
 # --- the cache ---
@@ -188,12 +188,12 @@ def test_a_registry_that_is_away_is_the_one_that_was_asked_last(
     opened(fake.host).fetch("jobs")
     fake.fault = lambda *request: Reply(status=503)
     monkeypatch.setattr(time, "time", lambda now=time.time: now() + 601)
-    index = opened(fake.host).index()
+    index = opened(fake.host).index
     assert list(index.packages) == ["jobs"]
     assert "HTTP 503; what it said on 20" in index.note
     assert opened(fake.host).at(revision).fetch("jobs", "0.1.0") == as_files(JOBS)
     with pytest.raises(RegistryError, match="HTTP 503"):
-        opened(fake.host, fresh=True).index()
+        assert opened(fake.host, fresh=True).index
 
 
 # --- servers that misbehave ---
@@ -250,14 +250,14 @@ def test_a_registry_that_fails_is_told_in_a_sentence(
 ) -> None:
     fake.fault = lambda *request: reply
     with pytest.raises(RegistryError) as caught:
-        opened(fake.host).index()
+        assert opened(fake.host).index
     assert told in str(caught.value)
     assert caught.value.hint
 
 
 def test_a_registry_that_is_not_there_is_told() -> None:
     with pytest.raises(RegistryError, match="connection refused"):
-        opened("127.0.0.1:1").index()
+        assert opened("127.0.0.1:1").index
 
 
 # --- tokens, redirects, logins ---
@@ -294,7 +294,7 @@ def test_a_token_is_had_without_a_login(fake: FakeRegistry) -> None:
 def test_a_token_is_had_with_the_login_and_only_for_it(fake: FakeRegistry) -> None:
     tokens(fake, basic=base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode())
     with pytest.raises(RegistryError, match="does not let us in"):
-        opened(fake.host).index()
+        assert opened(fake.host).index
     log_in(fake.host)
     round_trip(fake.host)
     shown = [path for _, path, headers in fake.requests if "Basic" in headers.get("Authorization", "")]
@@ -399,12 +399,12 @@ def test_a_registry_that_asks_for_patience_gets_it(
 def test_patience_ends_and_a_time_that_is_too_far_is_told(fake: FakeRegistry, pauses: list[float]) -> None:
     fake.fault = lambda *request: Reply(status=503)
     with pytest.raises(RegistryError, match="HTTP 503"):
-        opened(fake.host).index()
+        assert opened(fake.host).index
     assert pauses == [0.5, 1, 2, 4]
     pauses.clear()
     fake.fault = lambda *request: Reply(status=429, headers={"Retry-After": "3600"})
     with pytest.raises(RegistryError, match="HTTP 429") as caught:
-        opened(fake.host).index()
+        assert opened(fake.host).index
     assert (caught.value.hint, pauses) == ("try again in 60 min", [])
 
 
@@ -417,7 +417,7 @@ def test_a_place_of_tokens_that_fails_is_told(fake: FakeRegistry, status: int) -
         else Reply(status=401, headers=challenge)
     )
     with pytest.raises(RegistryError, match=rf"sends us to for a token gives none \(HTTP {status}\)"):
-        opened(fake.host).index()
+        assert opened(fake.host).index
 
 
 def test_a_blob_that_ends_early_is_asked_for_again_once(fake: FakeRegistry) -> None:
@@ -566,10 +566,10 @@ def test_one_package_is_had_where_nobody_may_ask_for_more() -> None:
 
         fake.fault = refuse
         own = opened(fake.host, "/ml/jobs")
-        assert [entry.version for entry in own.index().packages["jobs"].versions] == ["0.1.0", "0.10.0"]
+        assert [entry.version for entry in own.index.packages["jobs"].versions] == ["0.1.0", "0.10.0"]
         assert own.fetch("jobs", "0.1.0") == as_files(JOBS)
         with pytest.raises(RegistryError, match="does not allow that"):
-            opened(fake.host, "/ml/common").index()
+            assert opened(fake.host, "/ml/common").index
 
 
 def test_a_version_whose_archive_is_refused_is_left_out_and_told_where_it_is_asked_for() -> None:
@@ -579,9 +579,9 @@ def test_a_version_whose_archive_is_refused_is_left_out_and_told_where_it_is_ask
         place.publish(as_files(JOBS))
         del fake.manifests["ml/mlstack-registry", "index"]
         own = opened(fake.host, "/ml/jobs")
-        assert [entry.version for entry in own.index().packages["jobs"].versions] == ["0.1.0"]
+        assert [entry.version for entry in own.index.packages["jobs"].versions] == ["0.1.0"]
         with pytest.raises(RegistryError, match="its archive cannot be read"):
-            own.at("0.2.0").index().package("jobs")
+            own.at("0.2.0").index.package("jobs")
 
 
 def test_what_has_a_digest_is_had_without_an_index() -> None:

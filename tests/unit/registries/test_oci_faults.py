@@ -180,7 +180,7 @@ def test_a_list_comes_page_by_page(fake: FakeRegistry) -> None:
         return None
 
     listed(fake).fault = fault
-    assert sorted(opened(f"oci://{fake.host}/ml", fresh=True).index().packages) == ["common", "jobs"]
+    assert sorted(opened(f"oci://{fake.host}/ml", fresh=True).index.packages) == ["common", "jobs"]
 
 
 LINK = '</v2/_catalog?last=ml%2Fcommon&n=1>; rel="next"'
@@ -188,7 +188,7 @@ LINK = '</v2/_catalog?last=ml%2Fcommon&n=1>; rel="next"'
 
 def test_a_list_that_leads_back_to_itself_ends(fake: FakeRegistry) -> None:
     listed(fake).fault = replying(catalog(["ml/common"], LINK), lambda method, path: "_catalog" in path)
-    assert sorted(opened(f"oci://{fake.host}/ml", fresh=True).index().packages) == ["common"]
+    assert sorted(opened(f"oci://{fake.host}/ml", fresh=True).index.packages) == ["common"]
     assert len([path for _, path, _ in fake.requests if "_catalog" in path]) < 200
 
 
@@ -197,7 +197,7 @@ def test_a_list_that_leads_to_another_host_does_not_take_our_login_along(fake: F
         other.fault = lambda running, method, path, headers: catalog(["ml/jobs"])
         link = f'<http://{other.host}/v2/_catalog>; rel="next"'
         listed(fake).fault = replying(catalog(["ml/common"], link), lambda method, path: "_catalog" in path)
-        opened(f"oci://{fake.host}/ml", fresh=True).index()
+        assert opened(f"oci://{fake.host}/ml", fresh=True).index
         assert not [headers for _, _, headers in other.requests if "Authorization" in headers]
 
 
@@ -214,7 +214,7 @@ def test_a_list_that_leads_to_another_host_does_not_take_our_login_along(fake: F
 def test_tags_that_cannot_be_listed_are_told(fake: FakeRegistry, reply: Reply, told: str) -> None:
     listed(fake).fault = replying(reply, lambda method, path: "/tags/list" in path)
     with pytest.raises(RegistryError, match=told) as caught:
-        opened(f"oci://{fake.host}/ml/jobs", fresh=True).index()
+        assert opened(f"oci://{fake.host}/ml/jobs", fresh=True).index
     assert caught.value.hint
 
 
@@ -225,7 +225,7 @@ ODD = ["0.1.0", "../x", "", 7, None, "latest", "0.1.0-" + "x" * 200]
 def test_odd_tags_are_passed_over(fake: FakeRegistry, tags: object) -> None:
     reply = Reply(body=json.dumps({"tags": tags}).encode())
     listed(fake).fault = replying(reply, lambda method, path: "/tags/list" in path)
-    packages = opened(f"oci://{fake.host}/ml/jobs", fresh=True).index().packages
+    packages = opened(f"oci://{fake.host}/ml/jobs", fresh=True).index.packages
     assert ("jobs" in packages) == (tags == ODD)
     if tags == ODD:
         assert [entry.version for entry in packages["jobs"].versions] == ["0.1.0"]

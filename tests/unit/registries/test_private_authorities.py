@@ -56,7 +56,7 @@ def test_an_oci_registry_is_trusted_by_the_authorities_that_are_named(
     host: str, authority: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(RegistryError, match="unable to get local issuer certificate") as caught:
-        opened(f"oci://{host}/ml", fresh=True).index()
+        assert opened(f"oci://{host}/ml", fresh=True).index
     assert caught.value.hint is not None
     assert "SSL_CERT_FILE" in caught.value.hint
     monkeypatch.setenv("SSL_CERT_FILE", str(authority))
@@ -69,7 +69,7 @@ def test_an_authority_of_another_name_is_not_enough(
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(self_signed("another").write(tmp_path, "another")[0]))
     with pytest.raises(RegistryError, match="unable to get local issuer certificate"):
-        opened(f"oci://{host}/ml", fresh=True).index()
+        assert opened(f"oci://{host}/ml", fresh=True).index
 
 
 def test_a_git_registry_is_trusted_as_git_was_told(

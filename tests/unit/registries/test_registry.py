@@ -33,17 +33,17 @@ def test_a_relative_address_starts_at_the_app_wherever_one_stands(
 ) -> None:
     write_registry(tmp_path / "app" / "packages", plain())
     monkeypatch.chdir("/")
-    assert "jobs" in opened("packages", protocol="directory", root=tmp_path / "app").index().packages
+    assert "jobs" in opened("packages", protocol="directory", root=tmp_path / "app").index.packages
 
 
 def test_home_may_be_written_as_a_tilde() -> None:
     write_registry(Path.home() / "registry", plain())
-    assert opened("~/registry", protocol="", root=Path("/")).index().packages
+    assert opened("~/registry", protocol="", root=Path("/")).index.packages
 
 
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RegistryError, match=r"no folder `\./nothing` for registry `own`"):
-        opened("./nothing", protocol="directory", root=tmp_path).index()
+        assert opened("./nothing", protocol="directory", root=tmp_path).index
 
 
 def test_a_revision_of_a_folder_is_refused_not_ignored(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_the_shipped_index_is_fresh() -> None:
     ],
 )
 def test_the_launch_post_leads_to_the_shipped_registry_offline(address: str, tmp_path: Path) -> None:
-    index = opened(address, protocol=protocol_of(address), root=tmp_path).index()
+    index = opened(address, protocol=protocol_of(address), root=tmp_path).index
     assert {"core", "tf-job", "tf-serving"} <= index.packages.keys()
 
 
@@ -202,7 +202,7 @@ def test_the_packages_of_the_launch_can_be_fetched_with_what_they_require(name: 
 
 
 def test_retired_names_are_given_once_and_lead_to_what_has_them_now(tmp_path: Path) -> None:
-    index = opened("bundled", protocol="directory", root=tmp_path).index()
+    index = opened("bundled", protocol="directory", root=tmp_path).index
     names = [name for each in index.retired for name in each.names]
     assert {"mxnet-job", "katib", "spartakus"} <= set(names)
     assert len(names) == len(set(names))
@@ -219,7 +219,7 @@ def test_retired_names_are_given_once_and_lead_to_what_has_them_now(tmp_path: Pa
 
 
 def test_what_to_do_instead_of_a_retired_name_names_what_is_there(tmp_path: Path) -> None:
-    index = opened("bundled", protocol="directory", root=tmp_path).index()
+    index = opened("bundled", protocol="directory", root=tmp_path).index
     said = " ".join(each.instead for each in index.retired)
     prototypes = {name for each in examples.prototypes() for name in (each.name, *each.aliases)}
     assert set(re.findall(r"mlstack generate (\S+)", said)) <= prototypes
