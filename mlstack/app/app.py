@@ -88,17 +88,13 @@ SIGN: Mapping[str, Any] = {
 """How a file writes a sign."""
 _SIGN = {"$ref": "#/$defs/sign"}
 _SIGN_HINT = "write {condition: Ready} or {field: status.phase, value: Running}"
-_STATUSES = ("True", "False", "Unknown")
 _KIND = r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Z][A-Za-z0-9]*"
 
 
 def _read_sign(rule: FieldReader, name: str) -> Sign | None:
     fields = rule.inner(name)
-    if fields is None and name == "ready":
-        rule.refuse(name, "is required: it says when an object works", hint=_SIGN_HINT)
     if fields is None:
         return None
-    fields.only(*SIGN["properties"])
     has_condition, has_field = fields.has("condition"), fields.has("field")
     if has_condition == has_field:
         what = "has both `condition` and `field`" if has_field else "needs `condition` or `field`"
@@ -109,19 +105,13 @@ def _read_sign(rule: FieldReader, name: str) -> Sign | None:
             fields.refuse(other, f"does not go with `{owner}`", hint=_SIGN_HINT)
     if has_condition:
         # YAML takes an unquoted True for a boolean, and everybody means the condition's status by it.
-        status = str(fields.scalar("status")) if fields.has("status") else "True"
-        if status not in _STATUSES:
-            fields.refuse("status", f"must be one of {', '.join(_STATUSES)}, got `{status}`")
-        reason = fields.text("reason", "")
+        status, reason = str(fields.value("status", True)), fields.text("reason", "")
         return ConditionSign(condition=fields.text("condition"), status=status, reason=reason)
     path = fields.pattern("field", "status.phase")
     if fields.has("value") == fields.has("values"):
         what = "needs `value` or `values`" if not fields.has("value") else "has both `value` and `values`"
         fields.refuse((), what, hint=_SIGN_HINT)
-    values = (fields.scalar("value"),) if fields.has("value") else fields.scalars("values")
-    if not values:
-        fields.refuse("values", "must hold at least one value, got a list")
-    return FieldSign(path=path, values=values)
+    return FieldSign(path=path, values=tuple(fields.value("values", [fields.value("value")])))
 
 
 def _read_kind(rule: FieldReader, name: str) -> str:
@@ -341,7 +331,7 @@ def read_packages(fields: FieldReader, name: str) -> tuple[PackageRef, ...]:
         if entry is None:
             packages.append(_parsed(fields, (name, number), text))
         else:
-            version = entry.only("name", "version").text("version", "")
+            version = entry.text("version", "")
             packages.append(_parsed(entry, ("name",), f"{text}@{version}".removesuffix("@")))
     return tuple(packages)
 
@@ -582,6 +572,6 @@ class Stack:
     """Components and environments that belong together, for `mlstack init NAME --stack STACK`."""
 
     name: str = key(SHORT_NAME, required=True)
-    summary: str = key(TEXT, required=True)
+    summary: str = key(WORD, required=True)
     environments: tuple[str, ...] = key(list_of(NAME), "Presets of environments.", required=True)
     components: tuple[StackComponent, ...] = records(StackComponent, minItems=1, required=True)

@@ -278,8 +278,8 @@ def kind_of(value: Any) -> str | None:
 
 
 # --- fields of a map, each of the type it must have ----------------------------------------------------
-# This look at the structure always happens and imports nothing. Patterns and formats are the JSON
-# Schema's to check (`schema.check_file`), once for each content.
+# What a file of ours may hold, its JSON Schema says (`schema.check_file`), once for each content; what stands
+# in other files is looked at here.
 
 
 class FieldReader:
@@ -305,10 +305,8 @@ class FieldReader:
         return self
 
     def record(self, kind: type[T], /, **given: Any) -> T:
-        """Read the map as a declared dataclass; fields that are `given` stand elsewhere."""
-        keys = keys_of(kind)
-        self.only(*(("apiVersion", "kind") if not self._path else ()), *(key.name for key in keys))
-        return kind(**given, **{key.field: self._declared(key) for key in keys})
+        """Read the map, which fits its schema, as a declared dataclass; fields `given` stand elsewhere."""
+        return kind(**given, **{key.field: self._declared(key) for key in keys_of(kind)})
 
     def _declared(self, key: FileKey) -> Any:
         name, shape = key.name, key.shape.get("type")
@@ -320,21 +318,18 @@ class FieldReader:
         if key.record is not None:
             inner = self.inner(name)
             return inner.record(key.record) if inner else None
-        if shape == "boolean":
-            return self._typed((name,), self._map.get(name, False), bool, "true or false")
         if shape == "array":
-            return self.texts(name)
-        if shape == "object":
-            return self.map(name)
-        choices = key.shape.get("enum")
-        text = self.text(name) if key.required else self.text(name, key.default) if self.has(name) else None
-        if text is not None and choices and text not in choices:
-            self.refuse(name, f"must be {' or '.join(f'`{word}`' for word in choices)}, got `{text}`")
-        return key.default if text is None else text
+            return tuple(self.value(name, ()))
+        return self.value(name, {} if shape == "object" else key.default)
 
     def has(self, name: str) -> bool:
         """Tell whether a field is there and not null."""
         return self._map.get(name) is not None
+
+    def value(self, name: str, default: Any = None) -> Any:
+        """Give what stands there, else the default; its schema says what that may be."""
+        value = self._map.get(name)
+        return default if value is None else value
 
     def text(self, name: str, default: str | None = None) -> str:
         """Give a string; without a default it must be there and not empty."""
@@ -347,17 +342,6 @@ class FieldReader:
         if default is None and not value:
             self.refuse(name, "must not be empty")
         return value
-
-    def scalar(self, *path: str | int) -> Any:
-        """Give a string, number or boolean."""
-        value: Any = self._map
-        for part in path:
-            value = value.get(part) if isinstance(value, Mapping) else value[part]
-        return self._typed(path, value, (str, int, float, bool), "a string, a number, true or false")
-
-    def scalars(self, name: str) -> tuple[Any, ...]:
-        """Give a list of strings, numbers and booleans; empty when it is not there."""
-        return tuple(self.scalar(name, index) for index in range(len(self._list(name))))
 
     def duration_s(self, name: str) -> float | None:
         """Give a duration in seconds, or nothing."""
@@ -374,19 +358,12 @@ class FieldReader:
         except ValueError as error:
             self.refuse(name, str(error).partition("` ")[2], hint=f"write it as a diff does: {example}")
 
-    def texts(self, name: str) -> tuple[str, ...]:
-        """Give a list of strings; empty when it is not there."""
-        listed = enumerate(self._list(name))
-        return tuple(self._typed((name, index), entry, str, "a string") for index, entry in listed)
-
-    def _list(self, name: str) -> list[Any]:
-        value = self._map.get(name)
-        return [] if value is None else self._typed((name,), value, list, "a list")
-
     def map(self, name: str) -> Mapping[str, Any]:
         """Give a map; empty when it is not there."""
-        value = self._map.get(name)
-        return {} if value is None else self._typed((name,), value, Mapping, "a map")
+        value: Mapping[str, Any] = self.value(name, {})
+        if not isinstance(value, Mapping):
+            self.refuse(name, f"must be a map, got {described(value)}")
+        return value
 
     def inner(self, name: str) -> FieldReader | None:
         """Give the map of that name, or nothing."""
@@ -394,21 +371,16 @@ class FieldReader:
 
     def each(self, name: str) -> Iterator[FieldReader]:
         """Give the maps of a list; none when it is not there."""
-        for index in range(len(self._list(name))):
+        for index in range(len(self.value(name, ()))):
             yield FieldReader(self._document, (*self._path, name, index))
 
     def named(self, name: str) -> Iterator[tuple[str, FieldReader | None]]:
         """Give a list of names and of maps with a `name`: each name, with its map if it is one."""
-        for index, entry in enumerate(self._list(name)):
+        for index, entry in enumerate(self.value(name, ())):
             fields = (
                 None if isinstance(entry, str) else FieldReader(self._document, (*self._path, name, index))
             )
             yield entry if fields is None else fields.text("name"), fields
-
-    def _typed(self, path: KeyPath, value: Any, types: type | tuple[type, ...], wording: str) -> Any:
-        if not isinstance(value, types):
-            self.refuse(path, f"must be {wording}, got {described(value)}")
-        return value
 
     def refuse(self, path: KeyPath | str, message: str, *, hint: str | None = None) -> NoReturn:
         """Raise the SchemaError that a field, or the map itself (an empty path), is wrong."""

@@ -150,7 +150,7 @@ class Example:
 class Alias:
     """Another name of a prototype, and what it is under that name."""
 
-    name: str = key(TEXT, required=True)
+    name: str = key(WORD, required=True)
     params: Mapping[str, Any] = key(
         MAP, "Parameters that differ from the defaults under this name.", default_factory=dict
     )
@@ -221,7 +221,7 @@ class PrototypeFile:
     """A template with declared parameters."""
 
     name: str = key(SHORT_NAME, required=True)
-    summary: str = key(TEXT, required=True)
+    summary: str = key(WORD, required=True)
     description: str = key(TEXT, default="")
     aliases: Mapping[str, Alias] = records(
         Alias,

@@ -23,9 +23,15 @@ from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import not_found
 from mlstack.objects.kube_object import KubeObject
 from mlstack.operations import items_of
-from mlstack.registries.directory import build_index, is_package_folder, package_folders, refuse_chart
+from mlstack.registries.directory import (
+    FolderTree,
+    build_index,
+    is_package_folder,
+    package_folders,
+    refuse_chart,
+)
 from mlstack.registries.installation import full_ref, read_package
-from mlstack.registries.registry import INDEX_FILE
+from mlstack.registries.registry import INDEX_FILE, read_index
 from mlstack.registries.upgrade_safety import upgrade_faults
 from mlstack.render.sandbox import template_faults
 from mlstack.render.trial import (
@@ -222,13 +228,12 @@ def _lint_index(folder: Path, faults: _Faults) -> None:
         if build_index(folder).text != file.read_text(encoding="utf-8"):
             faults.add("index", f"it is not what the packages say, digests included: {renew}", str(file))
     with faults.collecting("index"):
-        fields = document.fields_of(document.read(file.read_bytes(), file=str(file)), "Registry")
-        for package in fields.each("packages"):
-            for version in package.each("versions"):
-                path = version.text("path")
-                if not is_package_folder(folder / path):
-                    name = f"{package.text('name')}@{version.text('version')}"
-                    faults.add("index", f"the folder of `{name}` is missing: `{path}`", str(file))
+        source = folder.resolve()
+        for package in read_index(FolderTree(source), source=source.name, name=source.name).packages.values():
+            for version in package.versions:
+                if not is_package_folder(folder / version.path):
+                    name = f"{package.name}@{version.version}"
+                    faults.add("index", f"the folder of `{name}` is missing: `{version.path}`", str(file))
 
 
 # --- what the prototypes of a package do when tried ---
