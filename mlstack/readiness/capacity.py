@@ -295,7 +295,6 @@ def _lacking(pods: PodSet, node: NodeRoom) -> Iterator[tuple[str, str]]:
 
 # --- what objects take ---
 
-
 # Labels that say which GPU a pod asks for: of GKE, NVIDIA's feature discovery, Karpenter on AWS, AKS.
 _PRODUCTS = (
     "cloud.google.com/gke-accelerator",

@@ -194,17 +194,15 @@ class StatusEvaluator:
     def _ask(self, now_s: float, ask: Callable[[], T], *key: str, fresh_s: float = FRESH_S) -> T | None:
         """Give an answer of the cluster, a known one for a while; None if it gives none."""
         asked_s, answer = self._answers.get(key, (-inf, None))
-        if now_s - asked_s < fresh_s:
-            return answer  # type: ignore[no-any-return]  # answers are kept under their question
-        try:
-            answer = ask()
-        except (ForbiddenError, ObjectNotFoundError) as error:
-            self.note(error)
-            answer = None
-        except ClusterError:  # the server is away: what is known must do
-            return answer  # type: ignore[no-any-return]
-        self._answers[key] = (now_s, answer)
-        return answer  # type: ignore[no-any-return]
+        if now_s - asked_s >= fresh_s:
+            try:
+                self._answers[key] = (now_s, ask())
+            except (ForbiddenError, ObjectNotFoundError) as error:
+                self.note(error)
+                self._answers[key] = (now_s, None)
+            except ClusterError:  # the server is away: what is known must do
+                return answer  # type: ignore[no-any-return]
+        return self._answers[key][1]  # type: ignore[no-any-return]  # answers are kept under their question
 
     def _late_classes(self) -> frozenset[str]:
         classes = self._cluster.list("storage.k8s.io/v1", "StorageClass").items
@@ -308,7 +306,6 @@ def _read(
 
 
 # --- whether one object works: by the rule of the app, what holds for all kinds, or the rule of its kind ---
-
 
 # A controller that is there writes a first status within this time.
 STATUS_GRACE_S = 10.0
@@ -440,12 +437,8 @@ def _holds(sign: Sign, facts: Facts) -> bool:
     if isinstance(sign, ConditionSign):
         live = facts.condition(sign.condition)
         return live.get("status") == sign.status and sign.reason in ("", live.get("reason"))
-    values = list(_values(facts.data, sign.path.steps))
-    return any(
-        isinstance(expected, bool) == isinstance(value, bool) and expected == value
-        for expected in sign.values
-        for value in values
-    )
+    values = [(isinstance(value, bool), value) for value in _values(facts.data, sign.path.steps)]
+    return any((isinstance(expected, bool), expected) in values for expected in sign.values)
 
 
 def _shown(sign: Sign, facts: Facts) -> str:
@@ -466,17 +459,12 @@ def _values(data: Any, steps: Sequence[str]) -> Iterator[Any]:
     if not steps:
         yield data
         return
-    step, parts = steps[0], []
-    if isinstance(data, Mapping):
-        parts = list(data.values()) if step == ANY else [data[step]] if step in data else []
-    elif isinstance(data, list):
-        for place, item in enumerate(data):
-            is_named = isinstance(item, Mapping) and step in [
-                item.get(key) for key in ("name", "type", "key")
-            ]
-            parts += [item] if is_named or step in (ANY, str(place)) else []
-    for part in parts:
-        yield from _values(part, steps[1:])
+    parts = data.items() if isinstance(data, Mapping) else enumerate(data) if isinstance(data, list) else ()
+    for place, part in parts:
+        named = isinstance(data, list) and isinstance(part, Mapping)
+        names = [part.get(key) for key in ("name", "type", "key")] if named else []
+        if steps[0] in (ANY, str(place), *names):
+            yield from _values(part, steps[1:])
 
 
 # --- what may change in place ---

@@ -167,11 +167,8 @@ def ray_service(facts: Facts) -> Readiness:
 @job_rule("ray.io/RayJob")
 def ray_job(facts: Facts) -> Readiness:
     """A RayJob is ready while its job runs, done when that has succeeded."""
-    job, place, why = (
-        facts.text("jobStatus"),
-        facts.text("jobDeploymentStatus"),
-        facts.text("message", "reason"),
-    )
+    job, place = facts.text("jobStatus"), facts.text("jobDeploymentStatus")
+    why = facts.text("message", "reason")
     if place in ("Failed", "ValidationFailed") or (job == "FAILED" and place != "Retrying"):
         return failed(why or "the job failed")
     if job == "SUCCEEDED" or place == "Complete":
@@ -231,7 +228,6 @@ def workload(facts: Facts) -> Readiness:
 
 # --- what runs once ---
 
-
 # What the controllers of work that runs once follow while it runs, and why not the rest: they read it at its
 # start. Where upstream's webhook refuses all else, its words are followed (trainer's and JobSet's fields are
 # immutable, pkg/webhook/v1beta1/experiment/validator of Katib, pkg/webhooks/admission/jobs of Volcano).
@@ -276,7 +272,6 @@ def new_run_of_what_runs_once(live: Mapping[str, Any], changed: Sequence[FieldCh
 
 # --- training jobs ---
 
-
 _JOBS = {
     "TFJob": "tfReplicaSpecs",
     "PyTorchJob": "pytorchReplicaSpecs",
@@ -286,10 +281,8 @@ _JOBS = {
     "JAXJob": "jaxReplicaSpecs",
 }
 
-
 # The MPI operator of today has a name of its own for the role.
 _ROLE_LABELS = ("training.kubeflow.org/replica-type", "training.kubeflow.org/job-role")
-
 
 # The ones that people look at first in front.
 _ROLES = {
@@ -341,11 +334,12 @@ def training_job(facts: Facts) -> Readiness:
 
 def _lacking(facts: Facts, role: str, text: str, words: str) -> Readiness:
     """Say what the pods of a role wait for that are not at work."""
-    own = []
-    for pod in facts.pods:
+
+    def role_of(pod: Mapping[str, Any]) -> str:
         labels = (pod.get("metadata") or {}).get("labels") or {}
-        if next((str(labels[name]).lower() for name in _ROLE_LABELS if name in labels), "") == role.lower():
-            own.append(pod)
+        return next((str(labels[name]).lower() for name in _ROLE_LABELS if name in labels), "")
+
+    own = [pod for pod in facts.pods if role_of(pod) == role.lower()]
     trouble, warnings = worst(own, facts), facts.warnings()
     why = ""
     if trouble is not None:
@@ -388,11 +382,9 @@ def job_set(facts: Facts) -> Readiness:
     if begun and not lacking:
         counts = [f"{row.get('name')} {number(row, 'ready') + number(row, 'succeeded')}" for row in begun]
         return ready(f"running: {', '.join(counts)}")
-    texts = [
-        f"{number(row, 'ready')} of {number(row, 'active')} jobs of {row.get('name')} run" for row in lacking
-    ]
-    text = ", ".join(texts) or "no job of it has started yet"
-    return unseen(facts) or because(facts, text, is_job=True)
+    rows = [(number(row, "ready"), number(row, "active"), row.get("name")) for row in lacking]
+    text = ", ".join(f"{have} of {want} jobs of {name} run" for have, want, name in rows)
+    return unseen(facts) or because(facts, text or "no job of it has started yet", is_job=True)
 
 
 @rule("leaderworkerset.x-k8s.io/LeaderWorkerSet")
@@ -446,7 +438,6 @@ _FIXED_OF_ELASTIC_JOBS = (
     *(f"master.{name}" for name in ("enabled", "entrypoint", "resources", "storage", "etcd")),
 )
 
-
 _ROLE_WORDS = {"Worker": "workers", "PS": "parameter servers", "Evaluator": "evaluators"}
 
 
@@ -479,9 +470,8 @@ def new_run_of_elastic_job(live: Mapping[str, Any], changed: Sequence[FieldChang
         if change.path in ("spec.pserver", "spec.master", *fixed)
         or change.path.startswith(tuple(f"{name}." for name in fixed))
     ]
-    return (
-        new_run(live, lasting, "a training job keeps its image, commands and servers.") if lasting else None
-    )
+    why = "a training job keeps its image, commands and servers."
+    return new_run(live, lasting, why) if lasting else None
 
 
 def new_run(live: Mapping[str, Any], changed: Sequence[FieldChange], why: str) -> str:

@@ -196,7 +196,6 @@ def number(values: Mapping[str, Any], name: str, default: int = 0) -> int:
 
 # --- how long an object is waited for, and what becomes of a run when it does not get ready ---
 
-
 Policy = Literal["required", "optional", "none"]
 Verdict = Literal["fine", "wait", "left", "failed", "late"]
 
@@ -303,7 +302,6 @@ def terms_of(
 
 
 # --- who serves which custom kinds, and whether that operator looks at an object at all ---
-
 
 # After this time without a sign of life the operator is most likely not there.
 UNSEEN_S = 10.0
@@ -461,7 +459,6 @@ def _keys(api_version: str, kind: str) -> tuple[str, ...]:
 
 
 # --- pods, what owns them and events, found by whom they belong to ---
-
 
 Data = Mapping[str, Any]
 Kind = tuple[str, str]  # API version and kind

@@ -243,9 +243,8 @@ def disruption_budgets(store: SimulatedStore) -> Budgets:
     for obj in objects:
         spec, namespace = obj["spec"], obj["metadata"].get("namespace")
         labels: Mapping[str, str] = (spec.get("selector") or {}).get("matchLabels") or {}
-        fewest = min(
-            (by_label.get((namespace, *label), []) for label in [("", ""), *labels.items()]), key=len
-        )
+        groups = [by_label.get((namespace, *label), []) for label in [("", ""), *labels.items()]]
+        fewest = min(groups, key=len)
         pods = [pod for pod in fewest if labels.items() <= (pod["metadata"].get("labels") or {}).items()]
         healthy = sum(is_ready(pod) and "deletionTimestamp" not in pod["metadata"] for pod in pods)
         share = spec.get("minAvailable", spec.get("maxUnavailable", 0))
@@ -369,12 +368,12 @@ class Scheduler:
         affinity = node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution")
         weights = [_affinity(affinity, node.place) for node in nodes] if affinity else [0] * len(nodes)
         most = max(weights) or 1
-        scores = [
-            node.score(pod.requests, self._settings.scoring) + _AFFINITY_WEIGHT * 100 * weight // most
+        scored = [
+            (node.score(pod.requests, self._settings.scoring) + _AFFINITY_WEIGHT * 100 * weight // most, node)
             for node, weight in zip(nodes, weights, strict=True)
         ]
-        best = max(scores)
-        return self._chance.choice([node for node, score in zip(nodes, scores, strict=True) if score == best])
+        best = max(score for score, _ in scored)
+        return self._chance.choice([node for score, node in scored if score == best])
 
     def _bind(self, live: Mapping[str, Any], pod: PodFacts, node: str) -> None:
         self._assume(pod, node)

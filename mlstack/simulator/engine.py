@@ -241,12 +241,11 @@ class SimulatedCluster(ClientWrapper):
         self, api_version: str, kind: str, *, namespace: str | None = None, labels: str = "", fields: str = ""
     ) -> Listing:
         has_labels, has_fields = by_labels(labels), by_fields(fields)
-        items = [
-            obj
-            for obj in self._store.all(kind)
-            if namespace in (None, obj["metadata"].get("namespace")) and has_labels(obj) and has_fields(obj)
-        ]
-        return Listing(items=tuple(items), resource_version=str(self._store.version))
+        inside = (
+            obj for obj in self._store.all(kind) if namespace in (None, obj["metadata"].get("namespace"))
+        )
+        items = tuple(obj for obj in inside if has_labels(obj) and has_fields(obj))
+        return Listing(items=items, resource_version=str(self._store.version))
 
     def _apply(self, obj: Mapping[str, Any], *, force: bool, dry_run: bool = False) -> Applied:
         """Lay the fields of an object over the one that is there, or make it; fields applied before go."""
@@ -362,8 +361,8 @@ class Kubelets:
         if live is None or live["status"].get("phase") != "Running":
             return
         now = self._kernel.timestamp
-        ended: Obj = {"ready": False, "restartCount": 0}
-        ended["state"] = {"terminated": {"exitCode": code, "finishedAt": now}}
+        state = {"terminated": {"exitCode": code, "finishedAt": now}}
+        ended = {"ready": False, "restartCount": 0, "state": state}
         containers = [{"name": row["name"], **ended} for row in live["spec"].get("containers") or ()]
         conditions = with_condition(live, "Ready", "False", lastTransitionTime=now)
         phase = "Failed" if code else "Succeeded"

@@ -11,7 +11,7 @@ from math import ceil
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.elastic.controller import TICK_MS
 from mlstack.elastic.policy.fair import jain
 from mlstack.elastic.policy.plan import plan
@@ -57,10 +57,8 @@ class GoalTable:
 def goals(case: str) -> Sequence[Mapping[str, Any]]:
     """Give the goals of an experiment, as its table in `goals.yaml` has them."""
     text = (FOLDER / "goals.yaml").read_text("utf-8")
-    table: Sequence[Mapping[str, Any]] = read_document(text, source="goals.yaml", is_yaml_1_2=True).value[
-        case
-    ]
-    return table
+    tables: Any = read_document(text, source="goals.yaml", is_yaml_1_2=True).value
+    return tuple(tables[case])
 
 
 def compare(name: str, goal: Mapping[str, Any], per_seed: Sequence[float]) -> Row:
@@ -170,9 +168,7 @@ def figures(outcome: SimulationOutcome) -> Figures:
         "trainers": sum(last.trainers),
         "jain": jain(last.trainers),
         "spread": measures.spread(last.trainers),
-        "below minimum": sum(
-            len(measures.below_minimum(job)) for job in measures.histories(samples).values()
-        ),
+        "below minimum": sum(map(len, map(measures.below_minimum, measures.histories(samples).values()))),
         "utilisation": over_time(whole, use),
         "utilisation of samples": measures.mean(map(use, whole)),
         "steady": over_time(steady, use),
@@ -186,8 +182,7 @@ def figures(outcome: SimulationOutcome) -> Figures:
         **(_service_figures(samples, min(times_s) + 45) if scenario.services else {}),
         "violations": float(len(outcome.violations)),
     }
-    run = {"case": scenario.name, "policy": outcome.policy}
-    return Figures(**run, seed=outcome.seed, values=values, violations=outcome.violations)
+    return row(Figures, outcome, case=scenario.name, values=values)
 
 
 def _service_figures(samples: Samples, begin_s: float) -> dict[str, float]:
@@ -441,10 +436,10 @@ def compare_traces(traces: Sequence[Trace]) -> tuple[Row, ...]:
     for load in LOADS:
         outcomes = [outcome for trace_load, outcome in traces if trace_load == load]
         for goal in goals("jct"):
-            pairs = [
-                [getattr(outcome[goal[side]], goal["figure"]) for side in ("of", "below")]
-                for outcome in outcomes
-            ]
-            saved = [round(100 * (1 - new / old), 2) for new, old in pairs]
+            new, old = (
+                [getattr(outcome[goal[side]], goal["figure"]) for outcome in outcomes]
+                for side in ("of", "below")
+            )
+            saved = [round(100 * (1 - after / before), 2) for after, before in zip(new, old, strict=True)]
             rows.append(compare(f"{goal['name']}, load {float(load):g} (%)", goal, saved))
     return tuple(rows)

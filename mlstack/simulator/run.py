@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from mlstack.dataclass import dataclass
-from mlstack.elastic import facts
+from mlstack.elastic import facts, snapshot
 from mlstack.elastic.cache import ClusterCache
 from mlstack.elastic.controller import (
     DURATION_S,
@@ -22,21 +22,12 @@ from mlstack.elastic.controller import (
 from mlstack.elastic.facts import NodeFacts, PodFacts
 from mlstack.elastic.policy.plan import edl_v010
 from mlstack.elastic.reconciler import Reconciler
-from mlstack.elastic.snapshot import (
-    BASIC,
-    Arriving,
-    Demand,
-    Job,
-    Node,
-    PolicyConfig,
-    Snapshot,
-    Trainer,
-    vector,
-)
+from mlstack.elastic.snapshot import PolicyConfig
 from mlstack.elastic.training_job import JOB_LABEL, ROLE_LABEL, parse
 from mlstack.errors import ClusterError, ConflictError, TransientError, UnreachableError
 from mlstack.kube.client import ClientWrapper, GuardedClient, ObjectRef, WatchEvent
 from mlstack.kube.lease import Lease
+from mlstack.simulator import measures
 from mlstack.simulator import scenario as objects
 from mlstack.simulator.control_plane import Scheduler, Workloads, collect_garbage
 from mlstack.simulator.engine import (
@@ -50,14 +41,6 @@ from mlstack.simulator.engine import (
     SimulatedWatch,
     is_live,
     manifest,
-)
-from mlstack.simulator.measures import (
-    WITHOUT_PLACES,
-    ClusterObserver,
-    Sample,
-    breaches_of_plan,
-    breaches_of_sample,
-    stale_pods,
 )
 from mlstack.simulator.scenario import EVENTS, NAMESPACE, JobPlan, NodeGroup, Scenario, ScenarioEvent
 
@@ -74,7 +57,7 @@ class SimulationOutcome:
     scenario: Scenario
     policy: str  # how the jobs were scaled
     seed: int
-    samples: tuple[Sample, ...]  # one a second
+    samples: tuple[measures.Sample, ...]  # one a second
     violations: tuple[str, ...]  # breaches of the laws of plans and samples, with their times
     passes: int  # how often the controller looked
     calls: Mapping[str, int]  # its requests to the API server, by verb
@@ -106,8 +89,9 @@ def simulate(
         environment.start_controllers(config, tick_ms)
         environment.run()
         for sample in environment.samples:
-            violations += [f"{sample.at_ms / 1000:g} s: {text}" for text in breaches_of_sample(sample)]
-        violations += stale_pods(environment.samples)
+            at_s, texts = sample.at_ms / 1000, measures.breaches_of_sample(sample)
+            violations += [f"{at_s:g} s: {text}" for text in texts]
+        violations += measures.stale_pods(environment.samples)
     return SimulationOutcome(
         scenario=scenario,
         policy=config.mode,
@@ -126,13 +110,13 @@ class SimulationEnvironment:
         self.scenario, self.kernel = scenario, Kernel(seed)
         self.store = SimulatedStore(self.kernel)
         self.cluster = SimulatedCluster(self.store, self._refuse)
-        self.samples: list[Sample] = []  # one a second, from the beginning of the scenario's window
+        self.samples: list[measures.Sample] = []  # one a second, from the beginning of the scenario's window
         self.violations: list[str] = []  # breaches of the laws of plans, each with its time
         self.passes = 0  # how often a controller looked
         self._controllers: list[SimulatedController] = []
         self._faults = self.kernel.generator("faults")
         self._chance = self.kernel.generator("happenings")
-        self._observer = ClusterObserver()
+        self._observer = measures.ClusterObserver()
         self.store.watch(("Pod", "Node", "TrainingJob", "Deployment"), self._observer.hear)
         self._kubelets = Kubelets(self.store, scenario.start_ms)
         Scheduler(self.store, scenario.scheduler)
@@ -438,8 +422,9 @@ class SimulatedController:
             self._requeue.started(now_ms)
         else:
             self._environment.passes += 1
-            has_places = self._config.mode not in WITHOUT_PLACES
-            self._environment.accuse(*breaches_of_plan(done.snapshot, done.plan, has_places=has_places))
+            has_places = self._config.mode not in measures.WITHOUT_PLACES
+            breaches = measures.breaches_of_plan(done.snapshot, done.plan, has_places=has_places)
+            self._environment.accuse(*breaches)
             self._requeue.started(now_ms, done.next_ms)
         self._due_ms = None
         self._plan_next()
@@ -508,50 +493,54 @@ class Baseline:
         if is_tick:
             self._kernel.after(BASELINE_TICK_MS, partial(self._scale, is_tick=True))
 
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self) -> snapshot.Snapshot:
         """Give what EDL's controller read: it asked the API server for everything, each time."""
         names = {name for node in self._nodes.values() for name in node.allocatable}
-        resources = (*BASIC, *sorted(names - set(BASIC)))
+        resources = (*snapshot.BASIC, *sorted(names - set(snapshot.BASIC)))
         pods = sorted(self._pods.values(), key=lambda pod: pod.key)
-        requests = {pod.uid: vector(pod.requests, resources) for pod in pods}
+        requests = {pod.uid: snapshot.vector(pod.requests, resources) for pod in pods}
         used = {name: [0] * len(resources) for name in self._nodes}
         for pod in pods:
             if pod.node and pod.gone_ms is None and pod.role != "trainer":
                 used[pod.node] = [a + b for a, b in zip(used[pod.node], requests[pod.uid], strict=True)]
-        return Snapshot(
+        return snapshot.Snapshot(
             now_ms=self._kernel.now_ms,
             resources=resources,
             nodes=tuple(
-                Node(name=name, allocatable=vector(node.allocatable, resources), used=tuple(used[name]))
+                snapshot.Node(
+                    name=name,
+                    allocatable=snapshot.vector(node.allocatable, resources),
+                    used=tuple(used[name]),
+                )
                 for name, node in sorted(self._nodes.items())
             ),
             demands=tuple(
-                Demand(key=pod.key, request=requests[pod.uid], priority=0, created_ms=pod.created_ms)
+                snapshot.Demand(key=pod.key, request=requests[pod.uid], priority=0, created_ms=pod.created_ms)
                 for pod in pods
                 if not pod.node and pod.role != "trainer"
             ),
             arriving=tuple(
-                Arriving(node=pod.node, request=requests[pod.uid], at_ms=pod.gone_ms)
+                snapshot.Arriving(node=pod.node, request=requests[pod.uid], at_ms=pod.gone_ms)
                 for pod in pods
                 if pod.node and pod.gone_ms is not None
             ),
             jobs=tuple(self._job(job, pods, resources) for job in self._jobs),
         )
 
-    def _job(self, job: JobPlan, pods: list[PodFacts], resources: tuple[str, ...]) -> Job:
+    def _job(self, job: JobPlan, pods: list[PodFacts], resources: tuple[str, ...]) -> snapshot.Job:
         trainer = parse(objects.training_job(job, self._grace_s)).trainer
         own = [pod for pod in pods if pod.job == job.name and pod.role == "trainer"]
         stored = self._store.get("Job", f"{job.name}-trainer", NAMESPACE)
-        return Job(
+        return snapshot.Job(
             key=f"{NAMESPACE}/{job.name}",
             minimum=trainer.minimum,
             maximum=trainer.maximum,
-            trainer=vector({**trainer.resources.requests, "pods": 1}, resources),
+            trainer=snapshot.vector({**trainer.resources.requests, "pods": 1}, resources),
             created_ms=START_MS + job.at_ms,
             state="admitted",
             target=int(stored["spec"]["parallelism"]) if stored else 0,
             trainers=tuple(
-                Trainer(
+                snapshot.Trainer(
                     name=pod.name,
                     node=pod.node,
                     planned="",

@@ -57,7 +57,6 @@ EVENTS = {
 }
 """What can happen, and what it happens to: that is named by `name`."""
 
-
 # A sample is kept for every second: a week of them is what memory and patience are there for.
 _LONGEST_S = 7 * 24 * 3600
 # More than any cluster of Kubernetes bears: what is counted here is made, one by one.

@@ -433,7 +433,6 @@ _WORKLOAD_DEFAULTS: Mapping[str, Obj] = {
     },
 }
 
-
 _CRON_JOB = {
     "concurrencyPolicy": "Allow",
     "suspend": False,
