@@ -341,12 +341,16 @@ def load(file: str) -> list[KindRules]:
             if not lines or lines[0][1].startswith("@ "):
                 table.append(KindRules(operator, source, (), ()))
             continue
-        rules = _block(lines, 0)
         if line.startswith("let "):
-            RULES[line[4:]] = at("", *rules)
+            RULES[line[4:]] = _later(line[4:])  # a part may name itself
+            RULES[line[4:]] = at("", *_block(lines, 0))
         else:
-            table.append(KindRules(operator, source, tuple(line.split()), rules))
+            table.append(KindRules(operator, source, tuple(line.split()), _block(lines, 0)))
     return table
+
+
+def _later(part: str) -> Rule:
+    return lambda field: RULES[part](field)
 
 
 def _block(lines: deque[tuple[int, str]], indent: int) -> tuple[Rule, ...]:

@@ -24,6 +24,7 @@ KEY_DEFAULTS = {"protocol": "TCP"}
 """What tells items of a list apart counts as this where it is left out, as in server-side apply."""
 
 _MAX_SHOWN = 60
+_MAPS = (dict, Mapping)  # what is a dict is soon told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +101,7 @@ class Field:
         """Go down by field names."""
         value = self.value
         for key in keys:
-            value = value.get(key) if isinstance(value, Mapping) else None
+            value = value.get(key) if isinstance(value, _MAPS) else None
         return Field(value, self.keys + keys, self.subject)
 
     def all(self, path: str) -> list[Field]:

@@ -19,7 +19,6 @@ from mlstack.validate.checks import (
     Rule,
     amount_of,
     check,
-    choice,
     fits,
     joined,
     load,
@@ -167,8 +166,6 @@ def _quota(hard: Field) -> Problems:
 
 # --- definitions and webhooks ---
 
-_TYPES = ("array", "boolean", "integer", "number", "object", "string")
-
 
 @syntax
 def _lower_label(text: str) -> str | None:
@@ -176,38 +173,6 @@ def _lower_label(text: str) -> str | None:
 
 
 @check
-def _structural(schema: Field) -> Problems:
-    """Check what makes a schema structural: every part has a type and says what is in it."""
-    kind = schema.at("type")
-    is_open = any(
-        schema.at(f"x-kubernetes-{what}").value is True
-        for what in ("int-or-string", "preserve-unknown-fields")
-    )
-    if kind.text:
-        yield from choice(*_TYPES)(kind)
-    elif not is_open:
-        yield kind.says("is required")
-    if kind.text == "array" and not schema.at("items"):
-        yield schema.at("items").says("is required with `type: array`")
-    if schema.at("properties").names and schema.at("additionalProperties").names:
-        yield schema.at("additionalProperties").says("must not stand beside `properties`")
-    yield from _list_keys(schema)
-    below = [inner for inner in schema.all("items|additionalProperties") if isinstance(inner.value, dict)]
-    for inner in (*schema.all("properties.*"), *below):
-        yield from _structural(inner)
-    yield from _combinations(schema)
-
-
-def _combinations(schema: Field) -> Problems:
-    parts = schema.all("allOf|anyOf|oneOf[]")
-    if schema.at("x-kubernetes-int-or-string").value is True:
-        parts = [part for part in parts if part.names != ("type",)]
-    for part in (*parts, schema.at("not")):
-        for inner in part.all("additionalProperties|default|description|nullable|type"):
-            if inner.value not in (None, "", False):
-                yield inner.says("must stand outside `allOf`, `anyOf`, `oneOf` and `not`")
-
-
 def _list_keys(schema: Field) -> Problems:
     keys = [key.text for key in schema.at("x-kubernetes-list-map-keys").items]
     if (schema.at("x-kubernetes-list-type").text == "map") != bool(keys):
