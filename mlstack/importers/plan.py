@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -149,34 +149,22 @@ def plan_variants(
     for component, by_environment in objects.items():
         sound = dict(_sound(component, by_environment, places, notes, refused))
         groups += _grouped(component, {name: sound[name] for name in order if name in sound})
-    named = _named(groups, order)
-    targets, more = _targets(named, order)
-    notes |= dict.fromkeys(more)
+    named: dict[str, _Group] = {}
     planned: list[PlannedComponent] = []
-    patches: dict[str, dict[str, Sequence[Data]]] = {}
-    for name, group in named.items():
-        base = [by_environment[group.environments[0]] for by_environment in group.objects.values()]
-        source = sources.get(group.component)
-        head = f"# Imported from {source}.\n" if source else ""
+    for name, group in _named(groups).items():
         try:
-            text = head + write.to_yaml_documents(base)
+            planned.append(_component(name, group, sources.get(group.component, "")))
         except ValueError as error:
             refused += [
                 ImportFailure(component=group.component, environment=other, reason=str(error))
                 for other in group.environments
             ]
-            targets = {other: [n for n in listed if n != name] for other, listed in targets.items()}
             continue
-        planned.append(PlannedComponent(name=name, text=text, objects=tuple(base)))
-        for data in base:
-            notes |= dict.fromkeys(told_of(data, name))
-        for other in group.environments[1:]:
-            versions = [(own[group.environments[0]], own[other]) for own in group.objects.values()]
-            if changes := [patch for pair in versions if (patch := object_patch(*pair))]:
-                patches.setdefault(other, {})[name] = changes
-    everything = {component.name for component in planned}
+        named[name] = group
+        notes |= dict.fromkeys(told for data in planned[-1].objects for told in told_of(data, name))
+    targets = {name: list(_targets(named, name, notes)) for name in order}
     placed = [
-        replace(places[name], targets=() if all_targets and set(listed) == everything else tuple(listed))
+        replace(places[name], targets=() if all_targets and {*listed} == {*named} else tuple(listed))
         for name, listed in targets.items()
         if listed
     ]
@@ -185,10 +173,29 @@ def plan_variants(
         for name in order
         if not targets[name]
     )
-    result = ImportPlan(
-        components=tuple(planned), patches=patches, environments=tuple(placed), notes=tuple(notes)
+    plan = ImportPlan(
+        components=tuple(planned), patches=_patches(named), environments=tuple(placed), notes=tuple(notes)
     )
-    return result, refused
+    return plan, refused
+
+
+def _component(name: str, group: _Group, source: str) -> PlannedComponent:
+    """Write the objects of the base; raises a ValueError for what YAML cannot hold."""
+    base = tuple(versions[group.environments[0]] for versions in group.objects.values())
+    head = f"# Imported from {source}.\n" if source else ""
+    return PlannedComponent(name=name, text=head + write.to_yaml_documents(base), objects=base)
+
+
+def _patches(named: Mapping[str, _Group]) -> dict[str, dict[str, Sequence[Data]]]:
+    """Give what leads from the base to each other environment: environment -> component -> patches."""
+    patches: dict[str, dict[str, Sequence[Data]]] = {}
+    for name, group in named.items():
+        base, *others = group.environments
+        for other in others:
+            pairs = [(versions[base], versions[other]) for versions in group.objects.values()]
+            if changes := [patch for pair in pairs if (patch := object_patch(*pair))]:
+                patches.setdefault(other, {})[name] = changes
+    return patches
 
 
 def is_cluster_wide(data: Data) -> bool:
@@ -270,7 +277,7 @@ def _grouped(component: str, by_environment: Mapping[str, Sequence[Data]]) -> li
     return [_Group(component=component, environments=names, objects=inner) for names, inner in ordered]
 
 
-def _named(groups: Sequence[_Group], order: Sequence[str]) -> dict[str, _Group]:
+def _named(groups: Sequence[_Group]) -> dict[str, _Group]:
     """Give each group the name of its component; further ones that of their environment behind it."""
     named: dict[str, _Group] = {}
     taken: set[str] = set()
@@ -289,26 +296,19 @@ def _named(groups: Sequence[_Group], order: Sequence[str]) -> dict[str, _Group]:
     return named
 
 
-def _targets(named: Mapping[str, _Group], order: Iterable[str]) -> tuple[dict[str, list[str]], list[str]]:
-    """Give the components of each environment; one that brings what another has brought stays out."""
-    notes = []
-    targets: dict[str, list[str]] = {}
-    for environment in order:
-        known: dict[Identity, str] = {}
-        targets[environment] = []
-        for name, group in named.items():
-            if environment not in group.environments:
-                continue
-            clash = next((identity for identity in group.objects if identity in known), None)
-            if clash is not None:
-                notes.append(
-                    f"`{name}` is no target of `{environment}`: {clash} comes from `{known[clash]}` too;"
-                    " choose one of them there"
-                )
-                continue
-            targets[environment].append(name)
+def _targets(named: Mapping[str, _Group], environment: str, notes: dict[str, None]) -> Iterator[str]:
+    """Give the components of an environment; one that brings what another has brought stays out."""
+    known: dict[Identity, str] = {}
+    for name, group in named.items():
+        if environment not in group.environments:
+            continue
+        clash = next((identity for identity in group.objects if identity in known), None)
+        if clash is None:
+            yield name
             known |= dict.fromkeys(group.objects, name)
-    return targets, notes
+        else:
+            whose = f"{clash} comes from `{known[clash]}` too; choose one of them there"
+            notes[f"`{name}` is no target of `{environment}`: {whose}"] = None
 
 
 def object_patch(before: Data, after: Data) -> Data | None:

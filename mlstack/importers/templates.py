@@ -7,10 +7,12 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import chain
+from itertools import count as counting
 from typing import Any
 
 from mlstack.app.document import API_VERSION, KeyPath
-from mlstack.app.params import IMAGE_MARK
+from mlstack.app.params import IMAGE_MARK, at
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError
 from mlstack.importers.manifests import SourceFile
@@ -107,7 +109,7 @@ def literals(text: str, *, source: str) -> Iterator[tuple[Mapping[str, Any], Pat
         scalars = [*_scalars(marks, mark, ())]
         if mark.kind != "mapping":
             continue
-        numbered = {place: (first + at, data) for at, (place, data) in enumerate(unpacked(next(objects)))}
+        numbered = {place: (first + item, data) for item, (place, data) in enumerate(unpacked(next(objects)))}
         first += len(numbered)
         for path, scalar in scalars:
             for length in range(len(path)):
@@ -137,7 +139,7 @@ def _expression(path: Path, scalar: Mark, data: Mapping[str, Any], offer: Offer,
     """Give what stands in a literal's place; empty where it stays."""
     last, parent = path[-1] if path else "", path[-2] if len(path) > 1 else ""
     if last == "image" and len(path) > 2 and path[-3] in _CONTAINERS:
-        container = _at(data, path[:-1]).get("name")
+        container = at(data, path[:-1]).get("name")
         return f"params.{_image(scalar.value, str(container), _title(data), offer)}"
     if path == ("spec", "replicas") and scalar.value.isdigit():
         return f"params.{_replicas(int(scalar.value), _title(data), offer)}"
@@ -163,17 +165,15 @@ def _image(image: str, container: str, title: str, offer: Offer) -> str:
     for name, known in offer.params.items():
         if known.get("default") == image:
             return name
-    schema: dict[str, Any] = {"type": "string", "minLength": 1, IMAGE_MARK: True, "default": image}
+    schema = {"type": "string", "minLength": 1, IMAGE_MARK: True, "default": image}
     schema["description"] = f"Image of the container `{container}` of the {title}."
-    name = "image" if "image" not in offer.params else f"{_camel(container)}Image"
-    return _added(offer, name, schema)
+    return _added(offer, ("image", f"{_camel(container)}Image"), schema)
 
 
 def _replicas(count: int, title: str, offer: Offer) -> str:
     schema = {"type": "integer", "minimum": 0, "default": count, "unit": "pods"}
     schema["description"] = f"Pods of the {title}."
-    name = "replicas" if "replicas" not in offer.params else f"{_camel(title.partition(' ')[2])}Replicas"
-    return _added(offer, name, schema)
+    return _added(offer, ("replicas", f"{_camel(title.partition(' ')[2])}Replicas"), schema)
 
 
 def _camel(text: str) -> str:
@@ -182,22 +182,21 @@ def _camel(text: str) -> str:
     return word if word[0].isalpha() else f"x{word}"
 
 
-def _added(offer: Offer, name: str, schema: dict[str, Any]) -> str:
-    number = 2
-    free = name
-    while free in offer.params or free in ("name", "namespace"):
-        free, number = f"{name}{number}", number + 1
+def _added(offer: Offer, names: tuple[str, str], schema: dict[str, Any]) -> str:
+    """Add a parameter under the first name that is free, the last with a number if need be."""
+    numbered = (f"{names[-1]}{number}" for number in counting(2))
+    free = next(name for name in chain(names, numbered) if name not in {*offer.params, "name", "namespace"})
     offer.params[free] = schema
     return free
 
 
 def rewritten(text: str, edits: Iterable[_Edit]) -> str:
     """Put expressions in the place of literals; what Jinja would read in the rest is written for it."""
-    parts, at = [], 0
+    parts, done = [], 0
     for start, end, expression in sorted(edits):
-        parts += [_escaped(text[at:start]), expression]
-        at = end
-    return "".join([*parts, _escaped(text[at:])])
+        parts += [_escaped(text[done:start]), expression]
+        done = end
+    return "".join([*parts, _escaped(text[done:])])
 
 
 def _escaped(text: str) -> str:
@@ -287,20 +286,6 @@ def _leaves(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
         yield path, value
 
 
-def _at(value: Any, path: KeyPath) -> Any:
-    for part in path:
-        if isinstance(value, list):
-            if not isinstance(part, int) or part >= len(value):
-                return _ABSENT
-            value = value[part]
-        elif isinstance(value, Mapping) and part in value:
-            value = value[part]
-        else:
-            return _ABSENT
-    return value
-
-
-_ABSENT = object()
 _FIXED = ("apiVersion", "kind")
 
 
@@ -313,7 +298,7 @@ def _named_values(
         if masking.is_secret(data):
             continue  # a parameter's default would stand in a package
         for path, base in _leaves(data):
-            others = tuple(_at(objects[number], path) for objects in versions.values())
+            others = tuple(at(objects[number], path) for objects in versions.values())
             scalars = (base, *others)
             if path[0] in _FIXED or path == ("metadata", "name") or any(map(_is_none, scalars)):
                 continue
@@ -332,7 +317,7 @@ def _named_values(
 
 
 def _is_none(value: Any) -> bool:
-    return value is _ABSENT or value is None or isinstance(value, Mapping | list)
+    return value is None or isinstance(value, Mapping | list)
 
 
 def _is_offered(path: KeyPath) -> bool:
@@ -357,7 +342,7 @@ def _name(
     number, path = place
     keys = [re.sub(r"[^a-zA-Z0-9_]+", "_", key).strip("_") for key in path if isinstance(key, str)]
     data = component.objects[number]
-    container = _at(data, (*path[:-1], "name")) if path[-1] == "image" else _ABSENT
+    container = at(data, (*path[:-1], "name")) if path[-1] == "image" else None
     candidates = [*_names_of(component.name, base, path, known)]
     candidates += [keys[-1]] if keys[-1:] and keys[-1] else []
     candidates += [f"{container}_image".replace("-", "_")] if isinstance(container, str) else []
