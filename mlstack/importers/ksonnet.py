@@ -273,6 +273,10 @@ class _Part:
     environment: KsEnvironment
     module: str
 
+    def full(self, name: str) -> str:
+        """Give `module.name` of one of its components."""
+        return f"{self.module}.{name}" if self.module else name
+
 
 _Job = tuple[_Part, KsComponent | None, Evaluation]
 
@@ -288,9 +292,8 @@ def compose(app: KsApp, options: ComposeOptions) -> Composition:
     params, objects = composer.composed()
     values: dict[str, dict[str, Mapping[str, Any]]] = {}
     for part, components in params.items():
-        prefix = f"{part.module}." if part.module else ""
         own = values.setdefault(part.environment.name, {})
-        own |= {f"{prefix}{name}": value for name, value in components.items() if isinstance(value, Mapping)}
+        own |= {part.full(name): value for name, value in components.items() if isinstance(value, Mapping)}
     return Composition(
         objects=objects,
         failures=tuple(composer.failures),
@@ -319,29 +322,22 @@ class _Composer:
 
     def _module_params(self, parts: Sequence[_Part]) -> dict[_Part, Mapping[str, Any]]:
         """Give what `params.libsonnet` of each module says: `components`, and `global` over them."""
-        values: dict[_Part, Mapping[str, Any]] = {}
         jobs: dict[_Part, Evaluation] = {}
         for part in parts:
             file = self._app.folder(part.module) / "params.libsonnet"
             text = self._text(file) if file.is_file() else "{components: {}}"
             jobs[part] = self._job(part, file, text, {})
-        for part, outcome in _evaluated(jobs):
-            if outcome.error:
-                self._failed(part, self._app.components(part.module), outcome)
-            else:
-                values[part] = outcome.value
-        return {part: value for part, value in values.items() if isinstance(value, Mapping)}
+        return dict(self._maps(jobs))
 
     def _environment_params(self, raw: Mapping[_Part, Mapping[str, Any]]) -> dict[_Part, dict[str, Any]]:
         """Give the parameters of the components of each module in each environment, by their own names."""
         values: dict[_Part, dict[str, Any]] = {}
         jobs: dict[_Part, Evaluation] = {}
+        asked = self._options.params
         for part, module in raw.items():
-            common, more = mapping(module.get("global")), self._options.params
-            prefix = f"{part.module}." if part.module else ""
-            components = mapping(module.get("components")).items()
-            own = {f"{prefix}{name}": merge_patch(value, common) for name, value in components}
-            own = {name: merge_patch(value, more.get(name, {})) for name, value in own.items()}
+            common, components = mapping(module.get("global")), mapping(module.get("components"))
+            own = {part.full(name): merge_patch(value, common) for name, value in components.items()}
+            own = {name: merge_patch(value, asked.get(name, {})) for name, value in own.items()}
             file = self._folder(part.environment) / "params.libsonnet"
             if not file.is_file():
                 values[part] = _localised(own, part.module)
@@ -353,17 +349,21 @@ class _Composer:
                 'import "../../components/params.libsonnet"', 'std.extVar("__ksonnet/params")'
             )
             jobs[part] = self._job(part, file, text, {"params": json.dumps({"components": own})})
+        for part, value in self._maps(jobs):
+            values[part] = _localised(mapping(value.get("components")), part.module)
+            for full_name, more in asked.items():
+                module_name, _, stem = full_name.rpartition(".")
+                if module_name == part.module:
+                    values[part][stem] = merge_patch(values[part].get(stem), more)
+        return values
+
+    def _maps(self, jobs: Mapping[_Part, Evaluation]) -> Iterator[tuple[_Part, Mapping[str, Any]]]:
+        """Evaluate files of parameters; where one gives no map, its components have failed."""
         for part, outcome in _evaluated(jobs):
             if outcome.error or not isinstance(outcome.value, Mapping):
                 self._failed(part, self._app.components(part.module), outcome)
             else:
-                localised = _localised(mapping(outcome.value.get("components")), part.module)
-                for full_name, more in self._options.params.items():
-                    module_name, _, stem = full_name.rpartition(".")
-                    if module_name == part.module:
-                        localised[stem] = merge_patch(localised.get(stem), more)
-                values[part] = localised
-        return values
+                yield part, outcome.value
 
     # --- objects ---
 
@@ -417,20 +417,20 @@ class _Composer:
         self, objects: dict[str, dict[str, tuple[Data, ...]]], names: Mapping[str, None]
     ) -> None:
         """Take objects out of components that bring those of the others once more."""
-        for name in names:
-            for environment, listed in objects.get(name, {}).items():
-                others = {
-                    _identity(data)
-                    for other, by_environment in objects.items()
-                    if other not in names
-                    for data in by_environment.get(environment, ())
-                }
-                kept = tuple(data for data in listed if _identity(data) not in others)
-                objects[name][environment] = kept
-                if len(kept) < len(listed):
-                    count = len(listed) - len(kept)
-                    what = f"{count} object{'s'[: count != 1]} of the other components"
-                    self._note(f"{name}: brings {what} again; theirs count")
+        repeated = [(name, environment) for name in names for environment in objects.get(name, {})]
+        for name, environment in repeated:
+            others = {
+                _identity(data)
+                for other, by_environment in objects.items()
+                if other not in names
+                for data in by_environment.get(environment, ())
+            }
+            listed = objects[name][environment]
+            kept = tuple(data for data in listed if _identity(data) not in others)
+            objects[name][environment] = kept
+            if count := len(listed) - len(kept):
+                what = f"{count} object{'s'[: count != 1]} of the other components"
+                self._note(f"{name}: brings {what} again; theirs count")
 
     def _main(self, file: Path) -> str:
         if file.is_file():
@@ -478,21 +478,17 @@ class _Composer:
     def _flattened(self, part: _Part, name: str, value: Any) -> tuple[Data, ...] | None:
         """Give the objects of a component: Lists and arrays taken apart, what is null left out."""
         objects: list[Data] = []
-        listed = value if isinstance(value, list) else [value]
-        for item in listed:
+        is_list = isinstance(value, list)
+        for item in value if is_list else [value]:
             for _, data in unpacked(item):
-                if data is None and (isinstance(value, list) or item is not None):
+                if data is None and (is_list or item is not None):
                     where = f"`{part.environment.name}`"
                     self._note(f"{name}: an item of its List is null in {where}; it is left out")
-                elif isinstance(data, Mapping) and data.get("kind") == "List" and not data.get("items"):
-                    continue
                 elif not isinstance(data, Mapping) or not data.get("kind") or not data.get("apiVersion"):
-                    reason = (
-                        "it brings something that is no object of Kubernetes (no `apiVersion` and `kind`)"
-                    )
-                    self._fail(part, name, reason)
+                    what = "something that is no object of Kubernetes (no `apiVersion` and `kind`)"
+                    self._fail(part, name, f"it brings {what}")
                     return None
-                else:
+                elif data["kind"] != "List" or data.get("items"):
                     objects.append(_without_label(data))
         return tuple(objects)
 

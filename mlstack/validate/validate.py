@@ -15,7 +15,7 @@ from mlstack.errors import ConfigError
 from mlstack.names import nearest
 from mlstack.objects.kube_object import CRD_GROUP, Kind, Kinds, KubeObject, Schemas, is_group, plural_of
 from mlstack.objects.references import PodTemplate, templates
-from mlstack.objects.resources import Amounts, amount, amounts, is_host_port, limits, requests, written
+from mlstack.objects.resources import Amounts, amounts, is_host_port, parse_quota, requests, usage_in, written
 from mlstack.validate.formats import Fault, Field, Problem, Problems, Subject, fault_of, shown
 from mlstack.validate.operator_rules import operator_rules_for
 from mlstack.validate.rules import pod_rule, rules_for
@@ -378,9 +378,6 @@ def _deprecated_versions(definitions: Sequence[Mapping[str, Any]]) -> Iterator[t
 # --- whether nodes and quotas of a cluster have room for what is rendered, as a snapshot of it says ---
 
 
-_REQUESTS = ("cpu", "memory", "ephemeral-storage")  # as quotas may say `requests.cpu`, and so on
-
-
 def too_large(objects: Sequence[KubeObject], nodes: Sequence[Mapping[str, Any]]) -> Iterator[Fault]:
     """Warn of pods that no node has room for, even an empty one; `nodes` are what each shape can give."""
     if not nodes:
@@ -411,46 +408,39 @@ def over_quota(
     Requests and limits of pods, storage (of each class too), and counts of objects, in the words of
     https://kubernetes.io/docs/concepts/policy/resource-quotas/.
     """
-    total: Counter[str] = Counter()
-    for obj in objects:
-        if obj.namespace == namespace:
-            total.update(_counts(obj))
-    for quota in quotas:
-        for name, hard in sorted((quota.get("hard") or {}).items()):
-            resource = name.rpartition("requests.")[2].removeprefix("limits.")
-            asked = total[f"requests.{name}" if name in _REQUESTS else name]
-            if asked > amount(resource, str(hard)):
-                verb = "ask for" if f"requests.{resource}" in total or name.startswith("limits.") else "are"
-                amount_asked = f"{written(resource, asked)} {resource}"
+    own = [obj for obj in objects if obj.namespace == namespace]
+    pods = [(template.spec, template.replicas) for obj in own for template in templates(obj)]
+    others: Counter[str] = Counter()
+    for obj in own:
+        others.update(_counts(obj))
+    for row in quotas:
+        quota = parse_quota({"metadata": row, "spec": row})
+        asked = usage_in(quota, pods, others)
+        for name, hard in sorted(quota.hard.items()):
+            if (count := asked.get(name, 0)) > hard:
+                resource = name.rpartition("requests.")[2].removeprefix("limits.")
+                is_asked = resource != name or f"requests.{name}" in asked
+                what = f"{'ask for' if is_asked else 'are'} {written(resource, count)} {resource}"
                 yield Fault(
                     component="",
-                    object=f"ResourceQuota {namespace}/{quota.get('name')}",
+                    object=f"ResourceQuota {namespace}/{row['name']}",
                     path=f"spec.hard.{name}",
-                    message=f"all together {verb} {amount_asked}, the quota gives {hard}",
+                    message=f"all together {what}, the quota gives {row['hard'][name]}",
                     severity="warning",
                 )
 
 
 def _counts(obj: KubeObject) -> Counter[str]:
-    """Give how much of what quotas count an object is, and asks for with its pods and claims."""
+    """Give how much of what quotas count an object is, and asks for with its claims; pods aside."""
     plural, spec = plural_of(obj.kind), obj.data.get("spec") or {}
-    counts = Counter({f"count/{plural}.{obj.group}".rstrip("."): 1})
-    pods = templates(obj)
-    for template in pods:
-        counts["pods"] += template.replicas
-        parts = {"requests": _asked(template), "limits": limits(template.spec)}
-        for kind, amounts_of_pod in parts.items():
-            counts.update(
-                {f"{kind}.{name}": value * template.replicas for name, value in amounts_of_pod.items()}
-            )
-    if not obj.group and obj.kind != "Pod":
-        counts[plural] += 1
+    names = [f"count/{plural}.{obj.group}".rstrip("."), *([] if obj.group else [plural])]
+    counts = Counter(names if names[-1] != "pods" else ())
     if (obj.group, obj.kind) == ("", "Service") and spec.get("type") in ("NodePort", "LoadBalancer"):
         counts["services.loadbalancers"] += spec["type"] == "LoadBalancer"
         counts["services.nodeports"] += len(spec.get("ports") or ())
     claims = [spec] if (obj.group, obj.kind) == ("", "PersistentVolumeClaim") else []
     claims += [claim.get("spec") or {} for claim in spec.get("volumeClaimTemplates") or ()]
-    replicas = pods[0].replicas if pods else 1
+    replicas = next((template.replicas for template in templates(obj)), 1)
     for claim in claims:
         asked = amounts((claim.get("resources") or {}).get("requests")).get("storage", 0) * replicas
         of_class = f"{claim.get('storageClassName')}.storageclass.storage.k8s.io/"
