@@ -16,7 +16,7 @@ from mlstack.app.edit import EditedFile, app_lock
 from mlstack.app.environment import Environment
 from mlstack.app.package import FetchedPackage, PackageFolder, digest, file_digests
 from mlstack.app.versions import Lock, LockedPackage, LockedRegistry
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.errors import UsageError
 from mlstack.importers.ksonnet import mapping
 from mlstack.importers.plan import (
@@ -236,13 +236,7 @@ def _row(app: AppDir, component: PlannedComponent, *, replace: bool) -> Imported
         message = f"there is a component `{component.name}` already"
         raise UsageError(message, where=there[0], hint="--force replaces it, --module puts it elsewhere")
     check_new_name(component.name, app.component_files, "a component")
-    return ImportedRow(
-        name=component.name,
-        file=component.file,
-        objects=len(component.objects),
-        kinds=component.kinds,
-        replaced=there is not None,
-    )
+    return row(ImportedRow, component, objects=len(component.objects), replaced=there is not None)
 
 
 # --- the proof of an import: whether the objects of two sides are equal, and where not ---

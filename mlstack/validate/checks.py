@@ -1,4 +1,4 @@
-"""Rules on fields, and the tables that lay them on kinds: `api_server`, `operators` and `policies.rules`.
+"""Rules on fields, and the tables that lay them on kinds: the files `*.rules` here.
 
 A rule takes a field and gives its problems. In a table stand, below the kinds, lines of a path and what is
 checked of every field on it; how, the top of `api_server.rules` says.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -202,6 +203,27 @@ def sized(limit: int, what: str, path: str | None = None) -> Rule:
     return check
 
 
+def deprecated(since: str, gone: str | None, use: str) -> Rule:
+    """Warn of a field that is deprecated since a minor version of Kubernetes, or does nothing from one on."""
+
+    def check(field: Field) -> Problems:
+        minor = field.subject.minor
+        if gone is not None and int(gone) <= minor + 1:
+            yield field.says(f"does nothing {when(int(gone), minor)}: use {use}", "warning")
+        elif int(since) <= minor + 1:
+            said = f"is deprecated {when(int(since), minor)}".strip()
+            yield field.says(f"{said}: use {use}", "warning")
+
+    return check
+
+
+def when(since: int, minor: int) -> str:
+    """Say of a minor version of Kubernetes that it was or will be, as seen from another; of 0 nothing."""
+    return (
+        f"from Kubernetes 1.{since} on" if since > minor else f"since Kubernetes 1.{since}" if since else ""
+    )
+
+
 def joined(names: Iterable[str], separator: str = ", ") -> str:
     """List names for a message."""
     return separator.join(f"`{name}`" for name in names)
@@ -325,6 +347,7 @@ class KindRules(NamedTuple):
     rules: tuple[Rule, ...]
 
 
+@cache
 def load(file: str) -> list[KindRules]:
     """Read a table of this folder; its parts (`let`) and the functions it names are in `RULES` then."""
     text = re.sub(r" \\\n +", "  ", Path(__file__).with_name(file).read_text("utf-8"))
@@ -404,6 +427,7 @@ _FORMS: tuple[tuple[str, Callable[..., Rule]], ...] = (
     (r"either (\S+) or (\S+)", either),
     (r"at most (\d+) (\w+)(?: in (\S+))?", lambda limit, what, path: sized(int(limit), what, path)),
     (r"(\S+) at (least|most) (\S+)", bounded),
+    (r"deprecated (\d+)(?:-(\d+))? (.+)", deprecated),
 )
 
 

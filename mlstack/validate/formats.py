@@ -104,18 +104,28 @@ class Field:
             value = value.get(key) if isinstance(value, _MAPS) else None
         return Field(value, self.keys + keys, self.subject)
 
+    def below(self, keys: Keys) -> Field:
+        """Go down by keys and positions that there are."""
+        value = self.value
+        for key in keys:
+            value = value[key]
+        return Field(value, self.keys + keys, self.subject)
+
     def all(self, path: str) -> list[Field]:
         """Give every field on a path: `a|b[].c?.d`, `a."b.c/d"+`, `/spec.jobs[name=main]`.
 
         `|` stands between names of the same place, `[]` goes into the items of a list, `[0]` into the first,
-        `[key=text]` into those that say so, `*` into the values of a map; `?` goes on only where there is a
-        value, `+` where it is not an empty one. The empty path is the field itself, a `/` in front leads to
-        the whole object.
+        `[key=text]` into those that say so, `*` into the values of a map, `"a/*"` into those whose keys begin
+        so; `?` goes on only where there is a value, `+` where it is not an empty one. The empty path is the
+        field itself, a `/` in front leads to the whole object.
         """
         fields = [Field(self.subject.data, (), self.subject) if path.startswith("/") else self]
         for names, suffix in _segments(path):
             if names == ("*",):
                 fields = [inner for field in fields for _, inner in field.entries]
+            elif names and names[0].endswith("*"):
+                start = names[0].removesuffix("*")
+                fields = [inner for f in fields for key, inner in f.entries if key.startswith(start)]
             elif names:
                 fields = [field.at(name) for field in fields for name in names]
             if suffix.startswith("["):

@@ -39,7 +39,6 @@ from mlstack.validate.formats import (
 from mlstack.validate.rules import rules_for
 
 
-@cache
 def operator_rules() -> list[KindRules]:
     """Give what operators refuse, by the kinds of each."""
     rules_for("")  # parts of its table are named in this one

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from mlstack.app.document import AppDocument
 from mlstack.app.environment import PolicyFile
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.errors import ConfigError, SchemaError, UsageError
 from mlstack.names import nearest
 from mlstack.objects.kube_object import KubeObject
@@ -238,8 +238,8 @@ def builtin() -> Mapping[str, Policy]:
     from mlstack.validate import builtin_policies  # noqa: F401 -- it fills the table
 
     rows: dict[tuple[str, str], list[KindRules]] = {}
-    for row in load("policies.rules"):
-        rows.setdefault((row.operator, row.source), []).append(row)
+    for entry in load("policies.rules"):
+        rows.setdefault((entry.operator, entry.source), []).append(entry)
     policies = {}
     for (title, rest), own in rows.items():
         id, _, sets = title.partition(": ")
@@ -257,9 +257,9 @@ def builtin() -> Mapping[str, Policy]:
 
 def _unkept(rows: Sequence[KindRules], stack: PolicyContext) -> Violations:
     """Lay the rules of a policy on the fields that they are for."""
-    for row in rows:
-        for obj, place in _fields(row.kinds, stack):
-            for rule in row.rules:
+    for entry in rows:
+        for obj, place in _fields(entry.kinds, stack):
+            for rule in entry.rules:
                 yield from ((obj, problem) for problem in rule(place))
 
 
@@ -328,15 +328,7 @@ def check_policies(
         waived = [fault for fault in faults if fault.waiver]
         verdict.waived.extend(waived)
         verdict.faults.extend(fault for fault in faults if not fault.waiver)
-        outcome = PolicyOutcome(
-            id=policy.id,
-            severity=policy.severity,
-            sets=policy.sets,
-            reason=policy.reason,
-            fix=policy.fix,
-            findings=len(faults) - len(waived),
-            waived=len(waived),
-        )
+        outcome = row(PolicyOutcome, policy, findings=len(faults) - len(waived), waived=len(waived))
         verdict.outcomes.append(outcome)
     return verdict
 
@@ -390,15 +382,8 @@ def all_policies(files: Iterable[tuple[PolicyFile, AppDocument]]) -> dict[str, P
             message = f"`expression` of `{own.id}` cannot be evaluated: {error}"
             hint = "CEL as in Kubernetes' own rules: https://kubernetes.io/docs/reference/using-api/cel/"
             raise SchemaError(message, where=place, hint=hint) from error
-        known[own.id] = Policy(
-            id=own.id,
-            sets=own.sets or ("own",),
-            severity=own.severity,
-            reason=own.reason,
-            fix=own.fix,
-            check=partial(_violations, own, place),
-            where=document.file,
-        )
+        check = partial(_violations, own, place)
+        known[own.id] = row(Policy, own, sets=own.sets or ("own",), check=check, where=document.file)
     return known
 
 

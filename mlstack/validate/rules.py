@@ -15,7 +15,6 @@ from mlstack.objects.resources import quantity
 from mlstack.validate.checks import (
     COMPUTE,
     RULES,
-    KindRules,
     Rule,
     amount_of,
     check,
@@ -44,22 +43,19 @@ from mlstack.validate.formats import (
 )
 from mlstack.validate.schema import did_you_mean
 
+_TABLE = "api_server.rules"
+
 
 @cache
 def rules_for(kind: str) -> tuple[Rule, ...]:
     """Give the rules for objects of a kind (`apps/Deployment`, `Service`)."""
-    return tuple(rule for row in _table() if kind in row.kinds or "*" in row.kinds for rule in row.rules)
+    return tuple(rule for row in load(_TABLE) if kind in row.kinds or "*" in row.kinds for rule in row.rules)
 
 
 def pod_rule() -> Rule:
     """Give the rule of the specification of pods."""
-    _table()
+    load(_TABLE)
     return RULES["pod"]
-
-
-@cache
-def _table() -> list[KindRules]:
-    return load("api_server.rules")
 
 
 # --- what every object carries ---

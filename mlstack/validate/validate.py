@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +14,7 @@ from mlstack.names import nearest
 from mlstack.objects.kube_object import CRD_GROUP, Kind, Kinds, KubeObject, Schemas, is_group, plural_of
 from mlstack.objects.references import PodTemplate, templates
 from mlstack.objects.resources import Amounts, amounts, is_host_port, parse_quota, requests, usage_in, written
+from mlstack.validate.checks import load, when
 from mlstack.validate.formats import Fault, Field, Problem, Problems, Subject, fault_of, shown
 from mlstack.validate.operator_rules import operator_rules_for
 from mlstack.validate.rules import pod_rule, rules_for
@@ -222,49 +221,11 @@ def _schemas(minor: int) -> Schemas:
 _OTHER_KINDS = {"Endpoints": "EndpointSlice of `discovery.k8s.io/v1`"}
 
 
-class _Row(NamedTuple):
-    """A field that is deprecated."""
-
-    of: str  # `pod`, its `template` (with metadata), or a kind
-    path: str  # as of `Field.all`
-    key: str  # pattern of the keys of the map on the path that are meant
-    value: str  # the value that is meant; any where empty
-    since: int
-    gone: int | None  # the first minor version in which it does nothing
-    use: str
-
-
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_LABEL_PATHS = (
-    "nodeSelector[{}]",
-    "topologySpreadConstraints[].topologyKey={}",
-    f"affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms[].matchExpressions[].key={{}}",
-    f"affinity.podAntiAffinity|podAffinity.{_REQUIRED}[].topologyKey={{}}",
-)
-
-
-_SINCE: dict[tuple[str, str], int] = {}
-_FIELDS: list[_Row] = []
-
-
-def _read(line: str) -> None:
-    what, *words = line.split(" ", 4)
-    if what == "version":
-        _SINCE.update({(words[0], kind): int(words[2]) for kind in words[1].split(",")})
-    elif what == "label":
-        for path in _LABEL_PATHS:
-            _read(f"field pod {path.format(words[0])} {words[1]} {words[2]}")
-    elif what == "field":
-        of, place, versions, use = words
-        path, _, value = place.partition("=")
-        match = re.fullmatch(r"(.*)\[(.+)\]", path)
-        path, key = match.groups() if match else (path, "")
-        since, _, gone = versions.partition("-")
-        _FIELDS.append(_Row(of, path, key, value, int(since), int(gone) if gone else None, use))
-
-
-for _line in Path(__file__).with_name("deprecations.txt").read_text("utf-8").splitlines():
-    _read(_line)
+@cache
+def _deprecated_since() -> Mapping[tuple[str, str], int]:
+    lines = Path(__file__).with_name("deprecations.txt").read_text("utf-8").splitlines()
+    rows = [line.split() for line in lines if line and not line.startswith("#")]
+    return {(version, kind): int(minor) for version, kinds, minor in rows for kind in kinds.split(",")}
 
 
 def deprecations(
@@ -285,31 +246,28 @@ def deprecations(
     """
     custom = dict(_deprecated_versions(definitions))
     for obj in objects:
-        for field, message in (
-            *_api_version(obj, minor, custom, is_live=is_live),
-            *(told for row in _FIELDS for told in _fields(obj, row, minor)),
-        ):
-            yield fault_of(obj, field.keys, message)
+        for problem in (*_api_version(obj, minor, custom, is_live=is_live), *_deprecated_fields(obj, minor)):
+            yield fault_of(obj, problem.keys, problem.message)
 
 
 def _api_version(
     obj: KubeObject, minor: int, custom: Mapping[tuple[str, str], str], *, is_live: bool
-) -> Iterator[tuple[Field, str]]:
+) -> Problems:
     field = Field(obj.api_version, ("apiVersion",))
     if (obj.api_version, obj.kind) in custom:
-        yield field, custom[obj.api_version, obj.kind]
+        yield field.says(custom[obj.api_version, obj.kind])
         return
     kind = Kinds.builtin().lookup(obj.api_version, obj.kind)
     if kind is None or (not kind.is_served_by(minor) and not is_live):
         return
     use = _replacement(kind, minor)
     newest = max(known.last_minor for known in Kinds.builtin())
-    since = _SINCE.get((obj.api_version, obj.kind), minor + 1)
+    since = _deprecated_since().get((obj.api_version, obj.kind))
     if kind.last_minor < min(minor + 1, newest):
-        when = _when(kind.last_minor + 1, minor)
-        yield field, f"{kind.kind} of `{obj.api_version}` is not served {when}{use}"
-    elif since <= minor + 1 and (obj.api_version, obj.kind) in _SINCE:
-        yield field, f"{kind.kind} of `{obj.api_version}` is deprecated {_when(since, minor)}{use}"
+        gone = when(kind.last_minor + 1, minor)
+        yield field.says(f"{kind.kind} of `{obj.api_version}` is not served {gone}{use}")
+    elif since is not None and since <= minor + 1:
+        yield field.says(f"{kind.kind} of `{obj.api_version}` is deprecated {when(since, minor)}{use}")
 
 
 def _replacement(kind: Kind, minor: int) -> str:
@@ -327,40 +285,17 @@ def _replacement(kind: Kind, minor: int) -> str:
     return f": use `{others[0]}`" if others else ""
 
 
-def _when(since: int, minor: int) -> str:
-    return (
-        f"from Kubernetes 1.{since} on" if since > minor else f"since Kubernetes 1.{since}" if since else ""
-    )
-
-
-def _fields(obj: KubeObject, row: _Row, minor: int) -> Iterator[tuple[Field, str]]:
-    if row.since > minor + 1 or (row.of[0].isupper() and row.of != obj.kind):
-        return
-    roots = [Field(obj.data)]
-    if row.of in ("pod", "template"):
-        up = 1 if row.of == "template" else 0
-        roots = [_at(obj, template.keys[: len(template.keys) - up]) for template in templates(obj)]
-    for root in roots:
-        for field in root.all(row.path):
-            places = (
-                [inner for name, inner in field.entries if fnmatchcase(name, row.key)] if row.key else [field]
-            )
-            for place in places:
-                if place and row.value in ("", place.value):
-                    yield place, f"{_told(row, minor)}: use {row.use}"
-
-
-def _told(row: _Row, minor: int) -> str:
-    if row.gone is not None and row.gone <= minor + 1:
-        return f"does nothing {_when(row.gone, minor)}"
-    return f"is deprecated {_when(row.since, minor)}".strip()
-
-
-def _at(obj: KubeObject, keys: Sequence[str | int]) -> Field:
-    value: Any = obj.data
-    for key in keys:
-        value = value[key]
-    return Field(value, tuple(keys))
+def _deprecated_fields(obj: KubeObject, minor: int) -> Problems:
+    kind = f"{obj.group}/{obj.kind}".lstrip("/")
+    root = Field(obj.data, (), Subject(kind, minor, obj.data))
+    pods = [template.keys for template in templates(obj)]
+    for row in load("deprecations.rules"):
+        bases = [root] if kind in row.kinds else []
+        bases += [root.below(keys) for keys in pods if "pods" in row.kinds]
+        bases += [root.below(keys[:-1]) for keys in pods if "templates" in row.kinds]
+        for base in bases:
+            for rule in row.rules:
+                yield from rule(base)
 
 
 def _deprecated_versions(definitions: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str, str], str]]:
