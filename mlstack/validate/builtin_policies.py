@@ -9,9 +9,9 @@ from typing import Any
 
 from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.resources import NodePlace, amount, is_eligible
-from mlstack.validate.checks import amount_of, selects
 from mlstack.validate.formats import Field
 from mlstack.validate.policies import Pods, PolicyContext, Violations, gpus, policy
+from mlstack.validate.rules import amount_of, selects
 
 _ACCELERATOR_LABELS = (
     "cloud.google.com/gke-accelerator",

@@ -14,7 +14,18 @@ from functools import cache
 from typing import Any
 
 from mlstack.objects.resources import quantity
-from mlstack.validate.checks import (
+from mlstack.validate.api_server_rules import rules_for
+from mlstack.validate.formats import (
+    Field,
+    Problems,
+    label_1035,
+    pattern,
+    qualified_name,
+    schedule,
+    shown,
+    subdomain,
+)
+from mlstack.validate.rules import (
     RULES,
     KindRules,
     between,
@@ -26,17 +37,6 @@ from mlstack.validate.checks import (
     needed,
     syntax,
 )
-from mlstack.validate.formats import (
-    Field,
-    Problems,
-    label_1035,
-    pattern,
-    qualified_name,
-    schedule,
-    shown,
-    subdomain,
-)
-from mlstack.validate.rules import rules_for
 
 
 def operator_rules() -> list[KindRules]:

@@ -19,8 +19,8 @@ from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.references import PodTemplate, templates
 from mlstack.objects.resources import is_gpu
 from mlstack.validate import cel
-from mlstack.validate.checks import KindRules, load
 from mlstack.validate.formats import Fault, Field, Keys, Problem, fault_of, shown
+from mlstack.validate.rules import KindRules, load
 
 WAIVER = "mlstack.dev/waive"
 """Annotation of an object: a line `ID: reason` for each policy that it need not keep."""

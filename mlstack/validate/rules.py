@@ -1,375 +1,475 @@
-"""What the API server demands of objects beyond their schema, where `api_server.rules` needs a function.
+"""Rules on fields, and the tables that lay them on kinds: the files `*.rules` here.
 
-Each has a line there, which says for what.
+A rule takes a field and gives its problems. In a table stand, below the kinds, lines of a path and what is
+checked of every field on it; how, the top of `api_server.rules` says.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import ipaddress
-import json
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
 from mlstack.objects.resources import quantity
-from mlstack.validate.checks import (
-    COMPUTE,
-    RULES,
-    Rule,
-    amount_of,
-    check,
-    fits,
-    joined,
-    load,
-    name,
-    not_negative,
-    selects,
-    syntax,
-)
+from mlstack.validate import formats
 from mlstack.validate.formats import (
     Field,
     Problems,
-    address,
-    config_key,
-    env_name,
-    label,
-    label_1035,
-    path_segment,
+    Severity,
+    Syntax,
+    label_value,
+    port_name,
     qualified_name,
-    relative_path,
     shown,
-    subdomain,
-    time_zones,
 )
-from mlstack.validate.schema import did_you_mean
 
-_TABLE = "api_server.rules"
+Rule = Callable[[Field], Problems]
+
+MAX_INT32 = 2**31 - 1
+COMPUTE = ("cpu", "memory", "ephemeral-storage")
+_VALUELESS = ("Exists", "DoesNotExist")
+_VALUED = ("In", "NotIn")
+
+RULES: dict[str, Rule] = {}
+"""Functions and parts of tables, by the name that tables have for them."""
+
+
+def check(rule: Rule) -> Rule:
+    """Let tables use a function, by its name."""
+    RULES[rule.__name__.lstrip("_")] = rule
+    return rule
+
+
+def syntax(syntax: Syntax) -> Syntax:
+    """Let tables use the syntax of a text, by its name."""
+    RULES[syntax.__name__.lstrip("_")] = fits(syntax)
+    return syntax
+
+
+# --- rules that make rules ---
+
+
+def at(path: str, *rules: Rule) -> Rule:
+    """Lay rules on every field on a path below."""
+
+    def check(field: Field) -> Problems:
+        for inner in field.all(path):
+            for rule in rules:
+                yield from rule(inner)
+
+    return check
+
+
+def between(low: int, high: int = MAX_INT32) -> Rule:
+    """Demand a number in a range, where there is a number."""
+
+    def check(field: Field) -> Problems:
+        number = field.number
+        if number is not None and not low <= number <= high:
+            expected = f"at least {low}" if high == MAX_INT32 and number < low else f"{low} to {high}"
+            expected = str(low) if low == high else expected
+            yield field.says(f"must be {expected}, got {number}")
+
+    return check
+
+
+def fits(syntax: Syntax) -> Rule:
+    """Check the syntax of a string, where there is one that is not empty."""
+
+    def check(field: Field) -> Problems:
+        wrong = syntax(field.text) if field.text else None
+        if wrong:
+            yield field.says(wrong)
+
+    return check
+
+
+def name(syntax: Syntax) -> Rule:
+    """Demand a string of this syntax."""
+    return at("", needed, fits(syntax))
+
+
+def choice(*allowed: str, unset: bool = False) -> Rule:
+    """Demand one of some values; nothing or an empty string only where that means unset."""
+    listed = [f"`{value}`" for value in allowed]
+    expected = " or ".join(listed) if len(listed) < 3 else f"one of {', '.join(listed)}"
+
+    def check(field: Field) -> Problems:
+        if field.text not in allowed and (field.text or not unset):
+            yield field.not_as(expected)
+
+    return check
+
+
+def one_of(what: str, *allowed: str) -> Rule:
+    """Demand exactly one of some fields."""
+
+    def check(field: Field) -> Problems:
+        given = [name for name in allowed if field.at(name)]
+        if len(given) > 1:
+            yield field.says(f"must have one {what}, got {len(given)}: {joined(given, ' and ')}")
+        elif not given:
+            yield field.says(f"needs one {what}: one of {joined(allowed)}")
+
+    return check
+
+
+def unique(what: str, path: str, beside: str | None = None) -> Rule:
+    """Demand that the strings or numbers on a path differ, or else what stands `beside` them."""
+    names = (beside or "").split()
+    holders, _, name = path.rpartition(".") if names else (path, "", "")
+    same = f" with the same {' and '.join(names)}" if names else ""
+
+    def check(field: Field) -> Problems:
+        taken: set[tuple[object, ...]] = set()
+        for holder in field.all(holders):
+            inner = holder.at(name) if name else holder
+            if not inner.value or isinstance(inner.value, list | Mapping):
+                continue
+            key = (
+                inner.value,
+                *(holder.at(other).word or formats.KEY_DEFAULTS.get(other) for other in names),
+            )
+            if key in taken:
+                yield inner.says(f"{what} {shown(inner.value)} is used twice{same}")
+            taken.add(key)
+
+    return check
+
+
+def among(paths: str, what: str, others: str) -> Rule:
+    """Demand of what is on some paths that it stands among what is on another."""
+
+    def check(field: Field) -> Problems:
+        offered = [other.word for other in field.all(others)]
+        for inner in field.all(paths):
+            if inner and inner.word not in offered:
+                yield inner.not_as(f"one of the {what} {joined(offered)}")
+
+    return check
+
+
+def keys(*allowed: str) -> Rule:
+    """Demand that a map has no other keys."""
+
+    def check(field: Field) -> Problems:
+        for key, value in field.entries:
+            if key not in allowed:
+                yield value.says(f"must be {joined(allowed, ' or ')}")
+
+    return check
+
+
+def either(one: str, other: str) -> Rule:
+    """Demand something on one of two paths, and on one alone."""
+    names = [path.rstrip("[]+") for path in (one, other)]
+
+    def check(field: Field) -> Problems:
+        if any(field.all(one)) == any(field.all(other)):
+            yield field.says(f"needs either {joined(names, ' or ')}")
+
+    return check
+
+
+def bounded(paths: str, bound: str, other: str) -> Rule:
+    """Demand of quantities that they are `at least` or `at most` another one, or the one on a path."""
+    is_given = quantity(other) is not None
+
+    def check(field: Field) -> Problems:
+        limit = Field(other) if is_given else field.all(other)[0]
+        least = quantity(limit.value)
+        for inner in field.all(paths):
+            amount = quantity(inner.value)
+            if amount is None or least is None:
+                continue
+            if amount < least if bound == "least" else amount > least:
+                named = f"`{other}`" if is_given else f"`{other}` ({limit.value})"
+                yield inner.says(f"must be at {bound} {named}, got {inner.value}")
+
+    return check
+
+
+def sized(limit: int, what: str, path: str | None = None) -> Rule:
+    """Demand so many characters of a text, or items of a list or on a path, at the most."""
+
+    def check(field: Field) -> Problems:
+        size = len(field.all(path) if path else field.text if what == "characters" else field.items)
+        if size > limit:
+            yield field.says(f"must have at most {limit} {what}, got {size}")
+
+    return check
+
+
+def deprecated(since: str, gone: str | None, use: str) -> Rule:
+    """Warn of a field that is deprecated since a minor version of Kubernetes, or does nothing from one on."""
+
+    def check(field: Field) -> Problems:
+        minor = field.subject.minor
+        if gone is not None and int(gone) <= minor + 1:
+            yield field.says(f"does nothing {when(int(gone), minor)}: use {use}", "warning")
+        elif int(since) <= minor + 1:
+            said = f"is deprecated {when(int(since), minor)}".strip()
+            yield field.says(f"{said}: use {use}", "warning")
+
+    return check
+
+
+def when(since: int, minor: int) -> str:
+    """Say of a minor version of Kubernetes that it was or will be, as seen from another; of 0 nothing."""
+    return (
+        f"from Kubernetes 1.{since} on" if since > minor else f"since Kubernetes 1.{since}" if since else ""
+    )
+
+
+def joined(names: Iterable[str], separator: str = ", ") -> str:
+    """List names for a message."""
+    return separator.join(f"`{name}`" for name in names)
+
+
+# --- rules that several kinds share ---
+
+
+@check
+def needed(field: Field) -> Problems:
+    """Demand that there is a value, and not the empty one."""
+    if field.value is None or field.value in ("", [], {}):
+        yield field.says("is required")
+
+
+@check
+def port(field: Field) -> Problems:
+    """Check a port: its number, or its name."""
+    yield from between(1, 65535)(field)
+    if isinstance(field.value, str) and (wrong := port_name(field.value)):
+        yield field.says(wrong)
+
+
+@check
+def labels(field: Field) -> Problems:
+    """Check labels: keys and values."""
+    for key, value in field.entries:
+        if wrong := qualified_name(key):
+            yield value.says(f"key {wrong}")
+        yield from fits(label_value)(value)
+
+
+def _requirement(*operators: str) -> Rule:
+    """Check one requirement of a selector: key, operator and whether there are values."""
+
+    def check(field: Field) -> Problems:
+        yield from name(qualified_name)(field.at("key"))
+        operator, values = field.at("operator"), field.at("values")
+        if operator.text not in operators:
+            yield operator.not_as(f"one of {joined(operators)}")
+        elif operator.text in _VALUED and not values.items:
+            yield values.says(f"is required with operator `{operator.text}`")
+        elif operator.text in _VALUELESS and values.items:
+            yield values.says(f"must not be set with operator `{operator.text}`")
+        elif operator.text in ("Gt", "Lt") and len(values.items) != 1:
+            yield values.says(f"must have one value with `{operator.text}`")
+        for value in values.items:
+            yield from fits(label_value)(value)
+
+    return check
+
+
+RULES["label requirement"] = _requirement(*_VALUED, *_VALUELESS)
+RULES["node requirement"] = _requirement(*_VALUED, *_VALUELESS, "Gt", "Lt")
+
+
+def selects(chosen: Field, offered: Mapping[str, object]) -> bool:
+    """Say whether a selector chooses something with these labels."""
+    return all(offered.get(key) == value.value for key, value in chosen.at("matchLabels").entries) and all(
+        _meets(expression, offered) for expression in chosen.at("matchExpressions").items
+    )
+
+
+def _meets(expression: Field, offered: Mapping[str, object]) -> bool:
+    value = offered.get(expression.at("key").text)
+    values = [value.value for value in expression.at("values").items]
+    match expression.at("operator").text:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    return True
+
+
+def _percent(field: Field) -> int | None:
+    digits = field.text.removesuffix("%")
+    return int(digits) if field.text.endswith("%") and digits.isascii() and digits.isdigit() else None
+
+
+def amount_of(field: Field) -> int | None:
+    """Give a number of pods, or the percents of a share; None where there is neither."""
+    return _percent(field) if field.text else field.number
+
+
+@check
+def pods_or_share(field: Field) -> Problems:
+    """Check a number of pods or a share of them: 0 and up, or `0%` and up."""
+    yield from between(0)(field)
+    if isinstance(field.value, str) and _percent(field) is None:
+        yield field.not_as("a number or a share such as `25%`")
+
+
+@check
+def pod_count(field: Field) -> Problems:
+    """Check a number of pods or a share of them, `100%` at the most."""
+    yield from pods_or_share(field)
+    if isinstance(field.value, str) and (_percent(field) or 0) > 100:
+        yield field.not_as("at most `100%`")
+
+
+@check
+def not_negative(field: Field) -> Problems:
+    """Demand that a quantity is zero or more."""
+    if (quantity(field.value) or 0) < 0:
+        yield field.says(f"must not be negative, got {shown(field.value)}")
+
+
+# --- tables ---
+
+
+class KindRules(NamedTuple):
+    """What is checked of some kinds: by the API server, or by the operator that they are of."""
+
+    operator: str  # with its version, as messages name it; empty for the API server; of policies id and sets
+    source: str  # where the rules were read: repository, version, file; of policies what else stands there
+    kinds: tuple[str, ...]
+    rules: tuple[Rule, ...]
 
 
 @cache
-def rules_for(kind: str) -> tuple[Rule, ...]:
-    """Give the rules for objects of a kind (`apps/Deployment`, `Service`)."""
-    return tuple(rule for row in load(_TABLE) if kind in row.kinds or "*" in row.kinds for rule in row.rules)
+def load(file: str) -> list[KindRules]:
+    """Read a table of this folder; its parts (`let`) and the functions it names are in `RULES` then."""
+    text = re.sub(r" \\\n +", "  ", Path(__file__).with_name(file).read_text("utf-8"))
+    lines = deque(
+        (len(line) - len(line.lstrip()), line.strip())
+        for line in text.splitlines()
+        if line.strip() and not line.lstrip().startswith("#")
+    )
+    table, operator, source = [], "", ""
+    while lines:
+        _, line = lines.popleft()
+        if line.startswith("@ "):
+            operator, _, source = line[2:].partition(" | ")
+            if not lines or lines[0][1].startswith("@ "):
+                table.append(KindRules(operator, source, (), ()))
+            continue
+        if line.startswith("let "):
+            RULES[line[4:]] = _later(line[4:])  # a part may name itself
+            RULES[line[4:]] = at("", *_block(lines, 0))
+        else:
+            table.append(KindRules(operator, source, tuple(line.split()), _block(lines, 0)))
+    return table
 
 
-def pod_rule() -> Rule:
-    """Give the rule of the specification of pods."""
-    load(_TABLE)
-    return RULES["pod"]
+def _later(part: str) -> Rule:
+    return lambda field: RULES[part](field)
 
 
-# --- what every object carries ---
+def _block(lines: deque[tuple[int, str]], indent: int) -> tuple[Rule, ...]:
+    rules: list[Rule] = []
+    while lines and lines[0][0] > indent:
+        depth, line = lines.popleft()
+        path, colon, checks = line.partition(": ")
+        if colon:
+            checks, _, condition = checks.partition("  when ")
+            rules.append(_line(path, checks, condition))
+        elif line.startswith("when "):
+            rules.append(_guarded(line[5:], _block(lines, depth)))
+        else:
+            rules.append(at(line, *_block(lines, depth)))
+    return tuple(rules)
 
 
-@check
-def _object_name(field: Field) -> Problems:
-    kind, syntax = field.subject.kind, subdomain
-    if kind == "Namespace":
-        syntax = label
-    elif kind.startswith("rbac.authorization.k8s.io/"):
-        syntax = path_segment
-    elif kind == "Service":  # from 1.36 on one may start with a digit
-        syntax = label if field.subject.minor >= 36 else label_1035
-    yield from name(syntax)(field)
+def _line(path: str, checks: str, condition: str) -> Rule:
+    if checks[0] not in _SEVERITIES:
+        rule = at(path, *map(_check, checks.split("; ")))
+        return _guarded(condition, [rule]) if condition else rule
+    message, severity = checks[2:], _SEVERITIES[checks[0]]
+
+    def say(base: Field) -> Problems:
+        for field in base.all(path):
+            yield field.says(_filled(message, field, base), severity)
+
+    return _guarded(condition, [say]) if condition else say
 
 
-@check
-def _annotations(annotations: Field) -> Problems:
-    for key, value in annotations.entries:
-        if wrong := qualified_name(key.lower()):
-            yield value.says(f"key {wrong}")
-    size = sum(len(key.encode()) + len(value.text.encode()) for key, value in annotations.entries)
-    yield from _too_many_bytes(annotations, size, 256 * 1024, " together")
+_SEVERITIES: Mapping[str, Severity] = {"!": "error", "~": "warning"}
 
 
-def _too_many_bytes(field: Field, size: int, limit: int, what: str) -> Problems:
-    if size > limit:
-        yield field.says(f"must have at most {limit} bytes{what}, got {size}")
+def _filled(message: str, field: Field, base: Field) -> str:
+    def value(match: re.Match[str]) -> str:
+        if match[1] in ("", "."):
+            return str(field.value) if match[1] else shown(field.value)
+        return ", ".join(inner.word for inner in base.all(match[1]))
+
+    return re.sub(r'\{([\w./"\[\]=-]*)\}', value, message)
 
 
-# --- ConfigMaps, Secrets, quotas and priorities ---
-
-_MAX_DATA_BYTES = 1024 * 1024
-# Types of Secret and the keys without which they are refused.
-_SECRET_KEYS = {
-    "kubernetes.io/dockercfg": (".dockercfg",),
-    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
-    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
-    "kubernetes.io/tls": ("tls.crt", "tls.key"),
-}
-_QUOTA = frozenset(
-    {*COMPUTE, *(f"limits.{name}" for name in COMPUTE), *(f"requests.{name}" for name in COMPUTE)}
-    | {"requests.storage", "pods", "resourcequotas", "services", "replicationcontrollers", "secrets"}
-    | {"persistentvolumeclaims", "configmaps", "services.nodeports", "services.loadbalancers"}
+_FORMS: tuple[tuple[str, Callable[..., Rule]], ...] = (
+    (r"(\d+)\.\.(\d*)", lambda low, high: between(int(low), int(high or MAX_INT32))),
+    (r"one of (.+)", lambda words: choice(*words.split())),
+    (r"unset or (.+)", lambda words: choice(*words.split(), unset=True)),
+    (r"unique (.+) in (\S+)(?: with (.+))?", unique),
+    (r"(\S+) among (.+) in (\S+)", among),
+    (r"keys (.+)", lambda words: keys(*words.split())),
+    (r"one (\w+) of (.+)", lambda what, words: one_of(what, *words.split())),
+    (r"either (\S+) or (\S+)", either),
+    (r"at most (\d+) (\w+)(?: in (\S+))?", lambda limit, what, path: sized(int(limit), what, path)),
+    (r"(\S+) at (least|most) (\S+)", bounded),
+    (r"deprecated (\d+)(?:-(\d+))? (.+)", deprecated),
 )
 
 
-@check
-def _data_keys(field: Field) -> Problems:
-    for key, value in field.entries:
-        if wrong := config_key(key) if key else "is required":
-            yield value.says(f"key {wrong}")
-
-
-@check
-def _config_map(root: Field) -> Problems:
-    data, binary = root.at("data"), root.at("binaryData")
-    for key, value in data.entries:
-        if key in binary.names:
-            yield value.says("stands in `binaryData` too")
-    size = sum(len(value.text.encode()) for _, value in data.entries)
-    size += sum(len(_decoded(value)) for _, value in binary.entries)
-    yield from _too_many_bytes(root, size, _MAX_DATA_BYTES, " of data")
-
-
-@check
-def _secret(root: Field) -> Problems:
-    data, texts, kind = root.at("data"), root.at("stringData"), root.at("type").text
-    content = {key: _decoded(value) for key, value in data.entries}
-    content |= {key: value.text.encode() for key, value in texts.entries}
-    yield from _too_many_bytes(data, sum(map(len, content.values())), _MAX_DATA_BYTES, "")
-    for key in _SECRET_KEYS.get(kind, ()):
-        if key not in content:
-            yield data.at(key).says(f"is required with `type: {kind}`")
-        elif key.startswith(".docker") and not _is_json_map(content[key]):
-            yield data.at(key).says("must hold a map in JSON")
-
-
-def _decoded(field: Field) -> bytes:
-    """Decode base64; what is none is a fault of the structure and counts nothing here."""
-    try:
-        return base64.b64decode(field.text)
-    except (binascii.Error, ValueError):
-        return b""
-
-
-def _is_json_map(text: bytes) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-@check
-def _quota(hard: Field) -> Problems:
-    for resource, amount in hard.entries:
-        if wrong := qualified_name(resource):
-            yield amount.says(f"name of a resource {wrong}")
-        elif "/" not in resource and resource not in _QUOTA and "hugepages-" not in resource:
-            yield amount.says(f"must be a resource that quotas count, got `{resource}`")
-        yield from not_negative(amount)
-
-
-# --- definitions and webhooks ---
-
-
-@syntax
-def _lower_label(text: str) -> str | None:
-    return label_1035(text.lower())
-
-
-@check
-def _list_keys(schema: Field) -> Problems:
-    keys = [key.text for key in schema.at("x-kubernetes-list-map-keys").items]
-    if (schema.at("x-kubernetes-list-type").text == "map") != bool(keys):
-        yield schema.at("x-kubernetes-list-map-keys").says("go together with `x-kubernetes-list-type: map`")
-    items = schema.at("items")
-    required = [key.text for key in items.at("required").items]
-    for key in keys:
-        described = items.at("properties", key)
-        if not described:
-            yield described.says("is a key of the list and must be described")
-        elif key not in required and not described.at("default"):
-            yield items.at("required").says(f"must hold `{key}`, a key of the list without a default")
-
-
-# --- Ingresses, NetworkPolicies and Services ---
-
-
-@check
-def _network(field: Field) -> Problems:
-    try:
-        if "/" in field.text and ipaddress.ip_network(field.text.strip(), strict=False):
-            return
-    except ValueError:
-        pass
-    yield field.not_as("a network such as `10.0.0.0/8`")
-
-
-@check
-def _host(host: Field) -> Problems:
-    if host.text and address(host.text) is None:
-        yield host.not_as("a DNS name, not an address")
-    else:
-        yield from fits(lambda text: subdomain(text.removeprefix("*.")))(host)
-
-
-@syntax
-def _external_name(text: str) -> str | None:
-    return subdomain(text.removesuffix("."))
-
-
-# --- storage ---
-
-# What stands in a volume beside its source.
-_NO_SOURCE = frozenset(
-    {"accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy"}
-    | {"storageClassName", "volumeAttributesClassName", "volumeMode"}
-)
-
-
-@syntax
-def _lower_qualified_name(text: str) -> str | None:
-    return qualified_name(text.lower())
-
-
-@check
-def _volume(spec: Field) -> Problems:
-    """A volume has one source."""
-    sources = [source for source in spec.names if source not in _NO_SOURCE]
-    if len(sources) != 1:
-        yield spec.says(f"must have one source, got {joined(sources, ' and ') or 'none'}")
-
-
-@check
-def _storage(storage: Field) -> Problems:
-    amount = quantity(storage.value)
-    if not storage:
-        yield storage.says("is required")
-    if amount is not None and amount <= 0:
-        yield storage.says(f"must be above 0, got {shown(storage.value)}")
-
-
-# --- containers ---
-
-
-@check
-def _variable_name(field: Field) -> Problems:
-    yield from fits(lambda text: env_name(text, minor=field.subject.minor))(field)
-
-
-@check
-def _resources(resources: Field) -> Problems:
-    for amounts in resources.all("limits|requests"):
-        for resource, amount in amounts.entries:
-            yield from _resource_name(resource, amount)
-            yield from not_negative(amount)
-            number = quantity(amount.value)
-            if number is not None and 0 <= number != int(number) and _is_extended(resource):
-                yield amount.says(f"must be a whole number, got {shown(amount.value)}")
-    for resource, request in resources.at("requests").entries:
-        yield from _within_limit(resource, request, resources.at("limits", resource))
-
-
-def _resource_name(resource: str, amount: Field) -> Problems:
-    if wrong := qualified_name(resource):
-        yield amount.says(f"name of a resource {wrong}")
-    elif "/" not in resource and resource not in COMPUTE and not resource.startswith("hugepages-"):
-        listed = ", ".join(f"`{name}`" for name in COMPUTE)
-        yield amount.says(
-            f"must be a resource of Kubernetes ({listed}) or have a prefix, as `nvidia.com/gpu`"
-        )
-    elif resource.startswith("requests."):
-        yield amount.says("must not start with `requests.`")
-
-
-def _is_extended(resource: str) -> bool:
-    return "/" in resource and not resource.rpartition("/")[0].endswith("kubernetes.io")
-
-
-def _within_limit(resource: str, request: Field, limit: Field) -> Problems:
-    requested, allowed = quantity(request.value), quantity(limit.value)
-    if requested is None:
-        return
-    if _is_extended(resource) or resource.startswith("hugepages-"):
-        if allowed is None and not limit:
-            yield request.says(f"needs a limit of the same amount: write `limits` only for `{resource}`")
-        elif allowed is not None and requested != allowed:
-            yield request.says(f"must equal the limit {shown(limit.value)}, got {shown(request.value)}")
-    elif allowed is not None and requested > allowed:
-        yield request.says(f"must not be above the limit {shown(limit.value)}, got {shown(request.value)}")
-
-
-# --- pods ---
-
-_CONTAINERS = "initContainers|containers[]"
-
-
-@check
-def _volume_source(volume: Field) -> Problems:
-    """A volume comes from one place; from none means an empty directory."""
-    given = [name for name in volume.names if name != "name"]
-    if len(given) > 1:
-        listed = " and ".join(f"`{name}`" for name in given)
-        yield volume.says(f"must have one source, got {len(given)}: {listed}")
-
-
-@check
-def _file_mode(mode: Field) -> Problems:
-    if mode.number is not None and not 0 <= mode.number <= 0o777:
-        yield mode.says(f"must be a file mode from 0 to 0777 ({0o777} in decimal), got {mode.number}")
-
-
-@syntax
-def _inner_path(path: str) -> str | None:
-    return f"must not start with `..`, got {shown(path)}" if path.startswith("..") else relative_path(path)
-
-
-@check
-def _mounts(pod: Field) -> Problems:
-    """A mount names a volume of the pod, and has a place of its own in its container."""
-    volumes = pod.all("volumes[].name") + pod.all("/spec.volumeClaimTemplates[].metadata.name")
-    known = {volume.text for volume in volumes}
-    for mounted in pod.all(f"{_CONTAINERS}.volumeMounts|volumeDevices[].name"):
-        if mounted.text and mounted.text not in known:
-            hint = did_you_mean(mounted.text, known)
-            yield mounted.says(f"no volume {shown(mounted.text)} in this pod{hint}")
-
-
-# --- what makes pods, and what scales it ---
-
-
-@check
-def _chooses_template(spec: Field) -> Problems:
-    """What makes pods must recognise them: its selector is not empty and matches the template's labels."""
-    chosen, offered = spec.at("selector"), spec.at("template", "metadata", "labels")
-    if not chosen:
-        return
-    if not chosen.at("matchLabels").names and not chosen.at("matchExpressions").items:
-        yield chosen.says("must not be empty")
-        return
-    given = offered.value if isinstance(offered.value, dict) else {}
-    if not selects(chosen, given):
-        yield offered.says(f"must match the selector {shown(chosen.value)}, got {shown(given)}")
-
-
-@check
-def _deployment(spec: Field) -> Problems:
-    """A rolling update can proceed, and its deadline comes after a pod is counted as ready."""
-    surge, unavailable = spec.all("strategy.rollingUpdate.maxSurge|maxUnavailable")
-    if amount_of(surge) == 0 and amount_of(unavailable) == 0:
-        yield unavailable.says("must not be 0 when `maxSurge` is 0")
-    deadline, ready = spec.at("progressDeadlineSeconds"), spec.at("minReadySeconds").number or 0
-    limit = 600 if deadline.number is None else deadline.number
-    if limit <= ready:
-        yield deadline.says(f"must be above `minReadySeconds` ({ready}), got {limit}")
-
-
-@check
-def _daemon_set(strategy: Field) -> Problems:
-    """A rolling update replaces pods either before or after it stops them."""
-    rolling = strategy.at("rollingUpdate")
-    surge, unavailable = rolling.at("maxSurge"), rolling.at("maxUnavailable")
-    surges = bool(amount_of(surge))
-    stops = bool(amount_of(unavailable)) if unavailable else True
-    if surges and stops:
-        yield surge.says("must not be set unless `maxUnavailable` is 0")
-    elif rolling and not surges and not stops:
-        yield unavailable.says("must not be 0 when `maxSurge` is 0")
-
-
-@check
-def _time_zone(zone: Field) -> Problems:
-    if zone and zone.text not in time_zones():
-        hint = did_you_mean(zone.text, time_zones())
-        yield zone.says(f"must be a time zone such as `Europe/Berlin`, got {shown(zone.value)}{hint}")
+def _check(text: str) -> Rule:
+    for pattern, make in _FORMS:
+        if match := re.fullmatch(pattern, text):
+            return make(*match.groups())
+    return RULES.get(text) or fits(getattr(formats, text))
+
+
+def _guarded(condition: str, rules: Iterable[Rule]) -> Rule:
+    terms = [_term(text) for text in condition.split(" and ")]
+
+    def check(field: Field) -> Problems:
+        if all(term(field) for term in terms):
+            for rule in rules:
+                yield from rule(field)
+
+    return check
+
+
+_TERM = re.compile(r"(not )?(has )?(\S+)(?: (!?)([=~>]) (.+))?")
+
+
+def _term(text: str) -> Callable[[Field], bool]:
+    if match := re.fullmatch(r"(from|before) (\d+)", text):
+        minor, is_later = int(match[2]), match[1] == "from"
+        return lambda field: (field.subject.minor >= minor) is is_later
+    match = _TERM.fullmatch(text)
+    assert match is not None, text
+    no, has, path, differs, operator, words = match.groups()
+    expected = bool(no) is bool(differs)
+    if operator == ">":
+        return lambda field: sum(map(bool, field.all(path))) > int(words)
+    if operator == "~":
+        return lambda field: any(re.search(words, inner.word) for inner in field.all(path)) is expected
+    if operator == "=":
+        values = ["" if value == "unset" else value for value in words.split()]
+
+        def is_one(field: Field) -> bool:
+            filled = [_filled(value, field, field) for value in values]
+            return any(inner.word in filled for inner in field.all(path)) is expected
+
+        return is_one
+    return lambda field: any(inner if has else inner.value for inner in field.all(path)) is expected

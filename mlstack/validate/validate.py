@@ -14,10 +14,10 @@ from mlstack.names import nearest
 from mlstack.objects.kube_object import CRD_GROUP, Kind, Kinds, KubeObject, Schemas, is_group, plural_of
 from mlstack.objects.references import PodTemplate, templates
 from mlstack.objects.resources import Amounts, amounts, is_host_port, parse_quota, requests, usage_in, written
-from mlstack.validate.checks import load, when
+from mlstack.validate.api_server_rules import pod_rule, rules_for
 from mlstack.validate.formats import Fault, Field, Problem, Problems, Subject, fault_of, shown
 from mlstack.validate.operator_rules import operator_rules_for
-from mlstack.validate.rules import pod_rule, rules_for
+from mlstack.validate.rules import load, when
 from mlstack.validate.schema import Definitions, SchemaCheck, check_custom, custom_definitions
 
 FIRST_MINOR = 30

@@ -13,7 +13,7 @@ import yaml
 
 from mlstack.app import files
 from mlstack.objects.kube_object import KubeObject
-from mlstack.validate import checks
+from mlstack.validate import rules
 from mlstack.validate.operator_rules import operator_rules, operator_rules_for
 from mlstack.validate.validate import load_schemas, validate_objects
 from tests.support.variants import CASES, OBJECTS, Case
@@ -41,17 +41,17 @@ def test_verdicts_are_those_of_the_operators(case: Case) -> None:
 
 
 def test_every_set_of_rules_refuses_something_and_lets_something_by() -> None:
-    for rules in operator_rules():
-        verdicts = {case.said is not None for case in CASES if kind_of(OBJECTS[case.base]) in rules.kinds}
-        assert verdicts == {True, False}, rules.source
-        assert " v" in rules.source
+    for entry in operator_rules():
+        verdicts = {case.said is not None for case in CASES if kind_of(OBJECTS[case.base]) in entry.kinds}
+        assert verdicts == {True, False}, entry.source
+        assert " v" in entry.source
 
 
 def test_every_function_for_tables_stands_in_one() -> None:
     operator_rules()
-    tables = "".join(file.read_text() for file in Path(checks.__file__).parent.glob("*.rules"))
+    tables = "".join(file.read_text() for file in Path(rules.__file__).parent.glob("*.rules"))
     ends = r"(;|$|  when| \\$)"
-    assert [name for name in checks.RULES if not re.search(f"[:;] {name}{ends}", tables, re.M)] == []
+    assert [name for name in rules.RULES if not re.search(f"[:;] {name}{ends}", tables, re.M)] == []
 
 
 def kind_of(data: dict[str, Any]) -> str:

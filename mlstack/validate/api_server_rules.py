@@ -1,0 +1,375 @@
+"""What the API server demands of objects beyond their schema, where `api_server.rules` needs a function.
+
+Each has a line there, which says for what.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import json
+from functools import cache
+
+from mlstack.objects.resources import quantity
+from mlstack.validate.formats import (
+    Field,
+    Problems,
+    address,
+    config_key,
+    env_name,
+    label,
+    label_1035,
+    path_segment,
+    qualified_name,
+    relative_path,
+    shown,
+    subdomain,
+    time_zones,
+)
+from mlstack.validate.rules import (
+    COMPUTE,
+    RULES,
+    Rule,
+    amount_of,
+    check,
+    fits,
+    joined,
+    load,
+    name,
+    not_negative,
+    selects,
+    syntax,
+)
+from mlstack.validate.schema import did_you_mean
+
+_TABLE = "api_server.rules"
+
+
+@cache
+def rules_for(kind: str) -> tuple[Rule, ...]:
+    """Give the rules for objects of a kind (`apps/Deployment`, `Service`)."""
+    return tuple(rule for row in load(_TABLE) if kind in row.kinds or "*" in row.kinds for rule in row.rules)
+
+
+def pod_rule() -> Rule:
+    """Give the rule of the specification of pods."""
+    load(_TABLE)
+    return RULES["pod"]
+
+
+# --- what every object carries ---
+
+
+@check
+def _object_name(field: Field) -> Problems:
+    kind, syntax = field.subject.kind, subdomain
+    if kind == "Namespace":
+        syntax = label
+    elif kind.startswith("rbac.authorization.k8s.io/"):
+        syntax = path_segment
+    elif kind == "Service":  # from 1.36 on one may start with a digit
+        syntax = label if field.subject.minor >= 36 else label_1035
+    yield from name(syntax)(field)
+
+
+@check
+def _annotations(annotations: Field) -> Problems:
+    for key, value in annotations.entries:
+        if wrong := qualified_name(key.lower()):
+            yield value.says(f"key {wrong}")
+    size = sum(len(key.encode()) + len(value.text.encode()) for key, value in annotations.entries)
+    yield from _too_many_bytes(annotations, size, 256 * 1024, " together")
+
+
+def _too_many_bytes(field: Field, size: int, limit: int, what: str) -> Problems:
+    if size > limit:
+        yield field.says(f"must have at most {limit} bytes{what}, got {size}")
+
+
+# --- ConfigMaps, Secrets, quotas and priorities ---
+
+_MAX_DATA_BYTES = 1024 * 1024
+# Types of Secret and the keys without which they are refused.
+_SECRET_KEYS = {
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
+_QUOTA = frozenset(
+    {*COMPUTE, *(f"limits.{name}" for name in COMPUTE), *(f"requests.{name}" for name in COMPUTE)}
+    | {"requests.storage", "pods", "resourcequotas", "services", "replicationcontrollers", "secrets"}
+    | {"persistentvolumeclaims", "configmaps", "services.nodeports", "services.loadbalancers"}
+)
+
+
+@check
+def _data_keys(field: Field) -> Problems:
+    for key, value in field.entries:
+        if wrong := config_key(key) if key else "is required":
+            yield value.says(f"key {wrong}")
+
+
+@check
+def _config_map(root: Field) -> Problems:
+    data, binary = root.at("data"), root.at("binaryData")
+    for key, value in data.entries:
+        if key in binary.names:
+            yield value.says("stands in `binaryData` too")
+    size = sum(len(value.text.encode()) for _, value in data.entries)
+    size += sum(len(_decoded(value)) for _, value in binary.entries)
+    yield from _too_many_bytes(root, size, _MAX_DATA_BYTES, " of data")
+
+
+@check
+def _secret(root: Field) -> Problems:
+    data, texts, kind = root.at("data"), root.at("stringData"), root.at("type").text
+    content = {key: _decoded(value) for key, value in data.entries}
+    content |= {key: value.text.encode() for key, value in texts.entries}
+    yield from _too_many_bytes(data, sum(map(len, content.values())), _MAX_DATA_BYTES, "")
+    for key in _SECRET_KEYS.get(kind, ()):
+        if key not in content:
+            yield data.at(key).says(f"is required with `type: {kind}`")
+        elif key.startswith(".docker") and not _is_json_map(content[key]):
+            yield data.at(key).says("must hold a map in JSON")
+
+
+def _decoded(field: Field) -> bytes:
+    """Decode base64; what is none is a fault of the structure and counts nothing here."""
+    try:
+        return base64.b64decode(field.text)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _is_json_map(text: bytes) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+@check
+def _quota(hard: Field) -> Problems:
+    for resource, amount in hard.entries:
+        if wrong := qualified_name(resource):
+            yield amount.says(f"name of a resource {wrong}")
+        elif "/" not in resource and resource not in _QUOTA and "hugepages-" not in resource:
+            yield amount.says(f"must be a resource that quotas count, got `{resource}`")
+        yield from not_negative(amount)
+
+
+# --- definitions and webhooks ---
+
+
+@syntax
+def _lower_label(text: str) -> str | None:
+    return label_1035(text.lower())
+
+
+@check
+def _list_keys(schema: Field) -> Problems:
+    keys = [key.text for key in schema.at("x-kubernetes-list-map-keys").items]
+    if (schema.at("x-kubernetes-list-type").text == "map") != bool(keys):
+        yield schema.at("x-kubernetes-list-map-keys").says("go together with `x-kubernetes-list-type: map`")
+    items = schema.at("items")
+    required = [key.text for key in items.at("required").items]
+    for key in keys:
+        described = items.at("properties", key)
+        if not described:
+            yield described.says("is a key of the list and must be described")
+        elif key not in required and not described.at("default"):
+            yield items.at("required").says(f"must hold `{key}`, a key of the list without a default")
+
+
+# --- Ingresses, NetworkPolicies and Services ---
+
+
+@check
+def _network(field: Field) -> Problems:
+    try:
+        if "/" in field.text and ipaddress.ip_network(field.text.strip(), strict=False):
+            return
+    except ValueError:
+        pass
+    yield field.not_as("a network such as `10.0.0.0/8`")
+
+
+@check
+def _host(host: Field) -> Problems:
+    if host.text and address(host.text) is None:
+        yield host.not_as("a DNS name, not an address")
+    else:
+        yield from fits(lambda text: subdomain(text.removeprefix("*.")))(host)
+
+
+@syntax
+def _external_name(text: str) -> str | None:
+    return subdomain(text.removesuffix("."))
+
+
+# --- storage ---
+
+# What stands in a volume beside its source.
+_NO_SOURCE = frozenset(
+    {"accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy"}
+    | {"storageClassName", "volumeAttributesClassName", "volumeMode"}
+)
+
+
+@syntax
+def _lower_qualified_name(text: str) -> str | None:
+    return qualified_name(text.lower())
+
+
+@check
+def _volume(spec: Field) -> Problems:
+    """A volume has one source."""
+    sources = [source for source in spec.names if source not in _NO_SOURCE]
+    if len(sources) != 1:
+        yield spec.says(f"must have one source, got {joined(sources, ' and ') or 'none'}")
+
+
+@check
+def _storage(storage: Field) -> Problems:
+    amount = quantity(storage.value)
+    if not storage:
+        yield storage.says("is required")
+    if amount is not None and amount <= 0:
+        yield storage.says(f"must be above 0, got {shown(storage.value)}")
+
+
+# --- containers ---
+
+
+@check
+def _variable_name(field: Field) -> Problems:
+    yield from fits(lambda text: env_name(text, minor=field.subject.minor))(field)
+
+
+@check
+def _resources(resources: Field) -> Problems:
+    for amounts in resources.all("limits|requests"):
+        for resource, amount in amounts.entries:
+            yield from _resource_name(resource, amount)
+            yield from not_negative(amount)
+            number = quantity(amount.value)
+            if number is not None and 0 <= number != int(number) and _is_extended(resource):
+                yield amount.says(f"must be a whole number, got {shown(amount.value)}")
+    for resource, request in resources.at("requests").entries:
+        yield from _within_limit(resource, request, resources.at("limits", resource))
+
+
+def _resource_name(resource: str, amount: Field) -> Problems:
+    if wrong := qualified_name(resource):
+        yield amount.says(f"name of a resource {wrong}")
+    elif "/" not in resource and resource not in COMPUTE and not resource.startswith("hugepages-"):
+        listed = ", ".join(f"`{name}`" for name in COMPUTE)
+        yield amount.says(
+            f"must be a resource of Kubernetes ({listed}) or have a prefix, as `nvidia.com/gpu`"
+        )
+    elif resource.startswith("requests."):
+        yield amount.says("must not start with `requests.`")
+
+
+def _is_extended(resource: str) -> bool:
+    return "/" in resource and not resource.rpartition("/")[0].endswith("kubernetes.io")
+
+
+def _within_limit(resource: str, request: Field, limit: Field) -> Problems:
+    requested, allowed = quantity(request.value), quantity(limit.value)
+    if requested is None:
+        return
+    if _is_extended(resource) or resource.startswith("hugepages-"):
+        if allowed is None and not limit:
+            yield request.says(f"needs a limit of the same amount: write `limits` only for `{resource}`")
+        elif allowed is not None and requested != allowed:
+            yield request.says(f"must equal the limit {shown(limit.value)}, got {shown(request.value)}")
+    elif allowed is not None and requested > allowed:
+        yield request.says(f"must not be above the limit {shown(limit.value)}, got {shown(request.value)}")
+
+
+# --- pods ---
+
+_CONTAINERS = "initContainers|containers[]"
+
+
+@check
+def _volume_source(volume: Field) -> Problems:
+    """A volume comes from one place; from none means an empty directory."""
+    given = [name for name in volume.names if name != "name"]
+    if len(given) > 1:
+        listed = " and ".join(f"`{name}`" for name in given)
+        yield volume.says(f"must have one source, got {len(given)}: {listed}")
+
+
+@check
+def _file_mode(mode: Field) -> Problems:
+    if mode.number is not None and not 0 <= mode.number <= 0o777:
+        yield mode.says(f"must be a file mode from 0 to 0777 ({0o777} in decimal), got {mode.number}")
+
+
+@syntax
+def _inner_path(path: str) -> str | None:
+    return f"must not start with `..`, got {shown(path)}" if path.startswith("..") else relative_path(path)
+
+
+@check
+def _mounts(pod: Field) -> Problems:
+    """A mount names a volume of the pod, and has a place of its own in its container."""
+    volumes = pod.all("volumes[].name") + pod.all("/spec.volumeClaimTemplates[].metadata.name")
+    known = {volume.text for volume in volumes}
+    for mounted in pod.all(f"{_CONTAINERS}.volumeMounts|volumeDevices[].name"):
+        if mounted.text and mounted.text not in known:
+            hint = did_you_mean(mounted.text, known)
+            yield mounted.says(f"no volume {shown(mounted.text)} in this pod{hint}")
+
+
+# --- what makes pods, and what scales it ---
+
+
+@check
+def _chooses_template(spec: Field) -> Problems:
+    """What makes pods must recognise them: its selector is not empty and matches the template's labels."""
+    chosen, offered = spec.at("selector"), spec.at("template", "metadata", "labels")
+    if not chosen:
+        return
+    if not chosen.at("matchLabels").names and not chosen.at("matchExpressions").items:
+        yield chosen.says("must not be empty")
+        return
+    given = offered.value if isinstance(offered.value, dict) else {}
+    if not selects(chosen, given):
+        yield offered.says(f"must match the selector {shown(chosen.value)}, got {shown(given)}")
+
+
+@check
+def _deployment(spec: Field) -> Problems:
+    """A rolling update can proceed, and its deadline comes after a pod is counted as ready."""
+    surge, unavailable = spec.all("strategy.rollingUpdate.maxSurge|maxUnavailable")
+    if amount_of(surge) == 0 and amount_of(unavailable) == 0:
+        yield unavailable.says("must not be 0 when `maxSurge` is 0")
+    deadline, ready = spec.at("progressDeadlineSeconds"), spec.at("minReadySeconds").number or 0
+    limit = 600 if deadline.number is None else deadline.number
+    if limit <= ready:
+        yield deadline.says(f"must be above `minReadySeconds` ({ready}), got {limit}")
+
+
+@check
+def _daemon_set(strategy: Field) -> Problems:
+    """A rolling update replaces pods either before or after it stops them."""
+    rolling = strategy.at("rollingUpdate")
+    surge, unavailable = rolling.at("maxSurge"), rolling.at("maxUnavailable")
+    surges = bool(amount_of(surge))
+    stops = bool(amount_of(unavailable)) if unavailable else True
+    if surges and stops:
+        yield surge.says("must not be set unless `maxUnavailable` is 0")
+    elif rolling and not surges and not stops:
+        yield unavailable.says("must not be 0 when `maxSurge` is 0")
+
+
+@check
+def _time_zone(zone: Field) -> Problems:
+    if zone and zone.text not in time_zones():
+        hint = did_you_mean(zone.text, time_zones())
+        yield zone.says(f"must be a time zone such as `Europe/Berlin`, got {shown(zone.value)}{hint}")
