@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import mlstack
 from mlstack.addresses import Address, Endpoint, address, joined, proxy_of, shown, unquote
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.errors import RegistryError
 from mlstack.http import (
     About,
@@ -130,9 +130,7 @@ class Web:
             )
             location = answer.headers.get("Location") if method in ("GET", "HEAD") else None
             if not (300 <= answer.status < 400 and location):
-                return Answer(
-                    url=url, status=answer.status, headers=answer.headers, data=answer.data, raw=answer.raw
-                )
+                return row(Answer, answer, url=url)
             there = joined(url, location)
             if _origin(there) != _origin(url):
                 sent = {name: value for name, value in sent.items() if name.lower() != "authorization"}

@@ -39,7 +39,7 @@ from mlstack.app.versions import (
     LockedPackage,
     newest,
 )
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import dataclass, row
 from mlstack.disk_cache import from_json
 from mlstack.errors import ConfigError, NotFoundError, RegistryError, SchemaError
 from mlstack.names import check_mlstack, is_parameter_name, listed, nearest, not_found, version_key
@@ -156,20 +156,8 @@ class PackageFolder:
                     file = self._prototype_file(name)
                     summary, aliases = file.summary, tuple(file.aliases)
             prototypes.append(IndexPrototype(name=name, summary=summary, aliases=aliases))
-        version = IndexVersion(
-            version=head.version,
-            path=path,
-            digest=self.digest,
-            requires=head.requires,
-            requires_mlstack=head.requires_mlstack,
-        )
-        return IndexPackage(
-            name=head.name,
-            summary=head.summary,
-            keywords=head.keywords,
-            prototypes=tuple(prototypes),
-            versions=(version,),
-        )
+        version = row(IndexVersion, head, path=path, digest=self.digest)
+        return row(IndexPackage, head, prototypes=tuple(prototypes), versions=(version,))
 
     def aliases(self, name: str) -> Mapping[str, Alias]:
         """Give the other names of a prototype, each with what it sets, without reading its parameters."""
@@ -218,8 +206,7 @@ class PackageFolder:
     def _read_prototype(self, name: str, libraries: Mapping[str, PackageFolder]) -> dict[str, Any]:
         """Read what a prototype's YAML files say, as plain data that a cache can keep."""
         if self.is_chart:
-            empty: dict[str, Any] = {"aliases": (), "alias_params": {}, "examples": {}}
-            empty |= {"needs": (), "checked_with": {}}
+            empty: dict[str, Any] = {**dict.fromkeys(_REMEMBERED, {}), "aliases": (), "needs": ()}
             return empty | chart.read_prototype(self.files, self.head, source=self.source)
         file = self._prototype_file(name)
         read = self.document(f"{name}/prototype.yaml", "Prototype")

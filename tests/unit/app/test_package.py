@@ -206,3 +206,11 @@ def test_other_files_are_read_anew_whatever_a_store_remembers() -> None:
         "tf-cnn/prototype.yaml": str(JOBS["tf-cnn/prototype.yaml"]).replace("A benchmark", "Other"),
     }
     assert stored(store, jobs).prototypes["tf-cnn"].summary == "Other"
+
+
+def test_the_values_of_a_chart_are_read_once_for_each_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    chart = as_files({"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n", "values.yaml": "a: 1\n"})
+    passed = MemoryCache()
+    first = PackageFolder(chart, source="web", passed=passed).prototype("web", {})
+    monkeypatch.delattr("mlstack.app.chart.read_prototype")
+    assert PackageFolder(chart, source="web", passed=passed).prototype("web", {}) == first
