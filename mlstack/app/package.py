@@ -206,7 +206,7 @@ class PackageFolder:
     def _read_prototype(self, name: str, libraries: Mapping[str, PackageFolder]) -> dict[str, Any]:
         """Read what a prototype's YAML files say, as plain data that a cache can keep."""
         if self.is_chart:
-            empty: dict[str, Any] = {**dict.fromkeys(_REMEMBERED, {}), "aliases": (), "needs": ()}
+            empty: dict[str, Any] = {**{word: {} for word in _REMEMBERED}, "aliases": (), "needs": ()}
             return empty | chart.read_prototype(self.files, self.head, source=self.source)
         file = self._prototype_file(name)
         read = self.document(f"{name}/prototype.yaml", "Prototype")

@@ -35,7 +35,7 @@ from mlstack.names import check_new_name
 from mlstack.objects import kube_object
 from mlstack.objects.kube_object import Identity, Kinds, group_of
 from mlstack.objects.managed_fields import MISSING
-from mlstack.registries.directory import build_index
+from mlstack.registries.publish import build_index
 from mlstack.registries.registry import DEFAULT_REGISTRY, INDEX_FILE
 from mlstack.registries.resolver import APP
 from mlstack.render import render

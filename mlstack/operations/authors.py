@@ -23,16 +23,16 @@ from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import not_found
 from mlstack.objects.kube_object import KubeObject
 from mlstack.operations import items_of
-from mlstack.registries.directory import (
-    FolderTree,
+from mlstack.registries.installation import full_ref, read_package
+from mlstack.registries.publish import (
     build_index,
     is_package_folder,
     package_folders,
     refuse_chart,
+    upgrade_faults,
 )
-from mlstack.registries.installation import full_ref, read_package
 from mlstack.registries.registry import INDEX_FILE, read_index
-from mlstack.registries.upgrade_safety import upgrade_faults
+from mlstack.registries.trees import FolderTree
 from mlstack.render.sandbox import template_faults
 from mlstack.render.trial import (
     REFUSALS,

@@ -23,8 +23,8 @@ from mlstack.names import best_first, not_found
 from mlstack.readiness.evaluate import needs_new_run
 from mlstack.registries import installation
 from mlstack.registries.installation import Installation, full_ref, read_package, requirements_of
+from mlstack.registries.publish import fixed_fields
 from mlstack.registries.resolver import APP, AppCatalog, Requirements
-from mlstack.registries.upgrade_safety import fixed_fields
 from mlstack.render import render
 
 # --- outdated ---

@@ -18,9 +18,9 @@ from mlstack.app.versions import RegistryIndex, newest
 from mlstack.dataclass import dataclass, row
 from mlstack.errors import MlstackError, NotFoundError, RegistryError, TemplateError, UsageError
 from mlstack.names import check_registry_name, nearest, not_found, version_key
-from mlstack.registries.directory import build_index, refuse_chart
 from mlstack.registries.distribution import SCHEME
 from mlstack.registries.oci import Repository, place_of
+from mlstack.registries.publish import build_index, refuse_chart
 from mlstack.registries.registry import (
     INDEX_FILE,
     Remembered,

@@ -25,8 +25,8 @@ from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
 from mlstack.names import fits, not_found
 from mlstack.programs import ProgramError
-from mlstack.registries.directory import COSIGN_S, GET_COSIGN, KEYLESS, reason_of, signed_line
 from mlstack.registries.distribution import DIGEST, SCHEME, repository_of, split_address
+from mlstack.registries.publish import COSIGN_S, GET_COSIGN, KEYLESS, reason_of, signed_line
 from mlstack.registries.registry import find_prototype, indexes, is_bundled, open_registry, refusing
 from mlstack.registries.resolver import APP, AppCatalog, Choice, Requirements, select
 

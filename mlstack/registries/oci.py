@@ -29,7 +29,6 @@ from mlstack.app.versions import IndexPackage, RegistryIndex, joined
 from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError, RegistryError
 from mlstack.names import best_first, names_a_package
-from mlstack.registries.directory import index_text, sign, sign_artifact
 from mlstack.registries.distribution import (
     DIGEST,
     MANIFEST,
@@ -42,6 +41,7 @@ from mlstack.registries.distribution import (
     repository_of,
     split_address,
 )
+from mlstack.registries.publish import index_text, sign, sign_artifact
 from mlstack.registries.registry import PackagesByName, believed, checked, parse_index, protocol, refusing
 
 _INDEX_NAME, _INDEX_TAG = "mlstack-registry", "index"

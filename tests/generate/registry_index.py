@@ -1,7 +1,7 @@
 """Rewrite `registry/registry.yaml` from the package folders: `python -m tests.generate.registry_index`."""
 
 from mlstack.app import files
-from mlstack.registries.directory import build_index
+from mlstack.registries.publish import build_index
 
 FOLDER = files.folder("registry")
 

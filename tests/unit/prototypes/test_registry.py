@@ -16,7 +16,7 @@ from mlstack.names import fits
 from mlstack.app.schema import check_value
 from mlstack.operations.components import preview_prototype
 from mlstack.registries import registry as catalog
-from mlstack.registries.directory import build_index
+from mlstack.registries.publish import build_index
 from mlstack.yaml import read
 from tests.support import examples
 

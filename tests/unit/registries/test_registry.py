@@ -10,7 +10,7 @@ from mlstack.app.app import PackageRef, RegistryRef, Retired
 from mlstack.app.app_dir import AppDir, write_lock
 from mlstack.app.versions import Lock, LockedRegistry
 from mlstack.errors import NotFoundError, RegistryError
-from mlstack.registries.directory import build_index
+from mlstack.registries.publish import build_index
 from mlstack.registries.registry import Registry, find_prototype, is_bundled, protocol_of
 from tests.support import examples
 from tests.support.builders import Tree, write_tree
