@@ -31,7 +31,20 @@ _DIGEST_BYTES = 16
 _SWEEP_SHARE = 16  # a sweep comes at the latest when this part of the limit was written
 
 
-class Cache:
+class ByteStore:
+    """Keeps bytes by key from run to run; this one keeps nothing."""
+
+    def get(self, key: str) -> bytes | None:
+        """Give the bytes of a key, or None."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep bytes under a key, or forget them: a store that fails is never an error."""
+
+
+NO_STORE = ByteStore()
+
+
+class Cache(ByteStore):
     """Bytes by key in one folder, made on the first `put`; above the limit the entries written first go."""
 
     def __init__(self, folder: Path | str, *, limit_bytes: int = LIMIT_BYTES) -> None:

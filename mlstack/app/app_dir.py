@@ -17,8 +17,8 @@ from mlstack.app.files import read_file, read_folder
 from mlstack.app.package import FetchedPackage
 from mlstack.app.params import Layer, ParamScope, layer_of, refused_characters, spelling_table
 from mlstack.app.reader import AppReader
-from mlstack.app.schema import PassedStore
 from mlstack.app.versions import Lock, LockedKustomization, LockedPackage
+from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, NotFoundError, TypedValueError, UsageError
 from mlstack.names import (
     check_app_name,
@@ -75,7 +75,7 @@ class AppDir(AppReader):
 
     @classmethod
     def find(
-        cls, start: Path, *, store: PassedStore | None = None, environ: Mapping[str, str] | None = None
+        cls, start: Path, *, store: ByteStore = NO_STORE, environ: Mapping[str, str] | None = None
     ) -> AppDir:
         """Find the app directory that `start` lies in; `store` and `environ` are as of `AppReader`."""
         root = layout.find_root(start)

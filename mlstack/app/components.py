@@ -17,8 +17,9 @@ from mlstack.app.layout import component_file
 from mlstack.app.params import Layer, Resolved, merge
 from mlstack.app.prototype import NO_EFFECT, Example, Prototype
 from mlstack.app.reader import AppReader
-from mlstack.app.schema import PassedStore, check_params
+from mlstack.app.schema import check_params
 from mlstack.dataclass import dataclass
+from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, NotFoundError, ParamError, UsageError
 from mlstack.names import check_component_name, check_module_name, not_found
 
@@ -46,7 +47,7 @@ class Draft:
 
 
 def draft(
-    app: AppReader, request: ComponentRequest, prototype: Prototype, *, passed: PassedStore | None = None
+    app: AppReader, request: ComponentRequest, prototype: Prototype, *, passed: ByteStore = NO_STORE
 ) -> Draft:
     """Work out a component from what was asked for, checked; nothing is written.
 

@@ -21,7 +21,8 @@ from mlstack.app import layout
 from mlstack.app.document import AppDocument, FieldReader, fields_of
 from mlstack.app.params import ParamFault, Resolved, coerce, param_error
 from mlstack.app.prototype import SOPS, Prototype, SecretRef, map_references, reference_paths
-from mlstack.app.schema import PassedStore, check_file, note_passed
+from mlstack.app.schema import check_file, note_passed
+from mlstack.disk_cache import ByteStore
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError, SchemaError
 from mlstack.objects import masking
 
@@ -34,7 +35,7 @@ _ENVIRONMENT_FILE = rf"{layout.ENVIRONMENTS}/.+/{re.escape(layout.ENVIRONMENT)}"
 class AppFiles:
     """The files below an app's root; those that `passed` their schema before are not checked again."""
 
-    def __init__(self, root: Path, passed: PassedStore | None) -> None:
+    def __init__(self, root: Path, passed: ByteStore) -> None:
         self.root = root
         self._passed = passed
         self.digests: dict[str, str] = {}  # of each file read so far; empty if it was looked for in vain
@@ -144,7 +145,7 @@ class AppFiles:
     def note_sound(self, file: str, kind: str) -> None:
         """Remember that a file fits its kind: it did, and what was added to it is ours."""
         data = self.bytes(file)
-        if data is not None and self._passed is not None:
+        if data is not None:
             note_passed(kind, documents.read(data, file=file).value, self._passed)
 
 

@@ -30,7 +30,7 @@ from mlstack.app.document import AppDocument, FieldReader, fields_of, keys_of, t
 from mlstack.app.files import Files, read_file, read_folder
 from mlstack.app.params import spelling_table
 from mlstack.app.prototype import Alias, Chart, Example, Need, Package, Param, Prototype, PrototypeFile
-from mlstack.app.schema import Inliner, PassedStore, check_file, check_schema
+from mlstack.app.schema import Inliner, check_file, check_schema
 from mlstack.app.versions import (
     KSONNET_PREFIX,
     IndexPackage,
@@ -40,7 +40,7 @@ from mlstack.app.versions import (
     newest,
 )
 from mlstack.dataclass import dataclass, row
-from mlstack.disk_cache import from_json
+from mlstack.disk_cache import NO_STORE, ByteStore, from_json
 from mlstack.errors import ConfigError, NotFoundError, RegistryError, SchemaError
 from mlstack.names import check_mlstack, is_parameter_name, listed, nearest, not_found, version_key
 
@@ -84,14 +84,14 @@ class PackageFolder:
     """
 
     def __init__(
-        self, files: Files, *, source: str, registry: str = "", passed: PassedStore | None = None
+        self, files: Files, *, source: str, registry: str = "", passed: ByteStore = NO_STORE
     ) -> None:
         self.files, self.source, self.registry, self._passed = files, source, registry, passed
         self._documents: dict[str, AppDocument] = {}
 
     @classmethod
     def read(
-        cls, folder: Path, *, source: str = "", registry: str = "", passed: PassedStore | None = None
+        cls, folder: Path, *, source: str = "", registry: str = "", passed: ByteStore = NO_STORE
     ) -> PackageFolder:
         """Read a folder of the disk; of a chart what helm would pack."""
         source, ignored = source or str(folder), folder / ".helmignore"
@@ -248,12 +248,11 @@ class PackageFolder:
     ) -> dict[str, Any]:
         """Give plain data that follows from files of known digests; parsed once for each content."""
         key = " ".join(["package", __version__, what, *digests])
-        data = from_json(self._passed.get(key), dict) if self._passed is not None else None
+        data = from_json(self._passed.get(key), dict)
         if data is None or set(data) != set(names):
-            data = read()
-            if self._passed is not None:
-                data = json.loads(json.dumps(data))
-                self._passed.put(key, json.dumps(data).encode())
+            text = json.dumps(read())
+            self._passed.put(key, text.encode())
+            data = json.loads(text)
         # As it was before JSON made lists of its tuples.
         return {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
 
@@ -386,7 +385,7 @@ class Vendor:
         self,
         root: Path,
         packages: Sequence[LockedPackage],
-        passed: PassedStore | None,
+        passed: ByteStore,
         *,
         fetched: Sequence[FetchedPackage] = (),
     ) -> None:
@@ -459,12 +458,11 @@ class Vendor:
         Once they are known, no package is read for them: the locked digests stand for what it says.
         """
         key = " ".join(["spellings", __version__, *(locked.digest for locked in self._locked)])
-        stored = from_json(self._passed.get(key) if self._passed is not None else None, list)
+        stored = from_json(self._passed.get(key), list)
         if stored is not None:
             return frozenset(map(str, stored))
         spellings = frozenset(self.declared_params())
-        if self._passed is not None:
-            self._passed.put(key, json.dumps(sorted(spellings)).encode())
+        self._passed.put(key, json.dumps(sorted(spellings)).encode())
         return spellings
 
     def crds(self) -> dict[str, str]:

@@ -31,9 +31,10 @@ from mlstack.app.overrides import NO_OVERRIDES, Overrides, refuse_undeclared
 from mlstack.app.package import Vendor
 from mlstack.app.params import Declared, Layer, Resolved, layer_of, spelling_table
 from mlstack.app.prototype import SOPS, Need, Prototype, encrypted_values
-from mlstack.app.schema import PassedStore, check_file
+from mlstack.app.schema import check_file
 from mlstack.app.versions import Lock
 from mlstack.dataclass import row
+from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, MlstackError, UsageError
 from mlstack.names import check_mlstack, nearest, not_found
 
@@ -48,7 +49,7 @@ class AppReader:
     """
 
     def __init__(
-        self, root: Path, *, store: PassedStore | None = None, environ: Mapping[str, str] | None = None
+        self, root: Path, *, store: ByteStore = NO_STORE, environ: Mapping[str, str] | None = None
     ) -> None:
         self.root, self.store, self.environ = root, store, environ or {}
         self.forget()
@@ -590,5 +591,5 @@ def as_overridden(ref: RegistryRef, *, root: Path) -> RegistryRef:
 def read_preset(preset: Path) -> EnvironmentFiles:
     """Read one preset, as an environment of the folder that comes with mlstack."""
     reader = AppReader(preset.parent.parent)
-    reader.files = AppFiles(reader.root, None)  # there is no `app.yaml` to check
+    reader.files = AppFiles(reader.root, NO_STORE)  # there is no `app.yaml` to check
     return reader.environment_chain(preset.name)[0]

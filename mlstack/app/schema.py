@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from mlstack.app.app import SIGN, App, Component, ModuleParams, PatchFile, Stack
 from mlstack.app.document import (
@@ -49,7 +49,7 @@ from mlstack.app.prototype import (
 )
 from mlstack.app.versions import Lock, RegistryIndex
 from mlstack.dataclass import dataclass
-from mlstack.disk_cache import from_json, program_identity
+from mlstack.disk_cache import NO_STORE, ByteStore, from_json, program_identity
 from mlstack.errors import SchemaError
 from mlstack.names import nearest
 
@@ -103,16 +103,6 @@ _FOLDER = Path(__file__).parent / "schemas"
 RESULTS = _FOLDER / "results"
 
 
-class PassedStore(Protocol):
-    """Remembers across runs what has passed; `disk_cache` has the one that people's machines use."""
-
-    def get(self, key: str) -> bytes | None:
-        """Give what was stored, or nothing."""
-
-    def put(self, key: str, data: bytes) -> None:
-        """Store, or forget: a store that fails is never an error."""
-
-
 _DECLARED: Mapping[str, tuple[type, Mapping[str, Any]]] = {  # kind → dataclass and `$defs`
     "App": (App, {"sign": SIGN}),
     "ApprovedDifferences": (ApprovedDifferences, {}),
@@ -157,11 +147,11 @@ def result_schemas() -> dict[str, dict[str, Any]]:
 _SCHEMAS: dict[str, tuple[str, Mapping[str, Any]]] = {}
 
 
-def _known_schema(kind: str, store: PassedStore | None) -> tuple[str, Mapping[str, Any]]:
+def _known_schema(kind: str, store: ByteStore) -> tuple[str, Mapping[str, Any]]:
     """Give a file kind's schema and its text; a store keeps them, as making one takes milliseconds."""
     if kind not in _SCHEMAS:
         key, data = "", None
-        if store is not None and kind in _DECLARED:
+        if kind in _DECLARED:
             with suppress(OSError):  # nothing tells this program from another
                 key = f"schema {kind} {program_identity()}"
                 data = store.get(key)
@@ -169,7 +159,7 @@ def _known_schema(kind: str, store: PassedStore | None) -> tuple[str, Mapping[st
         if data is None or schema is None:
             schema = file_schema(kind)
             data = json.dumps(schema).encode()
-            if store is not None and key:
+            if key:
                 store.put(key, data)
         _SCHEMAS[kind] = data.decode(), schema
     return _SCHEMAS[kind]
@@ -181,7 +171,7 @@ def check_file(
     *,
     source: str,
     document: AppDocument | None = None,
-    passed: PassedStore | None = None,
+    passed: ByteStore = NO_STORE,
 ) -> None:
     """Check a file's content, known as `source`, against the schema of its kind (`App`).
 
@@ -193,7 +183,7 @@ def check_file(
     """
     text, schema = _known_schema(kind, passed)
     key = _key(text, outline(schema, value))
-    if passed is not None and passed.get(key) is not None:
+    if passed.get(key) is not None:
         return
     lines = [f"{source} is not a valid {kind}"]
     for refusal in _refusals(schema, value):
@@ -203,11 +193,10 @@ def check_file(
     if lines[1:]:
         hint = f"the schema is https://mlstack.dev/schemas/v1/{kind}.json"
         raise SchemaError("\n  ".join(lines), hint=hint)
-    if passed is not None:
-        passed.put(key, b"")
+    passed.put(key, b"")
 
 
-def note_passed(kind: str, value: Any, passed: PassedStore) -> None:
+def note_passed(kind: str, value: Any, passed: ByteStore) -> None:
     """Remember that a file's content fits its kind, where that is known without a check."""
     text, schema = _known_schema(kind, passed)
     passed.put(_key(text, outline(schema, value)), b"")
@@ -276,7 +265,7 @@ def _patterns(schema: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
 
 
 def check_params(
-    prototype: Prototype, resolved: Resolved, *, passed: PassedStore | None = None, component: str = ""
+    prototype: Prototype, resolved: Resolved, *, passed: ByteStore = NO_STORE, component: str = ""
 ) -> None:
     """Check resolved parameters against the prototype's schema; unset values are left out.
 
@@ -288,10 +277,10 @@ def check_params(
     """
     values = {name: value for name, value in resolved.values.items() if value is not None}
     elsewhere = [*reference_paths(values)]
-    passed = None if elsewhere else passed
+    passed = NO_STORE if elsewhere else passed
     schema = prototype.digest or json.dumps(prototype.schema, sort_keys=True)
     key = _key(schema, outline(prototype.schema, values))
-    if passed is not None and passed.get(key) is not None:
+    if passed.get(key) is not None:
         return
     faults: list[ParamFault] = []
     missing: list[str] = []
@@ -309,8 +298,7 @@ def check_params(
         faults.insert(0, ParamFault(f"{names} {verb} required by {subject} and not set", hint=hint))
     if faults:
         raise param_error(faults, subject=f"of `{component}`" if component else "")
-    if passed is not None:
-        passed.put(key, b"")
+    passed.put(key, b"")
 
 
 def _with_nulls(value: Any) -> Any:

@@ -12,13 +12,13 @@ from mlstack.app.app_dir import AppDir
 from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.app.overrides import Overrides
 from mlstack.dataclass import dataclass
+from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, UsageError, WrongClusterError
 from mlstack.kube.client import Cluster, Opener
 from mlstack.kube.parallel import prefetch
 from mlstack.names import listed
 from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.render import render
-from mlstack.render.template import CodeStore
 
 
 def check_cluster(environment: Environment, cluster: Cluster) -> ClusterIdentity:
@@ -136,7 +136,7 @@ class Target:
     environment: str
     components: Sequence[str] = ()  # and modules; none means all that the environment deploys
     overrides: Overrides = field(default_factory=Overrides)
-    store: CodeStore | None = None  # keeps compiled templates and passed parameter sets
+    store: ByteStore = NO_STORE  # keeps compiled templates and passed parameter sets
     context: str | None = None  # another kubectl context for this run; the cluster must be the same
     namespace: str | None = None  # another one, for this run
     stand_ins: bool = (

@@ -23,9 +23,10 @@ from mlstack.app.files import read_folder
 from mlstack.app.package import PackageFolder
 from mlstack.app.params import ParamScope, Resolved, as_typed
 from mlstack.app.reader import read_preset
-from mlstack.app.schema import PassedStore, check_file
+from mlstack.app.schema import check_file
 from mlstack.dataclass import dataclass, row
 from mlstack.deploy.inventory import Inventory, load_inventory
+from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.kube.client import Opener
 from mlstack.kube.parallel import prefetch
@@ -37,7 +38,6 @@ from mlstack.registries.registry import DEFAULT_REGISTRY
 from mlstack.registries.resolver import APP
 from mlstack.render import render
 from mlstack.render.component import Loader
-from mlstack.render.template import CodeStore
 from mlstack.yaml import write
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def list_components(
     module: str | None = None,
     kinds: bool = False,
     environment: str | None = None,
-    store: CodeStore | None = None,
+    store: ByteStore = NO_STORE,
 ) -> ComponentList:
     """List the components of an app, or of one module with those in it, by name.
 
@@ -138,7 +138,7 @@ def _component_row(app: AppDir, component: Component | Manifest, kinds: tuple[st
 
 
 def _kinds(
-    app: AppDir, component: Component | Manifest, place: Environment | None, store: CodeStore | None
+    app: AppDir, component: Component | Manifest, place: Environment | None, store: ByteStore
 ) -> tuple[str, ...]:
     loader = Loader(app, place or Environment(name="preview"), store=store)
     if place is not None or isinstance(component, Manifest):
@@ -191,7 +191,7 @@ def _deployed(
     return tuple(rows), tuple(notes)
 
 
-def rename_component(app: AppDir, old: str, new: str, *, store: CodeStore | None = None) -> ComponentRenamed:
+def rename_component(app: AppDir, old: str, new: str, *, store: ByteStore = NO_STORE) -> ComponentRenamed:
     """Give a component another name; its objects keep theirs, so that the next apply deletes nothing."""
     with app.locked():
         component = app.component(old)
@@ -211,7 +211,7 @@ def _renamed(component: Component, new: str) -> Component:
     return replace(component, name=name, module=module)
 
 
-def _name_to_keep(app: AppDir, component: Component, new: str, store: CodeStore | None) -> str | None:
+def _name_to_keep(app: AppDir, component: Component, new: str, store: ByteStore) -> str | None:
     """Give the name that the component's file has to hold so that its objects stay what they are."""
     prototype = app.prototype(component.prototype, where=component.file)
     resolved = app.resolve(component, None)
@@ -346,7 +346,7 @@ class Generated:
 
 
 def generate(
-    app: AppDir, request: ComponentRequest, *, replace: bool = False, store: PassedStore | None = None
+    app: AppDir, request: ComponentRequest, *, replace: bool = False, store: ByteStore = NO_STORE
 ) -> Generated:
     """Make a component; only what was given is written, the rest follows the package.
 
@@ -374,7 +374,7 @@ def generate(
 
 
 def preview_prototype(
-    app: AppDir, request: ComponentRequest, *, environment: str | None = None, store: CodeStore | None = None
+    app: AppDir, request: ComponentRequest, *, environment: str | None = None, store: ByteStore = NO_STORE
 ) -> DesiredState:
     """Give the objects that a component would bring; nothing is written.
 

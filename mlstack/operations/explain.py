@@ -27,6 +27,7 @@ from mlstack.app.params import (
 from mlstack.app.prototype import Param, mask_value
 from mlstack.app.reader import read_preset
 from mlstack.dataclass import dataclass, row
+from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import NotFoundError
 from mlstack.names import nearest, not_found
 from mlstack.objects.kube_object import DesiredState, KubeObject, plural_of
@@ -36,7 +37,6 @@ from mlstack.render import render
 from mlstack.render.component import Loader
 from mlstack.render.patches import patched, read_patch
 from mlstack.render.reach import NO_FIELD, ComponentTrials, Path, Reach, path_text
-from mlstack.render.template import CodeStore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ def explain_param(
     *,
     environment: str | None = None,
     overrides: Overrides = NO_OVERRIDES,
-    store: CodeStore | None = None,
+    store: ByteStore = NO_STORE,
 ) -> ExplainResult:
     """Explain one parameter of a component, or all of them.
 
@@ -201,7 +201,7 @@ def explain_field(
     *,
     environment: str,
     overrides: Overrides = NO_OVERRIDES,
-    store: CodeStore | None = None,
+    store: ByteStore = NO_STORE,
 ) -> ExplainedField:
     """Explain a field of an object: the line that wrote it, the patch, the parameters and who set these.
 
@@ -372,7 +372,7 @@ class _Use:
     counts_in: list[tuple[Component, str | None]] = field(default_factory=list)
 
 
-def lint_params(app: AppDir, *, components: Sequence[str] = (), store: CodeStore | None = None) -> LintResult:
+def lint_params(app: AppDir, *, components: Sequence[str] = (), store: ByteStore = NO_STORE) -> LintResult:
     """Find what could go: values and patches that change no object in any environment.
 
     Without environments it is tried as all of them would share it. `components` are the only components and
@@ -420,7 +420,7 @@ def _uses(app: AppDir, names: Sequence[str | None], chosen: set[str]) -> dict[tu
     return uses
 
 
-def _judged(app: AppDir, use: _Use, *, store: CodeStore | None) -> Iterator[LintFinding]:
+def _judged(app: AppDir, use: _Use, *, store: ByteStore) -> Iterator[LintFinding]:
     facts: dict[str, Any] = {"component": use.component, "name": use.name, "where": str(use.setting.origin)}
     if not use.counts_in and use.is_same:
         yield LintFinding(kind="same", message="says what counts without it", **facts)
@@ -453,9 +453,7 @@ def _unused(app: AppDir, seen: set[str]) -> Iterator[LintFinding]:
                 yield LintFinding(kind="unused", component=component, name=name, where=where, message=reason)
 
 
-def _patches(
-    app: AppDir, environment: str, chosen: set[str], *, store: CodeStore | None
-) -> Iterator[LintFinding]:
+def _patches(app: AppDir, environment: str, chosen: set[str], *, store: ByteStore) -> Iterator[LintFinding]:
     """Find the patches of an environment's own that change nothing in it."""
     place = app.environment(environment)
     deployed = {component.full_name: component for component in app.selected(place)}

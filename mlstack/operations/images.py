@@ -18,6 +18,7 @@ from mlstack.app.params import IMAGE_MARK, ParamScope, Resolved, at, inner_schem
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import check_value
 from mlstack.dataclass import dataclass, row
+from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import RegistryError, SchemaError
 from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.objects.resources import Amounts, NodePlace, amounts, is_gpu, parse_quota, required_affinity
@@ -27,7 +28,6 @@ from mlstack.readiness.placement import HOST, NodeRoom, PodSet, repelling, repel
 from mlstack.readiness.rule import ODD
 from mlstack.render import render
 from mlstack.render.reach import placed
-from mlstack.render.template import CodeStore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ def list_images(
     *,
     components: Sequence[str] = (),
     overrides: Overrides = NO_OVERRIDES,
-    store: CodeStore | None = None,
+    store: ByteStore = NO_STORE,
 ) -> ImageList:
     """List what has to be in a registry before an environment can run; arguments as of `render.load`.
 
@@ -244,7 +244,7 @@ def copy_images(
     components: Sequence[str] = (),
     for_all: bool = False,
     dry_run: bool = False,
-    store: CodeStore | None = None,
+    store: ByteStore = NO_STORE,
 ) -> CopyResult:
     """Copy the images of environments to a registry, then set them by digest where parameters say them.
 
@@ -412,7 +412,7 @@ def footprint_of(
     *,
     components: Sequence[str] = (),
     overrides: Overrides = NO_OVERRIDES,
-    store: CodeStore | None = None,
+    store: ByteStore = NO_STORE,
 ) -> FootprintResult:
     """Add up what an environment takes; arguments as of `render.load`."""
     prices = app.prices(environment)
@@ -459,7 +459,7 @@ def fits_snapshot(
     *,
     components: Sequence[str] = (),
     overrides: Overrides = NO_OVERRIDES,
-    store: CodeStore | None = None,
+    store: ByteStore = NO_STORE,
 ) -> FitsResult:
     """Judge whether a cluster had room for all that an environment brings; other arguments as above."""
     state = render.load(

@@ -17,13 +17,13 @@ from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.prototype import Need, map_references, shown_secret
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import dataclass, row
+from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import UsageError
 from mlstack.objects.kube_object import DesiredState, Kinds, KubeObject, kinds_of_crd
 from mlstack.objects.masking import MASK
 from mlstack.objects.references import templates
 from mlstack.objects.resources import is_gpu, requests
 from mlstack.render import render
-from mlstack.render.template import CodeStore
 from mlstack.yaml import read
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def validate_environment(
     *,
     components: Sequence[str] = (),
     overrides: Overrides = NO_OVERRIDES,
-    store: CodeStore | None = None,
+    store: ByteStore = NO_STORE,
     definitions: Sequence[Mapping[str, Any]] = (),
     kubernetes_version: str = "",
     policy: str = "",
@@ -325,7 +325,7 @@ def compare_all(
     components: Sequence[str] = (),
     same: bool = False,
     approve: str | None = None,
-    store: CodeStore | None = None,
+    store: ByteStore = NO_STORE,
 ) -> MatrixResult:
     """Compare two environments or more by what their files bring; no cluster is asked.
 

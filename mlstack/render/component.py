@@ -17,12 +17,12 @@ from mlstack.app.params import Resolved, overridden
 from mlstack.app.prototype import Chart, Prototype
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import dataclass
+from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, RegistryError, TemplateError, TemplateRefusedError, YamlError
 from mlstack.objects import masking
 from mlstack.objects.kube_object import KubeObject, Schemas, Source, group_of
 from mlstack.render.patches import patched, read_patch
 from mlstack.render.template import (
-    CodeStore,
     Engine,
     Pack,
     Render,
@@ -64,7 +64,7 @@ class Loader:
         environment: Environment,
         *,
         overrides: Overrides = NO_OVERRIDES,
-        store: CodeStore | None = None,
+        store: ByteStore = NO_STORE,
         locate: bool = False,
         stand_ins: bool = False,
     ) -> None:
@@ -96,7 +96,7 @@ class Loader:
             resolved = self.app.resolve(component, environment, self._overrides)
             checked, filled = self._filled(prototype, resolved)
             # What was read elsewhere is to leave no trace: not even a hash of it.
-            passed = self._store if filled.values == resolved.values else None
+            passed = self._store if filled.values == resolved.values else NO_STORE
             schema.check_params(prototype, checked, passed=passed, component=component.full_name)
             return self.from_values(component, prototype, filled)
 
@@ -189,7 +189,7 @@ class Loader:
 
         name = component.full_name
         mark = f"repeatable:{render_key(prototype, variables, variables.keys()).decode()}"
-        is_repeatable = self._store is not None and self._store.get(mark) is not None
+        is_repeatable = self._store.get(mark) is not None
         renders, notes = [], list[str]()
         for documents in helm.template(chart, release, times=1 if is_repeatable else 2):
             kept, notes = helm.without_hooks(documents, component=name, keep=component.hooks == "apply")
@@ -205,7 +205,7 @@ class Loader:
             patches = [self._patched([obj for _, obj in objects], name) for objects in renders]
             if faults := helm.differences(*([obj.data for obj in objects] for objects in patches)):
                 raise helm.unrepeatable(chart, faults, component=name)
-        elif self._store is not None:
+        else:
             self._store.put(mark, b"")
         if first == last and not self._locate:
             contents = [(template, obj.data) for template, obj in renders[0]]
@@ -225,9 +225,9 @@ class Loader:
         from mlstack.render import helm
 
         key = f"helm:{helm.stamp()}"
-        known = self._store.get(key) if self._store is not None else None
+        known = self._store.get(key)
         version = known.decode() if known else helm.helm_version()
-        if self._store is not None and not known:
+        if not known:
             self._store.put(key, version.encode())
         return version
 

@@ -15,12 +15,12 @@ from mlstack.app.params import Setting, at, inner_param
 from mlstack.app.prototype import Param, mask_value
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import dataclass
+from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, NotFoundError, RegistryError
 from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.masking import mask_object
 from mlstack.render.component import Loader, Rendered
 from mlstack.render.patches import differing
-from mlstack.render.template import CodeStore
 
 Path = KeyPath
 
@@ -46,7 +46,7 @@ class ComponentTrials:
         *,
         environment: str | None,
         overrides: Overrides = NO_OVERRIDES,
-        store: CodeStore | None = None,
+        store: ByteStore = NO_STORE,
     ) -> None:
         self.prototype = app.prototype(component.prototype, environment=environment)
         resolved = app.resolve(component, environment, overrides)

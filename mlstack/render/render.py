@@ -17,6 +17,7 @@ from mlstack.app.params import Resolved
 from mlstack.app.prototype import Prototype
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import dataclass
+from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, MlstackError, NotFoundError
 from mlstack.names import check_namespace
 from mlstack.objects import kube_object, masking, order
@@ -24,7 +25,7 @@ from mlstack.objects.kube_object import DesiredState, Identity, Kinds, KubeObjec
 from mlstack.objects.masking import is_secret
 from mlstack.objects.references import is_pod_spec, read_by_pods
 from mlstack.render.component import Loader, Rendered, naming
-from mlstack.render.template import CodeStore, Pack
+from mlstack.render.template import Pack
 from mlstack.yaml import read
 
 
@@ -57,7 +58,7 @@ def load(
     *,
     components: Sequence[str] = (),
     overrides: Overrides = NO_OVERRIDES,
-    store: CodeStore | None = None,
+    store: ByteStore = NO_STORE,
     namespace: str | None = None,
     locate: bool = False,
     stand_ins: bool = False,
@@ -168,7 +169,7 @@ def preview(
     resolved: Resolved,
     *,
     environment: Environment,
-    store: CodeStore | None = None,
+    store: ByteStore = NO_STORE,
 ) -> DesiredState:
     """Give the objects that a component would bring which the app does not have, with checked parameters.
 

@@ -17,11 +17,12 @@ from itertools import chain, count
 from pathlib import PurePosixPath
 from time import monotonic
 from types import CodeType
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn
 
 from mlstack import __version__, disk_cache
 from mlstack.app.prototype import Prototype
 from mlstack.dataclass import dataclass
+from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import TemplateError
 
 # --- where lines of rendered text come from: marks that templates put before them, and their reading ---
@@ -312,20 +313,10 @@ def check_plain(value: Any, path: str) -> None:
         raise TypeError(f"`{path}` is a {kind.__name__}, templates take plain values only")
 
 
-class CodeStore(Protocol):
-    """Where compiled templates are remembered."""
-
-    def get(self, key: str) -> bytes | None:
-        """Give the bytes of a key, or None."""
-
-    def put(self, key: str, data: bytes) -> None:
-        """Keep bytes under a key, if possible."""
-
-
 class Engine:
     """Jinja2's environments, shared by all prototypes of a run; one thread at a time."""
 
-    def __init__(self, store: CodeStore | None = None) -> None:
+    def __init__(self, store: ByteStore = NO_STORE) -> None:
         self.store = store
         self._environments: dict[bool, Any] = {}
 
@@ -398,15 +389,15 @@ class Renderer:
         text, store, source = self.prototype.templates[name], self._engine.store, self.source(name)
         if len(text) > LARGEST_TEMPLATE:
             raise LimitedError(f"a template of more than {LARGEST_TEMPLATE // 1024 // 1024} MiB")
-        key = _code_key(text, name, source) if store is not None and not marking else ""
-        stored = store.get(key) if store is not None and key else None
+        key = "" if marking else _code_key(text, name, source)
+        stored = store.get(key) if key else None
         if stored is not None and stored.startswith(_CODE_MARK):
             with suppress(ValueError, EOFError, TypeError):  # nothing that was stored here
                 known = marshal.loads(stored[len(_CODE_MARK) :])
                 if isinstance(known, CodeType) and "root" in known.co_names:
                     return known
         code: CodeType = environment.compile(text, name, source)
-        if store is not None and key:
+        if key:
             store.put(key, _CODE_MARK + marshal.dumps(code))
         return code
 
@@ -470,7 +461,7 @@ _LARGEST_BYTES = 64 * 1024 * 1024
 _MARK = b"entries\0"  # marshal makes gigabytes of a few odd bytes: it reads only what we wrote
 
 
-class Pack:
+class Pack(ByteStore):
     """Many small entries in one stored file; without a store it is empty and stays so.
 
     Args:
@@ -478,7 +469,7 @@ class Pack:
         key: its name there.
     """
 
-    def __init__(self, store: CodeStore | None, key: str) -> None:
+    def __init__(self, store: ByteStore, key: str) -> None:
         self._store, self._key = store, key
         self._entries: dict[str, bytes] | None = None
         self._used: dict[str, bytes] = {}
@@ -499,7 +490,7 @@ class Pack:
 
     def save(self) -> None:
         """Store what is new; what this run had no use for goes once it is the larger part."""
-        if self._store is None or not self._is_new:
+        if self._store is NO_STORE or not self._is_new:
             return
         kept = {**(self._read() if self._entries is None else self._entries), **self._used}
         if len(kept) > 2 * len(self._used) + 1000:
@@ -510,7 +501,7 @@ class Pack:
         self._is_new = False
 
     def _read(self) -> dict[str, bytes]:
-        data = self._store.get(self._key) if self._store is not None else None
+        data = self._store.get(self._key)
         try:
             entries = marshal.loads(data[len(_MARK) :]) if data and data.startswith(_MARK) else {}
         except (ValueError, EOFError, TypeError):  # nothing that was stored here

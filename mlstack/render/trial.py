@@ -13,6 +13,7 @@ from mlstack.app import document, files, schema
 from mlstack.app.document import KeyPath, join_path, schema_types
 from mlstack.app.params import Declared, Layer, Resolved
 from mlstack.app.prototype import Example, Param, Prototype
+from mlstack.disk_cache import ByteStore
 from mlstack.errors import ConfigError, MlstackError, ParamError, TemplateRefusedError
 from mlstack.objects.kube_object import KubeObject, Source
 from mlstack.render.component import check_object, unpacked
@@ -25,8 +26,8 @@ REFUSALS = (ParamError, TemplateRefusedError)
 Values = Mapping[str, Any]
 
 
-class _Memory(dict[str, bytes]):  # compiled templates and passed parameter sets of one trial
-    put = dict.__setitem__
+class _Memory(dict[str, bytes], ByteStore):  # compiled templates and passed parameter sets of one trial
+    put = dict.__setitem__  # type: ignore[assignment]
 
 
 class PrototypeTrial:

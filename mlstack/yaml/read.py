@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from dataclasses import field
 from hashlib import blake2b
 from itertools import chain
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn
 
 from mlstack.dataclass import dataclass
+from mlstack.disk_cache import ByteStore
 from mlstack.errors import YamlError
 from mlstack.yaml.scalars import OLD_BOOLEANS, check_carried, resolve_key, resolve_plain, resolve_tagged
 
@@ -199,21 +200,11 @@ _SHAPES: dict[str, _Shape | None] = {}
 _MET = b"met once"
 
 
-class ShapeStore(Protocol):
-    """Keeps shapes between runs."""
-
-    def get(self, key: str) -> bytes | None:
-        """Give the bytes of a key, or None."""
-
-    def put(self, key: str, data: bytes) -> None:
-        """Keep bytes under a key."""
-
-
-_stores: list[ShapeStore] = []
+_stores: list[ByteStore] = []
 
 
 @contextmanager
-def keeping_shapes(store: ShapeStore) -> Iterator[None]:
+def keeping_shapes(store: ByteStore) -> Iterator[None]:
     """Take shapes from a store, and put into it those that are new: PyYAML is not even loaded for known ones.
 
     Shapes hold text of what was read: whoever keeps the store beyond this run sees that no secret is in it.

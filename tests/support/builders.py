@@ -10,6 +10,7 @@ from typing import Any
 from mlstack.app.document import Origin
 from mlstack.app.params import Declared, Layer, Resolved
 from mlstack.app.prototype import Param
+from mlstack.disk_cache import ByteStore
 
 Tree = Mapping[str, str | bytes]
 
@@ -106,7 +107,7 @@ def kubeconfig(*contexts: str, current: str = "", server: str = "https://127.0.0
     )
 
 
-class MemoryCache(dict[str, bytes]):
+class MemoryCache(dict[str, bytes], ByteStore):
     """A cache in memory."""
 
     def put(self, key: str, data: bytes) -> None:

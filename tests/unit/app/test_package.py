@@ -7,6 +7,7 @@ import pytest
 
 from mlstack.app.package import PackageFolder, digest
 from mlstack.app.prototype import Package
+from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, NotFoundError, SchemaError
 from tests.support.builders import MemoryCache, Tree, write_tree
 from tests.support.packages import COMMON, JOBS, as_files
@@ -184,7 +185,7 @@ def test_links_to_folders_and_to_nothing_are_refused(tmp_path: Path, target: str
         PackageFolder.read(tmp_path)
 
 
-def stored(store: MemoryCache | None, tree: Tree = JOBS, common: Tree = COMMON) -> Package:
+def stored(store: ByteStore, tree: Tree = JOBS, common: Tree = COMMON) -> Package:
     library = PackageFolder(as_files(common), source="vendor/common", registry="kubeflow", passed=store)
     folder = PackageFolder(as_files(tree), source="vendor/jobs", registry="kubeflow", passed=store)
     return folder.package({"common": library})
@@ -192,7 +193,7 @@ def stored(store: MemoryCache | None, tree: Tree = JOBS, common: Tree = COMMON) 
 
 def test_what_a_store_remembers_is_what_the_files_say() -> None:
     store = MemoryCache()
-    assert stored(store) == stored(store) == stored(None)
+    assert stored(store) == stored(store) == stored(NO_STORE)
 
 
 def test_other_files_are_read_anew_whatever_a_store_remembers() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from mlstack import disk_cache
 from mlstack.app.prototype import Param, Prototype
+from mlstack.disk_cache import NO_STORE
 from mlstack.render.template import Pack, Render, Renders
 from tests.support.builders import MemoryCache
 
@@ -105,7 +106,7 @@ def test_a_pack_keeps_what_one_run_did_not_use_until_that_is_most() -> None:
 
 
 def test_without_a_store_nothing_happens() -> None:
-    pack = Pack(None, "p")
+    pack = Pack(NO_STORE, "p")
     Renders(pack).put("cnn", PROTOTYPE, VARIABLES, RENDER)
     pack.save()
-    assert Pack(None, "p").get("cnn") is None
+    assert Pack(NO_STORE, "p").get("cnn") is None

@@ -13,13 +13,15 @@ import pytest
 import yaml
 
 from mlstack.app.prototype import Prototype
-from mlstack.disk_cache import Cache
+from mlstack.disk_cache import NO_STORE, ByteStore, Cache
 from mlstack.errors import TemplateError
 from mlstack.render import template
 from mlstack.render.template import Engine, Renderer, TemplatePlace, mark_of, unmarked
 
 
-def renderer(templates: dict[str, str], files: dict[str, str] | None = None, store: Any = None) -> Renderer:
+def renderer(
+    templates: dict[str, str], files: dict[str, str] | None = None, store: ByteStore = NO_STORE
+) -> Renderer:
     sources = {name: f"vendor/p/templates/{name}" for name in templates}
     prototype = Prototype(
         name="p", package="x", registry="r", templates=templates, sources=sources, files=files or {}
