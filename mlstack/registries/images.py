@@ -14,6 +14,7 @@ from mlstack.errors import ForbiddenError, MlstackError, NotFoundError, Registry
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.references import PodTemplate
 from mlstack.objects.resources import NodePlace, is_eligible
 from mlstack.readiness.capacity import pods_of
 from mlstack.registries.distribution import (
@@ -363,7 +364,7 @@ def check_pulls(objects: Sequence[KubeObject], cluster: Cluster) -> tuple[ImageF
         for template in pods_of(obj):
             secrets = accounts.pull_secrets(obj.namespace, template.spec)
             platforms = _platforms(nodes, template.spec)
-            for image in _images(template.spec):
+            for image in _images(template):
                 pull = _Pull(image, obj.namespace, secrets, platforms)
                 users.setdefault(pull, f"{obj.component}: {obj.identity}")
     logins = {pull: accounts.logins(pull.namespace, pull.secrets) for pull in users}
@@ -372,10 +373,10 @@ def check_pulls(objects: Sequence[KubeObject], cluster: Cluster) -> tuple[ImageF
     return tuple(dict.fromkeys(fault for listed in faults for fault in listed))
 
 
-def _images(spec: Mapping[str, Any]) -> dict[str, None]:
-    containers = [entry for name in ("initContainers", "containers") for entry in spec.get(name) or ()]
-    volumes = [entry.get("image") or {} for entry in spec.get("volumes") or () if isinstance(entry, Mapping)]
-    named = [entry.get("image") for entry in containers if isinstance(entry, Mapping)]
+def _images(template: PodTemplate) -> dict[str, None]:
+    """Give the images of a pod's containers and volumes."""
+    volumes = [row.get("image") for row in template.spec.get("volumes") or () if isinstance(row, Mapping)]
+    named = [container.get("image") for container in template.containers]
     named += [volume.get("reference") for volume in volumes if isinstance(volume, Mapping)]
     return {image: None for image in named if isinstance(image, str) and image}
 
@@ -446,9 +447,7 @@ def _nodes(cluster: Cluster) -> list[tuple[NodePlace, str]]:
 
 def _platforms(nodes: Sequence[tuple[NodePlace, str]], spec: Mapping[str, Any]) -> tuple[str, ...]:
     """Give the platforms of the nodes that a pod may go to; where it may go to none now, of all."""
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    pod = {**spec, "required": affinity.get("requiredDuringSchedulingIgnoredDuringExecution")}
-    fitting = {platform for place, platform in nodes if is_eligible(pod, place)}
+    fitting = {platform for place, platform in nodes if is_eligible(spec, place)}
     return tuple(sorted(fitting or {platform for _, platform in nodes}))
 
 

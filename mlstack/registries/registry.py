@@ -431,13 +431,22 @@ TRUSTED_S = 600.0
 """How long a registry is believed, what it said of a branch, tag or index, before it is asked again."""
 
 
-def believed(key: str, ask: Callable[[], Any], *, fresh: bool) -> tuple[Any, str]:
+def believed(
+    key: str,
+    ask: Callable[[], Any],
+    *,
+    fresh: bool,
+    away: type[RegistryError] = RegistryError,
+    holds: Callable[[Any], bool] = lambda said: True,
+) -> tuple[Any, str]:
     """Give what a registry says, as plain data: what it said within ten minutes, or before while it is away.
 
     Args:
         key: of the cache.
         ask: asks it now; None is for what it has not, and is not kept.
         fresh: ask it now in any case.
+        away: what `ask` raises where the registry does not answer.
+        holds: tells whether what it said can still be used.
 
     Returns:
         What it says, and why that is not of now.
@@ -447,23 +456,20 @@ def believed(key: str, ask: Callable[[], Any], *, fresh: bool) -> tuple[Any, str
     """
     cache = disk_cache.of_user(os.environ)
     last = disk_cache.from_json(cache.get(key), dict)
+    if last and not holds(last["said"]):
+        last = None
     if last and not fresh and time.time() - last["asked_s"] < TRUSTED_S:
         return last["said"], ""
     try:
         said = ask()
-    except RegistryError as error:
+    except away as error:
         if not last or fresh:
             raise
-        return last["said"], away_note(error, last["asked_s"])
+        asked = datetime.fromtimestamp(last["asked_s"], UTC).strftime("%Y-%m-%d %H:%M UTC")
+        return last["said"], f"{error}; what it said on {asked} is used"
     if said is not None:
         cache.put(key, json.dumps({"asked_s": time.time(), "said": said}).encode())
     return said, ""
-
-
-def away_note(error: RegistryError, asked_s: float) -> str:
-    """Say that a registry does not answer, and of when what is used instead is."""
-    asked = datetime.fromtimestamp(asked_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return f"{error}; what it said on {asked} is used"
 
 
 @dataclass(frozen=True, kw_only=True)

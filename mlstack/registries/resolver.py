@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
@@ -345,37 +345,39 @@ def select(
     scopes: dict[str, Mapping[str, str]] = {}
     for scope in (APP, *sorted(requirements.environments)):
         file = "app.yaml" if scope == APP else f"environment `{scope}`"
-        own = {package: version for (name, package), version in preferred.items() if name == scope}
-        wishes = {**scopes.get(APP, {}), **own}
+        stay = {package: version for (name, package), version in preferred.items() if name == scope}
+        wishes = {**scopes.get(APP, {}), **stay}
         scopes[scope] = _resolve(requirements.scope(scope), catalog, wishes, file=file)
     usual = scopes[APP]
     places: dict[_Key, list[str]] = {(package, usual[package]): [APP] for package in usual}
     for scope, versions in scopes.items():
-        asked = {ref.full_name for ref in requirements.environments.get(scope, ())}
+        own = {ref.full_name for ref in requirements.environments.get(scope, ())}
         for package, version in versions.items():
-            if scope != APP and (package in asked or usual.get(package) != version):
+            if scope != APP and (package in own or usual.get(package) != version):
                 places.setdefault((package, version), []).append(scope)
     choices = {
-        (package, version): Choice(
-            package=package,
-            version=version,
-            requires=catalog.requires(package, version),
-            environments=tuple(names),
+        key: Choice(
+            package=key[0], version=key[1], requires=catalog.requires(*key), environments=tuple(names)
         )
-        for (package, version), names in places.items()
+        for key, names in places.items()
     }
     for ref in requirements.app:
-        version = ref.version
         if ref.is_exact:
             version = next(iter(catalog.versions(ref.full_name, ref.version)), ref.version)
-        if ref.is_exact and (ref.full_name, version) not in choices:  # it stands beside others
-            wishes = {package: usual[package] for package in usual if package != ref.full_name}
-            beside = _resolve({ref.full_name: ref}, catalog, wishes, file="app.yaml")
-            for package, chosen in beside.items():
-                exact = {needed: beside[needed] for needed in catalog.requires(package, chosen)}
-                choice = Choice(package=package, version=chosen, requires=exact)
-                choices.setdefault((package, chosen), choice)
+            if (ref.full_name, version) not in choices:  # it stands beside others
+                choices = {**_beside(ref, usual, catalog), **choices}
     return tuple(choices[key] for key in sorted(choices))
+
+
+def _beside(ref: PackageRef, usual: Mapping[str, str], catalog: AppCatalog) -> dict[_Key, Choice]:
+    """Give what a requirement of an exact version brings, the usual versions where they suit it."""
+    wishes = {package: usual[package] for package in usual if package != ref.full_name}
+    versions = _resolve({ref.full_name: ref}, catalog, wishes, file="app.yaml")
+    choices = {}
+    for package, version in versions.items():
+        exact = {needed: versions[needed] for needed in catalog.requires(package, version)}
+        choices[package, version] = Choice(package=package, version=version, requires=exact)
+    return choices
 
 
 # --- one scope ---
@@ -400,8 +402,8 @@ def _resolve(
         return chosen
     from resolvelib import BaseReporter, ResolutionImpossible, Resolver
 
-    provider = _provider(catalog, preferred)
-    resolver: Any = Resolver(provider, BaseReporter())
+    provider = _Provider(catalog, preferred)
+    resolver: Any = Resolver(provider, BaseReporter())  # type: ignore[arg-type] # it has all that is asked
     wishes = [_Wish(ref.full_name, ref.version) for ref in roots.values()]
     try:
         result = resolver.resolve(wishes, max_rounds=_MOST_ROUNDS)
@@ -428,62 +430,56 @@ def _as_preferred(
     return dict(sorted(chosen.items()))
 
 
-def _provider(catalog: AppCatalog, preferred: Mapping[str, str]) -> Any:
-    """Give what resolvelib asks about packages; the library is imported with it."""
-    from resolvelib import AbstractProvider
+class _Provider:
+    """Answers what resolvelib asks about packages, and remembers who asked for each candidate first."""
 
-    class Provider(AbstractProvider):  # type: ignore[type-arg]
-        """Answers about packages, and remembers who asked for each candidate first."""
+    def __init__(self, catalog: AppCatalog, preferred: Mapping[str, str]) -> None:
+        self._catalog, self._preferred = catalog, preferred
+        self.reasons: dict[_Candidate, _Wish] = {}
 
-        def __init__(self) -> None:
-            self.reasons: dict[_Candidate, _Wish] = {}
+    def identify(self, requirement_or_candidate: _Wish | _Candidate) -> str:
+        return requirement_or_candidate.package
 
-        def identify(self, requirement_or_candidate: _Wish | _Candidate) -> str:
-            return requirement_or_candidate.package
+    def narrow_requirement_selection(
+        self, identifiers: Any, resolutions: Any, candidates: Any, information: Any, backtrack_causes: Any
+    ) -> list[str]:
+        names = list(identifiers)
+        failing = {cause.requirement.package for cause in backtrack_causes}
+        return [name for name in names if name in failing][:1] or names[:1]
 
-        def narrow_requirement_selection(
-            self, identifiers: Any, resolutions: Any, candidates: Any, information: Any, backtrack_causes: Any
-        ) -> list[str]:
-            names = list(identifiers)
-            failing = {cause.requirement.package for cause in backtrack_causes}
-            return [name for name in names if name in failing][:1] or names[:1]
+    def get_preference(self, *_: Any, **__: Any) -> int:
+        return 0
 
-        def get_preference(self, *_: Any, **__: Any) -> int:
-            return 0
+    def find_matches(
+        self,
+        identifier: str,
+        requirements: Mapping[str, Iterator[_Wish]],
+        incompatibilities: Mapping[str, Iterator[_Candidate]],
+    ) -> Callable[[], Iterator[_Candidate]]:
+        wishes = list(requirements[identifier])
+        refused = {candidate.version for candidate in incompatibilities[identifier]}
 
-        def find_matches(
-            self,
-            identifier: str,
-            requirements: Mapping[str, Iterator[_Wish]],
-            incompatibilities: Mapping[str, Iterator[_Candidate]],
-        ) -> Any:
-            wishes = list(requirements[identifier])
-            refused = {candidate.version for candidate in incompatibilities[identifier]}
+        def candidates() -> Iterator[_Candidate]:
+            for version in self._versions(identifier, wishes[0].versions):
+                if version not in refused and all(fits(version, wish.versions) for wish in wishes):
+                    candidate = _Candidate(identifier, version)
+                    self.reasons.setdefault(candidate, wishes[0])
+                    yield candidate
 
-            def versions() -> Iterator[str]:
-                """Give what is at hand first; registries are asked only when that does not do."""
-                if stay := preferred.get(identifier):
-                    yield stay
-                offered = catalog.versions(identifier, wishes[0].versions)
-                yield from (version for version in offered if version != stay)
+        return candidates
 
-            def candidates() -> Iterator[_Candidate]:
-                for version in versions():
-                    if version not in refused and all(fits(version, wish.versions) for wish in wishes):
-                        candidate = _Candidate(identifier, version)
-                        self.reasons.setdefault(candidate, wishes[0])
-                        yield candidate
+    def _versions(self, package: str, versions: str) -> Iterator[str]:
+        """Give what is at hand first; registries are asked only when that does not do."""
+        if stay := self._preferred.get(package):
+            yield stay
+        yield from (version for version in self._catalog.versions(package, versions) if version != stay)
 
-            return candidates
+    def is_satisfied_by(self, requirement: _Wish, candidate: _Candidate) -> bool:
+        return fits(candidate.version, requirement.versions)
 
-        def is_satisfied_by(self, requirement: _Wish, candidate: _Candidate) -> bool:
-            return fits(candidate.version, requirement.versions)
-
-        def get_dependencies(self, candidate: _Candidate) -> Iterable[_Wish]:
-            needed = catalog.requires(*candidate)
-            return [_Wish(package, versions, candidate) for package, versions in needed.items()]
-
-    return Provider()
+    def get_dependencies(self, candidate: _Candidate) -> Iterable[_Wish]:
+        needed = self._catalog.requires(*candidate)
+        return [_Wish(package, versions, candidate) for package, versions in needed.items()]
 
 
 def _contradiction(

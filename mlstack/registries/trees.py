@@ -16,7 +16,6 @@ What a branch or tag leads to is believed for ten minutes, a commit for ever.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import time
@@ -24,7 +23,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from math import inf
 from pathlib import Path, PurePosixPath
 from secrets import token_hex
 from shutil import rmtree
@@ -41,7 +39,7 @@ from mlstack.disk_cache import Cache
 from mlstack.errors import RegistryError
 from mlstack.objects import masking
 from mlstack.programs import ProgramError
-from mlstack.registries.registry import TRUSTED_S, away_note, fetch_package, protocol, read_index
+from mlstack.registries.registry import believed, fetch_package, protocol, read_index
 
 # --- folders of the disk ---
 
@@ -413,36 +411,33 @@ def fetch_snapshot(address: GitAddress, *, shown: str, fresh: bool = False) -> G
     Raises:
         RegistryError: git is missing, the repository does not answer, or it has no such revision or folder.
     """
-    cache = disk_cache.of_user(os.environ)
-    store = _Store(address.url, cache)
-    key = f"git head {address.url} {address.revisions}"
-    # What the address led to when it was last asked: a commit and a folder of it.
+    store = _Store(address.url, disk_cache.of_user(os.environ))
     revision, folder = address.revisions[0]
-    is_commit = re.fullmatch("[0-9a-f]{40}([0-9a-f]{24})?", revision) is not None
-    last = disk_cache.from_json(cache.get(key), dict)
-    last = {"commit": revision, "folder": folder, "asked_s": inf} if is_commit else last
-    kept = None
-    if last and store.has(last["commit"]):
-        kept = GitCheckout(store, commit=last["commit"], base=last["folder"])
-        if is_commit or (not fresh and time.time() - last["asked_s"] < TRUSTED_S):
-            return _checked(kept, address, shown)
-    try:
+    if re.fullmatch("[0-9a-f]{40}([0-9a-f]{24})?", revision) and store.has(revision):
+        return _checked(GitCheckout(store, commit=revision, base=folder), address, shown)
+    fetched: list[GitCheckout] = []
+
+    def ask() -> dict[str, str]:
         try:
-            checkout = _fetched(store, address, shown)
+            fetched.append(_fetched(store, address, shown))
         except _NoAnswerError as error:
             if str(store.path) not in str(error):
                 raise
             if ".lock'" not in str(error):  # else another fetch writes to it
                 rmtree(store.path, ignore_errors=True)  # it is broken, and made anew next time
-            checkout = _fetched(_Store(address.url, None), address, shown)
-    except _NoAnswerError as error:
-        if last is None or kept is None or fresh:
-            raise
-        kept.note = away_note(error, last["asked_s"])
-        return kept
-    entry = {"commit": checkout.commit, "folder": checkout.base, "asked_s": time.time()}
-    cache.put(key, json.dumps(entry).encode())
-    return checkout
+            fetched.append(_fetched(_Store(address.url, None), address, shown))
+        return {"commit": fetched[0].commit, "folder": fetched[0].base}
+
+    head, note = believed(
+        f"git commit {address.url} {address.revisions}",
+        ask,
+        fresh=fresh,
+        away=_NoAnswerError,
+        holds=lambda head: store.has(head["commit"]),
+    )
+    if fetched:
+        return fetched[0]
+    return _checked(GitCheckout(store, commit=head["commit"], base=head["folder"], note=note), address, shown)
 
 
 def _fetched(store: _Store, address: GitAddress, shown: str) -> GitCheckout:
@@ -464,8 +459,7 @@ def _checked(checkout: GitCheckout, address: GitAddress, shown: str) -> GitCheck
     revision = next(revision for revision, folder in address.revisions if folder == checkout.base)
     for folder in [folder for other, folder in address.revisions if other == revision]:
         if checkout.has_folder(folder):
-            same = folder == checkout.base
-            return checkout if same else GitCheckout(checkout._store, commit=checkout.commit, base=folder)
+            return GitCheckout(checkout._store, commit=checkout.commit, base=folder, note=checkout.note)
     message = f"`{shown}` has no folder `{checkout.base}` at `{revision}`"
     raise RegistryError(message, hint="check the address")
 
