@@ -19,8 +19,8 @@ from mlstack.app import document
 from mlstack.app.document import json_type
 from mlstack.app.files import LIMITS, MAX_BYTES, MAX_FILES, Files, check_name
 from mlstack.app.params import overlaid
-from mlstack.app.prototype import Package
-from mlstack.app.schema import Inliner, is_checkable
+from mlstack.app.prototype import Inliner, Package
+from mlstack.app.schema import is_checkable
 from mlstack.errors import ConfigError, RegistryError, SchemaError, YamlError
 from mlstack.names import is_parameter_name, names_a_package
 from mlstack.yaml.read import read_document, read_documents

@@ -29,8 +29,18 @@ from mlstack.app import chart, document
 from mlstack.app.document import AppDocument, FieldReader, fields_of, keys_of, to_map
 from mlstack.app.files import Files, read_file, read_folder
 from mlstack.app.params import spelling_table
-from mlstack.app.prototype import Alias, Chart, Example, Need, Package, Param, Prototype, PrototypeFile
-from mlstack.app.schema import Inliner, check_file, check_schema
+from mlstack.app.prototype import (
+    Alias,
+    Chart,
+    Example,
+    Inliner,
+    Need,
+    Package,
+    Param,
+    Prototype,
+    PrototypeFile,
+)
+from mlstack.app.schema import check_file, check_schema
 from mlstack.app.versions import (
     KSONNET_PREFIX,
     IndexPackage,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
@@ -422,3 +423,70 @@ class Package:
     # texts of `crds/*.yaml` by file name, for offline validation of custom resources
     crds: Mapping[str, str] = field(default_factory=dict)
     digest: str = ""  # `sha256:…` over the folder's content
+
+
+# --- schemas of parameters: references in them, replaced by what they mean ---
+
+LARGEST_SCHEMA = 20_000  # values with everything inlined: references could ask for billions
+_DEEPEST_REFERENCES = 50
+NAMED_SCHEMAS = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+"""Keywords whose value maps names to schemas."""
+DATA_KEYWORDS = frozenset({"default", "const", "enum", "examples", "x-value-aliases"})
+"""Keywords whose value is data, whatever it looks like."""
+# What would be looked up elsewhere, or changes what the other keywords mean.
+_FOREIGN = ("$dynamicRef", "$recursiveRef", "$schema")
+
+
+def with_inner(schema: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """Give a schema with each part of it changed that is a schema, or a list of them."""
+    return {
+        key: value
+        if key in DATA_KEYWORDS
+        else {name: change(inner) for name, inner in value.items()}
+        if key in NAMED_SCHEMAS and isinstance(value, Mapping)
+        else change(value)
+        for key, value in schema.items()
+    }
+
+
+class Inliner:
+    """Replaces references by what they mean; words beside a reference lie on top of it.
+
+    Args:
+        find: gives the schema of a reference; what is none says that it leads nowhere.
+        refuse: raises, or gives what takes the place of what cannot be followed; the fault follows the words
+            "its parameters".
+    """
+
+    def __init__(self, find: Callable[[str], Any], refuse: Callable[[str], Mapping[str, Any]]) -> None:
+        self._find, self._refuse = find, refuse
+        self._left = LARGEST_SCHEMA
+
+    def schema(self, schema: Any, inside: tuple[str, ...] = ()) -> Any:
+        """Inline a schema that stands inside some references."""
+        self._left -= 1
+        if self._left < 0:
+            return self._refuse(f"hold more than {LARGEST_SCHEMA:,} values with references followed")
+        if isinstance(schema, list):
+            return [self.schema(entry, inside) for entry in schema]
+        if not isinstance(schema, Mapping):
+            return schema
+        for keyword in _FOREIGN:
+            if isinstance(schema.get(keyword), str):
+                self._refuse(f"use `{keyword}: {schema[keyword]}`, which mlstack does not follow")
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            return with_inner(schema, partial(self.schema, inside=inside))
+        target = self._target(reference, inside)
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        return {**self.schema(target, (*inside, reference)), **self.schema(beside, inside)}
+
+    def _target(self, reference: str, inside: tuple[str, ...]) -> Mapping[str, Any]:
+        if len(inside) > _DEEPEST_REFERENCES:
+            return self._refuse(f"follow more than {_DEEPEST_REFERENCES} references, one into the next")
+        if reference in inside:
+            return self._refuse(f"refer to each other in a circle: {' → '.join([*inside, reference])}")
+        target = self._find(reference)
+        if isinstance(target, Mapping):
+            return target
+        return self._refuse(f"refer to `{reference}`, which is no definition of a required package")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -38,6 +38,8 @@ from mlstack.app.environment import (
 )
 from mlstack.app.params import ParamFault, Resolved, Setting, nearest_origin, param_error
 from mlstack.app.prototype import (
+    DATA_KEYWORDS,
+    NAMED_SCHEMAS,
     Example,
     Package,
     Param,
@@ -46,6 +48,7 @@ from mlstack.app.prototype import (
     SecretRef,
     mask_value,
     reference_paths,
+    with_inner,
 )
 from mlstack.app.versions import Lock, RegistryIndex
 from mlstack.dataclass import dataclass
@@ -255,12 +258,12 @@ def _patterns(schema: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
         for keyword, inner in schema.items():
             if keyword == "pattern":
                 yield (*path, keyword), inner
-            elif keyword in _NAMED:
+            elif keyword in NAMED_SCHEMAS:
                 if keyword == "patternProperties":
                     yield from (((*path, keyword), pattern) for pattern in inner)
                 for name, named in inner.items():
                     yield from _patterns(named, (*path, keyword, name))
-            elif keyword not in _DATA:
+            elif keyword not in DATA_KEYWORDS:
                 yield from _patterns(inner, (*path, keyword))
 
 
@@ -466,14 +469,7 @@ def _prepared(schema: Any) -> Any:
         return [_prepared(inner) for inner in schema]
     if not isinstance(schema, Mapping):
         return schema
-    prepared = {
-        key: value
-        if key in _DATA
-        else {name: _prepared(inner) for name, inner in value.items()}
-        if key in _NAMED
-        else _prepared(value)
-        for key, value in schema.items()
-    }
+    prepared = with_inner(schema, _prepared)
     if patterns := prepared.get("patternProperties"):
         prepared["patternProperties"] = {_as_re2(pattern): inner for pattern, inner in patterns.items()}
     if prepared.get("additionalProperties") is False:
@@ -563,64 +559,3 @@ def _hint(refusal: _Refusal, setting: Setting | None, *, secret: bool = False) -
     if setting.layer == "command line":
         return f"--set {key}={value}"
     return f"mlstack param set {setting.target} {key} {value}".replace("  ", " ")
-
-
-# --- references, replaced by what they mean ---
-
-LARGEST_SCHEMA = 20_000  # values with everything inlined: references could ask for billions
-_DEEPEST_REFERENCES = 50
-# Keywords whose value maps names to schemas, and those whose value is data.
-_NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
-_DATA = frozenset({"default", "const", "enum", "examples", "x-value-aliases"})
-# What would be looked up elsewhere, or changes what the other keywords mean.
-_FOREIGN = ("$dynamicRef", "$recursiveRef", "$schema")
-
-
-class Inliner:
-    """Replaces references by what they mean; words beside a reference lie on top of it.
-
-    Args:
-        find: gives the schema of a reference; what is none says that it leads nowhere.
-        refuse: raises, or gives what takes the place of what cannot be followed; the fault follows the words
-            "its parameters".
-    """
-
-    def __init__(self, find: Callable[[str], Any], refuse: Callable[[str], Mapping[str, Any]]) -> None:
-        self._find, self._refuse = find, refuse
-        self._left = LARGEST_SCHEMA
-
-    def schema(self, schema: Any, inside: tuple[str, ...] = ()) -> Any:
-        """Inline a schema that stands inside some references."""
-        self._left -= 1
-        if self._left < 0:
-            return self._refuse(f"hold more than {LARGEST_SCHEMA:,} values with references followed")
-        if isinstance(schema, list):
-            return [self.schema(entry, inside) for entry in schema]
-        if not isinstance(schema, Mapping):
-            return schema
-        for keyword in _FOREIGN:
-            if isinstance(schema.get(keyword), str):
-                self._refuse(f"use `{keyword}: {schema[keyword]}`, which mlstack does not follow")
-        reference = schema.get("$ref")
-        if not isinstance(reference, str):
-            return {
-                key: value
-                if key in _DATA
-                else {name: self.schema(entry, inside) for name, entry in value.items()}
-                if key in _NAMED and isinstance(value, Mapping)
-                else self.schema(value, inside)
-                for key, value in schema.items()
-            }
-        target = self._target(reference, inside)
-        beside = {key: value for key, value in schema.items() if key != "$ref"}
-        return {**self.schema(target, (*inside, reference)), **self.schema(beside, inside)}
-
-    def _target(self, reference: str, inside: tuple[str, ...]) -> Mapping[str, Any]:
-        if len(inside) > _DEEPEST_REFERENCES:
-            return self._refuse(f"follow more than {_DEEPEST_REFERENCES} references, one into the next")
-        if reference in inside:
-            return self._refuse(f"refer to each other in a circle: {' → '.join([*inside, reference])}")
-        target = self._find(reference)
-        if isinstance(target, Mapping):
-            return target
-        return self._refuse(f"refer to `{reference}`, which is no definition of a required package")
