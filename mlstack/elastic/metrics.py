@@ -10,7 +10,7 @@ from threading import Thread
 from typing import Any
 
 from mlstack.elastic.cache import free_room, minus
-from mlstack.elastic.policy.fair import jain
+from mlstack.elastic.policy.sharing import jain
 from mlstack.elastic.reconciler import Pass
 from mlstack.elastic.snapshot import Decision, Job, Snapshot, Vector
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from mlstack.dataclass import dataclass, row
 from mlstack.elastic.controller import TICK_MS
-from mlstack.elastic.policy.fair import jain
 from mlstack.elastic.policy.plan import plan
+from mlstack.elastic.policy.sharing import jain
 from mlstack.elastic.snapshot import Decision, Job, Node, PolicyConfig, Snapshot, Trainer
 from mlstack.simulator import measures
 from mlstack.simulator.control_plane import SchedulerSettings, WorkloadSettings

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from mlstack.dataclass import dataclass
 from mlstack.elastic import facts
 from mlstack.elastic.facts import NodeFacts, PodFacts, key_of
-from mlstack.elastic.policy.fair import jain
+from mlstack.elastic.policy.sharing import jain
 from mlstack.elastic.snapshot import Decision, Job, ScalePlan, Snapshot, Vector, stands_still
 from mlstack.elastic.training_job import JOB_LABEL, SpecError, parse
 from mlstack.kube.client import WatchEvent

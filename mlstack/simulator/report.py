@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mlstack.dataclass import dataclass, row
-from mlstack.elastic.policy.fair import jain
+from mlstack.elastic.policy.sharing import jain
 from mlstack.errors import UsageError
 from mlstack.simulator import measures
 from mlstack.simulator.measures import PARTS, SERIES, History, Raise, Samples, over_time

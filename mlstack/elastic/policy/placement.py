@@ -1,8 +1,8 @@
-"""Where a pod goes: free places, what has to go for it elsewhere, and what that costs."""
+"""Where a pod goes: free places, what has to go for it elsewhere, what that costs, how many there can be."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Set
 from functools import cache
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from mlstack.elastic.policy.state import (
     count,
     dominant,
     fits,
+    needs,
     shape,
 )
 from mlstack.elastic.snapshot import Cause, Demand, Vector
@@ -455,3 +456,73 @@ def _make_room(
     clearance = clear(cluster, node, amounts, allow)
     for slot in clearance.slots if clearance else ():
         cluster.evict(slot, *why)
+
+
+# --- what room there can be at most ---
+
+Room = list[int]
+
+
+def has_places(
+    cluster: ClusterState,
+    state: JobState,
+    node_names: NodeNames,
+    preempted: Collection[JobState] = (),
+) -> bool:
+    """Tell whether there can be places enough for each kind of pod that a job lacks, if others took none."""
+    giving = givers(cluster, state).difference(preempted)
+    rooms = _without(cluster, preempted)
+    pairs = [
+        (rooms[node.index], _lifted(node, rooms[node.index], giving)) for node in cluster.nodes_of(node_names)
+    ]
+    return all(
+        _is_room(pairs, shape(need.request), need.number, giving) for need in needs(state, cluster.whole)
+    )
+
+
+def givers(cluster: ClusterState, state: JobState) -> set[JobState]:
+    """Give the jobs that may lose trainers to a job."""
+    states, priority = cluster.states.values(), state.job.priority
+    return {other for other in states if other.surplus and other.job.priority <= priority}
+
+
+def _is_room(pairs: list[tuple[Room, Room]], amounts: Shape, number: int, givers: set[JobState]) -> bool:
+    """Tell whether there can be so many places, in free room or in that of trainers that can be spared."""
+    missing = number - sum([count(room, amounts) for room, _ in pairs])
+    if missing <= 0:
+        return True
+    largest = [
+        (resource, amount, max([1, *(giver.job.trainer[resource] for giver in givers)]))
+        for resource, amount in amounts
+    ]
+    prices: list[int] = []  # how many trainers at least go for each place beyond those that are free
+    for room, lifted in pairs:
+        free, gone = count(room, amounts), 0
+        for places in range(free + 1, min(count(lifted, amounts), free + missing) + 1):
+            before = gone
+            for resource, amount, size in largest:
+                gone = max(gone, -((room[resource] - places * amount) // size))
+            prices.append(gone - before)
+    cheapest = sorted(prices)[:missing]
+    return len(cheapest) == missing and sum(cheapest) <= sum([giver.surplus for giver in givers])
+
+
+def _without(cluster: ClusterState, preempted: Collection[JobState]) -> list[Room]:
+    gone, keys = set(preempted), {other.job.key for other in preempted}
+    rooms = [_lifted(node, node.later, gone) for node in cluster.nodes]
+    held = [(cluster.by_name.get(held.node), held.request) for other in preempted for held in other.job.held]
+    held += [(node, request) for node, request, _, owner in cluster.reservations.values() if owner in keys]
+    for node, request in held:
+        if node is not None:
+            for resource, amount in enumerate(request):
+                rooms[node.index][resource] += amount
+    return rooms
+
+
+def _lifted(node: NodeInfo, room: Room, states: Set[JobState]) -> Room:
+    lifted = list(room)
+    for state in node.states.keys() & states if states else ():
+        number = len(node.states[state])
+        for resource, amount in state.amounts:
+            lifted[resource] += number * amount
+    return lifted

@@ -3,33 +3,51 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
-from itertools import pairwise
 
-from mlstack.elastic.policy.fair import fair, share_out
-from mlstack.elastic.policy.state import Fulfilment, in_range
+from mlstack.elastic.policy.sharing import (
+    Admission,
+    Balance,
+    Demands,
+    Headroom,
+    grow,
+    is_cooling,
+    place_unbound,
+    restore_rendezvous,
+)
+from mlstack.elastic.policy.state import (
+    ClusterState,
+    Fulfilment,
+    Gain,
+    JobState,
+    Scoring,
+    TrainerSlot,
+    fits,
+    in_range,
+    needs,
+    shape,
+)
 from mlstack.elastic.snapshot import (
+    Cause,
     Decision,
     Job,
     PolicyConfig,
     Reason,
+    Reservation,
     ScalePlan,
     Snapshot,
-    SpecSource,
     Trainer,
     Vector,
-    source,
-    speeds,
 )
 from mlstack.names import Table
+from mlstack.objects import resources
 
 Policy = Callable[[Snapshot, PolicyConfig], ScalePlan]
 
 POLICIES: Table[Policy] = Table("scaling policy")
-POLICIES.register("fair")(fair)
 
 # Policies with known defects, kept to be measured against: for the simulator alone.
 BASELINES = frozenset({"edl-v010"})
@@ -55,17 +73,42 @@ def plan(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
             gc.enable()
 
 
-# --- Policy `throughput` ---
-# It is `fair`, but the next trainer goes where it brings most, for what it takes of the
-# cluster. The gain of a trainer is relative, speed(n + 1) / speed(n) - 1, and counts per dominant share, the
-# largest part of any resource of the cluster that one trainer takes. To give each trainer to the largest gain
-# makes the sum of the logarithms of speed-ups as large as can be (proportional fairness): nobody starves, as
-# the gain of a job with few trainers is large, and nobody has to know how long a job will take.
+# --- policies that share out room, `fair` by how much of its range each job has, `throughput` by its gain ---
 
-_FINE = 10**12  # gains are compared as integers, in this part of one per share
-# Tenths of its gain that a move is worth: a job that is changed loses time (as in Pollux, OSDI 2021).
-_RESTART_TENTHS = 9
-_WITHOUT = Fraction(10**9)  # the gain of a first trainer of a job that has none: above all others
+
+@POLICIES.register("fair")
+def fair(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
+    """Share out by how much of its range every job has: whole gangs first, moved a little at a time."""
+    return share_out(snapshot, config, Fulfilment(snapshot.jobs))
+
+
+def share_out(snapshot: Snapshot, config: PolicyConfig, scoring: Scoring) -> ScalePlan:
+    """Serve demands, gangs and minima, then fill free room and even out as `scoring` ranks the jobs.
+
+    A round may leave room to what came before it: rounds follow until one changes nothing.
+    """
+    # How many trainers may still be moved for fairness within the window that ends now.
+    since_ms = snapshot.now_ms - config.moves_window_ms
+    budget = max(0, config.moves - sum(moved_ms > since_ms for moved_ms in snapshot.moves_ms))
+    cluster = ClusterState(snapshot, scoring, budget)
+    place_unbound(cluster, stuck_ms=config.stuck_ms)
+    for state in cluster.states.values():
+        if state.job.state == "admitted":
+            slots = sorted(state.slots, key=lambda slot: (slot.is_meeting, slot.eviction_order))
+            for slot in slots[: max(0, state.count - state.job.maximum)]:
+                cluster.evict(slot, "bounds")
+    demands, admission = Demands(cluster), Admission(cluster, backfill_ms=config.backfill_ms)
+    headroom = Headroom(cluster, config.headroom_pct)
+    balance = Balance(cluster, headroom, budget)
+    steps = -1
+    while steps != cluster.steps:
+        steps = cluster.steps
+        admission.serve(demands.serve())
+        headroom.restore()
+        grow(cluster, headroom)
+        balance.even_out()
+    restore_rendezvous(cluster)
+    return conclude(cluster)
 
 
 @POLICIES.register("throughput")
@@ -76,48 +119,177 @@ def throughput(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
     return share_out(snapshot, config, Gain(snapshot.jobs, totals))
 
 
-class Gain:
-    """Largest relative gain per dominant share first; where nothing is gained, the lowest fulfilment."""
-
-    def __init__(self, jobs: Iterable[Job], totals: Sequence[int]) -> None:
-        jobs = tuple(jobs)
-        self._fulfilment = Fulfilment(jobs)
-        self._gains = {
-            job.key: _gains(source(job), job.weight / _dominant_share(job, totals)) for job in jobs
-        }
-        self._kinds = {job.key: (job.trainer, job.minimum, self._gains[job.key]) for job in jobs}
-        self._scale = 1 + max([self._fulfilment.share(job, job.maximum) for job in jobs], default=0)
-
-    def share(self, job: Job, count: int) -> int:
-        """Give the gain of one more trainer as a negative number; fulfilment decides between equal ones."""
-        return self._fulfilment.share(job, count) - self._gain(job, count) * self._scale
-
-    def is_fairer(self, poor: Job, poor_count: int, rich: Job, rich_count: int) -> bool:
-        """Tell whether the gain of the one is worth more than the loss of the other and the restarts.
-
-        Between jobs that differ in nothing, policy `fair` decides: a gap of two trainers is worth a move.
-        """
-        if self._kinds[poor.key] == self._kinds[rich.key]:
-            return self._fulfilment.is_fairer(poor, poor_count, rich, rich_count)
-        return self._gain(poor, poor_count) * _RESTART_TENTHS > self._gain(rich, rich_count - 1) * 10
-
-    def _gain(self, job: Job, count: int) -> int:
-        gains = self._gains[job.key]
-        return gains[count] if 0 <= count < len(gains) else 0
+# --- the cluster state becomes a plan: for each job a target, its victims and places, and why ---
 
 
-def _dominant_share(job: Job, totals: Sequence[int]) -> Fraction:
-    """Give the largest part of any resource of the cluster that one trainer takes; 1 if it takes nothing."""
-    shares = (Fraction(asked, all_) for asked, all_ in zip(job.trainer, totals, strict=True) if all_ > 0)
-    return max(shares, default=Fraction(0)) or Fraction(1)
+def conclude(cluster: ClusterState) -> ScalePlan:
+    """Give the plan that the state holds."""
+    for state in cluster.states.values():
+        # A trainer stays where it is instead of a new one on the same node; where the new one is to be the
+        # one at which the others meet, the old one will not do.
+        for row in [] if state.job.lacks_meeting else list(state.gone):
+            old = row[0]
+            new = next((slot for slot in state.slots if slot.is_planned and slot.node is old.node), None)
+            if old.node is not None and new is not None:
+                state.gone.remove(row)
+                state.slots[state.slots.index(new)] = old
+    reserved = sorted(cluster.reservations.values(), key=lambda row: (row[2], row[0].name))
+    return ScalePlan(
+        decisions={key: _decide(cluster, state) for key, state in cluster.states.items()},
+        reservations=tuple(
+            Reservation(node=node.name, request=request, key=key) for node, request, key, _ in reserved
+        ),
+        unplaced=tuple(cluster.unplaced[key] for key in sorted(cluster.unplaced)),
+        moves=sum(cause == "fairness" for state in cluster.states.values() for _, cause, _ in state.gone),
+        steps=cluster.steps,
+    )
 
 
-@lru_cache(maxsize=4096)
-def _gains(origin: SpecSource, weight: Fraction) -> tuple[int, ...]:
-    """Give what each further trainer brings, from the first on; curves and clusters change seldom."""
-    times, parts = weight.numerator * _FINE, weight.denominator
-    gains = [after / before - 1 if before else _WITHOUT for before, after in pairwise(speeds(origin))]
-    return tuple([gain.numerator * times // (gain.denominator * parts) for gain in gains])
+def _decide(cluster: ClusterState, state: JobState) -> Decision:
+    planned = sorted((slot for slot in state.slots if slot.is_planned), key=_place)
+    gone = sorted((slot for slot, _, _ in state.gone), key=lambda slot: slot.eviction_order)
+    is_ending = state.job.state == "finishing"
+    unseated = () if is_ending else sorted(trainer.name for trainer in state.unbound)
+    moves = [cause for _, cause, _ in state.gone] + [slot.cause for slot in planned]
+    waiting = {slot.trainer.name: _place(slot) for slot in state.slots if slot.trainer and not slot.is_bound}
+    target = state.count if state.is_admitted else 0
+    return Decision(
+        job=state.job.key,
+        target=in_range(state.job, state.job.target) if is_ending else target,
+        is_admitted=state.is_admitted,
+        victims=(*unseated, *(slot.trainer.name for slot in gone if slot.trainer is not None)),
+        places=tuple(_place(slot) for slot in planned),
+        waiting=waiting,
+        hints={name: tuple(node_names) for name, node_names in sorted(state.hints.items())},
+        moves=moves.count("fairness"),
+        withheld=state.withheld,
+        reasons=_reasons(cluster, state),
+    )
+
+
+def _place(slot: TrainerSlot) -> str:
+    return slot.node.name if slot.node is not None else ""
+
+
+# --- decisions in words: one line each, with numbers and names ---
+
+# The weightiest first.
+_ORDER: tuple[Cause, ...] = (
+    *("suspended", "lost", "refused", "waiting", "admitted", "minimum", "stuck", "bounds"),
+    *("yield", "gang", "fairness", "growth", "finishing", "steady"),
+)
+_NAMED = 3
+
+
+def _reasons(cluster: ClusterState, state: JobState) -> tuple[Reason, ...]:
+    """Say why a job gets what it gets, the weightiest reason first."""
+    job, notes = state.job, list(state.notes)
+    if not state.is_admitted:
+        if state.is_held_off and job.refused and not notes:
+            notes.append(("refused", job.refused))
+        elif not notes:
+            notes.append(("waiting", _waiting(cluster, state)))
+    elif job.state == "finishing":
+        notes.append(("finishing", f"keeps {_count(state.count, 'trainer')} until it ends"))
+    else:
+        notes += _gains(state) + _losses(state)
+        stays = f"stays at {_count(state.count, 'trainer')}"
+        if not notes and state.count >= job.maximum and job.refused:
+            notes.append(("refused", f"{stays}: {job.refused}"))
+        elif not notes:
+            notes.append(("steady", f"{stays}{_why_no_more(state, cluster.snapshot.now_ms)}"))
+    reasons = [Reason(cause=cause, text=text) for cause, text in notes]
+    return tuple(sorted(reasons, key=lambda reason: _ORDER.index(reason.cause)))
+
+
+def _why_no_more(state: JobState, now_ms: int) -> str:
+    job, why = state.job, "no room for more"
+    if state.count >= job.maximum:
+        return ", its maximum"
+    if state.withheld:
+        why = "trainers failed, and are replaced after a pause"
+    elif is_cooling(state, now_ms):
+        why = f"changed within the last {job.cooldown_ms // 1000} s"
+    return f" of {job.minimum} to {job.maximum}: {why}"
+
+
+def _gains(state: JobState) -> list[tuple[Cause, str]]:
+    job, gains = state.job, Counter(slot.cause for slot in state.slots if slot.is_planned)
+    now = f"{_count(state.count, 'trainer')} of {job.minimum} to {job.maximum}"
+    gang = [*(_count(role.count, role.name) for role in job.gang), _count(job.minimum, "trainer")]
+    # What it is told to have already, it only gets back.
+    growth = f"gets {gains['growth']} back" if state.count <= job.target else f"grows by {gains['growth']}"
+    texts: dict[Cause, str] = {
+        "admitted": f"room for its gang of {_list(gang)}",
+        "minimum": f"gets {gains['minimum']} back to its minimum of {job.minimum}",
+        "growth": f"{growth} to {now} in free room",
+        "fairness": f"gets {gains['fairness']} of richer jobs, to {now}",
+    }
+    gains["admitted"] += job.state == "waiting"
+    return [(cause, text) for cause, text in texts.items() if gains[cause]]
+
+
+def _losses(state: JobState) -> list[tuple[Cause, str]]:
+    losses: list[tuple[Cause, str]] = []
+    for cause in dict.fromkeys(cause for _, cause, _ in state.gone if cause != "stuck"):
+        names = [name for _, other, name in state.gone if other == cause]
+        whom = Counter("its own gang" if name == state.job.key else name for name in names)
+        favour = f" for {_names(whom)}" if any(whom) else f" above its maximum of {state.job.maximum}"
+        losses.append((cause, f"gives up {len(names)} of its trainers{favour}"))
+    if state.unbound:
+        text = f"withdraws {len(state.unbound)} that wait for a node: their room went to others"
+        losses.append(("yield", text))
+    return losses
+
+
+def _waiting(cluster: ClusterState, state: JobState) -> str:
+    """Say what a gang waits for: its next try, what nothing will bring, else what is short."""
+    if state.is_held_off:
+        return "it waits until its next try"
+    nodes = cluster.nodes_of(state.job.nodes)
+    if not nodes:
+        return "no node takes its trainers: node selector, affinity or taints"
+    names = cluster.snapshot.resources
+    size = range(len(names))
+    for need in needs(state, cluster.whole):
+        if not any(fits(node.allocatable, shape(need.request)) for node in nodes):
+            most = [max(node.allocatable[at] for node in nodes) for at in size]
+            text = _amounts(names, need.request, most)
+            return f"no node is large enough for one {need.name} of {text}"
+    row, key = cluster.unplaced.get(state.job.key), ("free in all", state.job.nodes)
+    if key not in cluster.searches:
+        cluster.searches[key] = [sum(node.later[at] for node in nodes) for at in size]
+    what = _amounts(names, row.missing, cluster.searches[key]) if row else "any pod"
+    return f"no room for {what} of its gang"
+
+
+def _amounts(names: Sequence[str], amounts: Vector, room: Sequence[int]) -> str:
+    """Write the amounts that are too much for the room; where each would do alone, all of them."""
+    asked = [resource for resource in range(len(names)) if amounts[resource]]
+    short = [resource for resource in asked if amounts[resource] > room[resource]]
+    together = [resource for resource in asked if names[resource] != "pods"]
+    return ", ".join(_amount(names[resource], amounts[resource]) for resource in short or together or asked)
+
+
+def _amount(name: str, amount: int) -> str:
+    text = resources.written(name, amount)
+    return text if resources.is_host_port(name) else f"{text} {name}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def _names(whom: Counter[str]) -> str:
+    if len(whom) == 1:
+        return next(iter(whom))
+    ordered = [name if number == 1 else f"{name} ({number})" for name, number in sorted(whom.items())]
+    more = len(ordered) - _NAMED
+    return _list([*ordered[:_NAMED], f"{more} more"] if more > 0 else ordered)
+
+
+def _list(parts: list[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 # --- EDL's rules, mended (`edl`) and as of v0.1.0 (`edl-v010`), over sums of the whole cluster ---
@@ -301,11 +473,11 @@ def edl(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
     active = [job for job in jobs if job.state != "finishing"]
     scaled = taking_part(active, is_whole=True)
     planned, steps = walk(run, scaled, current, up=run.up, down=run.down)
-    decisions = {job.key: _decide(job, planned[job.key], run.nodes[job.key]) for job in jobs}
+    decisions = {job.key: _edl_decision(job, planned[job.key], run.nodes[job.key]) for job in jobs}
     return ScalePlan(decisions={**decisions, **off}, steps=steps)
 
 
-def _decide(job: Job, target: int, nodes: list[str]) -> Decision:
+def _edl_decision(job: Job, target: int, nodes: list[str]) -> Decision:
     if job.state == "finishing":
         reason = Reason(cause="finishing", text="a trainer found no more work")
         return Decision(job=job.key, target=target, is_admitted=True, hints={}, reasons=(reason,))
@@ -325,11 +497,11 @@ def _decide(job: Job, target: int, nodes: list[str]) -> Decision:
         victims=tuple(trainer.name for trainer in victims),
         places=(*[""] * unplanned, *nodes[: max(0, missing)]),
         hints={},
-        reasons=(_reason(job, target),),
+        reasons=(_edl_reason(job, target),),
     )
 
 
-def _reason(job: Job, target: int) -> Reason:
+def _edl_reason(job: Job, target: int) -> Reason:
     was = job.target
     if job.state == "waiting":
         return Reason(cause="admitted", text=f"starts at once with {target} trainers")

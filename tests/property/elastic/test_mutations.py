@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.elastic.policy import fair
-from mlstack.elastic.policy.fair import Headroom
+from mlstack.elastic.policy import sharing
 from mlstack.elastic.policy.plan import plan
 from mlstack.elastic.policy.state import ClusterState, JobState, NodeInfo, Shape, TrainerSlot
 from mlstack.elastic.snapshot import PolicyConfig, Snapshot
@@ -95,20 +94,20 @@ def test_room_that_grows_with_every_trainer_breaks_the_law_of_room(monkeypatch: 
 
 def test_job_frozen_by_a_trainer_without_a_node_leaves_room_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     """B3: a job of which a trainer is not bound is not scaled at all."""
-    can_gain = fair.can_gain
+    can_gain = sharing.can_gain
 
     def frozen(state: JobState, now_ms: int) -> bool:
         return can_gain(state, now_ms) and all(trainer.node for trainer in state.job.trainers)
 
-    monkeypatch.setattr(fair, "can_gain", frozen)
-    monkeypatch.setattr("mlstack.elastic.policy.fair.place_unbound", lambda *_, **__: None)
+    monkeypatch.setattr(sharing, "can_gain", frozen)
+    monkeypatch.setattr("mlstack.elastic.policy.plan.place_unbound", lambda *_, **__: None)
     assert breaks(is_work_done)
 
 
 def test_equal_increments_instead_of_equal_levels_are_not_even(monkeypatch: pytest.MonkeyPatch) -> None:
     """B4: what is free goes to jobs by turns, not to the one that is worst off."""
     monkeypatch.setattr(
-        fair,
+        sharing,
         "_rank",
         lambda state: (-state.job.priority, len(state.slots) - len(state.job.trainers), state.job.key),
     )
@@ -118,14 +117,14 @@ def test_equal_increments_instead_of_equal_levels_are_not_even(monkeypatch: pyte
 def test_shrinking_by_another_rule_than_growing_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """B5: a trainer is given where there is room, and taken where little is left, in the same plan."""
 
-    def grow(cluster: ClusterState, headroom: Headroom) -> None:
+    def grow(cluster: ClusterState, headroom: sharing.Headroom) -> None:
         original(cluster, headroom)
         for state in cluster.states.values():
             for slot in [slot for slot in state.slots if slot.is_planned][: state.surplus]:
                 cluster.evict(slot, "bounds")
 
-    original = fair.grow
-    monkeypatch.setattr("mlstack.elastic.policy.fair.grow", grow)
+    original = sharing.grow
+    monkeypatch.setattr("mlstack.elastic.policy.plan.grow", grow)
     assert breaks(is_work_done)
 
 

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 from hypothesis import given
 
-from mlstack.elastic.policy import gangs, placement
+from mlstack.elastic.policy import placement, sharing
 from mlstack.elastic.policy.placement import Ranking
 from mlstack.elastic.policy.plan import plan
 from mlstack.elastic.policy.state import ClusterState, FreeRoom, NodeInfo
@@ -47,7 +47,7 @@ def honest(ranking: Ranking) -> NodeInfo | None:
 @MANY
 @given(moments(jobs=8))
 def test_what_is_not_tried_would_have_failed(snapshot: Snapshot) -> None:
-    with patch.object(gangs, "has_places", lambda *_: True):
+    with patch.object(sharing, "has_places", lambda *_: True):
         tried = plan(snapshot, CONFIG)
     assert plan(snapshot, CONFIG) == tried
 
@@ -55,7 +55,7 @@ def test_what_is_not_tried_would_have_failed(snapshot: Snapshot) -> None:
 @MANY
 @given(moments(jobs=8))
 def test_what_sums_rule_out_would_have_failed(snapshot: Snapshot) -> None:
-    with patch.object(gangs.Admission, "is_conceivable", lambda *_: True):
+    with patch.object(sharing.Admission, "is_conceivable", lambda *_: True):
         tried = plan(snapshot, CONFIG)
     decided, found = plan(snapshot, CONFIG).decisions, tried.decisions
     assert {key: (one.target, one.places, one.victims) for key, one in decided.items()} == {
@@ -73,7 +73,7 @@ def test_nodes_that_are_not_ranked_again_are_ranked_right(snapshot: Snapshot) ->
 
 @given(moments(jobs=8))
 def test_sums_that_are_kept_up_to_date_are_right(snapshot: Snapshot) -> None:
-    with patch.object(gangs, "FreeRoom", Afresh):
+    with patch.object(sharing, "FreeRoom", Afresh):
         added = plan(snapshot, CONFIG)
     assert plan(snapshot, CONFIG) == added
 

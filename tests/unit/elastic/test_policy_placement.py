@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mlstack.elastic.policy.gangs import free_amounts, has_places
-from mlstack.elastic.policy.placement import CROWDED, Ranking, SurplusUpTo, clear_node
+from mlstack.elastic.policy.placement import CROWDED, Ranking, SurplusUpTo, clear_node, has_places
+from mlstack.elastic.policy.sharing import free_amounts
 from mlstack.elastic.policy.state import ClusterState, FreeRoom, Fulfilment, NodeInfo
 from mlstack.elastic.snapshot import Held, Job, Node, Snapshot, Trainer
 

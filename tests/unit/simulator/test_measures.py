@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic.policy.fair import jain
+from mlstack.elastic.policy.sharing import jain
 from mlstack.kube.client import WatchEvent
 from mlstack.simulator import measures, scenario
 from mlstack.simulator.engine import manifest

@@ -1,143 +1,44 @@
-"""Whole gangs: pods without a node, jobs that wait or lost something, preemption, rendezvous."""
+"""Who gets room: pods without a node, then whole gangs, then each job as free room and fairness allow."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Sequence, Set
-from typing import NamedTuple
+from collections.abc import Collection, Hashable, Sequence
+from functools import partial
+from heapq import heapify, heappop, heappush
 
-from mlstack.elastic.policy.placement import free_node, place_foreign, place_server, place_trainer
+from mlstack.elastic.policy.placement import (
+    Clearance,
+    can_go,
+    clear,
+    free_node,
+    givers,
+    has_places,
+    place_foreign,
+    place_server,
+    place_trainer,
+)
 from mlstack.elastic.policy.state import (
     ClusterState,
+    EvictionOrder,
     FreeRoom,
     JobState,
     NodeInfo,
     NodeNames,
+    ResourceNeed,
     Shape,
     TrainerSlot,
     count,
     dominant,
     fits,
+    is_within,
+    members,
+    needs,
     shape,
-    total,
+    total_need,
+    useful_nodes,
 )
-from mlstack.elastic.snapshot import Cause, Demand, Trainer, Unplaced, Vector
-
-# --- what a job lacks: its whole gang while it waits, or what it lost and cannot run without ---
-
-
-class ResourceNeed(NamedTuple):
-    """Equal pods that a job lacks."""
-
-    name: str  # their role, or the name of a single pod
-    request: Vector  # what one requests
-    number: int  # how many
-
-
-def members(state: JobState, whole: list[int]) -> list[ResourceNeed]:
-    """Give the masters and parameter servers of a job that waits, the largest first."""
-    if state.is_admitted:
-        return []
-    roles = sorted(state.job.gang, key=lambda role: (-dominant(shape(role.request), whole), role.name))
-    return [ResourceNeed(role.name, role.request, role.count) for role in roles if role.count]
-
-
-def needs(state: JobState, whole: list[int]) -> list[ResourceNeed]:
-    """Give the pods of a job's gang that are not there: members, then trainers up to the minimum."""
-    short = state.job.minimum - state.count
-    trainers = [ResourceNeed("trainer", state.job.trainer, short)] if short > 0 else []
-    return members(state, whole) + trainers
-
-
-def amount(lacked: Iterable[ResourceNeed], size: int) -> Vector:
-    """Give what pods request in all."""
-    return total([tuple(amount * need.number for amount in need.request) for need in lacked], size)
-
-
-def useful_nodes(cluster: ClusterState, state: JobState) -> frozenset[str]:
-    """Give the nodes that could take any pod of a job's gang, none if even all of them empty are too few."""
-    lacked, size = needs(state, cluster.whole), len(cluster.snapshot.resources)
-    shapes = [shape(need.request) for need in lacked]
-    sizes = Counter([node.allocatable for node in cluster.nodes_of(state.job.nodes, state.bars)])
-    sizes = Counter({room: n for room, n in sizes.items() if any(fits(room, request) for request in shapes)})
-    whole = total([tuple(amount * number for amount in room) for room, number in sizes.items()], size)
-    could_run = fits(whole, shape(amount(lacked, size))) and all(
-        any(fits(room, request) for room in sizes) for request in shapes
-    )
-    nodes = cluster.nodes_of(state.job.nodes, state.bars) if could_run else []
-    return frozenset([node.name for node in nodes if node.allocatable in sizes])
-
-
-# --- what room there can be at most ---
-
-Room = list[int]
-
-
-def has_places(
-    cluster: ClusterState,
-    state: JobState,
-    node_names: NodeNames,
-    preempted: Collection[JobState] = (),
-) -> bool:
-    """Tell whether there can be places enough for each kind of pod that a job lacks, if others took none."""
-    givers = _givers(cluster, state).difference(preempted)
-    rooms = _without(cluster, preempted)
-    pairs = [
-        (rooms[node.index], _lifted(node, rooms[node.index], givers)) for node in cluster.nodes_of(node_names)
-    ]
-    return all(
-        _is_room(pairs, shape(need.request), need.number, givers) for need in needs(state, cluster.whole)
-    )
-
-
-def _givers(cluster: ClusterState, state: JobState) -> set[JobState]:
-    """Give the jobs that may lose trainers to a job."""
-    states, priority = cluster.states.values(), state.job.priority
-    return {other for other in states if other.surplus and other.job.priority <= priority}
-
-
-def _is_room(pairs: list[tuple[Room, Room]], amounts: Shape, number: int, givers: set[JobState]) -> bool:
-    """Tell whether there can be so many places, in free room or in that of trainers that can be spared."""
-    missing = number - sum([count(room, amounts) for room, _ in pairs])
-    if missing <= 0:
-        return True
-    largest = [
-        (resource, amount, max([1, *(giver.job.trainer[resource] for giver in givers)]))
-        for resource, amount in amounts
-    ]
-    prices: list[int] = []  # how many trainers at least go for each place beyond those that are free
-    for room, lifted in pairs:
-        free, gone = count(room, amounts), 0
-        for places in range(free + 1, min(count(lifted, amounts), free + missing) + 1):
-            before = gone
-            for resource, amount, size in largest:
-                gone = max(gone, -((room[resource] - places * amount) // size))
-            prices.append(gone - before)
-    cheapest = sorted(prices)[:missing]
-    return len(cheapest) == missing and sum(cheapest) <= sum([giver.surplus for giver in givers])
-
-
-def _without(cluster: ClusterState, preempted: Collection[JobState]) -> list[Room]:
-    gone, keys = set(preempted), {other.job.key for other in preempted}
-    rooms = [_lifted(node, node.later, gone) for node in cluster.nodes]
-    held = [(cluster.by_name.get(held.node), held.request) for other in preempted for held in other.job.held]
-    held += [(node, request) for node, request, _, owner in cluster.reservations.values() if owner in keys]
-    for node, request in held:
-        if node is not None:
-            for resource, amount in enumerate(request):
-                rooms[node.index][resource] += amount
-    return rooms
-
-
-def _lifted(node: NodeInfo, room: Room, states: Set[JobState]) -> Room:
-    lifted = list(room)
-    for state in node.states.keys() & states if states else ():
-        number = len(node.states[state])
-        for resource, amount in state.amounts:
-            lifted[resource] += number * amount
-    return lifted
-
+from mlstack.elastic.snapshot import Cause, Demand, Trainer, Unplaced
 
 # --- pods without a node that are no trainers: they come first ---
 
@@ -255,7 +156,7 @@ class Admission:
         if state.is_admitted and job.key not in self._missing and job.least <= state.count < job.minimum:
             cluster.relax(state, f"has {state.count} of {job.minimum}: no room for more")
             return True
-        missing = amount(left, len(cluster.snapshot.resources))
+        missing = total_need(left, len(cluster.snapshot.resources))
         cluster.unplaced[job.key] = Unplaced(key=job.key, missing=missing)
         if state.is_admitted:
             lost = ", ".join(dict.fromkeys(need.name for need in left))
@@ -313,13 +214,13 @@ class Admission:
             nodes = cluster.nodes_of(node_names)
             free = self._free[node_names] = FreeRoom(cluster, nodes, free_amounts)
         keys = {other.job.key for other in preempted}
-        more = [[other.surplus * part for part in other.job.trainer] for other in _givers(cluster, state)]
+        more = [[other.surplus * part for part in other.job.trainer] for other in givers(cluster, state)]
         for other in preempted:
             more.append([(other.count - other.surplus) * part for part in other.job.trainer])
             more += [list(held.request) for held in other.job.held]
         more += [list(request) for _, request, _, owner in cluster.reservations.values() if owner in keys]
         room = [sum(amounts) for amounts in zip(free.sums() or [0] * size, *more, strict=True)]
-        return fits(room, shape(amount(needs(state, cluster.whole), size)))
+        return fits(room, shape(total_need(needs(state, cluster.whole), size)))
 
     # --- jobs of lower priority are taken off whole where nothing less makes room for a gang ---
 
@@ -434,3 +335,221 @@ def place_unbound(cluster: ClusterState, *, stuck_ms: int) -> None:
                 state.unbound.append(state.unbound.pop(0))
             else:
                 cluster.add(state, node, "steady")
+
+
+# --- places that stay free for what may come ---
+
+
+class Headroom:
+    """How many places for each kind of trainer have to stay free: one rule for growing and for shrinking."""
+
+    def __init__(self, cluster: ClusterState, percent: int) -> None:
+        self._cluster = cluster
+        kinds = dict.fromkeys(state.amounts for state in cluster.states.values() if state.amounts)
+        # what is free and how many are to stay free, by kind
+        self._kinds: dict[Shape, tuple[FreeRoom, int]] = {}
+        for kind in kinds if percent else ():
+            places = sum(count(node.allocatable, kind) for node in cluster.nodes)
+            free = FreeRoom(cluster, cluster.nodes, partial(_places, kind))
+            self._kinds[kind] = (free, -(-places * percent // 100))
+
+    def allows(self, node: NodeInfo, amounts: Shape) -> bool:
+        """Tell whether enough places are left if one more trainer goes to a node."""
+        for kind, (free, kept) in self._kinds.items():
+            lost = _places_gained(node, amounts, -1, kind)
+            if lost and sum(free.sums()) + lost < kept:
+                return False
+        return True
+
+    def restore(self) -> None:
+        """Take trainers of the lowest priority, then the richest job, until enough places are free."""
+        for kind, (free, kept) in self._kinds.items():
+            while sum(free.sums()) < kept:
+                options = [
+                    ((state.job.priority, -state.share, -gained, slot.eviction_order), slot)
+                    for state in self._cluster.states.values()
+                    if state.surplus
+                    for slot in state.slots
+                    if slot.node is not None and can_go(slot)
+                    if (gained := _places_gained(slot.node, state.amounts, 1, kind)) > 0
+                ]
+                if not options:
+                    break
+                self._cluster.evict(min(options, key=lambda option: option[0])[1], "yield", "head-room")
+
+
+def _places(kind: Shape, node: NodeInfo) -> tuple[int]:
+    return (count(node.later, kind),)
+
+
+def _places_gained(node: NodeInfo, amounts: Shape, sign: int, kind: Shape) -> int:
+    """Give how many places of a kind there are more if a pod leaves a node (1), or comes to it (-1)."""
+    room = list(node.later)
+    for resource, amount in amounts:
+        room[resource] += sign * amount
+    return count(room, kind) - count(node.later, kind)
+
+
+# --- free room becomes trainers, one by one, always for the job that is worst off ---
+
+
+def is_cooling(state: JobState, now_ms: int) -> bool:
+    """Tell whether a job was changed so lately that it is left alone where nothing presses."""
+    changed_ms = state.job.changed_ms
+    return changed_ms is not None and now_ms - changed_ms < state.job.cooldown_ms
+
+
+def can_gain(state: JobState, now_ms: int) -> bool:
+    """Tell whether a job may get trainers of others beyond its minimum."""
+    return not is_cooling(state, now_ms) and can_grow(state, now_ms)
+
+
+def can_grow(state: JobState, now_ms: int) -> bool:
+    """Tell whether a job may get trainers in free room; to replace what it lost is no change to wait with."""
+    most = state.job.maximum
+    if is_cooling(state, now_ms):
+        most = min(state.job.target, most)
+    return not (state.is_settled or state.is_withdrawn or state.withheld) and state.count < most
+
+
+def grow(cluster: ClusterState, headroom: Headroom) -> None:
+    """Fill free room: the highest priority first, then the lowest share.
+
+    Others may have what a job would get for trainers that failed and are not replaced yet: it is taken back.
+    """
+    _fill(cluster, headroom)
+    lent = 0
+    for state in cluster.states.values():
+        if state.job.failed and not state.withheld and not state.is_settled:
+            planned = [slot for slot in state.slots if slot.is_planned]
+            state.withheld = max(0, state.job.failed - sum(slot.cause != "growth" for slot in planned))
+            for slot in [slot for slot in planned if slot.cause == "growth"][::-1][: state.withheld]:
+                cluster.evict(slot, "growth")
+                lent += 1
+    if lent:
+        _fill(cluster, headroom)
+
+
+def _fill(cluster: ClusterState, headroom: Headroom) -> None:
+    now_ms = cluster.snapshot.now_ms
+    queue = [_rank(state) for state in cluster.states.values() if can_grow(state, now_ms)]
+    heapify(queue)
+    while queue:
+        state = cluster.states[heappop(queue)[2]]
+        node = free_node(cluster, state.amounts, state.job.nodes, state.bars)
+        if node is None or not headroom.allows(node, state.amounts):
+            continue
+        cluster.add(state, node, "growth")
+        if can_grow(state, now_ms):
+            heappush(queue, _rank(state))
+
+
+def _rank(state: JobState) -> tuple[int, int, str]:
+    return (-state.job.priority, state.share, state.job.key)
+
+
+# --- trainers move from rich jobs to poor ones ---
+
+Place = tuple[NodeInfo, tuple[TrainerSlot, ...]]  # a node, and the trainers that have to go from there
+
+
+class Balance:
+    """Moves for fairness alone, `budget` at the most."""
+
+    def __init__(self, cluster: ClusterState, headroom: Headroom, budget: int) -> None:
+        self._cluster, self._headroom, self._budget = cluster, headroom, budget
+        self._now_ms = cluster.snapshot.now_ms
+
+    def even_out(self) -> None:
+        """Move trainers until nothing is gained by it or the budget is used up."""
+        while self._budget > 0 and self._move_one():
+            pass
+
+    def _move_one(self) -> bool:
+        failed: set[Hashable] = set()
+        gaining = [state for state in self._cluster.states.values() if can_gain(state, self._now_ms)]
+        for state in sorted(gaining, key=lambda state: (-state.job.priority, state.share, state.job.key)):
+            # What decides what it could get: where the poorest of a kind finds nothing, no other does.
+            job = state.job
+            standing = (job.priority, job.weight, job.minimum, job.maximum, job.speed, job.curve)
+            kind = (standing, state.amounts, job.nodes, state.bars)
+            if kind not in failed:
+                if self._help(state):
+                    return True
+                failed.add(kind)
+        return False
+
+    def _help(self, poor: JobState) -> bool:
+        cluster = self._cluster
+        allowed = {state: most for state in cluster.states.values() if (most := self._spare(state, poor))}
+        place = self._single(poor, allowed) or self._several(poor, allowed) if allowed else None
+        if place is None:
+            return False
+        node, slots = place
+        mark = cluster.steps
+        for slot in slots:
+            cluster.evict(slot, "fairness", poor.job.key)
+        if not self._headroom.allows(node, poor.amounts):
+            cluster.rollback(mark)
+            return False
+        self._budget -= len(slots)
+        cluster.add(poor, node, "fairness")
+        return True
+
+    def _spare(self, rich: JobState, poor: JobState) -> int:
+        is_above = rich.job.priority > poor.job.priority
+        if rich is poor or is_above or not rich.surplus or is_cooling(rich, self._now_ms):
+            return 0
+        if rich.job.priority < poor.job.priority:
+            return rich.surplus
+        most, scoring = 0, self._cluster.scoring
+        while most < rich.surplus and scoring.is_fairer(poor.job, poor.count, rich.job, rich.count - most):
+            most += 1
+        return most
+
+    def _single(self, poor: JobState, allowed: dict[JobState, int]) -> Place | None:
+        """Find one trainer whose room is enough: of the lowest priority, then of the richest job."""
+        suited = set(self._cluster.nodes_of(poor.job.nodes, poor.bars))
+
+        def rank(slot: TrainerSlot, node: NodeInfo) -> tuple[bool, int, int, EvictionOrder]:
+            left = self._cluster.left_over(node, poor.amounts)
+            return (slot.is_bound, self._cluster.spared(node, poor.amounts), left, slot.eviction_order)
+
+        for rich in sorted(allowed, key=lambda state: (state.job.priority, -state.share, state.job.key)):
+            frees = rich.job.trainer
+            enough = {
+                node
+                for node in dict.fromkeys([slot.node for slot in rich.slots])
+                if node in suited
+                and all([node.later[resource] + frees[resource] >= part for resource, part in poor.amounts])
+            }
+            options = [
+                (rank(slot, slot.node), slot.node, slot)
+                for slot in rich.slots
+                if slot.node is not None and slot.node in enough and can_go(slot)
+            ]
+            if options:
+                _, node, slot = min(options, key=lambda option: option[0])
+                return node, (slot,)
+        return None
+
+    def _several(self, poor: JobState, allowed: dict[JobState, int]) -> Place | None:
+        """Find a node where several smaller trainers together leave room enough."""
+        if all(is_within(poor.amounts, state.amounts) for state in allowed):
+            return None
+        giving = {slot.node for state in allowed for slot in state.slots}
+        best: tuple[Clearance, NodeInfo] | None = None
+        for node in self._cluster.nodes_of(poor.job.nodes, poor.bars):
+            if node not in giving:
+                continue
+            row = clear(self._cluster, node, poor.amounts, lambda state: allowed.get(state, 0))
+            is_possible = row is not None and 0 < len(row.slots) <= self._budget
+            if row is not None and is_possible and (best is None or row[:4] < best[0][:4]):
+                best = (row, node)
+        return (best[1], best[0].slots) if best else None
+
+
+def jain(counts: Sequence[float]) -> float:
+    """Give Jain's index of fairness: 1 for equal shares, 1/n when one has everything."""
+    squares = sum(count * count for count in counts)
+    return sum(counts) ** 2 / (len(counts) * squares) if squares else 1.0
