@@ -31,12 +31,12 @@ from mlstack.validate.rules import (
     COMPUTE,
     RULES,
     Rule,
-    amount_of,
+    at,
     check,
     fits,
     joined,
     load,
-    name,
+    needed,
     not_negative,
     selects,
     syntax,
@@ -70,7 +70,7 @@ def _object_name(field: Field) -> Problems:
         syntax = path_segment
     elif kind == "Service":  # from 1.36 on one may start with a digit
         syntax = label if field.subject.minor >= 36 else label_1035
-    yield from name(syntax)(field)
+    yield from at("", needed, fits(syntax))(field)
 
 
 @check
@@ -345,27 +345,11 @@ def _chooses_template(spec: Field) -> Problems:
 
 @check
 def _deployment(spec: Field) -> Problems:
-    """A rolling update can proceed, and its deadline comes after a pod is counted as ready."""
-    surge, unavailable = spec.all("strategy.rollingUpdate.maxSurge|maxUnavailable")
-    if amount_of(surge) == 0 and amount_of(unavailable) == 0:
-        yield unavailable.says("must not be 0 when `maxSurge` is 0")
+    """A rolling update has its deadline after a pod is counted as ready."""
     deadline, ready = spec.at("progressDeadlineSeconds"), spec.at("minReadySeconds").number or 0
     limit = 600 if deadline.number is None else deadline.number
     if limit <= ready:
         yield deadline.says(f"must be above `minReadySeconds` ({ready}), got {limit}")
-
-
-@check
-def _daemon_set(strategy: Field) -> Problems:
-    """A rolling update replaces pods either before or after it stops them."""
-    rolling = strategy.at("rollingUpdate")
-    surge, unavailable = rolling.at("maxSurge"), rolling.at("maxUnavailable")
-    surges = bool(amount_of(surge))
-    stops = bool(amount_of(unavailable)) if unavailable else True
-    if surges and stops:
-        yield surge.says("must not be set unless `maxUnavailable` is 0")
-    elif rolling and not surges and not stops:
-        yield unavailable.says("must not be 0 when `maxSurge` is 0")
 
 
 @check

@@ -30,8 +30,6 @@ Rule = Callable[[Field], Problems]
 
 MAX_INT32 = 2**31 - 1
 COMPUTE = ("cpu", "memory", "ephemeral-storage")
-_VALUELESS = ("Exists", "DoesNotExist")
-_VALUED = ("In", "NotIn")
 
 RULES: dict[str, Rule] = {}
 """Functions and parts of tables, by the name that tables have for them."""
@@ -85,11 +83,6 @@ def fits(syntax: Syntax) -> Rule:
             yield field.says(wrong)
 
     return check
-
-
-def name(syntax: Syntax) -> Rule:
-    """Demand a string of this syntax."""
-    return at("", needed, fits(syntax))
 
 
 def choice(*allowed: str, unset: bool = False) -> Rule:
@@ -254,30 +247,6 @@ def labels(field: Field) -> Problems:
         if wrong := qualified_name(key):
             yield value.says(f"key {wrong}")
         yield from fits(label_value)(value)
-
-
-def _requirement(*operators: str) -> Rule:
-    """Check one requirement of a selector: key, operator and whether there are values."""
-
-    def check(field: Field) -> Problems:
-        yield from name(qualified_name)(field.at("key"))
-        operator, values = field.at("operator"), field.at("values")
-        if operator.text not in operators:
-            yield operator.not_as(f"one of {joined(operators)}")
-        elif operator.text in _VALUED and not values.items:
-            yield values.says(f"is required with operator `{operator.text}`")
-        elif operator.text in _VALUELESS and values.items:
-            yield values.says(f"must not be set with operator `{operator.text}`")
-        elif operator.text in ("Gt", "Lt") and len(values.items) != 1:
-            yield values.says(f"must have one value with `{operator.text}`")
-        for value in values.items:
-            yield from fits(label_value)(value)
-
-    return check
-
-
-RULES["label requirement"] = _requirement(*_VALUED, *_VALUELESS)
-RULES["node requirement"] = _requirement(*_VALUED, *_VALUELESS, "Gt", "Lt")
 
 
 def selects(chosen: Field, offered: Mapping[str, object]) -> bool:
