@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -140,30 +139,32 @@ def _outlives(path: str, mounts: Mapping[str, bool]) -> bool:
     return bool(above) and mounts[max(above, key=len)]
 
 
-@policy
-def _claim_access(stack: PolicyContext) -> Violations:
-    claims = {
-        (obj.namespace, obj.name): Field(obj.data).at("spec", "accessModes")
+_OF_ONE_NODE = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
+
+
+def _users_of_single_claims(stack: PolicyContext) -> Iterator[tuple[Pods, Field, str]]:
+    """Give the pods that mount a claim of one node alone, its name there and its access modes."""
+    modes = {
+        (obj.namespace, obj.name): [mode.text for mode in Field(obj.data).all("spec.accessModes[]")]
         for obj in stack.of_kind("", "PersistentVolumeClaim")
     }
-    users: dict[tuple[str, str], list[tuple[Pods, Field]]] = defaultdict(list)
     for pods in stack.pods:
         for name in pods.spec.all("volumes[].persistentVolumeClaim?.claimName"):
-            if (pods.obj.namespace, name.text) in claims:
-                users[pods.obj.namespace, name.text].append((pods, name))
-    for claim, uses in users.items():
-        modes = claims[claim]
-        is_single = modes.items and all(
-            mode.text in ("ReadWriteOnce", "ReadWriteOncePod") for mode in modes.items
-        )
-        for pods, name in uses if is_single else ():
-            together = sum(
-                other.template.most or other.template.replicas for other, _ in uses if other.obj is pods.obj
-            )
-            if together > 1 or pods.template.is_per_node:
-                listed = ", ".join(mode.text for mode in modes.items)
-                count = "one on each node" if pods.template.is_per_node else f"{together} of them"
-                yield pods.obj, name.says(f"its pods share claim `{claim[1]}` ({listed}), {count}")
+            own = modes.get((pods.obj.namespace, name.text), [])
+            if own and _OF_ONE_NODE.issuperset(own):
+                yield pods, name, ", ".join(own)
+
+
+@policy
+def _claim_access(stack: PolicyContext) -> Violations:
+    users = [*_users_of_single_claims(stack)]
+    for pods, name, modes in users:
+        same_claim = [other for other, its_name, _ in users if its_name.text == name.text]
+        beside = [other.template for other in same_claim if other.obj is pods.obj]
+        together = sum(template.most or template.replicas for template in beside)
+        if together > 1 or pods.template.is_per_node:
+            count = "one on each node" if pods.template.is_per_node else f"{together} of them"
+            yield pods.obj, name.says(f"its pods share claim `{name.text}` ({modes}), {count}")
 
 
 # --- training jobs ---
@@ -310,25 +311,14 @@ def _budget_blocks(stack: PolicyContext) -> Violations:
 
 @policy
 def _claim_rollout(stack: PolicyContext) -> Violations:
-    modes = {
-        (obj.namespace, obj.name): {mode.text for mode in Field(obj.data).at("spec", "accessModes").items}
-        for obj in stack.of_kind("", "PersistentVolumeClaim")
-    }
-    for pods in stack.pods:
+    for pods, claim, _ in _users_of_single_claims(stack):
         strategy = Field(pods.obj.data).at("spec", "strategy")
         surge = strategy.at("rollingUpdate", "maxSurge")
-        is_rolling = strategy.at("type").text in ("", "RollingUpdate") and not (
-            surge and amount_of(surge) == 0
-        )
-        if (pods.obj.group, pods.obj.kind) != ("apps", "Deployment") or not is_rolling:
-            continue
-        for claim in pods.spec.all("volumes[].persistentVolumeClaim?.claimName"):
-            of_claim = modes.get((pods.obj.namespace, claim.text))
-            if of_claim and of_claim <= {"ReadWriteOnce", "ReadWriteOncePod"}:
-                yield (
-                    pods.obj,
-                    strategy.says(f"rolls over while one node alone may mount claim `{claim.text}`"),
-                )
+        has_surge = not surge or amount_of(surge) != 0
+        is_rolling = strategy.at("type").text in ("", "RollingUpdate") and has_surge
+        if (pods.obj.group, pods.obj.kind) == ("apps", "Deployment") and is_rolling:
+            says = f"rolls over while one node alone may mount claim `{claim.text}`"
+            yield pods.obj, strategy.says(says)
 
 
 # --- nobody may do more than the work needs ---

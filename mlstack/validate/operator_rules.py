@@ -30,7 +30,6 @@ from mlstack.validate.rules import (
     KindRules,
     between,
     check,
-    choice,
     fits,
     joined,
     load,
@@ -179,9 +178,6 @@ def _weights(node: Field) -> Problems:
 
 # --- Seldon Core ---
 
-_PLAIN_SERVERS = ("HUGGINGFACE_SERVER", "MLFLOW_SERVER", "SKLEARN_SERVER", "XGBOOST_SERVER")
-_BUILT_IN = ("SIMPLE_MODEL", "SIMPLE_ROUTER", "RANDOM_ABTEST", "AVERAGE_COMBINER")
-
 
 @check
 def _seldon_units(spec: Field) -> Problems:
@@ -191,8 +187,13 @@ def _seldon_units(spec: Field) -> Problems:
         transports |= {unit.at("endpoint", "type").text.lower() for unit in units} - {""}
         if predictor.at("annotations", "seldon.io/no-engine") and len(units) > 1:
             yield predictor.at("graph").says("must have one unit with the annotation `seldon.io/no-engine`")
+        containers = [name.text for name in predictor.all("componentSpecs[].spec.containers[].name")]
         for unit in units:
-            yield from _unit(unit, predictor, spec.at("protocol").text)
+            is_own = unit.at("implementation").text in ("", "UNKNOWN_IMPLEMENTATION")
+            if is_own and unit.at("name").text not in containers:
+                offered = joined(containers)
+                expected = f"one of the containers {offered}" if containers else "that of a container"
+                yield unit.at("name").not_as(expected)
     own = spec.at("transport").text
     if len(transports) > 1 or (own and transports - {own}):
         yield spec.says("must not mix types of endpoints: give `transport` alone")
@@ -200,23 +201,6 @@ def _seldon_units(spec: Field) -> Problems:
 
 def _units(unit: Field) -> list[Field]:
     return [unit, *(inner for child in unit.at("children").items for inner in _units(child))]
-
-
-def _unit(unit: Field, predictor: Field, protocol: str) -> Problems:
-    """Every unit of a graph has a container of its name, or a server that comes with Seldon and a model."""
-    server, own_name = unit.at("implementation"), unit.at("name")
-    if server.text in ("", "UNKNOWN_IMPLEMENTATION"):
-        containers = [name.text for name in predictor.all("componentSpecs[].spec.containers[].name")]
-        if own_name.text not in containers:
-            offered = f"one of the containers {joined(containers)}" if containers else "that of a container"
-            yield own_name.not_as(offered)
-    elif server.text not in _BUILT_IN:
-        if server.text != "HUGGINGFACE_SERVER" and not unit.at("modelUri").text:
-            yield unit.at("modelUri").says(f"is required with `implementation: {server.text}`")
-        if protocol == "tensorflow" and server.text in _PLAIN_SERVERS:
-            yield server.says(f"`{server.text}` does not know `protocol: tensorflow`")
-    for mode in unit.all("logger?.mode"):
-        yield from needed(mode)
 
 
 @check
@@ -256,14 +240,6 @@ def _kueue_weight(field: Field) -> Problems:
 
 # --- Volcano ---
 
-_EVENTS = (
-    *("*", "PodFailed", "PodEvicted", "PodPending", "Unknown", "TaskCompleted", "TaskFailed"),
-    "JobUpdated",
-)
-_ACTIONS = (
-    *("AbortJob", "RestartJob", "RestartTask", "RestartPod", "RestartPartition", "TerminateJob"),
-    *("CompleteJob", "ResumeJob"),
-)
 _HIERARCHY = ("volcano.sh/hierarchy", "volcano.sh/hierarchy-weights")
 
 
@@ -304,24 +280,15 @@ def _volcano_job(root: Field) -> Problems:
 
 @check
 def _volcano_policies(policies: Field) -> Problems:
-    """A policy is for events or an exit code; each stands once, and `*` alone."""
-    events: Counter[str] = Counter()
+    """Each event and exit code stands once, and `*` alone."""
+    times: Counter[str] = Counter()
     for policy in policies.items:
-        own = [field for field in (policy.at("event"), *policy.at("events").items) if field.text]
+        events = {field.text for field in (policy.at("event"), *policy.at("events").items) if field.text}
         code = policy.at("exitCode")
-        if bool(own) == bool(code):
-            yield policy.says("needs either `event` or `exitCode`")
-        for event in own:
-            yield from choice(*_EVENTS)(event)
-        if own:
-            yield from choice(*_ACTIONS)(policy.at("action"))
-        if code.number == 0:
-            yield code.says("must not be 0")
-        events.update({event.text for event in own} or ([f"exit code {code.number}"] if code else ()))
-    for occasion, times in events.items():
-        if times > 1:
-            yield policies.says(f"{shown(occasion)} stands in two policies")
-    if "*" in events and any(not occasion.startswith(("*", "exit code")) for occasion in events):
+        times.update(events or ([f"exit code {code.number}"] if code else ()))
+    for occasion in (occasion for occasion, count in times.items() if count > 1):
+        yield policies.says(f"{shown(occasion)} stands in two policies")
+    if "*" in times and any(not occasion.startswith(("*", "exit code")) for occasion in times):
         yield policies.says("must not have other events beside `*`")
 
 
