@@ -23,6 +23,7 @@ from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import not_found
 from mlstack.objects.kube_object import KubeObject
 from mlstack.operations import items_of
+from mlstack.registries.directory import FolderTree
 from mlstack.registries.installation import full_ref, read_package
 from mlstack.registries.publish import (
     build_index,
@@ -32,7 +33,6 @@ from mlstack.registries.publish import (
     upgrade_faults,
 )
 from mlstack.registries.registry import INDEX_FILE, read_index
-from mlstack.registries.trees import FolderTree
 from mlstack.render.sandbox import template_faults
 from mlstack.render.trial import (
     REFUSALS,

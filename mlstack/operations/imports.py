@@ -28,7 +28,7 @@ from mlstack.importers.plan import Data, ImportPlan, PlannedComponent, component
 from mlstack.importers.write import Imported, prove, summary, write_app, write_plan
 from mlstack.names import check_environment_name, check_namespace
 from mlstack.objects.kube_object import same
-from mlstack.registries import installation, trees
+from mlstack.registries import git, installation
 from mlstack.registries.helm import ChartSource, read_chart
 from mlstack.registries.registry import indexes
 from mlstack.registries.resolver import APP
@@ -231,8 +231,8 @@ def _fetch(address: str, commit: str, name: str, folder: Path) -> list[str]:
         return []
     shown = f"{address.removesuffix('/')}/{name}" + (f" at {commit[:12]}" if commit else "")
     try:
-        there = trees.parse_address(address)
-        checkout = trees.fetch_snapshot(there.at(commit) if commit else there, shown=address)
+        there = git.parse_address(address)
+        checkout = git.fetch_snapshot(there.at(commit) if commit else there, shown=address)
         contents = checkout.folder(PurePosixPath(name))
     except MlstackError as error:
         return [f"{shown} cannot be fetched: {error.message}"]

@@ -24,8 +24,8 @@ from mlstack.names import check_registry_name
 from mlstack.objects.managed_fields import FieldChange
 from mlstack.objects.resources import quantity
 from mlstack.programs import ProgramError
+from mlstack.registries.directory import FolderTree
 from mlstack.registries.registry import INDEX_FILE, PACKAGE_FILES, read_index
-from mlstack.registries.trees import FolderTree
 from mlstack.yaml import write
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mlstack.app import layout
+from mlstack.registries.git import parse_address
 from mlstack.registries.registry import is_bundled, protocol_of
-from mlstack.registries.trees import parse_address
 from tests.support.builders import read_tree, write_tree
 from tests.support.cli import Runner
 from tests.support.oci import FakeRegistry

@@ -12,9 +12,9 @@ import pytest
 
 from mlstack.app.app import PackageRef, RegistryRef, Retired
 from mlstack.errors import NotFoundError, RegistryError
+from mlstack.registries.git import parse_address
 from mlstack.registries.publish import build_index
 from mlstack.registries.registry import Registry
-from mlstack.registries.trees import parse_address
 from tests.support.builders import Tree
 from tests.support.packages import JOBS, as_files
 from tests.support.registries import (
