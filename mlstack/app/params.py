@@ -496,20 +496,9 @@ class Declared:
             origin = layer.origins.get((spelling,)) or Origin(layer.kind)
             origins = _inside(layer.origins, spelling) if isinstance(raw, (dict, list)) else {}
             name = self._spellings.get(spelling)
-            if name is None and self._is_open and not layer.skips_undeclared:
-                near = nearest(spelling, self._params) if spelling not in _OF_CHARTS else None
-                if near:
-                    text = f"the chart has no value `{spelling}` of its own ({origin})"
-                    notes[f"{text}; did you mean `{near}`?"] = None
-                name = self._add(spelling)
+            if name is None and not layer.skips_undeclared:
+                name = self._undeclared(spelling, layer, origin, faults, notes)
             if name is None:
-                if not layer.skips_undeclared:
-                    near, short = nearest(spelling, self._spellings), self._prototype.rpartition("/")[2]
-                    owner = f"prototype `{short}`" if short else "the prototype"
-                    usual = f"mlstack prototype describe {short}".rstrip()
-                    hint = f"did you mean `{near}`?" if near else usual
-                    message, is_given = f"{owner} has no parameter `{spelling}`", layer.kind == LAYERS[-1]
-                    faults.append(ParamFault(message, str(origin), hint, names_nothing=is_given))
                 continue
             if name in spelled:
                 both = f"`{spelled[name]}` and `{spelling}` are spellings of one parameter, and both are set"
@@ -539,10 +528,22 @@ class Declared:
             settings[name] = Setting(layer.kind, value, origin, origins, layer.target)
         return settings
 
-    def _add(self, name: str) -> str:
-        """Take up a name that an open prototype does not declare."""
-        self._params[name], self._chains[name], self._values[name] = Param(name=name, schema={}), (), None
-        return name
+    def _undeclared(
+        self, name: str, layer: Layer, origin: Origin, faults: list[ParamFault], notes: dict[str, None]
+    ) -> str | None:
+        """Take up a name that an open prototype does not declare; with any other one it is a fault."""
+        if self._is_open:
+            near = nearest(name, self._params) if name not in _OF_CHARTS else None
+            if near:
+                notes[f"the chart has no value `{name}` of its own ({origin}); did you mean `{near}`?"] = None
+            self._params[name], self._chains[name], self._values[name] = Param(name=name, schema={}), (), None
+            return name
+        near, short = nearest(name, self._spellings), self._prototype.rpartition("/")[2]
+        owner = f"prototype `{short}`" if short else "the prototype"
+        hint = f"did you mean `{near}`?" if near else f"mlstack prototype describe {short}".rstrip()
+        message, is_typed = f"{owner} has no parameter `{name}`", layer.kind == LAYERS[-1]
+        faults.append(ParamFault(message, str(origin), hint, names_nothing=is_typed))
+        return None
 
 
 def _inside(origins: Mapping[KeyPath, Origin], name: str) -> dict[KeyPath, Origin]:
