@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlstack.app import layout
 from mlstack.app.document import KeyPath
+from mlstack.app.params import at
 from mlstack.errors import ConfigError, YamlError
 from mlstack.yaml import edit, write
 from mlstack.yaml.read import read_document
@@ -198,15 +199,7 @@ class EditedFile:
 
     def at(self, path: KeyPath) -> Any:
         """Give the value at a path; None where nothing stands."""
-        value = self.value
-        for part in path:
-            if isinstance(value, dict):
-                value = value.get(part)
-            elif isinstance(value, list) and isinstance(part, int) and -len(value) <= part < len(value):
-                value = value[part]
-            else:
-                return None
-        return value
+        return at(self.value, path)
 
     def actual_path(self, path: Sequence[str | int]) -> KeyPath:
         """Give a path as typed with the keys that stand for items of a list as numbers."""

@@ -90,32 +90,32 @@ def parse_text(param: Param | None, text: str, *, as_string: bool = False) -> An
     """
     if as_string:
         return text
-    if param is not None and param.secret and text.lstrip().startswith("{") and FROM_ENV in text:
+    param = param or Param(name="the value", schema={})
+    types, opens_structure = param.types, text.lstrip()[:1] in ("[", "{")
+    if param.secret and text.lstrip().startswith("{") and FROM_ENV in text:
         with suppress(ConfigError, IndexError):
             value: Any = read_documents(text, source="the value")[0].value
             if any(True for _ in reference_paths(with_references(value))):
                 return value
         message = f"`{param.name}` names no environment variable"
         raise TypedValueError(message, hint="write {fromEnv: NAME}, or --as-string for the text itself")
-    is_union = param is not None and param.format is None and "string" in param.types
-    if param is not None and is_union and (scalars := param.types & {"integer", "number", "boolean"}):
+    scalars = types & {"integer", "number", "boolean"}
+    if scalars and "string" in types and param.format is None:
         scalar = coerce(replace(param, schema={"type": sorted(scalars)}), text)
         if scalar is not text and scalar is not None:
             return scalar
-    opens_structure = text.lstrip()[:1] in ("[", "{")
-    if param is not None and param.types:
-        if "string" in param.types and text in _NULLS:
-            return _NULLS[text]
-        takes_structure = param.format is not None or bool(param.types & {"array", "object"})
-        is_text = param.format is not None or "string" in param.types
-        if not takes_structure or (is_text and not opens_structure):
-            return coerce(param, text)
+    if "string" in types and text in _NULLS:
+        return _NULLS[text]
+    takes_structure = param.format is not None or bool(types & {"array", "object"})
+    is_text = param.format is not None or "string" in types
+    if types and (not takes_structure or (is_text and not opens_structure)):
+        return coerce(param, text)
     value = text  # or what it is as one document of YAML
     with suppress(ConfigError):
         documents = read_documents(text, source="the value")
         value = documents[0].value if len(documents) == 1 else None if not documents else text
     is_structure = isinstance(value, list | dict)
-    if param is None or not param.types:
+    if not types:
         return text if not text or (is_structure and not opens_structure) else value
     return value if is_structure or (value is None and text.strip() == "null") else coerce(param, text)
 
