@@ -56,11 +56,9 @@ def write_lock(lock: Lock) -> bytes:
     """Give the bytes of a lock file; the same packages in any order give the same bytes."""
     registries = sorted(lock.registries, key=lambda registry: registry.name)
     packages = sorted(lock.packages, key=lambda package: (package.full_name, version_key(package.version)))
-    content = {"apiVersion": API_VERSION, "kind": "Lock", "registries": [], "packages": []}
-    kustomizations = tuple(sorted(lock.kustomizations, key=lambda entry: entry.source))
-    content |= to_map(
-        Lock(registries=tuple(registries), packages=tuple(packages), kustomizations=kustomizations)
-    )
+    copies = sorted(lock.kustomizations, key=lambda entry: entry.source)
+    ordered = Lock(registries=tuple(registries), packages=tuple(packages), kustomizations=tuple(copies))
+    content = {"apiVersion": API_VERSION, "kind": "Lock", **to_map(ordered, ("registries", "packages"))}
     return (_LOCK_HEADER + write.to_yaml(content)).encode()
 
 
@@ -532,7 +530,8 @@ class AppDir(AppReader):
             for path, data in package.files.items()
         }
         files |= beside or {}
-        stale = self._stale([package.locked.folder for package in fetched], files)
+        kept = {package.folder for package in lock.packages}
+        stale = [*self._stale([package.locked.folder for package in fetched], files), *self._unlocked(kept)]
         for edited in self._requirements(entered or {}, removed or {}):
             if registry and edited.file == layout.APP_FILE:
                 edited.append(("registries",), to_map(registry, ("protocol",)))
@@ -542,15 +541,17 @@ class AppDir(AppReader):
             path = self.root / file
             if path.is_file() and path.read_bytes() == files[file]:
                 del files[file]
-        kept = {package.folder for package in lock.packages}
         gone = tuple(package for package in self.lock.packages if package.folder not in kept)
-        for folder in sorted((self.root / layout.VENDOR).glob("*/*@*")):
-            name = folder.relative_to(self.root).as_posix()
-            if folder.is_dir() and name not in kept and folder.parent.name != "kustomize":
-                stale.append(name)  # gone, or left behind by a command that was killed
         if files or stale or delete:
             self.write(files, [*stale, *delete])
         return gone
+
+    def _unlocked(self, locked: Collection[str]) -> Iterator[str]:
+        """Give folders of packages that are not locked: they go, or a command that was killed left them."""
+        for folder in sorted((self.root / layout.VENDOR).glob("*/*@*")):
+            name = folder.relative_to(self.root).as_posix()
+            if folder.is_dir() and name not in locked and folder.parent.name != "kustomize":
+                yield name
 
     def _requirements(
         self, entered: Mapping[str, Sequence[PackageRef]], removed: Mapping[str, Sequence[PackageRef]]

@@ -351,10 +351,10 @@ class Resolved:
     chains: Mapping[str, Sequence[Setting]]  # all settings of each parameter, lowest layer first
     notes: tuple[str, ...] = ()  # deprecations and the like, for people
 
-    def origin(self, name: str, path: KeyPath = ()) -> Origin:
-        """Give where a parameter, or a value inside it, was set."""
-        setting = self.setting(name, path)
-        return nearest_origin(setting.origins, path, setting.origin) if setting else Origin("not set")
+    def origin(self, name: str) -> Origin:
+        """Give where a parameter was set."""
+        setting = self.setting(name)
+        return setting.origin if setting else Origin("not set")
 
     def setting(self, name: str, path: KeyPath = ()) -> Setting | None:
         """Give the setting that decided a parameter, or a value inside it; None when nothing did."""

@@ -241,8 +241,8 @@ def test_a_value_inside_a_map_keeps_its_own_place() -> None:
     low = Layer("component", {"env": {"a": 1, "b": 2}}, places)
     high = Layer("environment", {"env": {"b": 3}}, {("env",): Origin("e", 1), ("env", "b"): Origin("e", 2)})
     resolved = resolve(params(env={"type": "object"}), [low, high])
-    assert resolved.origin("env", ("a",)) == Origin("c", 2)
-    assert resolved.origin("env", ("b",)) == Origin("e", 2)
+    assert resolved.setting("env", ("a",)).origin == Origin("c", 2)
+    assert resolved.setting("env", ("b",)).origin == Origin("e", 2)
 
 
 @pytest.mark.parametrize("character", ["\0", "\x07", "\x1b", "\x7f", "\udc80"])
