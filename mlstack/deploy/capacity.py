@@ -56,7 +56,11 @@ from mlstack.readiness.placement import (
 from mlstack.readiness.rule import ODD, key_of, kinds_below, number
 
 _AUTOSCALER = ObjectRef("v1", "ConfigMap", "kube-system", "cluster-autoscaler-status")
-_KARPENTER = ("karpenter.sh/v1", "NodePool")
+_List = tuple[str, str, str | None]  # API version and kind, and the namespace, None for all
+_NODES: _List = ("v1", "Node", None)
+_PODS: _List = ("v1", "Pod", None)
+_CLASSES: _List = ("resource.k8s.io/v1", "DeviceClass", None)
+_KARPENTER: _List = ("karpenter.sh/v1", "NodePool", None)
 # Groups whose pods are as the object says, to the letter.
 _OWN_PODS = ("", "apps", "batch", "paddlepaddle.org")
 _ENDED = ("Succeeded", "Failed")
@@ -168,35 +172,16 @@ def read(cluster: Cluster, making: Sequence[Change] = (), namespaces: Iterable[s
     """Read nodes, pods, quotas and what an autoscaler says; what we may not read is None, and noted."""
     spaces = sorted({*namespaces, *(change.identity.namespace for change in making)} - {""})
     below = kinds_below([change.subject.data for change in making if change.live_uid])
-    asked: list[tuple[str, str, str | None]] = [("v1", "Node", None), ("v1", "Pod", None)]
-    asked += [("resource.k8s.io/v1", "DeviceClass", None), (*_KARPENTER, None)]
+    asked: list[_List] = [_NODES, _PODS, _CLASSES, _KARPENTER]
     asked += [("v1", "ResourceQuota", space) for space in spaces]
-    asked += [(*kind, space) for kind in below if kind != ("v1", "Pod") for space in spaces]
-    notes: list[str] = []
-
-    def items(answer: Listing | MlstackError, kind: str, space: str | None) -> tuple[Data, ...] | None:
-        if isinstance(answer, Listing):
-            return answer.items
-        if isinstance(answer, ObjectNotFoundError):
-            return ()
-        if not isinstance(answer, ForbiddenError):
-            raise answer
-        if kind == _KARPENTER[1]:  # the server says so too where nobody has Karpenter
-            return None
-        notes.append(f"no right to list {kind} in {f'namespace {space}' if space else 'the whole cluster'}")
-        return None
-
-    answers = parallel.run(lambda row: cluster.list(row[0], row[1], namespace=row[2]), asked)
-    lists = {row: items(answer, row[1], row[2]) for row, answer in zip(asked, answers, strict=True)}
-    pods = lists["v1", "Pod", None]
+    asked += [(*kind, space) for kind in below if kind != _PODS[:2] for space in spaces]
+    lists, notes = _lists(cluster, asked)
+    pods, status = lists[_PODS], _unless_forbidden(cluster, _AUTOSCALER)
     between = [obj for row, rows in lists.items() if row[:2] in below for obj in rows or ()]
-    status = _unless_forbidden(cluster, _AUTOSCALER)
-    classes = lists["resource.k8s.io/v1", "DeviceClass", None] or ()
+    running = (pod for pod in pods or () if (pod.get("status") or {}).get("phase") not in _ENDED)
     return Occupancy(
-        nodes=lists["v1", "Node", None],
-        pods=None
-        if pods is None
-        else tuple(pod for pod in pods if (pod.get("status") or {}).get("phase") not in _ENDED),
+        nodes=lists[_NODES],
+        pods=None if pods is None else tuple(running),
         owners={
             _uid(obj): tuple(str(owner.get("uid")) for owner in obj["metadata"].get("ownerReferences") or ())
             for obj in (*(pods or ()), *between)
@@ -211,11 +196,34 @@ def read(cluster: Cluster, making: Sequence[Change] = (), namespaces: Iterable[s
             for space in spaces
             if _unless_forbidden(cluster, ObjectRef("v1", "Namespace", "", space)) is None
         ),
-        devices=tuple(str(row["spec"].get("extendedResourceName") or "") for row in classes),
-        node_pools=lists[*_KARPENTER, None] or (),
+        devices=tuple(str(row["spec"].get("extendedResourceName") or "") for row in lists[_CLASSES] or ()),
+        node_pools=lists[_KARPENTER] or (),
         autoscaler=str(((status or {}).get("data") or {}).get("status") or ""),
-        notes=tuple(dict.fromkeys(notes)),
+        notes=notes,
     )
+
+
+def _lists(
+    cluster: Cluster, asked: Sequence[_List]
+) -> tuple[dict[_List, tuple[Data, ...] | None], tuple[str, ...]]:
+    """List kinds side by side, and say which may not be listed: they are None."""
+    lists: dict[_List, tuple[Data, ...] | None] = {}
+    notes: dict[str, None] = {}
+    answers = parallel.run(lambda row: cluster.list(row[0], row[1], namespace=row[2]), asked)
+    for row, answer in zip(asked, answers, strict=True):
+        _, kind, space = row
+        if isinstance(answer, Listing):
+            lists[row] = answer.items
+        elif isinstance(answer, ObjectNotFoundError):
+            lists[row] = ()
+        elif isinstance(answer, ForbiddenError):
+            lists[row] = None
+            where = f"namespace {space}" if space else "the whole cluster"
+            if row != _KARPENTER:  # the server says so too where nobody has Karpenter
+                notes[f"no right to list {kind} in {where}"] = None
+        else:
+            raise answer
+    return lists, tuple(notes)
 
 
 def _unless_forbidden(cluster: Cluster, ref: ObjectRef) -> Data | None:

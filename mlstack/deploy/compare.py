@@ -89,23 +89,23 @@ def compare(
         ConfigError: a file, parameter or template is wrong.
         ClusterError: a cluster cannot be asked, or is another than the environment's.
     """
-    if left.where != right.where:
-        files, live = (left, right) if left.where == "local" else (right, left)
-        changes, notes = _with_cluster(target, files, live, opener)
-        if files is right:
-            return changes, notes
-        reversed_changes = (
-            replace(
-                change,
-                action=_BACK.get(change.action, change.action),
-                fields=tuple(field.reversed for field in change.fields),
-                desired=None,
-                reason="",
-                notes=(),
-            )
-            for change in changes
-        )
-        return tuple(reversed_changes), notes
+    if left.where == right.where:
+        return _like_with_like(target, left, right, opener)
+    files, live = (left, right) if left.where == "local" else (right, left)
+    changes, notes = _with_cluster(target, files, live, opener)
+    return changes if files is right else tuple(map(_reversed, changes)), notes
+
+
+def _reversed(change: Change) -> Change:
+    """Give a change as it is seen from the other side."""
+    action, fields = _BACK.get(change.action, change.action), tuple(field.reversed for field in change.fields)
+    return replace(change, action=action, fields=fields, desired=None, reason="", notes=())
+
+
+def _like_with_like(
+    target: Target, left: ComparedEnvironment, right: ComparedEnvironment, opener: Opener
+) -> tuple[tuple[Change, ...], tuple[str, ...]]:
+    """Compare the files of two environments, or what two clusters have."""
     targets = [replace(target, environment=side.environment) for side in (left, right)]
     before, after = (
         side.desired() if left.where == "local" else _live_state(resolve(side, opener)) for side in targets
@@ -275,10 +275,8 @@ def _difference(live: Data, path: Path, change: FieldChange, applied: Data | Non
         cause = "stale"
     elif owners:
         owner = max(owners, key=lambda entry: entry.time)
-    elif applied is not None and not managed_fields.says(
-        applied, path
-    ):  # removed from the object, or never applied
-        cause = "stale"
+    elif applied is not None and not managed_fields.says(applied, path):
+        cause = "stale"  # removed from the object, or never applied
     else:
         # A controller sets fields of its own all day; who takes one of ours away is a person.
         since = [

@@ -16,6 +16,7 @@ from mlstack.deploy.live import DiffContext, Replicas
 from mlstack.deploy.plan import adopts as is_adopting
 from mlstack.deploy.plan import change_of, refused, was_made_elsewhere
 from mlstack.errors import ConflictError, InvalidError, MlstackError, VersionGoneError
+from mlstack.kube.client import Cluster
 from mlstack.names import listed
 from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import MANAGER, Data, Identity, Kinds, KubeObject
@@ -108,21 +109,15 @@ def _compared(
     notes: list[str],
 ) -> Change:
     """Tell what differs in what we own, and whether the object is written."""
-    after, tree = resolution.forced.object, _ours(live, resolution.forced.object)
+    after = resolution.forced.object
     adopts = is_adopting(context.options, manifest) and bool(adoptable(live))
     made_elsewhere = was_made_elsewhere(context, manifest, live)
     dropped = tuple(dict.fromkeys(path for _, path in removed.dropped))
-    differing = list(managed_fields.compare(live, after, tree))
+    gone: list[FieldChange] = []
     if adopts or made_elsewhere:
-        going = conflicts.gone_by_adoption(context.cluster, live, resolution, replicas.data, replicas.spared)
-        removals = {path_text(path) for path in (*dropped, *(path for _, path in removed.foreign))}
-        gone = [change for change in going if change.path not in removals]
+        gone = _gone_by_adoption(context.cluster, live, resolution, replicas, removed)
         notes += conflicts.adoption_note(live, gone, adopt=adopts)
-        differing += gone if adopts else []
-    differing += conflicts.changed_without(
-        context.cluster, live, resolution.payload, managed_fields.tree_along(dropped)
-    )
-    changed = tuple({change.path: change for change in (*differing, *removed.changed)}.values())
+    changed = _differing(context.cluster, live, resolution, removed, gone if adopts else ())
     moves = managed_fields.owned(live) != managed_fields.owned(after)
     # What changes nothing is not worth a write, but goes along with one: else it is asked about for ever.
     paths = (*dropped, *(removed.paths if changed or adopts or moves else ()))
@@ -137,13 +132,37 @@ def _compared(
         "handover": replicas.handover,
         "live_metadata": {key: live[key] for key in ("apiVersion", "kind", "metadata") if key in live},
     }
-    if replacement.is_failed_hook(manifest, live):
-        reason = "it failed, and a hook of Helm runs again"
-        return _replace(context, manifest, live, changed, reason, facts["notes"])
-    if changed:
+    if changed or replacement.is_failed_hook(manifest, live):
         return _changed(context, manifest, live, changed, after, facts)
     facts["writes"] = moves or bool(facts["prepare"]) or replicas.handover is not None
     return update(context, manifest, live, (), action="unchanged", fingerprint="", **facts)
+
+
+def _differing(
+    cluster: Cluster,
+    live: Data,
+    resolution: ConflictResolution,
+    removed: RemovedFields,
+    gone: Sequence[FieldChange],
+) -> tuple[FieldChange, ...]:
+    """Give each field that gets another value or goes, once; `gone` is taken away by an adoption."""
+    after, dropped = resolution.forced.object, managed_fields.tree_along(path for _, path in removed.dropped)
+    differing = (
+        *managed_fields.compare(live, after, _ours(live, after)),
+        *gone,
+        *conflicts.changed_without(cluster, live, resolution.payload, dropped),
+        *removed.changed,
+    )
+    return tuple({change.path: change for change in differing}.values())
+
+
+def _gone_by_adoption(
+    cluster: Cluster, live: Data, resolution: ConflictResolution, replicas: Replicas, removed: RemovedFields
+) -> list[FieldChange]:
+    """Give what an adoption alone takes away."""
+    going = conflicts.gone_by_adoption(cluster, live, resolution, replicas.data, replicas.spared)
+    removals = {path_text(path) for _, path in (*removed.dropped, *removed.foreign)}
+    return [change for change in going if change.path not in removals]
 
 
 def _changed(
@@ -155,6 +174,9 @@ def _changed(
     facts: dict[str, Any],
 ) -> Change:
     """Give a change in fields, in place or by a new run; what a definition would lose has to be allowed."""
+    if replacement.is_failed_hook(manifest, live):
+        reason = "it failed, and a hook of Helm runs again"
+        return _replace(context, manifest, live, changed, reason, facts["notes"])
     if why := needs_new_run(live, changed):
         verdict = replacement.judge(manifest, context.resolved.state.environment, fixed=why, why=why)
         return _replace(context, manifest, live, changed, verdict, facts["notes"])
