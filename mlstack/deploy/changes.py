@@ -476,7 +476,7 @@ def _as_hidden(value: Any, beside: Any) -> Any:
         return {name: _as_hidden(inner, beside.get(name)) for name, inner in value.items()}
     if isinstance(value, list) and isinstance(beside, list) and len(value) == len(beside):
         return [_as_hidden(*pair) for pair in zip(value, beside, strict=True)]
-    return _hidden(value) if _holds_mask(beside) or _holds_mask(value) else value
+    return _hidden(value) if MASK in f"{beside}{value}" else value
 
 
 def _hidden(value: Any) -> Any:
@@ -485,14 +485,6 @@ def _hidden(value: Any) -> Any:
     if isinstance(value, list):
         return [_hidden(inner) for inner in value]
     return None if value is None else MASK
-
-
-def _holds_mask(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return any(map(_holds_mask, value.values()))
-    return (
-        any(map(_holds_mask, value)) if isinstance(value, list) else isinstance(value, str) and MASK in value
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -237,11 +237,9 @@ def _cannot_leave(manifest: KubeObject, left: Sequence[OwnedField], why: str) ->
     )
 
 
-# --- fields of others that become ours: those of tools that are taken over, and those that are to go ---
+# --- fields of others that become ours, by patches of `managedFields` which change nothing else ---
 
 Patch = tuple[Data, ...]
-
-# --- whose the fields are: patches of `managedFields`, which change nothing else ---
 
 
 def own(
@@ -507,13 +505,9 @@ def widened(live: Data, data: Data, paths: Sequence[Path]) -> tuple[Path, ...]:
 
     def around(path: Path) -> Path:
         outer = path[:-1]
-        if not outer or value_at(after, outer) is not MISSING or managed_fields.says(data, outer):
-            return path
-        return (
-            path
-            if any(managed_fields.branch(tree, outer) is not None for tree in programs)
-            else around(outer)
-        )
+        stays = not outer or value_at(after, outer) is not MISSING or managed_fields.says(data, outer)
+        is_programs = any(managed_fields.branch(tree, outer) is not None for tree in programs)
+        return path if stays or is_programs else around(outer)
 
     wide = {around(path) for path in paths}
     return tuple(sorted(path for path in wide if not any(path[:end] in wide for end in range(len(path)))))

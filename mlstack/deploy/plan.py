@@ -100,7 +100,7 @@ class ApplyPlan:
     capacity: Capacity | None = None  # whether there is room for the pods; None if that was not asked
     lock: LastingLock | None = None  # holds the lock over this run and others; None for this run alone
 
-    @property
+    @cached_property
     def report(self) -> ChangeReport:
         """Give what a person confirms."""
         return report(self.changes)
@@ -162,11 +162,10 @@ def diff_environment(resolved: ResolvedTarget, options: ApplyOptions) -> ApplyPl
     if pruned.warning and not options.allow_large_prune:
         notes.append(f"{pruned.warning}, which an apply does only with --allow-large-prune")
     name = resolved.place.name
-    for namespace in live.elsewhere:  # what an environment has in its old namespace is left there
-        notes.append(
-            f"environment `{name}` has objects in namespace `{namespace}` too:"
-            f" mlstack delete {name} -n {namespace}"
-        )
+    notes += [  # what an environment has in its old namespace is left there
+        f"environment `{name}` has objects in namespace `{space}` too: mlstack delete {name} -n {space}"
+        for space in live.elsewhere
+    ]
     if options.adopt:
         notes += _former_environments(resolved)
     rows = (*changes.changes, *pruned.changes)

@@ -472,9 +472,6 @@ def _files_differ(target: Target, state: DesiredState) -> Iterator[str]:
         )
 
 
-# --- what does not go back ---
-
-
 # --- after an apply that failed ---
 
 

@@ -267,8 +267,8 @@ def is_allowed(data: Data) -> bool:
 
 def losses_of(cluster: Cluster, live: Data, after: Data) -> tuple[str, ...]:
     """Say what a change of a definition would take away from what is there."""
-    all_losses, without_objects = losses(live, after), losses(live, after, has_objects=False)
-    return all_losses if all_losses == without_objects or _has_objects(cluster, live) else without_objects
+    at_most, at_least = losses(live, after), losses(live, after, has_objects=False)
+    return at_most if at_most == at_least or _has_objects(cluster, live) else at_least
 
 
 def demands_of(cluster: Cluster, live: Data, after: Data) -> tuple[str, ...]:
