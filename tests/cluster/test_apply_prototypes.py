@@ -22,15 +22,16 @@ from mlstack.deploy.changes import ApplyOptions
 from mlstack.deploy.prune import KeepOptions
 from mlstack.deploy.target import Target
 from mlstack.kube.api_server import connect
-from mlstack.kube.client import Cluster
+from mlstack.kube.client import Opener
 from mlstack.objects.kube_object import Kinds, KubeObject
 from mlstack.objects.references import templates
 from mlstack.operations import deploy
 from mlstack.operations.status import status
 from mlstack.yaml import write
+from tests.controlplane.recipes import Programs
 from tests.support import dryrun, examples, upstream
 from tests.support.cluster import TestCluster
-from tests.support.controlplane import ControlPlane
+from tests.support.controlplane import GKE, ControlPlane
 from tests.support.deploying import RealClock
 from tests.support.examples import Case
 from tests.support.looking import looked_at
@@ -46,23 +47,29 @@ CRDS = (
 NAME = "shown"
 ELSEWHERE = ("research",)  # namespaces that an example expects to be there
 ROWS = dict.fromkeys(("core", "tf-job", "training"), "jobs")  # what stands in one row; else a package
-PROVIDED = "mlstack.dev/test-provided"
 CLAIM = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Ti"}}}
 ROOMY = {"cpu": "96", "memory": "1Ti", "nvidia.com/gpu": "16", "pods": "250"}
 WORKING = ("ready", "done", "suspended")
 
 
 @pytest.fixture(scope="module")
-def definitions(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The definitions that the examples need, ours and upstream's, as somebody else has installed them."""
+def control_plane(isolated_programs: Programs) -> Iterator[ControlPlane]:
+    """A cluster for this file alone: to remove its definitions again would take minutes."""
+    plane = ControlPlane.start(isolated_programs, (GKE,))
+    yield plane
+    plane.stop()
+
+
+@pytest.fixture(scope="module")
+def gke(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> TestCluster:
+    """The cluster with the definitions that the examples need, as somebody else has installed them."""
     gke = control_plane.clusters["gke"]
     app = examples.shipped_app(tmp_path_factory.mktemp("examples") / "app")
     objects = [obj for case in examples.served_cases() for obj in examples.render(app, case).objects]
     ours = {file.name for file in CRDS}
     theirs = [file for file in upstream.crds_of(objects) if file.name not in ours]
     dryrun.install(gke, (*CRDS, *theirs))
-    yield
-    dryrun.remove((gke, (*CRDS, *theirs)))
+    return gke
 
 
 def write_app(root: Path, case: Case, namespace: str) -> AppDir:
@@ -79,17 +86,14 @@ Outcomes = Mapping[Case, BaseException | None]
 
 @pytest.fixture(scope="module")
 def outcomes(
-    request: pytest.FixtureRequest,
-    control_plane: ControlPlane,
-    definitions: None,
-    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest, gke: TestCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Outcomes:
     """What went wrong with each example that is asked for; several at once, since they mostly wait.
 
     The examples of one package follow each other: they share names of objects outside of namespaces. Those of
     jobs follow those of the core, whose webhook is asked of every job while it is there.
     """
-    gke, folder = control_plane.clusters["gke"], tmp_path_factory.mktemp("apps")
+    folder = tmp_path_factory.mktemp("apps")
     for name in ELSEWHERE:
         gke.ensure_namespace(name)
     asked = {item.callspec.params["case"] for item in request.session.items if item.path == request.path}
@@ -98,11 +102,12 @@ def outcomes(
         rows.setdefault(ROWS.get(case.prototype.package, case.prototype.package), []).append(case)
 
     def follow(cases: Sequence[Case]) -> Outcomes:
-        return {case: outcome(case) for case in cases}
+        opener = cache(lambda context: connect(context, kubeconfig=str(gke.kubeconfig)))
+        return {case: outcome(case, opener) for case in cases}
 
-    def outcome(case: Case) -> BaseException | None:
+    def outcome(case: Case, opener: Opener) -> BaseException | None:
         try:
-            live(case, folder / case.component, gke, f"of-{case.component}"[:63], control_plane.kubeconfig)
+            live(case, folder / case.component, gke, f"of-{case.component}"[:63], opener)
         except BaseException as error:  # the test of the example raises it
             return error
         return None
@@ -110,7 +115,6 @@ def outcomes(
     with ThreadPoolExecutor(4) as pool:
         longest_first = sorted(rows.values(), key=len, reverse=True)
         done = {case: error for row in pool.map(follow, longest_first) for case, error in row.items()}
-    gke.kubectl("delete", "nodes,pv", "-l", f"{PROVIDED}=true", "--ignore-not-found", "--wait=false")
     return done
 
 
@@ -120,16 +124,12 @@ def test_example_is_applied_once_and_for_all(case: Case, outcomes: Outcomes) -> 
         raise error
 
 
-def live(case: Case, root: Path, gke: TestCluster, namespace: str, kubeconfig: Path) -> None:
+def live(case: Case, root: Path, gke: TestCluster, namespace: str, opener: Opener) -> None:
     """Apply an example, see it work, find nothing to change by any means, delete it and find nothing left."""
     app, clock = write_app(root, case, namespace), RealClock()
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     gke.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace, "labels": labels}})
     gke.wait_for_service_account(namespace)
-
-    @cache
-    def opener(context: str) -> Cluster:
-        return connect(context, kubeconfig=str(kubeconfig))
 
     target = Target(app=app, environment=case.environment, store=examples.STORE)
     rendered = target.desired().objects
@@ -148,9 +148,9 @@ def live(case: Case, root: Path, gke: TestCluster, namespace: str, kubeconfig: P
 
     # Definitions outlive a delete: those that another example left carry its environment's marks.
     text = write.to_yaml_documents(obj.data for obj in rendered if obj.kind != "CustomResourceDefinition")
-    assert gke.kubectl("diff", "-f", "-", input=text).stdout == ""
+    assert gke.kubectl("diff", "--server-side", "--force-conflicts", "-f", "-", input=text).stdout == ""
     assert deploy.diff(target, opener=opener).ok
-    again = deploy.plan_apply(replace(target, app=AppDir(app.root)), opener=opener)
+    again = deploy.plan_apply(replace(target, app=AppDir(app.root, store=examples.STORE)), opener=opener)
     assert {change.action for change in again.changes.changes} == {"unchanged"}
     assert again.changes.writes == ()
     tried = looked_at(target, opener)
@@ -193,7 +193,7 @@ def item(api_version: str, kind: str, name: str, **rest: Any) -> dict[str, Any]:
 
 def node(name: str, pod: Mapping[str, Any]) -> dict[str, Any]:
     """Give a large node that the selector of a pod admits."""
-    labels = {**(pod.get("nodeSelector") or {}), "kubernetes.io/hostname": name, PROVIDED: "true"}
+    labels = {**(pod.get("nodeSelector") or {}), "kubernetes.io/hostname": name}
     metadata = {"name": name, "labels": labels}
     return {
         **item("v1", "Node", name),
@@ -204,7 +204,6 @@ def node(name: str, pod: Mapping[str, Any]) -> dict[str, Any]:
 
 def volume(namespace: str, name: str, claim: Mapping[str, Any]) -> dict[str, Any]:
     """Give a volume that is meant for a claim, whatever class and access it asks for."""
-    metadata = {"name": f"{namespace}-{name}", "labels": {PROVIDED: "true"}}
     spec = {
         "accessModes": claim["accessModes"],
         "capacity": {"storage": claim["resources"]["requests"]["storage"]},
@@ -212,4 +211,4 @@ def volume(namespace: str, name: str, claim: Mapping[str, Any]) -> dict[str, Any
         "hostPath": {"path": f"/nowhere/{namespace}"},
         "storageClassName": claim.get("storageClassName", "standard-rwo"),
     }
-    return {**item("v1", "PersistentVolume", name), "metadata": metadata, "spec": spec}
+    return item("v1", "PersistentVolume", f"{namespace}-{name}", spec=spec)

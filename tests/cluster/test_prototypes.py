@@ -16,6 +16,7 @@ import yaml
 
 from mlstack.app import files
 from mlstack.objects.kube_object import Kinds, KubeObject
+from tests.controlplane.recipes import Programs
 from tests.support import dryrun, examples, upstream
 from tests.support.api import ApiRefusedError
 from tests.support.cluster import TestCluster
@@ -41,7 +42,15 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
 
 
 @pytest.fixture(scope="module")
-def kinds(control_plane: ControlPlane, rendered: Rendered) -> Iterator[Mapping[str, Kinds]]:
+def control_plane(isolated_programs: Programs) -> Iterator[ControlPlane]:
+    """Clusters for this file alone: to remove their definitions again would take minutes."""
+    plane = ControlPlane.start(isolated_programs)
+    yield plane
+    plane.stop()
+
+
+@pytest.fixture(scope="module")
+def kinds(control_plane: ControlPlane, rendered: Rendered) -> Mapping[str, Kinds]:
     """The kinds of each cluster, whose definitions are installed."""
     theirs = upstream.crds_of(obj for objects in rendered.values() for obj in objects)
     ours = sorted(OURS.glob("*.yaml"))
@@ -55,11 +64,10 @@ def kinds(control_plane: ControlPlane, rendered: Rendered) -> Iterator[Mapping[s
         for namespace in (*LEVELS, OTHER_NAMESPACE):
             cluster.ensure_namespace(namespace)
             restrict(cluster, namespace, "baseline" if namespace == "baseline" else "restricted")
-    yield {
+    return {
         name: Kinds.builtin().with_crds(yaml.load(file.read_bytes(), yaml.CSafeLoader) for file in each)
         for name, each in files.items()
     }
-    dryrun.remove(*((cluster, files[name]) for name, cluster in control_plane.clusters.items()))
 
 
 @pytest.fixture(scope="module")
