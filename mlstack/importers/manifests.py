@@ -67,16 +67,7 @@ def read_sources(place: str) -> list[SourceFile]:
     if place == STDIN:
         return [_source("standard input", PurePosixPath("stdin.yaml"), sys.stdin.buffer.read())]
     if re.match(r"https?://", place):
-        from mlstack.web import Web
-
-        shown, answer = masking.without_logins(place), Web().get(place)
-        if answer.status in (404, 410):
-            raise NotFoundError(f"nothing stands at `{shown}`", hint="check the address")
-        if answer.status != 200:
-            hint = "download it with your login, then import the file"
-            raise RegistryError(f"`{shown}` answers with HTTP {answer.status}", hint=hint)
-        name = PurePosixPath(re.split("[?#]", place)[0]).name or "url"
-        return [_source(shown, PurePosixPath(name), answer.data)]
+        return [_fetched(place)]
     path = Path(place)
     if not path.exists():
         near = nearest(place, ("helm", "kustomize", "ksonnet-app"))
@@ -97,6 +88,19 @@ def read_sources(place: str) -> list[SourceFile]:
     if not manifests:
         raise UsageError(f"`{place}` holds no YAML or JSON file", hint="name a file or folder of manifests")
     return [_source(f"{place.rstrip('/')}/{file}", file, data) for file, data in manifests.items()]
+
+
+def _fetched(url: str) -> SourceFile:
+    from mlstack.web import Web
+
+    shown, answer = masking.without_logins(url), Web().get(url)
+    if answer.status in (404, 410):
+        raise NotFoundError(f"nothing stands at `{shown}`", hint="check the address")
+    if answer.status != 200:
+        hint = "download it with your login, then import the file"
+        raise RegistryError(f"`{shown}` answers with HTTP {answer.status}", hint=hint)
+    name = PurePosixPath(re.split("[?#]", url)[0]).name or "url"
+    return _source(shown, PurePosixPath(name), answer.data)
 
 
 _COMMANDS = {**dict.fromkeys(NAMES, "kustomize"), "Chart.yaml": "helm"}

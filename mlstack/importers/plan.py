@@ -148,20 +148,13 @@ def plan_variants(
     groups: list[_Group] = []
     for component, by_environment in objects.items():
         sound = dict(_sound(component, by_environment, places, notes, refused))
-        groups += _grouped(component, {name: sound[name] for name in order if name in sound})
-    named: dict[str, _Group] = {}
-    planned: list[PlannedComponent] = []
-    for name, group in _named(groups).items():
-        try:
-            planned.append(_component(name, group, sources.get(group.component, "")))
-        except ValueError as error:
-            refused += [
-                ImportFailure(component=group.component, environment=other, reason=str(error))
-                for other in group.environments
-            ]
-            continue
-        named[name] = group
-        notes |= dict.fromkeys(told for data in planned[-1].objects for told in told_of(data, name))
+        groups += _grouped(component, sound, order)
+    written = [*_components(groups, sources, refused)]
+    planned = tuple(component for component, _ in written)
+    named = {component.name: group for component, group in written}
+    notes |= dict.fromkeys(
+        told for new in planned for data in new.objects for told in told_of(data, new.name)
+    )
     targets = {name: list(_targets(named, name, notes)) for name in order}
     placed = [
         replace(places[name], targets=() if all_targets and {*listed} == {*named} else tuple(listed))
@@ -174,16 +167,28 @@ def plan_variants(
         if not targets[name]
     )
     plan = ImportPlan(
-        components=tuple(planned), patches=_patches(named), environments=tuple(placed), notes=tuple(notes)
+        components=planned, patches=_patches(named), environments=tuple(placed), notes=tuple(notes)
     )
     return plan, refused
 
 
-def _component(name: str, group: _Group, source: str) -> PlannedComponent:
-    """Write the objects of the base; raises a ValueError for what YAML cannot hold."""
-    base = tuple(versions[group.environments[0]] for versions in group.objects.values())
-    head = f"# Imported from {source}.\n" if source else ""
-    return PlannedComponent(name=name, text=head + write.to_yaml_documents(base), objects=base)
+def _components(
+    groups: Sequence[_Group], sources: Mapping[str, str], refused: list[ImportFailure]
+) -> Iterator[tuple[PlannedComponent, _Group]]:
+    """Write the objects of the base of each group, unless YAML cannot hold them."""
+    for name, group in _named(groups).items():
+        base = tuple(versions[group.environments[0]] for versions in group.objects.values())
+        source = sources.get(group.component)
+        head = f"# Imported from {source}.\n" if source else ""
+        try:
+            text = head + write.to_yaml_documents(base)
+        except ValueError as error:
+            refused += [
+                ImportFailure(component=group.component, environment=other, reason=str(error))
+                for other in group.environments
+            ]
+            continue
+        yield PlannedComponent(name=name, text=text, objects=base), group
 
 
 def _patches(named: Mapping[str, _Group]) -> dict[str, dict[str, Sequence[Data]]]:
@@ -264,11 +269,13 @@ def without_nulls(value: Any) -> Any:
     return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def _grouped(component: str, by_environment: Mapping[str, Sequence[Data]]) -> list[_Group]:
+def _grouped(
+    component: str, by_environment: Mapping[str, Sequence[Data]], order: Sequence[str]
+) -> list[_Group]:
     """Part the objects of a component by the environments that have them, the largest group first."""
     objects: dict[Identity, dict[str, Data]] = {}
-    for name, listed in by_environment.items():
-        for data in listed:
+    for name in order:
+        for data in by_environment.get(name, ()):
             objects.setdefault(_identity(data), {})[name] = data
     parts: dict[tuple[str, ...], dict[Identity, Mapping[str, Data]]] = {}
     for identity, versions in objects.items():

@@ -240,12 +240,7 @@ def as_prototypes(plan: ImportPlan, package: str, *, known: Named | None = None)
             prototype += "-2"
         names.add(prototype)
         named = _named_values(component, versions, known or {})
-        text = _template(component, named)
-        if (size := len(text.encode())) > LARGEST_TEMPLATE:
-            message = f"`{component.name}` has {size / 2**20:.1f} MiB, and a template of a prototype holds"
-            hint = "import it as it is, without --as-prototype; patches change it for one environment"
-            raise ConfigError(f"{message} {LARGEST_TEMPLATE >> 20} MiB", hint=hint)
-        files |= _prototype_files(prototype, component, text, named, versions)
+        files |= _prototype_files(prototype, component, named)
         content = {"apiVersion": API_VERSION, "kind": "Component"}
         content["prototype"] = f"{REGISTRY}/{package}/{prototype}"
         components.append(replace(component, text=write.to_yaml(content), suffix=".yaml"))
@@ -391,20 +386,22 @@ def _template(component: PlannedComponent, named: Mapping[str, _Value]) -> str:
                 end = "\n" if candidate[scalar.start : scalar.end].endswith("\n") else ""  # a block
                 edits.append((scalar.start, scalar.end, expression + end))
         if len(edits) == len(expressions):
-            return rewritten(candidate, edits)
+            return _within_limit(rewritten(candidate, edits), component.name)
     raise ConfigError(f"no prototype can be made of component `{component.name}`")
+
+
+def _within_limit(template: str, component: str) -> str:
+    if (size := len(template.encode())) > LARGEST_TEMPLATE:
+        message = f"`{component}` has {size / 2**20:.1f} MiB, and a template of a prototype holds"
+        hint = "import it as it is, without --as-prototype; patches change it for one environment"
+        raise ConfigError(f"{message} {LARGEST_TEMPLATE >> 20} MiB", hint=hint)
+    return template
 
 
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
-def _prototype_files(
-    name: str,
-    component: PlannedComponent,
-    template: str,
-    named: Mapping[str, _Value],
-    versions: Mapping[str, object],
-) -> dict[str, str]:
+def _prototype_files(name: str, component: PlannedComponent, named: Mapping[str, _Value]) -> dict[str, str]:
     properties = {}
     for param, value in named.items():
         types = sorted({_TYPES[type(item)] for item in (value.base, *value.others)})
@@ -430,7 +427,7 @@ def _prototype_files(
     del example["name"]
     return {
         f"{name}/prototype.yaml": write.to_yaml(prototype),
-        f"{name}/templates/objects.yaml.j2": template,
+        f"{name}/templates/objects.yaml.j2": _template(component, named),
         f"{name}/examples/default.yaml": write.to_yaml(example),
     }
 

@@ -44,8 +44,7 @@ class Pods(NamedTuple):
     @property
     def containers(self) -> list[Field]:
         """Give those that run: not the ones that only start before them, but sidecars."""
-        sidecars = (each for each in self.spec.at("initContainers").items if _is_sidecar(each))
-        return [*self.main_containers, *sidecars]
+        return [*self.main_containers, *self.spec.all("initContainers[restartPolicy=Always]")]
 
     @property
     def all_containers(self) -> list[Field]:
@@ -61,10 +60,6 @@ class Pods(NamedTuple):
     def asks_for_gpus(self) -> bool:
         """Tell whether a container asks for a GPU, by its name or by a claim of devices."""
         return bool(self.spec.at("resourceClaims").items) or any(map(gpus, self.all_containers))
-
-
-def _is_sidecar(container: Field) -> bool:
-    return container.at("restartPolicy").text == "Always"
 
 
 def gpus(container: Field) -> dict[str, Field]:
@@ -143,18 +138,16 @@ def _kserve_parts(spec: Field) -> _Parts:
         yield part, models, bool(models)
 
 
+_OF_WORKFLOW = (
+    *("affinity", "hostNetwork", "nodeSelector", "securityContext", "serviceAccountName", "tolerations"),
+    "volumes",
+)
+
+
 def _argo_parts(spec: Field) -> _Parts:
     """Each template is a pod, which has from the workflow what it does not say itself."""
     workflow = spec.at("workflowSpec") if spec.at("workflowSpec") else spec
-    names = (
-        "affinity",
-        "hostNetwork",
-        "nodeSelector",
-        "securityContext",
-        "serviceAccountName",
-        "tolerations",
-    )
-    shared = {name: workflow.at(name) for name in (*names, "volumes")}
+    shared = {name: workflow.at(name) for name in _OF_WORKFLOW}
     for template in workflow.at("templates").items:
         apart = [*template.all("container|script?"), *template.all("containerSet?.containers[]")]
         if apart:
