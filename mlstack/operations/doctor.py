@@ -39,7 +39,7 @@ from mlstack.kube.kubeconfig import IN_CLUSTER, Kubeconfig
 from mlstack.names import nearest
 from mlstack.objects.resources import is_gpu
 from mlstack.readiness.placement import NodeRoom, repelling
-from mlstack.render.helm import helm_version
+from mlstack.render.tools import helm_version
 from mlstack.yaml import read
 from mlstack.yaml.edit import dump_commented, load_commented
 
