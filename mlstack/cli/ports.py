@@ -47,7 +47,6 @@ if TYPE_CHECKING:  # so that the calls are checked
     import mlstack.operations.deploy
     import mlstack.operations.doctor
     import mlstack.operations.explain
-    import mlstack.operations.history
     import mlstack.operations.images
     import mlstack.operations.imports
     import mlstack.operations.package_changes

@@ -36,17 +36,18 @@ if TYPE_CHECKING:
     from mlstack.deploy.history import Revision
     from mlstack.objects.resources import Amounts
     from mlstack.operations.deploy import PlanResult
-    from mlstack.operations.history import (
+    from mlstack.operations.images import ComponentFootprint, FitsResult, FootprintResult
+    from mlstack.operations.render import ValidateResult
+    from mlstack.operations.status import (
         CompareResult,
         DriftResult,
         HistoryResult,
+        PodStatus,
         RevisionDiff,
         RevisionResult,
+        StatusResult,
         UnlockResult,
     )
-    from mlstack.operations.images import ComponentFootprint, FitsResult, FootprintResult
-    from mlstack.operations.render import ValidateResult
-    from mlstack.operations.status import PodStatus, StatusResult
     from mlstack.readiness.capacity import Fit
     from mlstack.readiness.rule import State
 

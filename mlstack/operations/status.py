@@ -1,26 +1,39 @@
-"""`status`: whether what was applied works, and why not: component, object, pods."""
+"""What became of an environment: how it stands, its lock, history and drift; two environments compared."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Literal, NamedTuple
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any, NamedTuple
 
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
-from mlstack.app.document import API_VERSION
+from mlstack.app.environment import Environment
 from mlstack.clock import Clock
 from mlstack.dataclass import dataclass, row
-from mlstack.deploy.changes import Change
+from mlstack.deploy import compare, history, lock
+from mlstack.deploy import target as guard
+from mlstack.deploy.changes import Change, Changes, ObjectChange, report
+from mlstack.deploy.compare import ComparedEnvironment, DriftRow
+from mlstack.deploy.history import History, Revision, open_history
 from mlstack.deploy.inventory import load_inventory, ref_of
 from mlstack.deploy.live import namespaces_of, placed
 from mlstack.deploy.prune import candidates, find_by_labels
 from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.deploy.wait import UNSEEN, ReadinessWatcher, obstacles
 from mlstack.deploy.write import Gone, holders
-from mlstack.errors import ClusterError, ForbiddenError
+from mlstack.errors import ClusterError, ForbiddenError, LockedError, NotFoundError
 from mlstack.kube.client import ObjectRef, Opener
+from mlstack.kube.lease import Lease, Term
+from mlstack.objects import order
 from mlstack.objects.kube_object import KubeObject, selector
+from mlstack.objects.masking import mask_object, mask_values
 from mlstack.readiness.evaluate import Logs, ResourceStatus, inspect
 from mlstack.readiness.rule import State, how_to_bring, how_to_install, is_unseen, operator_of
+from mlstack.render.render import known_secrets
+
+# --- `status`: whether what was applied works, and why not: component, object, pods ---
 
 # How often it is looked whether what was going is gone.
 _AGAIN_S = 2.0
@@ -77,8 +90,6 @@ class LeftOver:
 class StatusResult:
     """How an environment does; `ok` if everything works."""
 
-    api_version: str = API_VERSION  # version of this format
-    kind: Literal["StatusResult"] = "StatusResult"  # kind of this format
     ok: bool  # whether every object is ready, done or suspended on purpose, and nothing of it is still going
     app: str  # name of the app
     environment: str  # name of the environment
@@ -104,25 +115,23 @@ class Surplus(NamedTuple):
 
 
 def status(target: Target, *, opener: Opener, clock: Clock) -> StatusResult:
-    """Judge every object of an environment.
+    """Judge every object of an environment."""
+    resolved, objects, terms = _judging(target, opener)
+    statuses, notes = inspect(objects, resolved.cluster, now_s=clock.now_s(), **terms)
+    return _result(resolved, statuses, _surplus(resolved, objects, statuses), notes)
 
-    Raises:
-        ConfigError: a file, parameter or template is wrong.
-        ClusterError: the cluster cannot be asked or is another one.
-    """
+
+def _judging(target: Target, opener: Opener) -> tuple[ResolvedTarget, tuple[KubeObject, ...], dict[str, Any]]:
+    """Give what a target is about, its objects, and by which terms they are judged."""
     resolved = resolve(replace(target, stand_ins=True), opener, confined=False)
     cluster, state = resolved.cluster, resolved.state
-    objects = placed(state.objects, cluster)
-    statuses, notes = inspect(
-        objects,
-        cluster,
-        now_s=clock.now_s(),
-        wait_for_load_balancer=resolved.place.wait_for_load_balancer,
-        labels=selector(app=state.app, environment=state.environment),
-        rules=resolved.rules,
-        logs=Logs.of_state(cluster, state),
-    )
-    return _result(resolved, statuses, _surplus(resolved, objects, statuses), notes)
+    terms = {
+        "wait_for_load_balancer": resolved.place.wait_for_load_balancer,
+        "labels": selector(app=state.app, environment=state.environment),
+        "rules": resolved.rules,
+        "logs": Logs.of_state(cluster, state),
+    }
+    return resolved, tuple(placed(state.objects, cluster)), terms
 
 
 def watch(
@@ -137,24 +146,9 @@ def watch(
 
     `on_change` is called with everything, once at first and then whenever something is another; `timeout_s`
     are seconds after which it ends whatever is seen, None for never.
-
-    Raises:
-        ConfigError: a file, parameter or template is wrong.
-        ClusterError: the cluster cannot be asked or is another one.
     """
-    resolved = resolve(replace(target, stand_ins=True), opener, confined=False)
-    cluster, state = resolved.cluster, resolved.state
-    objects = placed(state.objects, cluster)
-    watcher = ReadinessWatcher(
-        cluster,
-        objects,
-        clock=clock,
-        labels=selector(app=state.app, environment=state.environment),
-        wait_for_load_balancer=resolved.place.wait_for_load_balancer,
-        everything=True,
-        rules=resolved.rules,
-        logs=Logs.of_state(cluster, state),
-    )
+    resolved, objects, terms = _judging(target, opener)
+    watcher = ReadinessWatcher(resolved.cluster, objects, clock=clock, everything=True, **terms)
     ends_s = None if timeout_s is None else clock.now_s() + timeout_s
     surplus, looked_s = Surplus(), None
     last = None
@@ -198,27 +192,24 @@ def _surplus(
             change for change in changes if change.live and change.live.metadata.get("deletionTimestamp")
         ]
         held_by = holders(cluster, [Gone(ref_of(change), change.live_uid) for change in terminating])
-        held = {change.identity: holder for change, holder in zip(terminating, held_by, strict=True)}
     except ClusterError as error:
         note = f"what the files no longer bring may be missing: {error.message}"
         return Surplus(before.left_over, going, (note,))
-    left_over = []
-    for change in changes:
-        holder = held.get(change.identity, "")
-        if holder is None:  # gone meanwhile
-            continue
-        is_terminating = change.identity in held
-        left_over.append(
-            row(
-                LeftOver,
-                change.identity,
-                object=str(change.identity),
-                component=change.component,
-                is_kept=change.action == "kept",
-                is_terminating=is_terminating,
-                reason=holder if is_terminating else change.reason,
-            )
+    held = {change.identity: holder for change, holder in zip(terminating, held_by, strict=True)}
+    gone = {identity for identity, holder in held.items() if holder is None}
+    left_over = (
+        row(
+            LeftOver,
+            change.identity,
+            change,
+            object=str(change.identity),
+            is_kept=change.action == "kept",
+            is_terminating=change.identity in held,
+            reason=held.get(change.identity, change.reason),
         )
+        for change in changes
+        if change.identity not in gone
+    )
     return Surplus(tuple(left_over), going, inventory.notes)
 
 
@@ -255,38 +246,29 @@ def _result(
         objects = tuple(_object(status, _hint(resolved.target.app, status, environment)) for status in own)
         is_fine = all(status.readiness.is_fine for status in own)
         components.append(ComponentStatus(name=name, ok=is_fine, objects=objects))
-    return StatusResult(
+    return row(
+        StatusResult,
+        state,
+        surplus,
         ok=all(component.ok for component in components) and not surplus.is_going,
-        app=state.app,
-        environment=state.environment,
-        namespace=state.namespace,
         context=resolved.place.context,
         components=tuple(components),
-        left_over=surplus.left_over,
         notes=(*state.notes, *surplus.going, *surplus.notes, *notes),
     )
 
 
 def _object(status: ResourceStatus, hint: str) -> ObjectStatus:
     pods = tuple(
-        PodStatus(
+        row(
+            PodStatus,
+            readiness,
             name=str(pod["metadata"]["name"]),
-            state=readiness.state,
-            reason=readiness.reason,
             node=str((pod.get("spec") or {}).get("nodeName") or ""),
         )
         for pod, readiness in status.pods
     )
-    identity, readiness = status.desired.identity, status.readiness
-    return row(
-        ObjectStatus,
-        identity,
-        object=str(identity),
-        state=readiness.state,
-        reason=readiness.reason,
-        hint=hint,
-        pods=pods,
-    )
+    identity = status.desired.identity
+    return row(ObjectStatus, identity, status.readiness, object=str(identity), hint=hint, pods=pods)
 
 
 def _hint(app: AppDir, status: ResourceStatus, environment: str) -> str:
@@ -308,3 +290,238 @@ def _hint(app: AppDir, status: ResourceStatus, environment: str) -> str:
         fewer = f"mlstack param set --env={environment} {name} num_gpus 0"
         return f"add GPU nodes with the device plugin, or: {fewer}"
     return ""
+
+
+# --- `unlock`: free an environment whose lock a dead run has left behind ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnlockPlan:
+    """What would be freed."""
+
+    place: Environment  # the environment as it is used by this run
+    lease: Lease  # its lock
+    term: Term | None  # who holds it; None if nobody does
+    left_s: float  # how long it lasts unless its run goes on
+
+    @property
+    def holder(self) -> str:
+        """Say who holds it since when, and how long it lasts."""
+        if self.term is None:
+            return "nobody"
+        rest = f"expires in {self.left_s:.0f} s" if self.left_s > 0 else "expired"
+        return f"{lock.describe(self.term)}, {rest}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnlockResult:
+    """An environment that is free."""
+
+    environment: str  # its name
+    context: str  # the kubectl context
+    namespace: str  # its namespace
+    unlocked: bool  # whether it was locked before
+    holder: str  # who held it since when
+
+
+def plan_unlock(target: Target, *, opener: Opener, clock: Clock) -> UnlockPlan:
+    """Find who holds the lock of an environment; nothing is written, nothing is rendered."""
+    place = target.place()
+    cluster = opener(place.context)
+    guard.check_cluster(place, cluster)
+    lease = lock.lease_of(cluster, place, target.app.app.name, holder=target.holder, clock=clock)
+    term = lease.read()
+    return UnlockPlan(place=place, lease=lease, term=term, left_s=lease.left_s() if term else 0.0)
+
+
+def unlock(plan: UnlockPlan) -> UnlockResult:
+    """Free the environment; a run that still holds the lock writes nothing more.
+
+    Raises:
+        LockedError: another run has taken the lock since.
+        ClusterError: the cluster does not answer or refuses.
+    """
+    if plan.term is not None:
+        plan.lease.release(plan.term)
+        now = plan.lease.read()
+        if now is not None:
+            raise LockedError(
+                f"another run has locked environment `{plan.place.name}` meanwhile: {lock.describe(now)}",
+                hint="it was left alone; if that run is dead too, repeat the command",
+            )
+    is_held = plan.term is not None
+    return row(UnlockResult, plan, plan.place, environment=plan.place.name, unlocked=is_held)
+
+
+# --- `diff A B`: two environments side by side, as their files say or as their clusters have them ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareResult:
+    """What changes on the way from one environment to another."""
+
+    ok: bool  # true if there is no difference
+    app: str  # name of the app
+    left: str  # what is compared: `local:ENV` for its files, `remote:ENV` for its cluster
+    right: str  # what it is compared with
+    # one row an object, named as in the environment it was compared in; `create` is on the right alone,
+    # `delete` on the left alone
+    objects: tuple[ObjectChange, ...]
+    counts: Mapping[str, int]  # number of objects of each action
+    notes: tuple[str, ...] = ()  # remarks on the comparison as a whole
+
+
+def compare_environments(
+    target: Target, left: ComparedEnvironment, right: ComparedEnvironment, *, opener: Opener
+) -> CompareResult:
+    """Compare two sides; nothing is written."""
+    changes, notes = compare.compare(target, left, right, opener=opener)
+    nowhere: dict[str, Any] = {"namespace": "", "context": "", "cluster": None}
+    compared = Changes(
+        app=target.app.app.name, environment=right.environment, changes=changes, notes=notes, **nowhere
+    )
+    return row(CompareResult, report(compared), left=str(left), right=str(right))
+
+
+# --- `diff --live`: what became of an environment since it was applied, and who did it ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftResult:
+    """What became of an environment since it was applied."""
+
+    ok: bool  # true if the live objects are as the files say
+    app: str  # name of the app
+    environment: str  # name of the environment
+    namespace: str  # its namespace
+    context: str  # the kubectl context
+    # one row an object: those of the files in their order, then those only the cluster has
+    objects: tuple[DriftRow, ...]
+    # number of differences by cause: `person`, `controller`, `stale` (the files have changed since the
+    # last apply), `unknown`, `missing` and `extra`
+    counts: Mapping[str, int]
+    notes: tuple[str, ...] = ()  # what could not be seen
+
+
+def find_drift(target: Target, *, opener: Opener) -> DriftResult:
+    """Classify every difference of the live objects; nothing is written."""
+    resolved = resolve(target, opener)
+    rows, notes = compare.find_drift(resolved)
+    causes = Counter(cause for differing in rows for cause in differing.causes)
+    return row(
+        DriftResult,
+        resolved.state,
+        ok=all(differing.state == "same" for differing in rows),
+        context=resolved.place.context,
+        objects=rows,
+        counts=dict(sorted(causes.items())),
+        notes=notes,
+    )
+
+
+# --- `history`: what was applied to an environment when and by whom, one revision of it, and two
+# compared
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryResult:
+    """What is known of an environment's past."""
+
+    app: str  # name of the app
+    environment: str  # name of the environment
+    namespace: str  # where the history is kept
+    context: str  # the kubectl context
+    revisions: tuple[Revision, ...]  # newest first
+    notes: tuple[str, ...] = ()  # remarks, as on revisions that are damaged
+
+
+@dataclass(frozen=True, kw_only=True)
+class RevisionObject:
+    """One object of a revision."""
+
+    object: str  # the object as people name it: `Deployment kubeflow/tf-hub`
+    component: str  # full name of the component that brought it
+    manifest: Mapping[str, Any]  # the whole object, secrets masked
+
+
+@dataclass(frozen=True, kw_only=True)
+class RevisionResult:
+    """One revision with its objects."""
+
+    app: str  # name of the app
+    environment: str  # name of the environment
+    namespace: str  # where the history is kept
+    context: str  # the kubectl context
+    revision: Revision  # what is known of the run
+    objects: tuple[RevisionObject, ...]  # the whole set, in the order it is applied
+
+
+@dataclass(frozen=True, kw_only=True)
+class RevisionDiff:
+    """What changed from one revision to another."""
+
+    ok: bool  # true if nothing did
+    app: str  # name of the app
+    environment: str  # name of the environment
+    context: str  # the kubectl context
+    older: int  # number of the one that is compared
+    newer: int  # number of the one it is compared with
+    objects: tuple[ObjectChange, ...]  # what came, changed and went, secrets masked
+    counts: Mapping[str, int] = field(default_factory=dict)  # number of objects of each action
+
+
+def list_history(target: Target, *, opener: Opener) -> HistoryResult:
+    """List the revisions of an environment."""
+    past = open_history(target, opener)
+    return row(
+        HistoryResult,
+        past,
+        context=target.place().context,
+        revisions=past.revisions()[::-1],
+        notes=tuple(history.DamagedHistoryError(number).message for number in past.impossible()),
+    )
+
+
+def show_revision(target: Target, number: int | None = None, *, opener: Opener) -> RevisionResult:
+    """Give one revision with its objects, the newest unless it is named."""
+    past = open_history(target, opener)
+    revision = _newest(past) if number is None else past.find(number)
+    state = past.load(revision)
+    secrets = (*state.secrets, *known_secrets(target.app, target.environment))
+    objects = tuple(
+        RevisionObject(
+            object=str(manifest.identity),
+            component=manifest.component,
+            manifest=mask_values(mask_object(manifest.data), secrets),
+        )
+        for manifest in order.ordered(state.objects, state.depends)
+    )
+    context = target.place().context
+    return row(RevisionResult, past, context=context, revision=revision, objects=objects)
+
+
+def diff_revisions(target: Target, older: int, newer: int | None = None, *, opener: Opener) -> RevisionDiff:
+    """Compare a revision with another, the newest unless it is named."""
+    past = open_history(target, opener)
+    first = past.find(older)
+    second = _newest(past) if newer is None else past.find(newer)
+    before, after = past.load(first), past.load(second)
+    changes = row(
+        Changes,
+        past,
+        context=target.place().context,
+        cluster=None,
+        changes=history.changes_between(before, after),
+        secrets=(*before.secrets, *after.secrets, *known_secrets(target.app, target.environment)),
+    )
+    return row(RevisionDiff, report(changes), older=first.number, newer=second.number)
+
+
+def _newest(past: History) -> Revision:
+    revisions = past.revisions()
+    if revisions:
+        return revisions[-1]
+    raise NotFoundError(
+        f"environment `{past.environment}` has no history in namespace `{past.namespace}`",
+        hint=f"mlstack apply {past.environment}",
+    )

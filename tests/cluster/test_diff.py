@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mlstack.deploy.compare import read_side
-from mlstack.operations.history import CompareResult, compare_environments
+from mlstack.operations.status import CompareResult, compare_environments
 from tests.support.cluster import TestCluster
 from tests.support.deploying import Stack, config_map, deployment, secret
 

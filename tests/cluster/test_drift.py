@@ -13,7 +13,7 @@ import pytest
 from mlstack.deploy.compare import Difference, DriftRow
 from mlstack.errors import OutdatedError
 from mlstack.operations import deploy
-from mlstack.operations.history import DriftResult, find_drift
+from mlstack.operations.status import DriftResult, find_drift
 from tests.support.cluster import TestCluster
 from tests.support.counted import Counted
 from tests.support.deploying import Stack, config_map, crd, deployment, opener_of, secret

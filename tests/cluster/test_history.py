@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.operations.history import show_revision
+from mlstack.operations.status import show_revision
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
 from tests.support.deploying import Stack, config_map, crd, deployment, opener_of, path, secret

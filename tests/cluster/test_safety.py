@@ -21,7 +21,7 @@ from mlstack.deploy.target import Holder
 from mlstack.errors import ClusterError, ForbiddenError, InvalidError, LockedError
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy
-from mlstack.operations.history import find_drift
+from mlstack.operations.status import find_drift
 from tests.support.cluster import TestCluster
 from tests.support.deploying import (
     Objects,

@@ -17,8 +17,7 @@ from mlstack.deploy.target import Target
 from mlstack.kube.api_server import connect
 from mlstack.kube.client import Cluster, ObjectRef, Opener
 from mlstack.operations import deploy, status
-from mlstack.operations.history import list_history
-from mlstack.operations.status import StatusResult
+from mlstack.operations.status import StatusResult, list_history
 from mlstack.yaml import write
 from tests.support.builders import MINIMAL_APP, write_tree
 

@@ -19,8 +19,7 @@ from mlstack.errors import MlstackError, NotReadyError, UsageError
 if TYPE_CHECKING:
     from mlstack.deploy.changes import ChangeReport
     from mlstack.deploy.plan import ApplyPlan
-    from mlstack.operations.history import UnlockPlan
-    from mlstack.operations.status import StatusResult
+    from mlstack.operations.status import StatusResult, UnlockPlan
 
 top = family()
 
@@ -77,7 +76,7 @@ def _compared(session: Session, first: str, second: str, *, live: bool, summary:
     sides = compare.read_side(first), compare.read_side(second)
     doing, env = f"comparing {sides[0]} with {sides[1]}", sides[0].environment
     result: object = session.from_cluster(
-        operations.history.compare_environments, *sides, doing=doing, env=env
+        operations.status.compare_environments, *sides, doing=doing, env=env
     )
     return _emit_diff(session, result, summary=summary)
 
@@ -97,7 +96,7 @@ def _differing(session: Session, env: str | None, *, live: bool, summary: bool) 
 
 def _difference(session: Session, env: str | None, *, live: bool) -> object:
     if live:
-        return session.from_cluster(operations.history.find_drift, env=env)
+        return session.from_cluster(operations.status.find_drift, env=env)
     how = session.apply_options(dry_run=True)
     return session.from_cluster(operations.deploy.diff, env=env, options=how)
 
@@ -381,7 +380,7 @@ _READING = "reading the history"
 )
 def list_history(session: Session) -> object:
     """List what was applied to an environment: number, when, by whom, how it ended."""
-    return session.from_cluster(operations.history.list_history, doing=_READING)
+    return session.from_cluster(operations.status.list_history, doing=_READING)
 
 
 @history.command("show", takes=f"words {PLACE} {CLUSTER}", examples=["gke 3", "gke 3 -o yaml"])
@@ -393,7 +392,7 @@ def show_revision(
 ) -> object:
     """Show one revision with its objects; secrets are masked in every format."""
     env, numbers = split_words(words, most=1)
-    return session.from_cluster(operations.history.show_revision, *numbers, env=env, doing=_READING)
+    return session.from_cluster(operations.status.show_revision, *numbers, env=env, doing=_READING)
 
 
 @history.command("diff", takes=f"words {PLACE} {CLUSTER}", examples=["gke 3", "gke 3 5"])
@@ -407,7 +406,7 @@ def diff_revisions(
     env, numbers = split_words(words, most=2)
     if not numbers:
         raise UsageError("which revision?", hint="mlstack history diff ENV N, or ENV N M")
-    return session.from_cluster(operations.history.diff_revisions, *numbers, env=env, doing=_READING)
+    return session.from_cluster(operations.status.diff_revisions, *numbers, env=env, doing=_READING)
 
 
 def split_words(words: Sequence[str], *, most: int) -> tuple[str | None, list[int]]:
@@ -462,10 +461,10 @@ def unlock(session: Session) -> object:
     next write.
     """
     clock = session.ports.clock
-    plan = session.from_cluster(operations.history.plan_unlock, doing="looking at the lock", clock=clock)
+    plan = session.from_cluster(operations.status.plan_unlock, doing="looking at the lock", clock=clock)
     if plan.term is not None and not _may_unlock(plan, session):
         return 1
-    return operations.history.unlock(plan)
+    return operations.status.unlock(plan)
 
 
 def _may_unlock(plan: UnlockPlan, session: Session) -> bool:

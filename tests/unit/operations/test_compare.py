@@ -21,7 +21,7 @@ from mlstack.errors import (
     UsageError,
 )
 from mlstack.kube.client import ObjectRef
-from mlstack.operations.history import CompareResult, compare_environments
+from mlstack.operations.status import CompareResult, compare_environments
 from mlstack.testing.cluster import MemoryCluster
 from tests.support.counted import Counted
 from tests.support.deploying import Stack, autoscaler, config_map, crd, deployment, outcomes

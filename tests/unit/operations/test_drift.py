@@ -8,7 +8,7 @@ import pytest
 
 from mlstack.deploy.compare import DriftRow
 from mlstack.kube.client import ObjectRef
-from mlstack.operations.history import DriftResult, find_drift
+from mlstack.operations.status import DriftResult, find_drift
 from mlstack.testing.cluster import MemoryCluster
 from tests.support.deploying import Stack, autoscaler, config_map, crd, deployment, secret
 

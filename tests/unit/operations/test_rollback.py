@@ -24,7 +24,7 @@ from mlstack.errors import (
 )
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy
-from mlstack.operations.history import list_history
+from mlstack.operations.status import list_history
 from mlstack.testing.cluster import MemoryCluster
 from tests.support.cut import CutCluster
 from tests.support.deploying import Stack, config_map, secret
