@@ -251,7 +251,7 @@ def view(function: View) -> View:
 
 # Which modules of views enter those of the results of which modules, before `views_app`, which has the rest.
 _ROOMS = {
-    "views_deploy": "deploy operations.deploy operations.images operations.render operations.status",
+    "views_deploy": "deploy operations.capacity operations.deploy operations.render operations.status",
     "views_packages": "importers operations.authors operations.components operations.imports"
     " operations.packag operations.registries",
 }

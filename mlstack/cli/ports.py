@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -43,6 +44,7 @@ class Operations:
 if TYPE_CHECKING:  # so that the calls are checked
     import mlstack.operations.app
     import mlstack.operations.authors
+    import mlstack.operations.capacity
     import mlstack.operations.components
     import mlstack.operations.deploy
     import mlstack.operations.doctor
@@ -240,7 +242,25 @@ class Session:
 
         target = self.target(env)
         with page.waiting(doing):
-            return read(target, *args, opener=self.opener(), **options)
+            return self.call(partial(read, target, *args), **options)
+
+    def call(self, operation: Callable[..., Result], /, **further: Any) -> Result:
+        """Call an operation with the options that are called as its parameters, and what it takes besides.
+
+        That is the app, the clock, what opens clusters, the parameters given for this run, and the store of
+        compiled templates.
+        """
+        own: dict[str, Callable[[], Any]] = {
+            "app": lambda: self.app,
+            "clock": lambda: self.ports.clock,
+            "opener": self.opener,
+            "overrides": lambda: self.overrides,
+            "store": code_store,
+        }
+        names = signature(operation).parameters.keys() - further.keys()
+        given = {name: self.arguments[name] for name in names & self.arguments.keys()}
+        given |= {name: own[name]() for name in names & own.keys()}
+        return operation(**given, **further)
 
     @cached_property
     def overrides(self) -> Overrides:
@@ -252,11 +272,6 @@ class Session:
             key, equals, file = word.partition("=")
             texts.append(f"{key}={read_text(Path(file))}" if equals else word)
         return read(options.sets, options.values, strings=options.set_strings, texts=texts)
-
-    def render_options(self) -> dict[str, Any]:
-        """Give what a render takes beside app and environment: components, parameters, the store."""
-        components = self.options.components
-        return {"components": components, "overrides": self.overrides, "store": code_store()}
 
     def target(self, environment: str | None = None) -> Target:
         """Say what a deploy command is about, as its options have it."""

@@ -26,7 +26,7 @@ from mlstack.cli.page import (
 if TYPE_CHECKING:
     from mlstack.cli.commands.program import Versions
     from mlstack.elastic.inspect import ElasticPlan, ElasticStatus, ExplainedJob
-    from mlstack.operations import app, doctor, explain, images, params, render
+    from mlstack.operations import app, capacity, doctor, explain, images, params, render
     from mlstack.simulator.experiments import GoalTable
     from mlstack.simulator.report import SimulationReport, WaitSummary
 
@@ -159,7 +159,7 @@ def _in_environment(name: str, longest: int) -> Any:
 
 
 @view
-def _snapshot_taken(result: doctor.SnapshotTaken) -> Page:
+def _snapshot_taken(result: capacity.SnapshotTaken) -> Page:
     counts = [
         count(getattr(result, f"{noun}s".lower()), noun)
         for noun in ("kind", "definition", "node", "GPU", "quota")

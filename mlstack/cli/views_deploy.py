@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from mlstack.deploy.compare import Difference, DriftRow
     from mlstack.deploy.history import Revision
     from mlstack.objects.resources import Amounts
+    from mlstack.operations.capacity import ComponentFootprint, FitsResult, FootprintResult
     from mlstack.operations.deploy import PlanResult
-    from mlstack.operations.images import ComponentFootprint, FitsResult, FootprintResult
     from mlstack.operations.render import ValidateResult
     from mlstack.operations.status import (
         CompareResult,

@@ -21,7 +21,7 @@ from mlstack.app.prototype import Example, Package, Prototype
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import not_found
-from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.kube_object import KubeObject, Schemas
 from mlstack.operations import items_of
 from mlstack.registries.directory import FolderTree
 from mlstack.registries.installation import full_ref, read_package
@@ -296,34 +296,19 @@ def test_package(
     `kubernetes` is the version whose schemas the objects must fit, `against` the version that users have: a
     folder, or `registry/package@version` of the registries of `app`.
     """
-    tested = "mlstack validate ENV -c COMPONENT, once a component is made of it"
-    refuse_chart(folder, "which is tried as a component", tested)
-    if not (folder / "package.yaml").is_file():
-        message = f"no package in `{folder}`: it has no package.yaml"
-        raise NotFoundError(message, hint="mlstack prototype new NAME")
-    try:
-        schemas, faults = load_schemas(kubernetes), _Faults()
-    except ConfigError as error:
-        raise UsageError(error.message.replace("kubernetesVersion", "--kubernetes-version")) from error
+    source = _package_in(folder)
+    schemas, faults = _schemas(kubernetes), _Faults()
     if only and update_golden:
         hint = f"mlstack pkg test {folder} --update-golden"
         raise UsageError("golden output is approved for all examples at once", hint=hint)
-    read_folder = _read(folder)
-    package = read_folder.package(_needed(read_folder, folder))
-    command = ["mlstack", "pkg", "test", str(folder)]
-    if kubernetes != DEFAULT_KUBERNETES_VERSION:
-        command += ["--kubernetes-version", kubernetes]
-    checker = _Checker(package, schemas, faults, command, read_folder.source)
+    package = source.package(_needed(source, folder))
+    other = ["--kubernetes-version", kubernetes] if kubernetes != DEFAULT_KUBERNETES_VERSION else []
+    command = ["mlstack", "pkg", "test", str(folder), *other]
+    checker = _Checker(package, schemas, faults, command, source.source)
     rows = [checker.prototype(prototype, only) for prototype in _selected(package, only)]
     state = "none" if only.texts else _golden(folder / GOLDEN, checker.golden, faults, only, update_golden)
     if against:
-        before = _earlier(against, package.name, app)
-        for fault in upgrade_faults(before, package):
-            if only.prototype in ("", fault.prototype) and only.example in ("", fault.example):
-                repeat = checker.repeat(fault.prototype, fault.example, {}, against=against)
-                title = _title(fault.prototype, fault.example, {})
-                about = {"prototype": fault.prototype, "example": fault.example, "repeat": repeat}
-                faults.add("upgrade", f"{title}: {fault.message}", severity=fault.severity, **about)
+        checker.update(_earlier(against, package.name, app), package, only, against)
     return PackageTested(
         ok=faults.ok,
         package=f"{package.name}@{package.version}",
@@ -333,6 +318,22 @@ def test_package(
         against=against or None,
         faults=tuple(faults),
     )
+
+
+def _package_in(folder: Path) -> PackageFolder:
+    tested = "mlstack validate ENV -c COMPONENT, once a component is made of it"
+    refuse_chart(folder, "which is tried as a component", tested)
+    if not (folder / "package.yaml").is_file():
+        message = f"no package in `{folder}`: it has no package.yaml"
+        raise NotFoundError(message, hint="mlstack prototype new NAME")
+    return _read(folder)
+
+
+def _schemas(kubernetes: str) -> Schemas:
+    try:
+        return load_schemas(kubernetes)
+    except ConfigError as error:
+        raise UsageError(error.message.replace("kubernetesVersion", "--kubernetes-version")) from error
 
 
 def _needed(package: PackageFolder, place: Path) -> dict[str, PackageFolder]:
@@ -364,7 +365,7 @@ class _Checker:
     """Renders examples and combinations of one package, and checks what comes out."""
 
     def __init__(
-        self, package: Package, schemas: Any, faults: _Faults, command: Sequence[str], source: str
+        self, package: Package, schemas: Schemas, faults: _Faults, command: Sequence[str], source: str
     ) -> None:
         self._schemas, self._faults, self._command, self._source = schemas, faults, command, source
         self._crds = [
@@ -438,6 +439,15 @@ class _Checker:
         words += ["--against", against] if against else []
         sets = [f"--set {_quoted(f'{name}={as_typed(value)}')}" for name, value in values.items()]
         return " ".join([*map(_quoted, words), *sets])
+
+    def update(self, before: Package, package: Package, only: Selection, against: str) -> None:
+        """Note what an update from an earlier version breaks for its users."""
+        for fault in upgrade_faults(before, package):
+            if only.prototype in ("", fault.prototype) and only.example in ("", fault.example):
+                repeat = self.repeat(fault.prototype, fault.example, {}, against=against)
+                title = _title(fault.prototype, fault.example, {})
+                about = {"prototype": fault.prototype, "example": fault.example, "repeat": repeat}
+                self._faults.add("upgrade", f"{title}: {fault.message}", severity=fault.severity, **about)
 
     def _about(self, prototype: str, example: str, values: Mapping[str, Any]) -> dict[str, Any]:
         repeat = self.repeat(prototype, example, values)

@@ -11,10 +11,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from mlstack.app.app_dir import AppDir
-from mlstack.app.document import API_VERSION
 from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.clock import Clock
 from mlstack.dataclass import dataclass, row
@@ -371,8 +370,6 @@ class PlannedWait:
 class PlanResult:
     """What an apply would do."""
 
-    api_version: str = API_VERSION  # version of this format
-    kind: Literal["PlanResult"] = "PlanResult"  # kind of this format
     ok: bool = True  # false where an image cannot be pulled, or pods are known to find no room
     changed: bool  # whether it holds a change
     app: str  # name of the app
@@ -422,7 +419,6 @@ def plan(
     return row(
         PlanResult,
         report,
-        kind="PlanResult",
         ok=is_sound,
         changed=not report.ok,
         cluster=planned.changes.cluster,
@@ -521,19 +517,12 @@ def plan_delete(
     if isinstance(fault, NotFoundError) and not members:
         raise fault
     pruned = everything(resolved, inventory, members, spare=spare)
-    notes = [f"by the inventory alone, as the files cannot be rendered: {fault.message}"] if fault else []
-    changes = row(
-        Changes,
-        state,
-        context=resolved.place.context,
-        cluster=resolved.identity,
-        changes=pruned.changes,
-        secrets=(),
-        notes=(*inventory.notes, *notes, *pruned.notes),
-    )
+    blind = [f"by the inventory alone, as the files cannot be rendered: {fault.message}"] if fault else []
+    notes = (*inventory.notes, *blind, *pruned.notes)
+    place = {"context": resolved.place.context, "cluster": resolved.identity}
     plan = ApplyPlan(
         kind="DeleteResult",
-        changes=changes,
+        changes=row(Changes, state, pruned, **place, secrets=(), notes=notes),
         resolved=resolved,
         options=options,
         inventory=inventory,

@@ -218,17 +218,13 @@ def explain_field(
     if isinstance(component, Component) and origin in ("template", "patch"):
         trials = ComponentTrials(app, component, environment=environment, overrides=overrides, store=store)
         names = {**trials.prototype.params, **trials.resolved.chains}
-        settings = tuple(
-            row(FieldParameter, decided)
-            for name in names
-            for decided in _deciding(trials, (name,), obj, path)
-        )
+        deciding = (decided for name in names for decided in _deciding(trials, (name,), obj, path))
+        settings = tuple(row(FieldParameter, decided) for decided in deciding)
         notes = ("a patch has the last word over its parameters",) if origin == "patch" and settings else ()
-    masked = mask_values(at(mask_object(obj.data), path), state.secrets)
     return ExplainedField(
         object=str(obj.identity),
         path=path_text(path),
-        value=masked,
+        value=mask_values(at(mask_object(obj.data), path), state.secrets),
         environment=environment,
         component=obj.component,
         prototype=component.prototype if isinstance(component, Component) else "",

@@ -1,4 +1,4 @@
-"""What environments need: their images, how all come to another registry; and what they take of a cluster."""
+"""The images of environments: which they run, what sets each, and how all come to another registry."""
 
 from __future__ import annotations
 
@@ -6,28 +6,26 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.document import KeyPath, join_path, split_path
 from mlstack.app.edit import EditedFile, changed_texts
-from mlstack.app.environment import ClusterSnapshot, Prices, is_kept_label
 from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.params import IMAGE_MARK, ParamScope, Resolved, at, inner_schema, nested
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import check_value
 from mlstack.dataclass import dataclass, row
 from mlstack.disk_cache import NO_STORE, ByteStore
-from mlstack.errors import RegistryError, SchemaError
-from mlstack.objects.kube_object import DesiredState, KubeObject
-from mlstack.objects.resources import Amounts, NodePlace, amounts, is_gpu, parse_quota, required_affinity
+from mlstack.errors import RegistryError
+from mlstack.objects.kube_object import KubeObject
 from mlstack.operations import items_of, written_by
-from mlstack.readiness.capacity import Fit, NodePool, footprint
-from mlstack.readiness.placement import HOST, NodeRoom, PodSet, repelling, repels, spread
-from mlstack.readiness.rule import ODD
 from mlstack.render import render
 from mlstack.render.reach import placed
+
+if TYPE_CHECKING:
+    from mlstack.registries.images import Images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,44 +251,51 @@ def copy_images(
     again. `platforms` are those that are copied, as `linux/arm64`; without any all of an image. `for_all`
     sets them for all environments, where none says otherwise; a `dry_run` only asks registries.
     """
-    from mlstack.registries.images import Images, copy_place, image_name
+    from mlstack.registries.images import Images, copy_place
 
     place, registries = copy_place(to), Images()
     lists = [list_images(app, name, components=components, store=store) for name in environments]
-    notes, copies = list[str](), dict[str, CopiedImage]()
-    for image in sorted({listed.image for images in lists for listed in images.images}):
-        try:
-            name = image_name(image)
-        except RegistryError as error:
-            notes.append(f"{error.message}: what stands in its place is not known")
-            copies[image] = CopiedImage(image=image, target="", state="left")
-            continue
-        copy = registries.copied_below(place, name, platforms, dry_run=dry_run)
-        notes += [copy.note] if copy.note else []
-        copies[image] = row(CopiedImage, copy, image=image, target=copy.target or image)
-    targets = {copy.image: copy.target for copy in copies.values() if copy.target != copy.image}
+    names = sorted({listed.image for images in lists for listed in images.images})
+    copies = {name: _copied(registries, name, place, platforms, dry_run=dry_run) for name in names}
     with app.locked():
         lists = [list_images(app, name, components=components, store=store) for name in environments]
-        edits = _Edits(app, for_all=for_all)
-        for images in lists:
-            for listed in images.images:
-                if target := targets.get(listed.image):
-                    edits.set_image(images.environment, listed, target)
+        edits = _edits(app, lists, {name: copy.target for name, (copy, _) in copies.items()}, for_all=for_all)
         files = changed_texts(edits.files.values())
         if files and not dry_run:
             app.write(files)
     rows = tuple(
-        replace(copy, sets=tuple(edits.sets[image]), remaining=tuple(edits.remaining[image]))
-        for image, copy in copies.items()
+        replace(copy, sets=tuple(edits.sets[name]), remaining=tuple(edits.remaining[name]))
+        for name, (copy, _) in copies.items()
     )
-    return CopyResult(
-        ok=all(copy.target and not copy.remaining for copy in rows),
-        to=place,
-        dry_run=dry_run,
-        images=rows,
-        files=tuple(files),
-        notes=tuple(dict.fromkeys([*(note for images in lists for note in images.notes), *notes])),
-    )
+    notes = [*(note for images in lists for note in images.notes), *(note for _, note in copies.values())]
+    is_whole = all(copy.target and not copy.remaining for copy in rows)
+    told = {"files": tuple(files), "notes": tuple(dict.fromkeys(filter(None, notes)))}
+    return CopyResult(ok=is_whole, to=place, dry_run=dry_run, images=rows, **told)
+
+
+def _copied(
+    registries: Images, image: str, place: str, platforms: Sequence[str], *, dry_run: bool
+) -> tuple[CopiedImage, str]:
+    """Copy one image below a place; gives what became of it, and a remark."""
+    from mlstack.registries.images import image_name
+
+    try:
+        name = image_name(image)
+    except RegistryError as error:
+        note = f"{error.message}: what stands in its place is not known"
+        return CopiedImage(image=image, target="", state="left"), note
+    copy = registries.copied_below(place, name, platforms, dry_run=dry_run)
+    return row(CopiedImage, copy, image=image, target=copy.target or image), copy.note
+
+
+def _edits(app: AppDir, lists: Sequence[ImageList], targets: Mapping[str, str], *, for_all: bool) -> _Edits:
+    """Work out the files in which parameters say the targets of images, where these have others."""
+    edits = _Edits(app, for_all=for_all)
+    for images in lists:
+        for listed in images.images:
+            if targets.get(listed.image, "") not in ("", listed.image):
+                edits.set_image(images.environment, listed, targets[listed.image])
+    return edits
 
 
 class _Edits:
@@ -369,218 +374,3 @@ def _for_chart(current: Mapping[str, Any], target: str) -> dict[str, str]:
     registry, _, name = place.partition("/")
     keys = {"registry": registry, "repository": name} if "registry" in current else {"repository": place}
     return keys | ({"tag": tag, "digest": digest} if "digest" in current else {"tag": f"{tag}@{digest}"})
-
-
-# --- footprint: what an environment takes, component by component, and what that costs ---
-
-
-_HOURS = 730  # of a month, as cloud providers count
-
-
-@dataclass(frozen=True, kw_only=True)
-class ComponentFootprint:
-    """What a component's objects take, by amount.
-
-    Amounts are `pods`, `requests.cpu` (thousandths of a core), `requests.memory` (bytes) and so on by
-    resource, the same of `limits`, `gpus.PRODUCT`, `storage.CLASS` (bytes; the cluster's own class has no
-    name) and `loadbalancers`.
-    """
-
-    component: str  # full name; empty for all together
-    takes: Amounts  # by amount
-    monthly_cost: float | None = None  # in the currency of the prices; None without prices
-
-
-@dataclass(frozen=True, kw_only=True)
-class FootprintResult:
-    """What an environment takes of a cluster."""
-
-    environment: str
-    components: tuple[ComponentFootprint, ...]  # by name
-    total: ComponentFootprint  # of all components together
-    least: ComponentFootprint  # where controllers scale pods by themselves: the least
-    most: ComponentFootprint  # and the most
-    per_node: Amounts  # what comes on top for each node of the cluster
-    currency: str = ""  # of the prices
-    uncounted: tuple[str, ...] = ()  # objects that make pods which nobody can count beforehand
-    notes: tuple[str, ...] = ()
-
-
-def footprint_of(
-    app: AppReader,
-    environment: str,
-    *,
-    components: Sequence[str] = (),
-    overrides: Overrides = NO_OVERRIDES,
-    store: ByteStore = NO_STORE,
-) -> FootprintResult:
-    """Add up what an environment takes; arguments as of `render.load`."""
-    prices = app.prices(environment)
-    state = render.load(
-        app, environment, components=components, overrides=overrides, store=store, stand_ins=True
-    )
-    by_component: dict[str, list[KubeObject]] = defaultdict(list)
-    for obj in state.objects:
-        by_component[obj.component].append(obj)
-    # An autoscaler may stand in another component than what it scales: the sum is of all objects together.
-    whole = footprint(state.objects)
-    amounts = {name: footprint(by_component[name]).now for name in sorted(by_component)}
-    unknown = [name for name in sorted(whole.now) if prices and _price(name, prices) is None]
-    notes = [f"no price for {', '.join(unknown)}"] if unknown else []
-    return FootprintResult(
-        environment=environment,
-        components=tuple(_row(name, takes, prices) for name, takes in amounts.items() if takes),
-        total=_row("", whole.now, prices),
-        least=_row("", whole.least, prices),
-        most=_row("", whole.most, prices),
-        per_node=whole.per_node,
-        currency=prices.currency if prices else "",
-        uncounted=whole.uncounted,
-        notes=(*state.notes, *notes),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class FitsResult:
-    """Whether the cluster of a snapshot has room for an environment that is not deployed yet."""
-
-    ok: bool  # false if something is known to find no room
-    environment: str
-    taken: str  # when the snapshot was taken
-    nodes: int  # how many nodes took pods then
-    workloads: tuple[Fit, ...]  # one an object that makes pods
-    notes: tuple[str, ...] = ()
-
-
-def fits_snapshot(
-    app: AppReader,
-    environment: str,
-    snapshot: ClusterSnapshot,
-    *,
-    components: Sequence[str] = (),
-    overrides: Overrides = NO_OVERRIDES,
-    store: ByteStore = NO_STORE,
-) -> FitsResult:
-    """Judge whether a cluster had room for all that an environment brings; other arguments as above."""
-    state = render.load(
-        app, environment, components=components, overrides=overrides, store=store, stand_ins=True
-    )
-    try:
-        return _judged(state, snapshot)
-    except ODD as error:
-        hint = f"take it anew: mlstack env snapshot {environment}"
-        raise SchemaError("the snapshot of the cluster holds odd values", hint=hint) from error
-
-
-def _judged(state: DesiredState, snapshot: ClusterSnapshot) -> FitsResult:
-    from mlstack.deploy import capacity
-    from mlstack.readiness.capacity import NO_ROOM, fits
-
-    nodes, pools = _nodes(snapshot), _pools(snapshot)
-    new_pods, unclear = capacity.new_pods(state.objects)
-    ranges = [
-        {"metadata": {"namespace": state.namespace, "name": row["name"]}, "spec": {"limits": row["limits"]}}
-        for row in snapshot.limits
-    ]
-    new_pods = capacity.limited(new_pods, state.objects, ranges)
-    pod_sets = [_doubted(spread(pods, nodes), snapshot) for pods in new_pods]
-    used = (snapshot.room or {}).get("used") or {}
-    quotas = []
-    for kept in snapshot.quotas:
-        about = {"namespace": state.namespace, "name": kept["name"]}
-        quota = parse_quota({"metadata": about, "spec": {"hard": kept["hard"]}})
-        quotas.append(replace(quota, used=used.get(kept["name"], {})))
-    pod_sets = capacity.within_quotas(pod_sets, {state.namespace: quotas}, state.objects)
-    rows = (*fits(pod_sets, nodes, pools=pools), *unclear)
-    return FitsResult(
-        ok=not any(row.verdict in NO_ROOM for row in rows),
-        environment=state.environment,
-        taken=snapshot.taken,
-        nodes=sum(node.is_ready for node in nodes),
-        workloads=rows,
-        notes=(*state.notes, "what webhooks add to pods is not counted"),
-    )
-
-
-def _nodes(snapshot: ClusterSnapshot) -> list[NodeRoom]:
-    """Give the nodes of a snapshot: those that took pods, and of others their shape."""
-    rows: list[tuple[int, Amounts | None]] = []
-    for alike in (snapshot.room or {}).get("nodes", ()):
-        rows += [(alike["shape"], alike["free"])] * alike["count"]
-    for shape, node in enumerate(snapshot.nodes):
-        rows += [(shape, None)] * (int(node["count"]) - sum(row[0] == shape for row in rows))
-    is_known = snapshot.room is not None
-    return [
-        _node(f"{at}", snapshot.nodes[shape], free, is_ready=free is not None or not is_known)
-        for at, (shape, free) in enumerate(rows)
-    ]
-
-
-def _node(name: str, shape: Mapping[str, Any], free: Amounts | None, *, is_ready: bool) -> NodeRoom:
-    taints = []
-    for text in shape["taints"]:
-        (key, _, rest), (_, _, effect) = text.partition("="), text.rpartition(":")
-        if effect != "PreferNoSchedule":
-            taints.append({"key": key, "value": rest.rpartition(":")[0], "effect": effect})
-    place = NodePlace(name, {**shape["labels"], HOST: name}, tuple(taints))
-    whole = amounts(shape["allocatable"])
-    return NodeRoom(place=place, allocatable=whole, free=whole if free is None else free, is_ready=is_ready)
-
-
-def _pools(snapshot: ClusterSnapshot) -> list[NodePool]:
-    pools = []
-    for pool in (snapshot.room or {}).get("pools", ()):
-        place = NodePlace(pool["name"], pool["labels"] or {}, tuple(pool["taints"] or ()))
-        node = NodeRoom(place=place, allocatable=pool["free"], free=pool["free"]) if pool["free"] else None
-        pools.append(NodePool(name=pool["name"], node=node, more=pool["more"]))
-    return pools
-
-
-def _doubted(pods: PodSet, snapshot: ClusterSnapshot) -> PodSet:
-    """Give pods with what a snapshot cannot tell of them."""
-    room, doubts, placed_by = snapshot.room or {}, list(pods.doubts), pods.placed_by
-    if snapshot.room is None:
-        doubts.append("the snapshot does not say what runs")
-    if room.get("waiting"):
-        doubts.append(f"{room['waiting']} pods waited for a place already")
-    if pods.spec.get("runtimeClassName"):
-        doubts.append("its runtime class may add to what it asks for")
-    if any(repels(term, space, pods.labels, pods.namespace) for space, term in room.get("repelling", ())):
-        doubts.append("other pods may keep it away (pod anti-affinity)")
-    if repelling(pods.spec) or pods.spreading:
-        doubts.append("the snapshot does not say which pods run where (anti-affinity, topology spread)")
-    required = (required_affinity(pods.spec) or {}).get("nodeSelectorTerms") or ()
-    rows = [row for term in required for row in term.get("matchExpressions") or ()]
-    keys = [*(pods.spec.get("nodeSelector") or {}), *(str(row.get("key")) for row in rows)]
-    unkept = [key for key in keys if not is_kept_label(key)]
-    unkept += ["metadata.name" for term in required if term.get("matchFields")]
-    if unkept:
-        placed_by = f"it asks for nodes by {unkept[0]}, which the snapshot does not hold"
-    return replace(pods, doubts=tuple(doubts), placed_by=placed_by)
-
-
-def _row(component: str, takes: Amounts, prices: Prices | None) -> ComponentFootprint:
-    costs = [(_price(name, prices) or 0) * value for name, value in takes.items()] if prices else []
-    cost = round(sum(costs), 2) if prices else None
-    return ComponentFootprint(component=component, takes=takes, monthly_cost=cost)
-
-
-def _price(name: str, prices: Prices) -> float | None:
-    """Give what one unit of an amount costs a month, None if the prices do not say."""
-    kind, _, rest = name.partition(".")
-    unit = {"cpu": 1 / 1000, "memory": 1 / 2**30, "ephemeral-storage": 1 / 2**30}.get(rest, 1)
-    match kind:
-        case "requests" if is_gpu(rest):
-            return 0  # by product
-        case "requests":
-            price = prices.requests.get(rest)
-            return None if price is None else price * unit * _HOURS
-        case "gpus":
-            price = prices.gpus.get(rest, prices.gpus.get("*"))
-            return None if price is None else price * _HOURS
-        case "storage":
-            price = prices.storage.get(rest, prices.storage.get("*"))
-            return None if price is None else price / 2**30
-        case "loadbalancers":
-            return prices.load_balancers
-    return 0

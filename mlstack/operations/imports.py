@@ -148,10 +148,7 @@ def import_ksonnet(
     after are compared: those that ks composes, and those that the new app renders.
     """
     source = ksonnet.selected(ksonnet.read_app(request.source), request.environments)
-    _check_target(target, source)
-    if request.keep_proof is not None and request.keep_proof.resolve().is_relative_to(source.root.resolve()):
-        message = f"`{request.keep_proof}` lies in the app of ksonnet, which stays as it is"
-        raise UsageError(message, hint="name another folder: --keep-proof DIR")
+    _check_places(source, target, request.keep_proof)
     composition, remarks = _composed(source, request)
     environments, notes = _environments(source, kubeconfig)
     plan, refused = plan_variants(
@@ -264,7 +261,7 @@ def _modernised(app: AppDir, source: KsApp, composition: Composition) -> list[st
 
 def _replaced(app: AppDir, name: str, known: tuple[str, str, str, str], composition: Composition) -> str:
     """Put a component of a prototype in the place of a manifest, if it renders; tell what that changes."""
-    registry, package, prototype_name, old_name = known
+    registry, package, prototype_name, _ = known
     file = app.component_files[name][0]
     environments = [env for env, values in composition.params.items() if env in app.environment_names]
     patches = [layout.patch_file(env, name) for env in environments]
@@ -273,24 +270,12 @@ def _replaced(app: AppDir, name: str, known: tuple[str, str, str, str], composit
     before = {path: data for path in touched if (data := app.files.bytes(path)) is not None}
     installed = {locked.full_name: locked.folder for locked in app.lock.packages}
     ref = PackageRef(registry=registry, name=package)
-    stem = name.rpartition(".")[2]
+    values = {env: composition.params[env].get(name, {}) for env in environments}
     try:
         old = _kinds_of(app, name, environments)
         if ref.full_name not in installed:
             installation.change(app, {APP: (ref,)})
-        prototype = app.prototype(f"{registry}/{package}/{prototype_name}")
-        values = {env: composition.params[env].get(name, {}) for env in environments}
-        fits = {env: convert.fitting(prototype, old_name, stem, own) for env, own in values.items()}
-        base = fits[environments[0]][0] if environments else {}
-        content = {"apiVersion": API_VERSION, "kind": "Component", "prototype": prototype.full_name}
-        files = {file: write.to_yaml({**content, **({"params": base} if base else {})})}
-        for env in environments[1:]:
-            own = {key: value for key, value in fits[env][0].items() if base.get(key) != value}
-            own |= {key: None for key in base if key not in fits[env][0]}
-            if own:
-                edited = app.edited(layout.environment_params_file(env), "EnvironmentParams")
-                edited.set(("components", name), own)
-                files[edited.file] = edited.text
+        files, full_name, dropped = _component_files(app, name, known, values)
         app.write(files, [path for path in patches if path in before])
         new = _kinds_of(app, name, environments)
         for env in environments:  # beside the others too
@@ -300,12 +285,34 @@ def _replaced(app: AppDir, name: str, known: tuple[str, str, str, str], composit
         written = [path for path in touched if path not in before and (app.root / path).is_file()]
         app.write(before, [*written, *folders])
         return f"{name}: stays a manifest, as `{prototype_name}` does not take it over: {error.message}"
-    dropped = sorted({key for _, others in fits.values() for key in others})
-    verdict = f"{name}: component of `{prototype.full_name}` now, whose objects differ"
+    verdict = f"{name}: component of `{full_name}` now, whose objects differ"
     changes = [f"gone: {', '.join(sorted(old - new))}"] if old - new else []
     changes += [f"new: {', '.join(sorted(new - old))}"] if new - old else []
     changes += [f"parameters without effect now: {', '.join(dropped)}"] if dropped else []
     return "; ".join([verdict, *changes])
+
+
+def _component_files(
+    app: AppDir, name: str, known: tuple[str, str, str, str], values: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, str], str, list[str]]:
+    """Write a component of a prototype as the values by environment have it, those of the first for all.
+
+    Gives the files, the prototype's full name, and the parameters that it does not have any more.
+    """
+    prototype, stem = app.prototype("/".join(known[:3])), name.rpartition(".")[2]
+    fits = {env: convert.fitting(prototype, known[3], stem, own) for env, own in values.items()}
+    base, *others = [fit for fit, _ in fits.values()] or [{}]
+    content = {"apiVersion": API_VERSION, "kind": "Component", "prototype": prototype.full_name}
+    file = app.component_files[name][0]
+    files = {file: write.to_yaml({**content, **({"params": base} if base else {})})}
+    for env, fit in zip([*fits][1:], others, strict=True):
+        own = {key: value for key, value in fit.items() if base.get(key) != value}
+        own |= {key: None for key in base if key not in fit}
+        if own:
+            edited = app.edited(layout.environment_params_file(env), "EnvironmentParams")
+            edited.set(("components", name), own)
+            files[edited.file] = edited.text
+    return files, prototype.full_name, sorted({key for _, left in fits.values() for key in left})
 
 
 def _kinds_of(app: AppDir, name: str, environments: Sequence[str]) -> set[str]:
@@ -332,12 +339,16 @@ def _converted(composition: Composition) -> tuple[Composition, list[str]]:
     return replace(composition, objects=objects), notes
 
 
-def _check_target(target: AppDir | Path, source: KsApp) -> None:
-    """Refuse a place that holds something, or lies in the app of ksonnet."""
-    folder = (target.root if isinstance(target, AppDir) else target).resolve()
-    if folder.is_relative_to(source.root.resolve()):
-        message = f"`{folder}` lies in the app of ksonnet, which stays as it is"
-        raise UsageError(message, hint="name another folder: --out FOLDER")
+def _check_places(source: KsApp, target: AppDir | Path, keep_proof: Path | None) -> None:
+    """Refuse places that lie in the app of ksonnet, and a target that holds something."""
+    folder, original = (
+        (target.root if isinstance(target, AppDir) else target).resolve(),
+        source.root.resolve(),
+    )
+    for place, option in ((folder, "--out FOLDER"), (keep_proof, "--keep-proof DIR")):
+        if place is not None and place.resolve().is_relative_to(original):
+            message = f"`{place}` lies in the app of ksonnet, which stays as it is"
+            raise UsageError(message, hint=f"name another folder: {option}")
     if isinstance(target, Path) and target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(f"`{target}` holds something already", hint="name another folder: --out FOLDER")
 

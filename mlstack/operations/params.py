@@ -123,13 +123,7 @@ def set_param(
         if param.secret:
             masking.note(secret_literals(value), *([] if isinstance(value, dict) else [text]))
         path, value = _with_whole_list(app, place, path, value)
-        plain = [part for part in path[1:] if isinstance(part, str)]
-        # The rest of a map is checked when it renders, and so are single items of a list.
-        is_elsewhere = param.secret and any(True for _ in reference_paths(with_references(value)))
-        is_whole = len(plain) == len(path) - 1 and not is_elsewhere
-        kept = merge({}, value) if isinstance(value, Mapping) else value  # null removes what lies below
-        faults = check_value(param, nested(plain, kept)) if is_whole and value is not None else []
-        if faults:
+        if faults := _typed_faults(param, path[1:], value):
             raise TypedValueError("\n".join(faults), hint=f"mlstack prototype describe {prototype}")
         # What reads files comes before anything is written.
         notes = [f"`{param.name}` is deprecated: {param.deprecated}"] if param.deprecated else []
@@ -143,6 +137,18 @@ def set_param(
         file, changed = app.set_param(place, path, value)
     about = {"name": join_path(path), "value": mask_value(value, param), "place": str(place)}
     return ParamChanged(**about, file=file, changed=changed, notes=tuple(notes))
+
+
+def _typed_faults(param: Param, inside: KeyPath, value: Any) -> Sequence[str]:
+    """Say what is wrong with a value at a place inside a parameter.
+
+    The rest of a map is checked when it renders, and so are items of a list, and what stands elsewhere.
+    """
+    is_elsewhere = param.secret and any(True for _ in reference_paths(with_references(value)))
+    if value is None or is_elsewhere or not all(isinstance(part, str) for part in inside):
+        return []
+    kept = merge({}, value) if isinstance(value, Mapping) else value  # null removes what lies below
+    return check_value(param, nested(inside, kept))
 
 
 def _with_whole_list(app: AppDir, place: ParamScope, path: KeyPath, value: Any) -> tuple[KeyPath, Any]:

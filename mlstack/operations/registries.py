@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from mlstack.app import edit
@@ -13,6 +13,7 @@ from mlstack.app.document import decode
 from mlstack.app.files import read_folder
 from mlstack.app.package import PackageFolder
 from mlstack.app.params import marked_images
+from mlstack.app.prototype import Package
 from mlstack.app.reader import as_overridden
 from mlstack.app.versions import RegistryIndex, newest
 from mlstack.dataclass import dataclass, row
@@ -442,29 +443,34 @@ def copy_packages(
         requires = app.vendor.folder(locked[full_name]).head.requires
         shorts = {name.rpartition("/")[2] for name in requires}
         chosen += [other for other in locked if other.rpartition("/")[2] in shorts and other not in chosen]
-    images: dict[str, None] = {}
-    notes: list[str] = []
-    for full_name in chosen:
-        for prototype in app.vendor.package(locked[full_name]).prototypes.values():
-            for param in prototype.params.values():
-                for image, is_whole in marked_images(param.schema, param.default):
-                    if is_whole:
-                        images[image] = None
-                    else:
-                        notes.append(
-                            f"not copied, as it is only the end of an image: {prototype.name} {param.name}"
-                        )
+    images, notes = _default_images(app.vendor.package(locked[full_name]) for full_name in chosen)
     copies = {image: registries.copied_below(place, image_name(image), platforms) for image in images}
     notes += [copy.note for copy in copies.values() if copy.note]
-    published = []
-    for full_name in reversed(chosen):
-        published.append(_pushed(app.vendor.folder(locked[full_name]), repository))
+    folders = [app.vendor.folder(locked[full_name]) for full_name in reversed(chosen)]
     return PackagesCopied(
         to=f"{SCHEME}{place}",
-        packages=tuple(published),
+        packages=tuple(_pushed(folder, repository) for folder in folders),
         images=tuple(copy.target or image for image, copy in sorted(copies.items())),
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _default_images(packages: Iterable[Package]) -> tuple[list[str], list[str]]:
+    """Give the images that parameters of packages name by default, and tell what is only the end of one."""
+    images, ends = dict[str, None](), []
+    params = (
+        (prototype.name, param)
+        for package in packages
+        for prototype in package.prototypes.values()
+        for param in prototype.params.values()
+    )
+    for name, param in params:
+        for image, is_whole in marked_images(param.schema, param.default):
+            if is_whole:
+                images[image] = None
+            else:
+                ends.append(f"not copied, as it is only the end of an image: {name} {param.name}")
+    return [*images], ends
 
 
 def _installed(name: str, locked: Mapping[str, object]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from mlstack.app import layout
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
-from mlstack.app.document import API_VERSION, to_map
+from mlstack.app.document import to_map
 from mlstack.app.environment import ApprovedDifference, ClusterSnapshot
 from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.prototype import Need, map_references, shown_secret
@@ -64,46 +64,49 @@ def validate_environment(
     snapshot, or against those that are given. `kubernetes_version` is asked in place of the environment's;
     `policy` are sets and ids of policies, with commas between them.
     """
-    from mlstack.readiness.rule import need_text
-    from mlstack.validate.validate import deprecations, load_schemas, validate_objects
-
     version = _version(app, environment, kubernetes_version)
     load = partial(render.load, app, environment, overrides=overrides, store=store, stand_ins=True)
     state, snapshot = load(components=components), app.snapshot(environment)
-    crds = [*_definitions(app, state.objects), *(snapshot.definitions if snapshot else ()), *definitions]
-    needs = _needs(app, state, snapshot, definitions)
-    needed = {need.kind for need in needs.values() if need is not None}
-    faults, unchecked = validate_objects(state.objects, load_schemas(version), crds=crds, needed=needed)
-    left = [f"component `{name}` {need_text(need, environment)}" for (name, _), need in needs.items() if need]
-    left += [f"{kind}: rules in CEL that only the API server checks: {n}" for kind, n in unchecked.items()]
-    faults += deprecations(state.objects, int(version.partition(".")[2]), definitions=crds)
-    outcomes: Sequence[PolicyOutcome] = ()
-    waived: Sequence[Fault] = ()
-    if policy:  # components that are not asked for count as what stands beside
-        verdict = _verdict(app, policy, state, load() if components else state, snapshot)
-        faults, waived, outcomes = [*faults, *verdict.faults], verdict.waived, verdict.outcomes
-        waivers = [f"{outcome.id} ({outcome.waived})" for outcome in outcomes if outcome.waived]
-        left += [f"waived with a reason: {', '.join(waivers)}"] if waivers else []
-    if faults or waived:
-        # Only now is it worth rendering again to know the template line of each part.
+    faults, left = _schema_faults(app, state, snapshot, definitions, version)
+    # Components that are not asked for count as what stands beside.
+    verdict = _verdict(app, policy, state, load() if components and policy else state, snapshot)
+    left += _waivers(verdict)
+    faults, waived = [*faults, *verdict.faults], verdict.waived
+    if faults or waived:  # only now is it worth rendering again to know the template line of each part
         located = load(components=components, locate=True)
         faults, waived = _placed(faults, located.objects), _placed(waived, located.objects)
-    if snapshot is not None:
-        faults = [*faults, *_against(snapshot, state)]
-        server = ".".join(snapshot.version.removeprefix("v").split(".")[:2])
-        if server != version:
-            hint = f"mlstack env set {environment} --kubernetes-version {server}"
-            left.append(f"the cluster was {snapshot.version} on {snapshot.taken[:10]}, not {version}: {hint}")
+    faults += _against(snapshot, state)
+    left += _other_version(snapshot, version, environment)
     return ValidateResult(
         ok=not any(fault.severity == "error" for fault in faults),
         environment=environment,
         kubernetes_version=version,
         count=len(state.objects),
         faults=tuple(faults),
-        policies=tuple(outcomes),
+        policies=tuple(verdict.outcomes),
         waived=tuple(waived),
         notes=(*state.notes, *left),
     )
+
+
+def _schema_faults(
+    app: AppReader,
+    state: DesiredState,
+    snapshot: ClusterSnapshot | None,
+    definitions: Sequence[Mapping[str, Any]],
+    version: str,
+) -> tuple[list[Fault], list[str]]:
+    """Check objects by schemas and rules of a version; gives faults, and what could not be checked."""
+    from mlstack.readiness.rule import need_text
+    from mlstack.validate.validate import deprecations, load_schemas, validate_objects
+
+    crds = [*_definitions(app, state.objects), *(snapshot.definitions if snapshot else ()), *definitions]
+    needs = {key: need for key, need in _needs(app, state, snapshot, definitions).items() if need}
+    needed = {need.kind for need in needs.values()}
+    faults, unchecked = validate_objects(state.objects, load_schemas(version), crds=crds, needed=needed)
+    left = [f"component `{name}` {need_text(need, state.environment)}" for (name, _), need in needs.items()]
+    left += [f"{kind}: rules in CEL that only the API server checks: {n}" for kind, n in unchecked.items()]
+    return [*faults, *deprecations(state.objects, int(version.partition(".")[2]), definitions=crds)], left
 
 
 def _version(app: AppReader, environment: str, asked: str) -> str:
@@ -121,15 +124,23 @@ def _version(app: AppReader, environment: str, asked: str) -> str:
 def _verdict(
     app: AppReader, policy: str, state: DesiredState, whole: DesiredState, snapshot: ClusterSnapshot | None
 ) -> Verdict:
-    """Ask policies of objects, beside all of the environment."""
-    from mlstack.validate.policies import PolicyContext, all_policies, check_policies, chosen
+    """Ask policies of objects, beside all of the environment; nothing is found where none is named."""
+    from mlstack.validate.policies import PolicyContext, Verdict, all_policies, check_policies, chosen
 
+    if not policy:
+        return Verdict([], [], [])
     known = all_policies(app.policies)
     policies = chosen(policy, known)
     nodes, apis = (snapshot.nodes, snapshot.apis) if snapshot is not None else ((), {})
     stack = PolicyContext(whole.objects, environment=state.environment, nodes=nodes, apis=apis)
     components = frozenset(obj.component for obj in state.objects)
     return check_policies(policies, stack, known=known, components=components)
+
+
+def _waivers(verdict: Verdict) -> Iterator[str]:
+    waivers = [f"{outcome.id} ({outcome.waived})" for outcome in verdict.outcomes if outcome.waived]
+    if waivers:
+        yield f"waived with a reason: {', '.join(waivers)}"
 
 
 def _needs(
@@ -209,8 +220,18 @@ def with_applied(result: ValidateResult, target: Target, *, opener: Opener) -> V
     return replace(result, faults=(*result.faults, *left), notes=(*result.notes, note))
 
 
-def _against(snapshot: ClusterSnapshot, state: DesiredState) -> Iterator[Fault]:
+def _other_version(snapshot: ClusterSnapshot | None, version: str, environment: str) -> Iterator[str]:
+    """Tell where the cluster of a snapshot was of another version than the objects were checked for."""
+    server = ".".join(snapshot.version.removeprefix("v").split(".")[:2]) if snapshot else version
+    if snapshot and server != version:
+        hint = f"mlstack env set {environment} --kubernetes-version {server}"
+        yield f"the cluster was {snapshot.version} on {snapshot.taken[:10]}, not {version}: {hint}"
+
+
+def _against(snapshot: ClusterSnapshot | None, state: DesiredState) -> Iterator[Fault]:
     """Find what the cluster of a snapshot does not serve, and has no room for."""
+    if snapshot is None:
+        return
     from mlstack.validate.formats import Fault
     from mlstack.validate.validate import over_quota, too_large
 
@@ -310,8 +331,6 @@ class MatrixRow:
 class MatrixResult:
     """Several environments side by side."""
 
-    api_version: str = API_VERSION  # version of this format
-    kind: Literal["MatrixResult"] = "MatrixResult"  # kind of this format
     ok: bool  # true if every difference is approved
     environments: tuple[str, ...]
     rows: tuple[MatrixRow, ...]
@@ -376,18 +395,10 @@ def _row(
     values = {name: known.get(name) for name in environments}
     first = values[environments[0]]
     differs = any(value != first for value in values.values())
-    values = {
-        name: value.beside(first) if isinstance(value, _Secret) else value for name, value in values.items()
-    }
     reason = app.approved.reason(subject) if differs else None
-    return MatrixRow(
-        section=section,
-        subject=subject,
-        values=values,
-        differs=differs,
-        approved=reason is not None,
-        reason=reason or "",
-    )
+    values |= {name: value.beside(first) for name, value in values.items() if isinstance(value, _Secret)}
+    about: dict[str, Any] = {"differs": differs, "approved": reason is not None, "reason": reason or ""}
+    return MatrixRow(section=section, subject=subject, values=values, **about)
 
 
 def _params(app: AppDir, environment: str, components: Sequence[str]) -> Iterator[tuple[Section, str, Any]]:

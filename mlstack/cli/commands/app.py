@@ -37,7 +37,7 @@ def init(
     stack: str | None = option(
         "--stack NAME", "Begin with components and environments: training, serving or full.", stacks
     ),
-    env: str | None = option("--env ENV", "Make a first environment of this name and choose it."),
+    environment: str | None = option("--env ENV", "Make a first environment of this name and choose it."),
     context: str | None = option(
         "--context NAME", "Its kubectl context. Default: the current one, if there is one."
     ),
@@ -52,39 +52,28 @@ def init(
     if stack is not None:
         from mlstack.operations.components import init_stack
 
-        if env or context or server or namespace or skip_default_registries:
+        if environment or context or server or namespace or skip_default_registries:
             hint = f"mlstack init {name} --stack {stack}"
             raise UsageError("`--stack` brings registry and environments of its own", hint=hint)
         return init_stack(place, name, stack)
     if context and server:
         raise UsageError("`--context` and `--server` exclude each other", hint="leave out --server")
-    if env is None and (context or server or namespace):
-        env = "default"
-    kubeconfig = session.ports.kubeconfig(session.options.kubeconfig) if env else None
+    if environment is None and (context or server or namespace):
+        environment = "default"
+    kubeconfig = session.ports.kubeconfig(session.options.kubeconfig) if environment else None
     if server is not None and kubeconfig is not None:
         context = kubeconfig.of_server(server).name
-    return operations.app.init(
-        place,
-        name,
-        default_registry=not skip_default_registries,
-        environment=env,
-        context=context,
-        namespace=namespace,
-        kubeconfig=kubeconfig,
+    default, where = not skip_default_registries, {"environment": environment, "context": context}
+    return session.call(
+        operations.app.init, folder=place, default_registry=default, kubeconfig=kubeconfig, **where
     )
 
 
-def _place(
-    session: Session,
-    context: str | None,
-    namespace: str | None,
-    server: str | None,
-    offline: bool,
-    in_cluster: bool,
-) -> dict[str, Any]:
+def _place(session: Session, *, offline: bool) -> dict[str, Any]:
     """Give where an environment is to be deployed, with the kubeconfig if it is to be asked."""
     from mlstack.kube.kubeconfig import IN_CLUSTER
 
+    context, server, in_cluster = (session.arguments[name] for name in ("context", "server", "in_cluster"))
     named = {"--context": context, "--server": server, "--in-cluster": in_cluster or None}
     chosen = [name for name, value in named.items() if value is not None]
     if len(chosen) > 1:
@@ -94,7 +83,7 @@ def _place(
     context = IN_CLUSTER if in_cluster else context
     is_known = not (offline or in_cluster)
     kubeconfig = session.ports.kubeconfig(session.options.kubeconfig) if is_known else None
-    place = operations.app.Place(context=context, namespace=namespace, server=server, is_known=is_known)
+    place = session.filled(operations.app.Place, context=context, is_known=is_known)
     return {"place": place, "kubeconfig": kubeconfig}
 
 
@@ -142,14 +131,8 @@ def add(
     ttl: float | None = TTL,
 ) -> object:
     """Add an environment from a kubectl context; the cluster is not contacted."""
-    return operations.app.add_environment(
-        session.app,
-        name,
-        **_place(session, context, namespace, server, offline, in_cluster),
-        extends=extends,
-        use_preset=not no_preset,
-        expires=_end(session, ttl),
-    )
+    more = {"use_preset": not no_preset, "expires": _end(session, ttl)}
+    return session.call(operations.app.add_environment, **_place(session, offline=offline), **more)
 
 
 @env.command(
@@ -169,8 +152,8 @@ def copy(
 ) -> object:
     """Make an environment like another one, with its parameters and patches."""
     is_same = context is None and server is None
-    place = _place(session, context, namespace, server, offline or is_same, in_cluster)
-    return operations.app.copy_environment(session.app, name, new, **place, expires=_end(session, ttl))
+    place = _place(session, offline=offline or is_same)
+    return session.call(operations.app.copy_environment, **place, expires=_end(session, ttl))
 
 
 @env.command(examples=["staging us-west/staging"])
@@ -204,17 +187,8 @@ def matrix(
     ),
 ) -> object:
     """Compare parameters, images, replicas and GPUs; exits with 1 for differences nobody approved."""
-    from mlstack.cli.ports import code_store
-
     chosen = session.environments(names) if names else list(session.app.environment_names)
-    return operations.render.compare_all(
-        session.app,
-        names if chosen is None else chosen,
-        components=session.options.components,
-        same=same,
-        approve=approve,
-        store=code_store(),
-    )
+    return session.call(operations.render.compare_all, environments=names if chosen is None else chosen)
 
 
 @env.command(takes="kubeconfig folder output", examples=["gke", "gke --check"])
@@ -224,16 +198,13 @@ def snapshot(
     check: bool = option("--check", "Write nothing; exit 1 if the file is not what the cluster is now."),
 ) -> object:
     """Keep what a cluster serves and has room for in one file, for validate and charts."""
-    clock = session.ports.clock
-    return operations.doctor.take_snapshot(
-        session.target(name), opener=session.opener(), clock=clock, check=check
-    )
+    return session.call(operations.capacity.take_snapshot, target=session.target(name))
 
 
 @env.command(examples=["", "-o name"])
 def expired(session: Session) -> object:
     """List the environments that are over; `mlstack delete --expired` empties them."""
-    return operations.app.expired_environments(session.app, clock=session.ports.clock)
+    return session.call(operations.app.expired_environments)
 
 
 @env.command("list", examples=["-o json"])
@@ -387,16 +358,7 @@ def set_(
         if forget_cluster or new_name or packages or no_packages:
             raise UsageError("`--override` is about context and namespace alone", hint="leave out the rest")
         return operations.app.override_environment(session.app, name, changes, kubeconfig=kubeconfig)
-    return operations.app.change_environment(
-        session.app,
-        name,
-        changes,
-        new_name=new_name,
-        forget_cluster=forget_cluster,
-        kubeconfig=kubeconfig,
-        packages=packages,
-        no_packages=no_packages,
-    )
+    return session.call(operations.app.change_environment, changes=changes, kubeconfig=kubeconfig)
 
 
 @env.command(examples=["staging", "gke --override"])

@@ -26,6 +26,7 @@ from mlstack.errors import MlstackError, UsageError
 
 if TYPE_CHECKING:
     from mlstack.app.app_dir import AppDir
+    from mlstack.app.params import ParamScope
 
 component = family("component", "Components: prototypes used under a name, and plain manifests.")
 module = family("module", "Modules: folders of components, with parameters of their own.")
@@ -51,15 +52,13 @@ NEW_APP = option(
 @component.command("list", examples=["", "--module serving --kinds"])
 def list_components(
     session: Session,
-    in_module: str | None = option("--module NAME", "Only those of this module and the ones in it.", modules),
+    module: str | None = option("--module NAME", "Only those of this module and the ones in it.", modules),
     kinds: bool = option("--kinds", "Show the kinds of the objects that each brings."),
-    env: str | None = ENV_OPTION,
+    environment: str | None = ENV_OPTION,
 ) -> object:
     """List the components of the app."""
-    in_module = in_module and in_module.replace("/", ".")
-    return operations.components.list_components(
-        session.app, module=in_module, kinds=kinds, environment=env, store=code_store()
-    )
+    module = module and module.replace("/", ".")
+    return session.call(operations.components.list_components, module=module)
 
 
 @component.command(examples=["cnn mnist", "cnn training.cnn"])
@@ -97,9 +96,7 @@ def remove_module(
     with_components: bool = option("--components", "Remove its components too."),
 ) -> object:
     """Remove a module with its parameters and the modules in it."""
-    return operations.components.remove_module(
-        session.app, name, with_components=with_components, opener=session.opener()
-    )
+    return session.call(operations.components.remove_module)
 
 
 # --- parameters ---
@@ -127,24 +124,17 @@ def set_(
         "Dots reach into maps, [0] into lists. Without a component, a value for all.",
         parameter_and_value,
     ),
-    env: str | None = IN_ENV,
+    environment: str | None = IN_ENV,
     module: str | None = OF_MODULE,
-    override: bool = MINE,
+    personal: bool = MINE,
     as_string: bool = option("--as-string", "Store the text as it is, without reading a type."),
     file: Path | None = VALUE_FILE,
     resolve_image: bool = option("--resolve-image", "Pin an image to the digest that its tag has now."),
 ) -> object:
     """Set a parameter; only the value changes in the file."""
-    from mlstack.app.params import ParamScope
-
     words = [*words, *([read_text(file)] if file is not None else [])]
-    _check_count(words, 2, "set", "KEY VALUE", "num_gpus 1")
-    *component, key, value = words
-    owner = next(iter(component), None)
-    place = ParamScope(component=owner, environment=env, module=module, personal=override)
-    return operations.params.set_param(
-        session.app, place, key, value, as_string=as_string, resolve_image=resolve_image
-    )
+    place, (key, text) = _scope(session, words, 2, "set", "KEY VALUE", "num_gpus 1")
+    return session.call(operations.params.set_param, place=place, key=key, text=text)
 
 
 @param.command("delete", hidden=True, examples=["cnn num_gpus"])
@@ -156,25 +146,27 @@ def unset(
         "Without a component, a value for all: of the app, a module or an environment.",
         component_and_parameter,
     ),
-    env: str | None = IN_ENV,
+    environment: str | None = IN_ENV,
     module: str | None = OF_MODULE,
-    override: bool = MINE,
+    personal: bool = MINE,
 ) -> object:
     """Take a value back, so that the next lower level counts again."""
-    from mlstack.app.params import ParamScope
-
-    _check_count(words, 1, "unset", "KEY", "num_gpus")
-    *component, key = words
-    owner = next(iter(component), None)
-    place = ParamScope(component=owner, environment=env, module=module, personal=override)
+    place, (key,) = _scope(session, words, 1, "unset", "KEY", "num_gpus")
     return operations.params.unset_param(session.app, place, key)
 
 
-def _check_count(words: Sequence[str], least: int, verb: str, takes: str, example: str) -> None:
+def _scope(
+    session: Session, words: Sequence[str], least: int, verb: str, takes: str, example: str
+) -> tuple[ParamScope, Sequence[str]]:
+    """Give the level of the app that is meant, and the words behind the component, if one is named."""
+    from mlstack.app.params import ParamScope
+
     if len(words) not in (least, least + 1):
         count = "1 word" if len(words) == 1 else f"{len(words)} words"
         hint = f"mlstack param {verb} cnn {example}"
         raise UsageError(f"`param {verb}` takes [COMPONENT] {takes}, got {count}", hint=hint)
+    component = words[0] if len(words) > least else None
+    return session.filled(ParamScope, component=component), words[-least:]
 
 
 @param.command(
@@ -183,7 +175,7 @@ def _check_count(words: Sequence[str], least: int, verb: str, takes: str, exampl
 def list_(
     session: Session,
     component: str | None = word("[COMPONENT]", "Only this component.", components),
-    env: str | None = ENV_OPTION,
+    environment: str | None = ENV_OPTION,
     set_only: bool = option("--set-only", "Leave out the defaults of prototypes."),
     own: bool = option(
         "--own --without-modules",
@@ -192,22 +184,10 @@ def list_(
     module: str | None = option("--module NAME", "Only components of this module."),
 ) -> object:
     """List the values that a render would use, and where each one was set."""
-    overrides = session.overrides
-    if own and overrides:
+    if own and session.overrides:
         hint = "leave out --own, or --set and --values"
         raise UsageError("what is given for one run is no level's own", hint=hint)
-    if own:
-        return operations.params.list_own_params(
-            session.app, component=component, environment=env, module=module
-        )
-    return operations.params.list_params(
-        session.app,
-        component=component,
-        environment=env,
-        module=module,
-        set_only=set_only,
-        overrides=overrides,
-    )
+    return session.call(operations.params.list_own_params if own else operations.params.list_params)
 
 
 @param.command(takes="components exit_code folder output", examples=["minikube gke -c cnn"])
@@ -218,7 +198,7 @@ def diff(
     exit_code: bool = option("--exit-code", "Exit with 1 when something differs."),
 ) -> int:
     """Show the parameters that differ between two environments."""
-    result = operations.params.diff_params(session.app, first, second, components=session.options.components)
+    result = session.call(operations.params.diff_params)
     emit(result, session.options.output)
     return 1 if exit_code and result.rows else 0
 
@@ -226,9 +206,7 @@ def diff(
 @param.command(takes="components folder output", examples=["", "-c cnn -o json"])
 def lint(session: Session) -> object:
     """Find values and patches that change no object in any environment; exits with 1 when there are some."""
-    return operations.explain.lint_params(
-        session.app, components=session.options.components, store=code_store()
-    )
+    return session.call(operations.explain.lint_params)
 
 
 @param.command(
@@ -237,16 +215,13 @@ def lint(session: Session) -> object:
 def explain(
     session: Session,
     component: str = word("COMPONENT", "The component.", components),
-    name: str | None = word(
+    parameter: str | None = word(
         "[PARAM]", "One parameter, or a place inside it. Default: all that are set.", parameters
     ),
-    env: str | None = ENV_OPTION,
+    environment: str | None = ENV_OPTION,
 ) -> object:
     """Show where a value comes from, level by level, and which fields of the objects it reaches."""
-    overrides = session.overrides
-    return operations.explain.explain_param(
-        session.app, component, name, environment=env, overrides=overrides, store=code_store()
-    )
+    return session.call(operations.explain.explain_param)
 
 
 @top.command(
@@ -261,14 +236,7 @@ def explain_field(
     env: str | None = option("--env ENV", "The environment. Default: the one chosen.", environments),
 ) -> object:
     """Show where a field of an object comes from: template line, patch, parameters and who set them."""
-    return operations.explain.explain_field(
-        session.app,
-        name,
-        field,
-        environment=session.environment(env),
-        overrides=session.overrides,
-        store=code_store(),
-    )
+    return session.call(operations.explain.explain_field, environment=session.environment(env))
 
 
 # --- import ---
@@ -433,9 +401,7 @@ def kustomize(
     if keep and not is_remote:  # typed where we stand, written as seen from the app
         source = os.path.relpath(Path(source).resolve(), session.app.root.resolve())
     if keep or is_remote:
-        return operations.imports.refer_to_kustomization(
-            session.app, source, name=name, module=module, replace=replace, update=update
-        )
+        return session.call(operations.imports.refer_to_kustomization, source=source)
     request = session.filled(operations.imports.HelmRequest)
     return operations.imports.import_kustomization(session.app, Path(source), request)
 

@@ -122,12 +122,8 @@ def plan(session: Session, out: Path | None = PLAN_FILE, check_images: bool = CH
         raise UsageError(f"a plan file ends with `.json`, got `{out}`", hint=f"--out {out}.json")
     if out is not None and session.environments() is not None:
         raise UsageError("a plan file is about one environment", hint="mlstack plan ENV --out ENV.json")
-    how, clock = session.apply_options(dry_run=True), session.ports.clock
-    return session.each(
-        lambda env: session.from_cluster(
-            operations.deploy.plan, clock=clock, options=how, out=out, check_images=check_images, env=env
-        )
-    )
+    how = session.apply_options(dry_run=True)
+    return session.each(lambda env: session.from_cluster(operations.deploy.plan, options=how, env=env))
 
 
 # --- runs ---
@@ -279,13 +275,13 @@ history = family(
 
 
 @top.command(
-    takes=f"envs every keep_going components context watch timeout {CLUSTER}",
+    takes=f"envs every keep_going components context watch timeout_s {CLUSTER}",
     examples=["gke", "gke -c cnn -o json", "--all"],
 )
 def status(
     session: Session,
     watch: bool = option("--watch -w", "Go on until everything works, showing what changes."),
-    timeout: float | None = option(
+    timeout_s: float | None = option(
         "--timeout DURATION",
         "End `--watch` after this time (90s, 5m, 1h).",
         parser=duration,
@@ -293,22 +289,16 @@ def status(
     ),
 ) -> object:
     """Tell whether what was applied works, and why not; exits with 1 when it does not."""
-    clock = session.ports.clock
-    if timeout is not None and not watch:
+    if timeout_s is not None and not watch:
         raise UsageError("`--timeout` is how long `--watch` goes on", hint="add --watch")
     if not watch:
-        look = partial(
-            session.from_cluster, operations.status.status, doing="looking at the cluster", clock=clock
-        )
-        return session.each(lambda env: look(env=env))
+        return session.each(lambda env: _status(session, env))
     if session.environments() is not None:
         raise UsageError("`--watch` is about one environment", hint="mlstack status ENV --watch")
     output = session.options.output
-    target, opener = session.target(session.only_environment), session.opener()
+    target = session.target(session.only_environment)
     with run_reporter.showing(output) as show:
-        result = operations.status.watch(
-            target, opener=opener, clock=clock, on_change=show, timeout_s=timeout
-        )
+        result = session.call(operations.status.watch, target=target, on_change=show)
     if output == "table" and not is_terminal(sys.stdout):
         write(page.text(page.Page((views_deploy.verdict(result),))))
         return 0 if result.ok else 1
@@ -336,8 +326,7 @@ def promote(
         session.app, source, target, components=options.components, only=kinds
     )
     if not allow_not_ready and plan.changes and not dry_run:
-        look = partial(operations.status.status, clock=session.ports.clock)
-        refuse_unready(source, session.from_cluster(look, env=source, doing="looking at the cluster"))
+        refuse_unready(source, _status(session, source))
         refuse_unapplied(source, session.from_cluster(operations.deploy.diff, env=source))
     if dry_run or not plan.changes:
         return plan
@@ -347,6 +336,10 @@ def promote(
     if not run_reporter.agreed(session, f"Change {', '.join(plan.files)}?", refusal, hint):
         return 1
     return operations.params.promote(session.app, plan, components=options.components, only=kinds)
+
+
+def _status(session: Session, env: str | None) -> StatusResult:
+    return session.from_cluster(operations.status.status, doing="looking at the cluster", env=env)
 
 
 def refuse_unready(environment: str, result: StatusResult) -> None:
@@ -460,8 +453,7 @@ def unlock(session: Session) -> object:
     A lock expires by itself within seconds of the end of its run. A run that still holds it stops before its
     next write.
     """
-    clock = session.ports.clock
-    plan = session.from_cluster(operations.status.plan_unlock, doing="looking at the lock", clock=clock)
+    plan = session.from_cluster(operations.status.plan_unlock, doing="looking at the lock")
     if plan.term is not None and not _may_unlock(plan, session):
         return 1
     return operations.status.unlock(plan)

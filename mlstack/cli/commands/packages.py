@@ -57,7 +57,7 @@ def set_registry(
     session: Session,
     name: str = KNOWN,
     uri: str | None = option("--uri ADDRESS", "Where it is now: as with `registry add`."),
-    type: str = TYPE,
+    protocol: str = TYPE,
     override: bool = option("--override", "For you alone, in a file that git does not see."),
 ) -> object:
     """Lead a registry to another address, once that is known to answer."""
@@ -65,9 +65,7 @@ def set_registry(
         raise UsageError(
             "no new address: `--uri` is missing", hint=f"mlstack registry set {name} --uri ADDRESS"
         )
-    return operations.registries.set_registry(
-        session.app, name, uri, protocol=type, stands=Path.cwd(), override=override
-    )
+    return session.call(operations.registries.set_registry, address=uri, stands=Path.cwd())
 
 
 @registry.command("update", examples=["", "ours"])
@@ -204,14 +202,7 @@ def test(
     Exits with 1 if there is a fault.
     """
     only = operations.authors.Selection(prototype=prototype, example=example, texts=_pairs(params))
-    return operations.authors.test_package(
-        place,
-        against=against,
-        only=only,
-        update_golden=update_golden,
-        kubernetes=kubernetes,
-        app=lambda: session.app,
-    )
+    return session.call(operations.authors.test_package, folder=place, only=only, app=lambda: session.app)
 
 
 @pkg.command(examples=["--preview", "kubeflow/core@^0.2"])
@@ -340,9 +331,7 @@ def preview(
 
     request = session.filled(ComponentRequest, prototype=name, name=component, texts=_pairs(params))
     environment = env or session.app.current_environment()
-    state = operations.components.preview_prototype(
-        session.app, request, environment=environment, store=code_store()
-    )
+    state = session.call(operations.components.preview_prototype, request=request, environment=environment)
     return emit_objects(state, session.options.output)
 
 

@@ -16,7 +16,7 @@ from mlstack.cli.main import ListingGroup, PolicyCommand, family
 from mlstack.cli.options import GIVEN, option, policy_sets
 from mlstack.cli.output import escaped, json_escaped, say
 from mlstack.cli.page import document, emit_objects
-from mlstack.cli.ports import Session, code_store, operations, read_text
+from mlstack.cli.ports import Session, operations, read_text
 from mlstack.errors import UsageError
 from mlstack.objects import masking
 
@@ -48,7 +48,7 @@ def render(
     from mlstack.render import render
 
     options = session.options
-    state = render.load(session.app, session.environment(options.env), **session.render_options())
+    state = session.call(render.load, environment=session.environment(options.env))
     if out is None:
         return emit_objects(state, options.output, show_secrets=show_secrets)
     if options.output == "name":
@@ -128,17 +128,15 @@ def validate(
     if policy and not session.options.envs and policy in session.app.environment_names:
         message = f"`--policy {policy}` takes the environment for a set of policies"
         raise UsageError(message, hint=f"mlstack validate {policy} --policy")
-    asked = {"policy": policy, "kubernetes_version": kubernetes_version}
-    return session.each(partial(_validated, session, server=server, live=live, **asked))
+    return session.each(partial(_validated, session, server=server, live=live))
 
 
-def _validated(session: Session, env: str | None, *, server: bool, live: bool, **asked: Any) -> object:
+def _validated(session: Session, env: str | None, *, server: bool, live: bool) -> object:
     if server:
         doing = "asking the cluster"
-        result = session.from_cluster(operations.render.validate_on_server, doing=doing, env=env, **asked)
+        result = session.from_cluster(operations.render.validate_on_server, doing=doing, env=env)
     else:
-        asked |= session.render_options()
-        result = operations.render.validate_environment(session.app, session.environment(env), **asked)
+        result = session.call(operations.render.validate_environment, environment=session.environment(env))
     if live:
         with page.waiting("reading the history"):
             target, opener = session.target(env), session.opener()
@@ -164,9 +162,7 @@ def list_images(session: Session) -> object:
     `-o name | sort -u` names each once.
     """
     return session.each(
-        lambda env: operations.images.list_images(
-            session.app, session.environment(env), **session.render_options()
-        )
+        lambda env: session.call(operations.images.list_images, environment=session.environment(env))
     )
 
 
@@ -181,7 +177,7 @@ def list_images(session: Session) -> object:
 def copy_images(
     session: Session,
     to: str | None = option("--to HOST[/PATH]", "The registry, and the path below which the images are put."),
-    platform: Sequence[str] = option(
+    platforms: Sequence[str] = option(
         "--platform OS/ARCH", "Only what is for this platform; repeatable. Default: all."
     ),
     for_all: bool = option("--for-all", "Set them in the components, for all environments."),
@@ -198,16 +194,7 @@ def copy_images(
         )
     names = session.environments() or [session.environment(session.only_environment)]
     with page.waiting("copying images"):
-        return operations.images.copy_images(
-            session.app,
-            names,
-            to=to,
-            platforms=platform,
-            components=session.options.components,
-            for_all=for_all,
-            dry_run=dry_run,
-            store=code_store(),
-        )
+        return session.call(operations.images.copy_images, environments=names)
 
 
 @top.command(
@@ -229,12 +216,12 @@ def footprint(
     options = session.options
     environment = session.environment(options.env)
     if fits is None:
-        return operations.images.footprint_of(session.app, environment, **session.render_options())
+        return session.call(operations.capacity.footprint_of, environment=environment)
     from mlstack.app.environment import parse_snapshot
 
     where = "stdin" if fits == "-" else fits
     snapshot = parse_snapshot(read_text(Path(fits)).encode(), where, environment)
-    return operations.images.fits_snapshot(session.app, environment, snapshot, **session.render_options())
+    return session.call(operations.capacity.fits_snapshot, environment=environment, snapshot=snapshot)
 
 
 # --- what `validate` finds, in the formats of other programs ---
