@@ -21,6 +21,7 @@ from mlstack.app.document import (
     KeyPath,
     key,
     list_of,
+    map_of,
     record,
     records,
 )
@@ -33,10 +34,7 @@ Scalar = str | int | float | bool
 Taker = Literal["ours", "theirs"]
 Hooks = Literal["skip", "apply"]
 
-_DURATION = {
-    "type": ["string", "integer"],
-    "pattern": "^([0-9.]+h)?([0-9.]+m)?([0-9.]+s)?$|^[0-9.]+$",
-}
+_DURATION = {"type": ["string", "integer"], "pattern": "^([0-9.]+h)?([0-9.]+m)?([0-9.]+s)?$|^[0-9.]+$"}
 
 # --- rules of an app -----------------------------------------------------------------------------------
 
@@ -155,7 +153,6 @@ class ReadyRule:
         FLAG,
         "Its controller writes `status.observedGeneration` (or one in the conditions named here): until that"
         " is the newest, the object is waited for. Where it stands it counts without this as well.",
-        default=False,
     )
 
 
@@ -175,13 +172,9 @@ class ConflictRule:
         reader=lambda fields, name: fields.pattern(name, "spec.replicas"),
     )
     manager: str = key(
-        WORD,
-        "Field manager it speaks of; `*` stands for anything. All managers when left out.",
-        default="*",
+        WORD, "Field manager it speaks of; `*` stands for anything. All managers when left out.", default="*"
     )
-    kinds: tuple[str, ...] = key(
-        list_of(WORD), "Kinds of objects it holds for; all when left out.", default=()
-    )
+    kinds: tuple[str, ...] = key(list_of(WORD), "Kinds of objects it holds for; all when left out.")
     take: Taker = key(
         {"enum": ["ours", "theirs"]},
         "`ours` takes the field from the other, `theirs` leaves it to them.",
@@ -210,7 +203,7 @@ class RegistryRef:
         " of a chart repository, or `bundled`.",
         required=True,
     )
-    protocol: str = key(WORD, "How the address is read; found from the address when left out.", default="")
+    protocol: str = key(WORD, "How the address is read; found from the address when left out.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,19 +216,15 @@ class SignaturePolicy:
         "The public key of cosign: a file of the app, or what cosign takes in its place:"
         " `awskms://…`, `k8s://NAMESPACE/SECRET`.",
         name="key",
-        default="",
     )
     identity: str = key(
-        WORD,
-        "Who signs without a key: the mail address or workflow in the certificate; needs `issuer`.",
-        default="",
+        WORD, "Who signs without a key: the mail address or workflow in the certificate; needs `issuer`."
     )
-    issuer: str = key(WORD, "Who vouches for `identity`: the address of its OpenID provider.", default="")
+    issuer: str = key(WORD, "Who vouches for `identity`: the address of its OpenID provider.")
     trusted_root: str = key(
         WORD,
         "Authorities that certify identities, in place of Sigstore's own: a file of the app that"
         " `cosign trusted-root create` writes. With it nothing is asked of a network.",
-        default="",
     )
 
 
@@ -288,8 +277,8 @@ class Retired:
 
     names: tuple[str, ...] = key({"type": "array", "minItems": 1, "items": NAME}, required=True)
     reason: str = key(WORD, "Why, as it follows `is retired: `.", required=True)
-    instead: str = key(TEXT, "What to do now; left out when nothing takes their place.", default="")
-    planned: bool = key(FLAG, "They are not offered yet; `reason` says what will bring them.", default=False)
+    instead: str = key(TEXT, "What to do now; left out when nothing takes their place.")
+    planned: bool = key(FLAG, "They are not offered yet; `reason` says what will bring them.")
 
     @property
     def state(self) -> str:
@@ -359,43 +348,30 @@ class App:
     """An app directory: its registries, the packages it needs, and parameters for all components."""
 
     name: str = key(SHORT_NAME, "Becomes a label of every object.", required=True)
-    registries: tuple[RegistryRef, ...] = records(RegistryRef, "Where packages come from.", default=())
+    registries: tuple[RegistryRef, ...] = records(RegistryRef, "Where packages come from.")
     packages: tuple[PackageRef, ...] = key(
         list_of(REQUIREMENT),
         "Requirements: `registry/package`, `registry/package@version`, or a map with a range of versions.",
         reader=read_packages,
-        default=(),
     )
     requires_mlstack: str = key(
-        TEXT, "Versions of mlstack that this app works with: `>=0.1,<1`; any when left out.", default=""
+        TEXT, "Versions of mlstack that this app works with: `>=0.1,<1`; any when left out."
     )
     verify: tuple[SignaturePolicy, ...] = records(
-        SignaturePolicy,
-        "Registries whose packages must be signed, and by whom.",
-        reader=_read_policies,
-        default=(),
+        SignaturePolicy, "Registries whose packages must be signed, and by whom.", reader=_read_policies
     )
-    params: Mapping[str, Any] = key(
-        MAP, "For every component whose prototype declares the name.", default_factory=dict
-    )
-    labels: Mapping[str, str | None] = key(
-        LABELS, "Labels of every object that does not set them itself.", default_factory=dict
-    )
+    params: Mapping[str, Any] = key(MAP, "For every component whose prototype declares the name.")
+    labels: Mapping[str, str | None] = key(LABELS, "Labels of every object that does not set them itself.")
     annotations: Mapping[str, str | None] = key(
-        ANNOTATIONS, "Annotations of every object that does not set them itself.", default_factory=dict
+        ANNOTATIONS, "Annotations of every object that does not set them itself."
     )
     pod_labels: Mapping[str, str | None] = key(
-        LABELS,
-        "Labels of every pod, in the templates of workloads and custom resources.",
-        default_factory=dict,
+        LABELS, "Labels of every pod, in the templates of workloads and custom resources."
     )
-    pod_annotations: Mapping[str, str | None] = key(
-        ANNOTATIONS, "Annotations of every pod, as `podLabels`.", default_factory=dict
-    )
+    pod_annotations: Mapping[str, str | None] = key(ANNOTATIONS, "Annotations of every pod, as `podLabels`.")
     conflicts: tuple[ConflictRule, ...] = records(
         ConflictRule,
         "Who has fields that somebody else owns in the cluster too; the first rule that speaks decides.",
-        default=(),
     )
     readiness: tuple[ReadyRule, ...] = records(
         ReadyRule,
@@ -403,10 +379,9 @@ class App:
         " before the built-in ones. An object that is neither failed, done nor ready by its rule is waited"
         " for.",
         reader=_read_rules,
-        default=(),
     )
     moved: tuple[Moved, ...] = records(
-        Moved, "Components that were renamed, so that what was applied of them stays theirs.", default=()
+        Moved, "Components that were renamed, so that what was applied of them stays theirs."
     )
 
     def registry(self, name: str) -> RegistryRef | None:
@@ -435,21 +410,16 @@ class Component:
         WORD,
         "`registry/package/prototype`, or a name that is unique among the installed packages.",
         reader=_read_prototype_name,
-        default="",
     )
     kustomize: str = key(
         WORD,
         "A kustomization instead of a prototype: a folder (relative to the app), or an address with `@` and a"
         " branch, tag or commit, whose copy `mlstack import kustomize` makes.",
-        default="",
     )
-    params: Mapping[str, Any] = key(
-        MAP, "Values by parameter name; null removes a value of a lower layer.", default_factory=dict
-    )
+    params: Mapping[str, Any] = key(MAP, "Values by parameter name; null removes a value of a lower layer.")
     depends_on: tuple[str, ...] = key(
         list_of(WORD, uniqueItems=True),
         "Components and modules that have to work before the objects of this one are written.",
-        default=(),
     )
     hooks: Hooks = key(
         {"enum": ["skip", "apply"]},
@@ -476,9 +446,7 @@ class Component:
 class ModuleParams:
     """Parameters for all components of this folder and the folders below it."""
 
-    params: Mapping[str, Any] = key(
-        MAP, "Values by parameter name; null removes a value of a lower layer.", default_factory=dict
-    )
+    params: Mapping[str, Any] = key(MAP, "Values by parameter name; null removes a value of a lower layer.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -486,9 +454,9 @@ class PatchTarget:
     """The objects of a component that a patch changes."""
 
     kind: str = key(WORD, "Kind of the objects.", required=True)
-    api_version: str = key(TEXT, "Their group and version; any group when left out.", default="")
-    name: str = key(TEXT, "Name of the one object; all of the kind when left out.", default="")
-    namespace: str = key(TEXT, "Their namespace; any when left out.", default="")
+    api_version: str = key(TEXT, "Their group and version; any group when left out.")
+    name: str = key(TEXT, "Name of the one object; all of the kind when left out.")
+    namespace: str = key(TEXT, "Their namespace; any when left out.")
 
 
 _OPERATION = {
@@ -506,7 +474,7 @@ _OPERATION = {
 class PatchFile:
     """A patch that says what it is, in `environments/ENV/patches/COMPONENT.yaml`."""
 
-    target: PatchTarget = record(PatchTarget, "The objects to change.", default=None)
+    target: PatchTarget = record(PatchTarget, "The objects to change.")
     type: Literal["merge", "strategic", "json"] = key(
         {"enum": ["merge", "strategic", "json"]},
         "`merge` is RFC 7396, in which lists replace; in a `strategic` one items of lists are told apart by"
@@ -518,9 +486,7 @@ class PatchFile:
         {"type": ["object", "array"], "items": _OPERATION}, "Part of an object, or operations.", required=True
     )
     merge_keys: Mapping[str, str] = key(
-        {"type": "object", "additionalProperties": WORD},
-        "For a strategic patch: keys of lists whose schema names none, by the path of the list.",
-        default_factory=dict,
+        map_of(WORD), "For a strategic patch: keys of lists whose schema names none, by the path of the list."
     )
 
 
@@ -558,12 +524,10 @@ class StackComponent:
 
     name: str = key(NAME, required=True)
     prototype: str = key(WORD, "A prototype of the bundled registry, as `package/prototype`.", required=True)
-    example: str = key(TEXT, "The example of the prototype that it starts from.", default="")
-    params: Mapping[str, Any] = key(MAP, default_factory=dict)
+    example: str = key(TEXT, "The example of the prototype that it starts from.")
+    params: Mapping[str, Any] = key(MAP)
     environments: Mapping[str, Mapping[str, Any]] = key(
-        {**MAP, "additionalProperties": MAP},
-        "Parameters in one environment alone, by its name.",
-        default_factory=dict,
+        map_of(MAP), "Parameters in one environment alone, by its name."
     )
 
 

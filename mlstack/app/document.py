@@ -67,6 +67,11 @@ def list_of(items: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     return {"type": "array", "items": items, **more}
 
 
+def map_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the shape of a map."""
+    return {"type": "object", "additionalProperties": values}
+
+
 @dataclass(frozen=True, kw_only=True)
 class FileKey:
     """One key of a file."""
@@ -96,11 +101,17 @@ def key(schema: Mapping[str, Any], help: str = "", **more: Any) -> Any:
     """Declare a field of a dataclass as a key of its file, described by `help`.
 
     `name` (the field's in camel case without it), `required` and `reader` are as in `FileKey`; the rest goes
-    to `dataclasses.field`.
+    to `dataclasses.field`. What is not required is empty where it is left out: `()`, `{}`, `False` or `""`.
     """
-    facts = {word: more.pop(word) for word in ("name", "required", "reader") if word in more}
-    described = {**schema, "description": help} if help else schema
-    return field(metadata={"shape": described, **facts}, **more)
+    shape = {**schema, "description": help} if help else schema
+    return _field(shape, _EMPTY.get(str(schema.get("type")), {"default": ""}), more)
+
+
+_EMPTY: dict[str, dict[str, Any]] = {
+    "array": {"default": ()},
+    "object": {"default_factory": dict},
+    "boolean": {"default": False},
+}
 
 
 def records(kind: type, help: str = "", **more: Any) -> Any:
@@ -109,15 +120,20 @@ def records(kind: type, help: str = "", **more: Any) -> Any:
     With `by` they are kept as a mapping by that field.
     """
     words = {word: more.pop(word) for word in ("minItems", "items") if word in more}
-    described = {"description": help} if help else {}
-    facts = {word: more.pop(word) for word in ("name", "required", "reader", "by") if word in more}
-    shape = {"type": "array", **described, **words}
-    return field(metadata={"shape": shape, "record": kind, **facts}, **more)
+    shape = {"type": "array", **({"description": help} if help else {}), **words}
+    return _field(shape, _EMPTY["object" if "by" in more else "array"], {"record": kind, **more})
 
 
 def record(kind: type, help: str, **more: Any) -> Any:
     """Declare a map that is read as `kind`; None when it is not there."""
-    return field(metadata={"shape": {"type": "object", "description": help}, "record": kind}, **more)
+    return _field({"type": "object", "description": help}, {"default": None}, {"record": kind, **more})
+
+
+def _field(shape: Mapping[str, Any], empty: Mapping[str, Any], more: dict[str, Any]) -> Any:
+    facts = {word: more.pop(word) for word in ("name", "required", "reader", "record", "by") if word in more}
+    if not facts.get("required") and not {"default", "default_factory"} & more.keys():
+        more |= empty
+    return field(metadata={"shape": shape, **facts}, **more)
 
 
 _KEYS: dict[type, tuple[FileKey, ...]] = {}

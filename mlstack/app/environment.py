@@ -25,6 +25,7 @@ from mlstack.app.document import (
     key,
     keys_of,
     list_of,
+    map_of,
     record,
     records,
 )
@@ -40,13 +41,9 @@ ClusterScoped = Literal["allowed", "refused"]
 class EnvironmentParams:
     """Parameter values of one environment."""
 
-    globals: Mapping[str, Any] = key(
-        MAP, "For every component whose prototype declares the name.", default_factory=dict
-    )
+    globals: Mapping[str, Any] = key(MAP, "For every component whose prototype declares the name.")
     components: Mapping[str, Mapping[str, Any] | None] = key(
-        {"type": "object", "additionalProperties": {"type": ["object", "null"]}},
-        "By component name; `module.name` for components of modules.",
-        default_factory=dict,
+        map_of({"type": ["object", "null"]}), "By component name; `module.name` for components of modules."
     )
 
 
@@ -67,7 +64,7 @@ class Environment:
     """A kubectl context and namespace that components are deployed to."""
 
     name: str  # folder below `environments/`; may be nested (`us-west/staging`)
-    context: str = key(TEXT, "The kubectl context.", default="")
+    context: str = key(TEXT, "The kubectl context.")
     namespace: str = key(NAMESPACE, "Where objects go that name no namespace.", default="default")
     kubernetes_version: str = key(
         {"type": "string", "pattern": r"^1\.[0-9]{1,3}$"},
@@ -80,21 +77,17 @@ class Environment:
         default=None,
     )
     targets: tuple[str, ...] = key(
-        list_of(TEXT), "Components and modules to deploy; all when left out or empty.", default=()
+        list_of(TEXT), "Components and modules to deploy; all when left out or empty."
     )
     packages: tuple[PackageRef, ...] = key(
         list_of(REQUIREMENT),
         "Requirements of this environment, which take the place of the app's for the same package.",
         reader=read_packages,
-        default=(),
     )
-    protected: bool = key(
-        FLAG, "Every change wants the environment's name typed, or `--yes-i-mean ENV`.", default=False
-    )
+    protected: bool = key(FLAG, "Every change wants the environment's name typed, or `--yes-i-mean ENV`.")
     allowed_namespaces: tuple[str, ...] = key(
         list_of(NAMESPACE),
         "The only namespaces it may write to, besides its own; any when left out or empty.",
-        default=(),
     )
     cluster_scoped: ClusterScoped = key(
         {"enum": ["allowed", "refused"]},
@@ -102,27 +95,22 @@ class Environment:
         default="allowed",
     )
     labels: Mapping[str, str | None] = key(
-        LABELS, "As in app.yaml, and over what stands there; null takes a label away.", default_factory=dict
+        LABELS, "As in app.yaml, and over what stands there; null takes a label away."
     )
-    annotations: Mapping[str, str | None] = key(
-        ANNOTATIONS, "As in app.yaml, and over what stands there.", default_factory=dict
-    )
-    pod_labels: Mapping[str, str | None] = key(
-        LABELS, "As in app.yaml, and over what stands there.", default_factory=dict
-    )
+    annotations: Mapping[str, str | None] = key(ANNOTATIONS, "As in app.yaml, and over what stands there.")
+    pod_labels: Mapping[str, str | None] = key(LABELS, "As in app.yaml, and over what stands there.")
     pod_annotations: Mapping[str, str | None] = key(
-        ANNOTATIONS, "As in app.yaml, and over what stands there.", default_factory=dict
+        ANNOTATIONS, "As in app.yaml, and over what stands there."
     )
     wait_for_load_balancer: bool = key(
-        FLAG, "A Service of type LoadBalancer is ready only when it has an address.", default=False
+        FLAG, "A Service of type LoadBalancer is ready only when it has an address."
     )
     expires: str = key(
         {"type": "string", "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"},
         "When it is over, in UTC; `delete --expired` takes it out of its cluster then.",
-        default="",
     )
     cluster: ClusterIdentity | None = record(
-        ClusterIdentity, "The cluster's identity, pinned at first contact.", default=None
+        ClusterIdentity, "The cluster's identity, pinned at first contact."
     )
     file: str = ""  # below the app directory, with `/`
 
@@ -180,14 +168,14 @@ class ApprovedDifference:
     subject: str = key(
         WORD, "As `env matrix` names it: `cnn num_gpus`; `*` stands for anything.", required=True
     )
-    reason: str = key(TEXT, "Why.", default="")
+    reason: str = key(TEXT, "Why.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApprovedDifferences:
     """The differences between environments that are meant; `env matrix` finds the others."""
 
-    approved: tuple[ApprovedDifference, ...] = records(ApprovedDifference, default=())
+    approved: tuple[ApprovedDifference, ...] = records(ApprovedDifference)
 
     def reason(self, subject: str) -> str | None:
         """Say why a difference is meant; None if it is not."""
@@ -195,23 +183,17 @@ class ApprovedDifferences:
         return next(fitting, None)
 
 
-_BY_NAME = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
+_BY_NAME = map_of({"type": "number", "minimum": 0})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
     """What a cluster's provider asks for what an environment takes."""
 
-    currency: str = key(WORD, "Of all prices, as people write it: `USD`.", default="")
-    requests: Mapping[str, float] = key(
-        _BY_NAME, "Of a core, a GiB or a piece for an hour, by resource.", default_factory=dict
-    )
-    gpus: Mapping[str, float] = key(
-        _BY_NAME, "Of a GPU for an hour, by product; `*` is any other.", default_factory=dict
-    )
-    storage: Mapping[str, float] = key(
-        _BY_NAME, "Of a GiB for a month, by storage class; `*` is any other.", default_factory=dict
-    )
+    currency: str = key(WORD, "Of all prices, as people write it: `USD`.")
+    requests: Mapping[str, float] = key(_BY_NAME, "Of a core, a GiB or a piece for an hour, by resource.")
+    gpus: Mapping[str, float] = key(_BY_NAME, "Of a GPU for an hour, by product; `*` is any other.")
+    storage: Mapping[str, float] = key(_BY_NAME, "Of a GiB for a month, by storage class; `*` is any other.")
     load_balancers: float | None = key({"type": "number", "minimum": 0}, "Of one, a month.", default=None)
 
 
@@ -220,18 +202,14 @@ class PersonalEnvironment:
     """What one person has otherwise about an environment."""
 
     name: str = key({"type": "string", "pattern": ENVIRONMENT}, required=True)
-    context: str = key(TEXT, "Another kubectl context.", default="")
-    namespace: str = key(NAMESPACE, "Another namespace.", default="")
-    globals: Mapping[str, Any] = key(
-        MAP, "For every component whose prototype declares the name.", default_factory=dict
-    )
+    context: str = key(TEXT, "Another kubectl context.")
+    namespace: str = key(NAMESPACE, "Another namespace.")
+    globals: Mapping[str, Any] = key(MAP, "For every component whose prototype declares the name.")
     components: Mapping[str, Mapping[str, Any] | None] = key(
-        {"type": "object", "additionalProperties": {"type": ["object", "null"]}},
-        "Values by component name.",
-        default_factory=dict,
+        map_of({"type": ["object", "null"]}), "Values by component name."
     )
     cluster: ClusterIdentity | None = record(
-        ClusterIdentity, "Identity of the cluster behind the other context.", default=None
+        ClusterIdentity, "Identity of the cluster behind the other context."
     )
 
 
@@ -247,8 +225,8 @@ class PersonalRegistry:
 class PersonalOverrides:
     """What one person has otherwise than the app's files say; git ignores it."""
 
-    environments: tuple[PersonalEnvironment, ...] = records(PersonalEnvironment, default=())
-    registries: tuple[PersonalRegistry, ...] = records(PersonalRegistry, default=())
+    environments: tuple[PersonalEnvironment, ...] = records(PersonalEnvironment)
+    registries: tuple[PersonalRegistry, ...] = records(PersonalRegistry)
 
     def environment(self, name: str) -> PersonalEnvironment | None:
         """Give what is otherwise about an environment."""
@@ -265,7 +243,7 @@ class PolicyMatch:
     """Which objects a policy is about."""
 
     kinds: tuple[str, ...] = key(
-        list_of(WORD), "`Deployment`, or with its group `kubeflow.org/PyTorchJob`. Default: all.", default=()
+        list_of(WORD), "`Deployment`, or with its group `kubeflow.org/PyTorchJob`. Default: all."
     )
 
 
@@ -281,8 +259,8 @@ class PolicyFile:
         "Whether `validate` fails where it is not kept. Default: error.",
         default="error",
     )
-    sets: tuple[str, ...] = key(list_of(_ID), "Sets that it belongs to. Default: own.", default=())
-    match: PolicyMatch | None = record(PolicyMatch, "Which objects it is about. Default: all.", default=None)
+    sets: tuple[str, ...] = key(list_of(_ID), "Sets that it belongs to. Default: own.")
+    match: PolicyMatch | None = record(PolicyMatch, "Which objects it is about. Default: all.")
     each: Literal["object", "pod", "container"] = key(
         {"type": "string", "enum": ["object", "pod", "container"]},
         "What it is asked of: the object, the spec of each of its pods, each container. Default: object.",
@@ -294,7 +272,7 @@ class PolicyFile:
         " `container` where it is asked of those.",
         required=True,
     )
-    message: str = key(WORD, "What is said of an object that does not keep it.", default="")
+    message: str = key(WORD, "What is said of an object that does not keep it.")
 
 
 # --- snapshots of clusters: what an environment's can do, kept in one file, so that it is known unasked ---

@@ -17,6 +17,7 @@ from mlstack.app.document import (
     FieldReader,
     key,
     list_of,
+    map_of,
     records,
     schema_types,
 )
@@ -136,15 +137,15 @@ class Example:
     """One worked example of a prototype: documentation, golden input and smoke test."""
 
     name: str
-    summary: str = key(TEXT, default="")
+    summary: str = key(TEXT)
     params: Mapping[str, Any] = key(
         MAP,
         "Values by parameter name; null removes a value of a lower layer.",
         required=True,
         default_factory=dict,
     )
-    namespace: str = key(TEXT, default="")
-    environment: str = key(TEXT, default="")
+    namespace: str = key(TEXT)
+    environment: str = key(TEXT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,13 +153,10 @@ class Alias:
     """Another name of a prototype, and what it is under that name."""
 
     name: str = key(WORD, required=True)
-    params: Mapping[str, Any] = key(
-        MAP, "Parameters that differ from the defaults under this name.", default_factory=dict
-    )
+    params: Mapping[str, Any] = key(MAP, "Parameters that differ from the defaults under this name.")
     renames: Mapping[str, str | None] = key(
-        {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
+        map_of({"type": ["string", "null"]}),
         "What parameters were called under this name, and are now; null: they have no effect any more.",
-        default_factory=dict,
     )
 
 
@@ -170,13 +168,9 @@ class Need:
     """A kind that must be in the cluster where a component renders an object of it, and what brings it."""
 
     kind: str = key(_KIND, "`apiVersion` and kind: `kubeflow.org/v1/TFJob`.", required=True)
-    brings: str = key(TEXT, "The prototype of the same registry that brings it.", default="")
-    params: Mapping[str, Any] = key(
-        MAP, "Parameters with which that prototype brings it.", name="with", default_factory=dict
-    )
-    install: str = key(
-        TEXT, "Upstream's command that installs it, where no prototype does.", name="or", default=""
-    )
+    brings: str = key(TEXT, "The prototype of the same registry that brings it.")
+    params: Mapping[str, Any] = key(MAP, "Parameters with which that prototype brings it.", name="with")
+    install: str = key(TEXT, "Upstream's command that installs it, where no prototype does.", name="or")
 
 
 _PARAMETER = {
@@ -204,11 +198,7 @@ _PARAMETER = {
 _PARAMETERS = {
     "type": "object",
     "description": "JSON Schema of the parameter set.",
-    "properties": {
-        "type": {"const": "object"},
-        "required": list_of(TEXT),
-        "properties": {"type": "object", "additionalProperties": _PARAMETER},
-    },
+    "properties": {"type": {"const": "object"}, "required": list_of(TEXT), "properties": map_of(_PARAMETER)},
 }
 
 
@@ -223,7 +213,7 @@ class PrototypeFile:
 
     name: str = key(SHORT_NAME, required=True)
     summary: str = key(WORD, required=True)
-    description: str = key(TEXT, default="")
+    description: str = key(TEXT)
     aliases: Mapping[str, Alias] = records(
         Alias,
         "Other names of the prototype.",
@@ -232,18 +222,14 @@ class PrototypeFile:
         default_factory=dict,
     )
     blocks: tuple[str, ...] = key(
-        list_of({"type": "string", "pattern": r"^[^/\s]+/[^/\s]+$"}),
-        "Parameter blocks, as `package/block`.",
-        default=(),
+        list_of({"type": "string", "pattern": r"^[^/\s]+/[^/\s]+$"}), "Parameter blocks, as `package/block`."
     )
     parameters: Mapping[str, Any] = key(_PARAMETERS, required=True)
-    needs: tuple[Need, ...] = records(Need, "Kinds that must be in the cluster.", default=())
+    needs: tuple[Need, ...] = records(Need, "Kinds that must be in the cluster.")
     checked_with: Mapping[str, str] = key(
-        {"type": "object", "additionalProperties": TEXT},
-        "Operators and their versions that it was tried with.",
-        default_factory=dict,
+        map_of(TEXT), "Operators and their versions that it was tried with."
     )
-    notes: str = key(TEXT, "Told after `mlstack generate`.", default="")
+    notes: str = key(TEXT, "Told after `mlstack generate`.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -401,10 +387,10 @@ class Package:
 
     name: str = key(SHORT_NAME, required=True)  # the folder's as well
     version: str = key(VERSION, required=True)
-    summary: str = key(TEXT, default="")
-    description: str = key(TEXT, default="")
-    license: str = key(TEXT, default="")
-    keywords: tuple[str, ...] = key(list_of(TEXT), "Words for `mlstack prototype search`.", default=())
+    summary: str = key(TEXT)
+    description: str = key(TEXT)
+    license: str = key(TEXT)
+    keywords: tuple[str, ...] = key(list_of(TEXT), "Words for `mlstack prototype search`.")
     requires: Mapping[str, Mapping[str, str]] = key(  # by name: range of versions, address of the registry
         _REQUIRES,
         "Packages whose definitions, blocks and templates are used.",
@@ -412,12 +398,12 @@ class Package:
         default_factory=dict,
     )
     requires_mlstack: str = key(
-        TEXT, "Versions of mlstack that it works with: `>=0.1,<1`; any when left out.", default=""
+        TEXT, "Versions of mlstack that it works with: `>=0.1,<1`; any when left out."
     )
-    authors: tuple[str, ...] = key(list_of(TEXT), "Who keeps the package.", default=())
-    repository: str = key(TEXT, "Where its source is.", default="")
-    bugs: str = key(TEXT, "Where its faults are told.", default="")
-    quick_start: str = key(TEXT, "The commands to begin with.", default="")
+    authors: tuple[str, ...] = key(list_of(TEXT), "Who keeps the package.")
+    repository: str = key(TEXT, "Where its source is.")
+    bugs: str = key(TEXT, "Where its faults are told.")
+    quick_start: str = key(TEXT, "The commands to begin with.")
     registry: str = ""  # the app's name of the registry it came from
     prototypes: Mapping[str, Prototype] = field(default_factory=dict)  # by short name
     # texts of `crds/*.yaml` by file name, for offline validation of custom resources

@@ -19,6 +19,7 @@ from mlstack.app.document import (
     FieldReader,
     key,
     list_of,
+    map_of,
     records,
 )
 from mlstack.dataclass import dataclass
@@ -48,17 +49,16 @@ class IndexVersion:
     path: str = key(WORD, "The package folder, relative to this file.", required=True)
     digest: str = key(DIGEST, "What its content must have.", required=True)
     requires: Mapping[str, Mapping[str, str]] = key(
-        {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": TEXT}},
+        map_of(map_of(TEXT)),
         "Packages that it requires by name, each with `version` and `registry`.",
         reader=_read_ranges,
-        default_factory=dict,
     )
-    requires_mlstack: str = key(TEXT, "Versions of mlstack that it works with.", default="")
-    signature: str = key(SIGNATURE, "What cosign made of its name, version and digest.", default="")
+    requires_mlstack: str = key(TEXT, "Versions of mlstack that it works with.")
+    signature: str = key(SIGNATURE, "What cosign made of its name, version and digest.")
     yanked: str = key(
-        TEXT, "Why nobody should install it any more; written by hand, and who has it keeps it.", default=""
+        TEXT, "Why nobody should install it any more; written by hand, and who has it keeps it."
     )
-    deprecated: str = key(TEXT, "Why to move on from it, and where to; written by hand.", default="")
+    deprecated: str = key(TEXT, "Why to move on from it, and where to; written by hand.")
     revision: str = field(default="")  # commit or digest it is read at, where that is not the index's
 
 
@@ -67,8 +67,8 @@ class IndexPrototype:
     """One prototype of a package's newest version, to be found before the package is installed."""
 
     name: str = key(SHORT_NAME, required=True)
-    summary: str = key(TEXT, default="")
-    aliases: tuple[str, ...] = key(list_of(NAME), "Its other names.", default=())
+    summary: str = key(TEXT)
+    aliases: tuple[str, ...] = key(list_of(NAME), "Its other names.")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -81,9 +81,9 @@ class IndexPackage:
     """One package, versions in ascending order."""
 
     name: str = key(SHORT_NAME, required=True)
-    summary: str = key(TEXT, default="")
-    keywords: tuple[str, ...] = key(list_of(TEXT), default=())
-    prototypes: tuple[IndexPrototype, ...] = records(IndexPrototype, default=())
+    summary: str = key(TEXT)
+    keywords: tuple[str, ...] = key(list_of(TEXT))
+    prototypes: tuple[IndexPrototype, ...] = records(IndexPrototype)
     versions: tuple[IndexVersion, ...] = records(IndexVersion, minItems=1, required=True)
 
     @property
@@ -118,10 +118,10 @@ class RegistryIndex:
     """The index of a registry: its packages, their versions and digests."""
 
     name: str = key(SHORT_NAME, required=True)  # the registry's own
-    summary: str = key(TEXT, default="")
-    aliases: tuple[str, ...] = key(list_of(TEXT), "Addresses that this registry stands in for.", default=())
+    summary: str = key(TEXT)
+    aliases: tuple[str, ...] = key(list_of(TEXT), "Addresses that this registry stands in for.")
     retired: tuple[Retired, ...] = records(
-        Retired, "Names of packages and prototypes that are not offered any more.", default=()
+        Retired, "Names of packages and prototypes that are not offered any more."
     )
     packages: Mapping[str, IndexPackage] = records(
         IndexPackage, by="name", required=True, default_factory=dict
@@ -212,7 +212,7 @@ class LockedRegistry:
     address: str = key(WORD, required=True)
     # What its index said of retired names, where asking it again would need a network.
     retired: tuple[Retired, ...] = records(
-        Retired, "Names of packages and prototypes that are not offered any more.", default=()
+        Retired, "Names of packages and prototypes that are not offered any more."
     )
 
 
@@ -232,14 +232,13 @@ class LockedPackage:
     )
     version: str = key(VERSION, required=True)
     digest: str = key(DIGEST, "Over the package folder's paths and bytes.", required=True)
-    source: str = key(TEXT, "Address the package was fetched from.", default="")
-    revision: str = key(TEXT, "Commit, or digest of an artifact, that it was read at.", default="")
-    signature: str = key(SIGNATURE, "What cosign made of its name, version and digest.", default="")
+    source: str = key(TEXT, "Address the package was fetched from.")
+    revision: str = key(TEXT, "Commit, or digest of an artifact, that it was read at.")
+    signature: str = key(SIGNATURE, "What cosign made of its name, version and digest.")
     requires: Mapping[str, str] = key(
-        {"type": "object", "additionalProperties": TEXT},
+        map_of(TEXT),
         "Packages that it requires, with the versions that fit.",
         reader=_read_ranges,
-        default_factory=dict,
         hash=False,
     )
     # `*` for the app, else names of environments with requirements of their own
@@ -247,13 +246,9 @@ class LockedPackage:
         list_of(WORD),
         "Where the package's name without a version means this one: `*` for everywhere, names of environments"
         " that ask for another one than the app.",
-        default=(),
     )
     files: Mapping[str, str] = key(
-        {"type": "object", "additionalProperties": DIGEST},
-        "Digest of each file, to name the one that was changed.",
-        default_factory=dict,
-        hash=False,
+        map_of(DIGEST), "Digest of each file, to name the one that was changed.", hash=False
     )
 
     @property
@@ -290,7 +285,7 @@ class LockedKustomization:
         WORD, "As components name it: an address with its branch, tag or commit.", required=True
     )
     folder: str = key(WORD, "Where its copy stands, below the app.", required=True)
-    root: str = key(TEXT, "The kustomization in that folder.", default="")
+    root: str = key(TEXT, "The kustomization in that folder.")
     revision: str = key(WORD, "The commit that was copied.", required=True)
     digest: str = key(DIGEST, "Over the paths and bytes of the copy.", required=True)
 
@@ -299,9 +294,9 @@ class LockedKustomization:
 class Lock:
     """Exact versions and digests of the installed packages; written by mlstack alone."""
 
-    registries: tuple[LockedRegistry, ...] = records(LockedRegistry, default=())
-    packages: tuple[LockedPackage, ...] = records(LockedPackage, default=())
-    kustomizations: tuple[LockedKustomization, ...] = records(LockedKustomization, default=())
+    registries: tuple[LockedRegistry, ...] = records(LockedRegistry)
+    packages: tuple[LockedPackage, ...] = records(LockedPackage)
+    kustomizations: tuple[LockedKustomization, ...] = records(LockedKustomization)
 
     @property
     def digests(self) -> dict[str, str]:
