@@ -390,8 +390,7 @@ def _node_for_server(
 def place_foreign(cluster: ClusterState, demand: Demand) -> bool:
     """Find room for a pod of others, at need by taking trainers above a minimum; tell whether."""
     amounts, allow = shape(demand.request), SurplusUpTo(demand.priority, is_of_pods=True)
-    node = free_node(cluster, amounts, demand.nodes)
-    node = node or clear_node(cluster, amounts, demand.nodes, frozenset(), allow, ("yield", demand.key))
+    node = find_room(cluster, amounts, demand.nodes, frozenset(), allow, ("yield", demand.key))
     if node is not None:
         cluster.reserve(node, demand.request, demand.key)
     return node is not None
@@ -420,14 +419,13 @@ def place_server(
 def place_trainer(cluster: ClusterState, state: JobState, node_names: NodeNames, cause: Cause) -> bool:
     """Find room for a trainer of a job's minimum; tell whether there is."""
     amounts, allow = state.amounts, SurplusUpTo(state.job.priority)
-    node = free_node(cluster, amounts, node_names, state.bars)
-    node = node or clear_node(cluster, amounts, node_names, state.bars, allow, ("gang", state.job.key))
+    node = find_room(cluster, amounts, node_names, state.bars, allow, ("gang", state.job.key))
     if node is not None:
         cluster.add(state, node, cause)
     return node is not None
 
 
-def clear_node(
+def find_room(
     cluster: ClusterState,
     amounts: Shape,
     node_names: NodeNames,
@@ -435,7 +433,9 @@ def clear_node(
     allow: SurplusUpTo,
     why: tuple[Cause, str],
 ) -> NodeInfo | None:
-    """Make room on the node where it hurts least, for this cause and in favour of whom; give it."""
+    """Give the best node with room, or make it where it hurts least, for this cause and in favour of whom."""
+    if (node := free_node(cluster, amounts, node_names, barred)) is not None:
+        return node
 
     def cost(node: NodeInfo) -> tuple[int, ...] | None:
         clearance = clear(cluster, node, amounts, allow)
