@@ -16,15 +16,8 @@ from mlstack.dataclass import dataclass
 from mlstack.elastic import pods, training_job
 from mlstack.elastic.snapshot import Curve, JobStage
 from mlstack.elastic.training_job import JOB_LABEL, ROLE_LABEL, RoleName, Server, TrainingJob
-from mlstack.objects.resources import (
-    Amounts,
-    NodePlace,
-    amounts,
-    is_device,
-    is_eligible,
-    requests,
-    required_affinity,
-)
+from mlstack.objects import resources
+from mlstack.objects.resources import Amounts, NodePlace
 
 
 def key_of(metadata: Mapping[str, Any]) -> str:
@@ -49,7 +42,7 @@ def eligible(places: Iterable[NodePlace]) -> Callable[[str], frozenset[str] | No
     @cache
     def names(shape: str) -> frozenset[str] | None:
         spec = json.loads(shape)
-        chosen = frozenset(place.name for place in places if is_eligible(spec, place))
+        chosen = frozenset(place.name for place in places if resources.is_eligible(spec, place))
         return None if len(chosen) == len(places) else chosen
 
     return names
@@ -59,7 +52,7 @@ def shape(spec: Mapping[str, Any]) -> str:
     """Give what of a pod's spec decides where it may go; equal for pods that may go to the same nodes."""
     form = {
         "nodeSelector": spec.get("nodeSelector") or {},
-        "required": required_affinity(spec),
+        "required": resources.required_affinity(spec),
         "tolerations": spec.get("tolerations") or [],
     }
     return json.dumps(form, sort_keys=True)
@@ -83,12 +76,12 @@ def parse_node(obj: Mapping[str, Any]) -> NodeFacts:
     is_ready = any(ready <= condition.items() for condition in status.get("conditions") or ())
     effects = ("NoSchedule", "NoExecute")
     taints = tuple(taint for taint in spec.get("taints") or () if taint.get("effect") in effects)
-    allocatable = amounts(status.get("allocatable") or status.get("capacity"))
-    capacity = amounts(status.get("capacity"))
+    allocatable = resources.amounts(status.get("allocatable") or status.get("capacity"))
+    most = {**allocatable, **resources.amounts(status.get("capacity"))}
     return NodeFacts(
         place=NodePlace(metadata["name"], metadata.get("labels") or {}, taints),
         allocatable=allocatable,
-        devices={name: n for name, n in {**allocatable, **capacity}.items() if n and is_device(name)},
+        devices={name: n for name, n in most.items() if n and resources.is_device(name)},
         takes_pods=is_ready and not spec.get("unschedulable") and not metadata.get("deletionTimestamp"),
     )
 
@@ -186,7 +179,7 @@ def parse_pod(obj: Mapping[str, Any]) -> PodFacts:
         node=str(spec.get("nodeName") or ""),
         nominated=str(status.get("nominatedNodeName") or ""),
         planned=str((metadata.get("annotations") or {}).get(pods.PLANNED) or ""),
-        requests=requests(spec),
+        requests=resources.requests(spec),
         priority=None if spec.get("priority") is None else int(spec["priority"]),
         priority_class=str(spec.get("priorityClassName") or ""),
         shape=shape(spec),
@@ -200,7 +193,7 @@ def parse_pod(obj: Mapping[str, Any]) -> PodFacts:
         unplaced=str(scheduled.get("message") or "") if scheduled.get("status") == "False" else "",
         held_up=held_up(status) if labels.get(JOB_LABEL) else "",
         wants_room=not spec.get("schedulingGates") and _wants_room(scheduled),
-        is_held_to_node=bool(required_affinity(spec)),
+        is_held_to_node=bool(resources.required_affinity(spec)),
         last_change_ms=time_ms(str(ready.get("lastTransitionTime") or "")),
         ran_ms=max(map(_ran_ms, status.get("containerStatuses") or ()), default=0),
     )
@@ -376,7 +369,7 @@ def _role_facts(spec: TrainingJob, role: RoleName) -> RoleFacts:
         role=role,
         set_name=training_job.role_name(spec.name, role),
         count=part.count if isinstance(part, Server) else spec.minimum,
-        requests=requests(template),
+        requests=resources.requests(template),
         shape=shape(template),
         priority_class=part.priority_class,
     )
@@ -424,7 +417,7 @@ def parse_set(obj: Mapping[str, Any]) -> SetFacts:
     metadata, spec = obj["metadata"], obj.get("spec") or {}
     template = (spec.get("template") or {}).get("spec") or {}
     affinity = (template.get("affinity") or {}).get("nodeAffinity") or {}
-    required = required_affinity(template) or {}
+    required = resources.required_affinity(template) or {}
     preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
     terms = [*(required.get("nodeSelectorTerms") or ()), *(row.get("preference") or {} for row in preferred)]
     expressions = [expression for term in terms for expression in term.get("matchExpressions") or ()]

@@ -10,7 +10,7 @@ from typing import Any
 
 from mlstack.clock import micro_time
 from mlstack.dataclass import dataclass
-from mlstack.elastic import status
+from mlstack.elastic import state, status
 from mlstack.elastic.actions import (
     ASKED_MS,
     MOST_CREATIONS,
@@ -31,21 +31,7 @@ from mlstack.elastic.cache import MOVES_KEPT_MS, ClusterCache, build_snapshot, j
 from mlstack.elastic.facts import JobFacts
 from mlstack.elastic.policy.plan import plan as decide
 from mlstack.elastic.snapshot import Decision, PolicyConfig, ScalePlan, Snapshot
-from mlstack.elastic.state import (
-    EVENT_API_VERSION,
-    LONGEST,
-    JobContext,
-    JobEvent,
-    JobRecord,
-    Lifecycle,
-    decision_events,
-    judge,
-    lacks,
-    missing_pods,
-    restore,
-    restore_moves,
-    status_events,
-)
+from mlstack.elastic.state import EVENT_API_VERSION, LONGEST, JobContext, JobEvent, JobRecord, Lifecycle
 from mlstack.errors import ClusterError, ConflictError, ObjectNotFoundError, TransientError, UnreachableError
 from mlstack.kube.client import Cluster, ObjectRef
 
@@ -123,7 +109,7 @@ class Reconciler:
 
     def _reconcile(self, done: Pass) -> None:
         if self._moves_ms is None:
-            self._moves_ms = restore_moves(self._cache.jobs.values(), done.now_ms - MOVES_KEPT_MS)
+            self._moves_ms = state.restore_moves(self._cache.jobs.values(), done.now_ms - MOVES_KEPT_MS)
         contexts = self._contexts(done.now_ms)
         self._end_jobs(contexts, done)
         self._try_growth(contexts, done.now_ms)
@@ -131,7 +117,7 @@ class Reconciler:
         contexts = self._contexts(done.now_ms)
         self._ask_sets(contexts, done.now_ms)
         done.lacks = Counter(
-            lacks(context.job, context.pods) for context in contexts if context.job.wants_pods
+            state.lacks(context.job, context.pods) for context in contexts if context.job.wants_pods
         )
         self._act(contexts, done)
         done.phases = Counter(job.phase or "Pending" for job in self._cache.sorted_jobs())
@@ -145,8 +131,8 @@ class Reconciler:
         for job in self._cache.sorted_jobs():
             record = self._record(job)
             if record is None:  # it is seen for the first time: another leader may have looked after it
-                record = self._records[job.key] = restore(job, pods[job.key], self._cache)
-            life = judge(job, pods[job.key], record, now_ms) if job.wants_pods else Lifecycle()
+                record = self._records[job.key] = state.restore(job, pods[job.key], self._cache)
+            life = state.judge(job, pods[job.key], record, now_ms) if job.wants_pods else Lifecycle()
             contexts.append(JobContext(job=job, pods=pods[job.key], record=record, life=life))
         return contexts
 
@@ -196,7 +182,7 @@ class Reconciler:
             if since_ms is None or now_ms - max(since_ms, record.asked_ms) < ASKED_MS:
                 continue
             record.asked_ms = now_ms
-            short = {name.rpartition("-")[0] for name in missing_pods(job, context.pods)}
+            short = {name.rpartition("-")[0] for name in state.missing_pods(job, context.pods)}
             questions += [
                 partial(ask, record, job.namespace, role.set_name, since_ms - _CLOCKS_MS)
                 for role in job.servers
@@ -283,7 +269,7 @@ class Reconciler:
                 decision, of_job = reconciler.reconcile(context, decision)
                 done.decisions[job.key] = decision
                 recorder = context.record.events
-                for event in decision_events(job, decision):
+                for event in state.decision_events(job, decision):
                     # What lasts since the time of a leader before was told by that one.
                     if event.lasts and recorder.is_new and status.says_waiting(job.status, event.text):
                         recorder.take_over(event.key, now_ms)
@@ -316,7 +302,7 @@ class Reconciler:
         patch = _merge_patch(job.status, after)
         if not patch or (record.sent == patch and now_ms - record.sent_ms < _RESENT_MS):
             return []
-        done.events += status_events(job, after)
+        done.events += state.status_events(job, after)
         if job.spec and not job.status.get("startTime"):
             seconds = max(0, now_ms - job.spec.created_ms) // 1000
             ready, ready_before = ((row.get("trainer") or {}).get("ready") for row in (after, job.status))
@@ -417,7 +403,7 @@ class Reconciler:
             record.refuse(str(error), now_ms)
             pods = self._cache.assign_pods()[0][job.key]
             live = sum(pod.role == "trainer" and pod.is_live for pod in pods)
-            if action.ref.kind == "Pod" and live and not missing_pods(job, pods):
+            if action.ref.kind == "Pod" and live and not state.missing_pods(job, pods):
                 # A job that can go on with the trainers that it has keeps to them.
                 record.cap(live, job.generation, str(error), now_ms)
         if not record.writes.is_waiting(now_ms):

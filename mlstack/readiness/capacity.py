@@ -36,22 +36,8 @@ from mlstack.objects.resources import (
     untolerated,
     written,
 )
-from mlstack.readiness.placement import (
-    OF_CONDITIONS,
-    NodeRoom,
-    PodSet,
-    always_fits,
-    beside_daemons,
-    could_hold,
-    crowded,
-    empty,
-    grouped,
-    is_eligible,
-    pieces,
-    room,
-    tolerating,
-    topologies,
-)
+from mlstack.readiness import placement
+from mlstack.readiness.placement import OF_CONDITIONS, NodeRoom, PodSet
 from mlstack.readiness.rule import ODD, key_of, number
 
 Verdict = Literal[
@@ -106,11 +92,11 @@ def fits(
     fields: dict[frozenset[str], _Field] = {}
     verdicts = []
     for pods in rivals:
-        keys = topologies(pods, rivals)
+        keys = placement.topologies(pods, rivals)
         if keys not in fields:
-            bare = grouped(nodes, rivals, keys)
-            beside = [beside_daemons(node, daemons) for node in bare]
-            fields[keys] = _Field(bare, grouped(beside, rivals, keys) if daemons else bare)
+            bare = placement.grouped(nodes, rivals, keys)
+            beside = [placement.beside_daemons(node, daemons) for node in bare]
+            fields[keys] = _Field(bare, placement.grouped(beside, rivals, keys) if daemons else bare)
         verdicts.append(_verdict(pods, rivals, fields[keys], grown))
     rows: dict[str, list[tuple[PodSet, Verdict, str]]] = {}
     for pods, (verdict, reason) in zip(wanted, verdicts, strict=False):
@@ -157,7 +143,7 @@ def _verdict(
     if pods.blocked:
         return "blocked by quota", pods.blocked
     nodes = field.bare
-    is_short = bool(nodes) and not pods.is_per_node and room(pods, nodes) < pods.count
+    is_short = bool(nodes) and not pods.is_per_node and placement.room(pods, nodes) < pods.count
     if pods.placed_by:
         return "not known", "; ".join((pods.placed_by, *([_ruled_out(pods, nodes)] if is_short else ())))
     unseen = ", ".join(pool.name for pool in pools if pool.node is None)
@@ -167,12 +153,12 @@ def _verdict(
         return "not known", "; ".join(pods.doubts) or unseen or "the cluster has no nodes"
     if pods.is_per_node:
         return _verdict_per_node(pods, rivals, field)
-    if not any(could_hold(pods, node) for node in nodes):
-        text = _ruled_out(pods, [empty(node) for node in nodes], "has")
+    if not any(placement.could_hold(pods, node) for node in nodes):
+        text = _ruled_out(pods, [placement.empty(node) for node in nodes], "has")
         of_pools = [pool.node for pool in pools if pool.node is not None]
-        if not any(could_hold(pods, node) for node in of_pools):
+        if not any(placement.could_hold(pods, node) for node in of_pools):
             return ("not known", f"{text}; {unseen}") if unseen else ("never", text)
-    if not (is_short or pods.doubts) and always_fits(pods, rivals, field.beside):
+    if not (is_short or pods.doubts) and placement.always_fits(pods, rivals, field.beside):
         return "fits now", ""
     most = min(sum(rival.count for rival in rivals), 1000)
     added = [replace(pool.node, count=min(pool.more, most)) for pool in pools if pool.node is not None]
@@ -180,12 +166,13 @@ def _verdict(
     text = f"{_ruled_out(pods, nodes)}; {growth}" if is_short and added else growth
     # Into which domain a node comes that is not there yet is not known.
     is_told = added and not (pods.doubts or pods.spreading or pods.alone_in)
-    new = [beside_daemons(node, (row for row in rivals if row.is_per_node)) for node in added]
-    more = grouped([*field.beside, *new], rivals, topologies(pods, rivals)) if added else []
-    if is_told and always_fits(pods, rivals, more):
+    new = [placement.beside_daemons(node, (row for row in rivals if row.is_per_node)) for node in added]
+    keys = placement.topologies(pods, rivals)
+    more = placement.grouped([*field.beside, *new], rivals, keys) if added else []
+    if is_told and placement.always_fits(pods, rivals, more):
         return "fits after autoscaling", text
     is_certain = is_short and not unseen and not (pods.spreading and added)
-    if is_certain and room(pods, [*nodes, *added]) < pods.count:
+    if is_certain and placement.room(pods, [*nodes, *added]) < pods.count:
         return _without_room(pods, _ruled_out(pods, nodes))
     doubts = (*pods.doubts, *([unseen] if is_short and unseen else ()))
     if doubts:
@@ -203,16 +190,16 @@ def _without_room(pods: PodSet, text: str) -> tuple[Verdict, str]:
 
 def _verdict_per_node(pods: PodSet, rivals: Sequence[PodSet], field: _Field) -> tuple[Verdict, str]:
     """Judge pods of which every node that they may go to gets one."""
-    eligible = [node for node in field.bare if is_eligible(pods, node)]
-    if full := [node for node in eligible if pieces(pods, node) < 1]:
+    eligible = [node for node in field.bare if placement.is_eligible(pods, node)]
+    if full := [node for node in eligible if placement.pieces(pods, node) < 1]:
         return _without_room(pods, _ruled_out(pods, full))
     if pods.doubts:
         return "not known", "; ".join(pods.doubts)
     # What its own pods take is taken off already; the others may all come to one node.
     others = [rival for rival in rivals if not rival.is_per_node]
-    for node in (node for node in field.beside if is_eligible(pods, node)):
+    for node in (node for node in field.beside if placement.is_eligible(pods, node)):
         own = {**node.free, **{name: node.left(name) + n for name, n in pods.asked.items()}}
-        if not always_fits(pods, others, [replace(node, free=own, count=1, takers=None)]):
+        if not placement.always_fits(pods, others, [replace(node, free=own, count=1, takers=None)]):
             return "may fit", f"other pods may fill node {node.place.name} first"
     return "fits now", ""
 
@@ -235,7 +222,7 @@ def _ruled_out(pods: PodSet, nodes: Sequence[NodeRoom], verb: str = "has left") 
     """Say why no node takes another one, once as many are placed as there is room for."""
     reasons: Counter[str] = Counter()
     short: dict[str, int] = {}
-    there, full = room(pods, nodes), crowded(pods, nodes)
+    there, full = placement.room(pods, nodes), placement.crowded(pods, nodes)
     for node in nodes:
         for reason, resource in _against(pods, node, full):
             reasons[reason] += node.count
@@ -259,7 +246,7 @@ def _against(pods: PodSet, node: NodeRoom, full: Container[str]) -> Iterator[tup
 
     `full` are domains to which no more of these pods are spread.
     """
-    spec = tolerating(pods)
+    spec = placement.tolerating(pods)
     taint = untolerated(spec, node.place)
     if taint is not None and taint.get("key") == f"{OF_CONDITIONS}unschedulable":
         yield "node(s) were unschedulable", ""
@@ -280,7 +267,7 @@ def _against(pods: PodSet, node: NodeRoom, full: Container[str]) -> Iterator[tup
 
 def _lacking(pods: PodSet, node: NodeRoom) -> Iterator[tuple[str, str]]:
     """Give what a node lacks for another one once it holds as many as it can."""
-    placed = max(0, pieces(pods, node))
+    placed = max(0, placement.pieces(pods, node))
     names = [name for name, amount in pods.asked.items() if node.left(name) < (placed + 1) * amount]
     if not names:
         yield "node(s) didn't match pod anti-affinity rules", ""

@@ -15,17 +15,8 @@ from mlstack.elastic.facts import NodeFacts, PodFacts
 from mlstack.kube.client import WatchEvent
 from mlstack.objects import resources
 from mlstack.objects.resources import NodePlace, is_eligible
-from mlstack.simulator.engine import (
-    ENDED,
-    Action,
-    Kernel,
-    Obj,
-    SimulatedStore,
-    is_live,
-    is_ready,
-    manifest,
-    with_condition,
-)
+from mlstack.simulator import engine
+from mlstack.simulator.engine import ENDED, Action, Kernel, Obj, SimulatedStore
 
 # Weight of preferred node affinity beside the score of the room, as in the default profile.
 _AFFINITY_WEIGHT = 2
@@ -246,7 +237,7 @@ def disruption_budgets(store: SimulatedStore) -> Budgets:
         groups = [by_label.get((namespace, *label), []) for label in [("", ""), *labels.items()]]
         fewest = min(groups, key=len)
         pods = [pod for pod in fewest if labels.items() <= (pod["metadata"].get("labels") or {}).items()]
-        healthy = sum(is_ready(pod) and "deletionTimestamp" not in pod["metadata"] for pod in pods)
+        healthy = sum(engine.is_ready(pod) and "deletionTimestamp" not in pod["metadata"] for pod in pods)
         share = spec.get("minAvailable", spec.get("maxUnavailable", 0))
         count = share if isinstance(share, int) else -(-len(pods) * int(share.rstrip("%")) // 100)
         allowed = healthy - count if "minAvailable" in spec else count - (len(pods) - healthy)
@@ -377,7 +368,9 @@ class Scheduler:
 
     def _bind(self, live: Mapping[str, Any], pod: PodFacts, node: str) -> None:
         self._assume(pod, node)
-        scheduled = with_condition(live, "PodScheduled", "True", lastTransitionTime=self._kernel.timestamp)
+        scheduled = engine.with_condition(
+            live, "PodScheduled", "True", lastTransitionTime=self._kernel.timestamp
+        )
         self._store.update(live, spec={"nodeName": node}, status={"conditions": scheduled})
 
     def _set_unschedulable(self, live: Mapping[str, Any], nominated: str) -> None:
@@ -386,7 +379,7 @@ class Scheduler:
             return
         message = f"0/{len(self._nodes)} nodes are available: Insufficient cpu."
         reason = {"lastTransitionTime": self._kernel.timestamp, "reason": "Unschedulable", "message": message}
-        status: Obj = {"conditions": with_condition(live, "PodScheduled", "False", **reason)}
+        status: Obj = {"conditions": engine.with_condition(live, "PodScheduled", "False", **reason)}
         if nominated:
             status["nominatedNodeName"] = nominated
         self._store.update(live, status=status)
@@ -522,7 +515,7 @@ class Workloads:
         if owner["kind"] == "Job" and any(pod["status"].get("phase") == "Succeeded" for pod in pods):
             return
         uid, count = owner["metadata"]["uid"], _replicas(owner)
-        live = [pod for pod in pods if is_live(pod)]
+        live = [pod for pod in pods if engine.is_live(pod)]
         going = [pod for pod in live if pod["metadata"]["uid"] in self._doomed.get(uid, ())]
         if not going:
             going = sorted(live, key=self._removal_order(live))[: max(0, len(live) - count)]
@@ -538,7 +531,7 @@ class Workloads:
 
         def order(pod: Obj) -> tuple[Any, ...]:
             node, metadata = pod["spec"].get("nodeName", ""), pod["metadata"]
-            progress = (bool(node), pod["status"].get("phase") == "Running", is_ready(pod))
+            progress = (bool(node), pod["status"].get("phase") == "Running", engine.is_ready(pod))
             if not self._settings.spreads_removal:
                 return (*progress, -int(metadata["uid"].replace("-", ""), 16))
             age = (self._kernel.now_ms - time_ms(metadata["creationTimestamp"])).bit_length()
@@ -556,7 +549,7 @@ class Workloads:
             elif by_name[name]["status"].get("phase") in ENDED:
                 yield partial(self._store.delete, by_name[name])
         for name in sorted(by_name.keys() - set(names), reverse=True):
-            if is_live(by_name[name]):
+            if engine.is_live(by_name[name]):
                 yield partial(self._store.delete, by_name[name])
 
     def _create(self, owner: Obj, name: str = "") -> None:
@@ -565,12 +558,12 @@ class Workloads:
         reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True}
         reference |= {"name": metadata["name"], "uid": metadata["uid"]}
         own = {**(template.get("metadata") or {}), "ownerReferences": [reference]}
-        pod = manifest("v1", "Pod", name, metadata["namespace"], metadata=own, spec=template["spec"])
+        pod = engine.manifest("v1", "Pod", name, metadata["namespace"], metadata=own, spec=template["spec"])
         self._store.write(self._store.admit(pod))
 
     def _report(self, owner: Obj) -> None:
-        pods = [pod for pod in self._owned.get(owner["metadata"]["uid"], {}).values() if is_live(pod)]
-        ready = sum(map(is_ready, pods))
+        pods = [pod for pod in self._owned.get(owner["metadata"]["uid"], {}).values() if engine.is_live(pod)]
+        ready = sum(map(engine.is_ready, pods))
         generation = owner["metadata"].get("generation", 1)
         status = {"replicas": len(pods), "readyReplicas": ready, "availableReplicas": ready}
         if live := self._store.current(owner):

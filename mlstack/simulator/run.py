@@ -27,21 +27,10 @@ from mlstack.elastic.training_job import JOB_LABEL, ROLE_LABEL, parse
 from mlstack.errors import ClusterError, ConflictError, TransientError, UnreachableError
 from mlstack.kube.client import ClientWrapper, GuardedClient, ObjectRef, WatchEvent
 from mlstack.kube.lease import Lease
-from mlstack.simulator import measures
+from mlstack.simulator import engine, measures
 from mlstack.simulator import scenario as objects
 from mlstack.simulator.control_plane import Scheduler, Workloads, collect_garbage
-from mlstack.simulator.engine import (
-    START_MS,
-    Action,
-    Kernel,
-    Kubelets,
-    Obj,
-    SimulatedCluster,
-    SimulatedStore,
-    SimulatedWatch,
-    is_live,
-    manifest,
-)
+from mlstack.simulator.engine import START_MS, Action, Kernel, Obj, SimulatedStore, SimulatedWatch
 from mlstack.simulator.scenario import EVENTS, NAMESPACE, JobPlan, NodeGroup, Scenario, ScenarioEvent
 
 SAMPLE_MS = 1_000
@@ -109,7 +98,7 @@ class SimulationEnvironment:
     def __init__(self, scenario: Scenario, seed: int) -> None:
         self.scenario, self.kernel = scenario, Kernel(seed)
         self.store = SimulatedStore(self.kernel)
-        self.cluster = SimulatedCluster(self.store, self._refuse)
+        self.cluster = engine.SimulatedCluster(self.store, self._refuse)
         self.samples: list[measures.Sample] = []  # one a second, from the beginning of the scenario's window
         self.violations: list[str] = []  # breaches of the laws of plans, each with its time
         self.passes = 0  # how often a controller looked
@@ -118,7 +107,7 @@ class SimulationEnvironment:
         self._chance = self.kernel.generator("happenings")
         self._observer = measures.ClusterObserver()
         self.store.watch(("Pod", "Node", "TrainingJob", "Deployment"), self._observer.hear)
-        self._kubelets = Kubelets(self.store, scenario.start_ms)
+        self._kubelets = engine.Kubelets(self.store, scenario.start_ms)
         Scheduler(self.store, scenario.scheduler)
         Workloads(self.store, scenario.workloads)
         collect_garbage(self.store)
@@ -227,7 +216,7 @@ class SimulationEnvironment:
             pod
             for pod in self.store.all("Pod")
             if labels <= (pod["metadata"].get("labels") or {}).items()
-            and is_live(pod)
+            and engine.is_live(pod)
             and pod["status"].get("phase") == "Running"
         ]
 
@@ -479,7 +468,7 @@ class Baseline:
             template = {"metadata": {"labels": labels}, "spec": pod}
             owner = {field: count, "selector": {"matchLabels": labels}, "template": template}
             version = "batch/v1" if kind == "Job" else "apps/v1"
-            self._store.write(manifest(version, kind, f"{job.name}-{role}", NAMESPACE, spec=owner))
+            self._store.write(engine.manifest(version, kind, f"{job.name}-{role}", NAMESPACE, spec=owner))
         if self._config.mode != "off":
             self._kernel.after(100, self._scale)
 

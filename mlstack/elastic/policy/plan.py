@@ -8,16 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from mlstack.elastic.policy.sharing import (
-    Admission,
-    Balance,
-    Demands,
-    Headroom,
-    grow,
-    is_cooling,
-    place_unbound,
-    restore_rendezvous,
-)
+from mlstack.elastic.policy import sharing
 from mlstack.elastic.policy.state import (
     ClusterState,
     Fulfilment,
@@ -91,23 +82,23 @@ def share_out(snapshot: Snapshot, config: PolicyConfig, scoring: Scoring) -> Sca
     since_ms = snapshot.now_ms - config.moves_window_ms
     budget = max(0, config.moves - sum(moved_ms > since_ms for moved_ms in snapshot.moves_ms))
     cluster = ClusterState(snapshot, scoring, budget)
-    place_unbound(cluster, stuck_ms=config.stuck_ms)
+    sharing.place_unbound(cluster, stuck_ms=config.stuck_ms)
     for state in cluster.states.values():
         if state.job.state == "admitted":
             slots = sorted(state.slots, key=lambda slot: (slot.is_meeting, slot.eviction_order))
             for slot in slots[: max(0, state.count - state.job.maximum)]:
                 cluster.evict(slot, "bounds")
-    demands, admission = Demands(cluster), Admission(cluster, backfill_ms=config.backfill_ms)
-    headroom = Headroom(cluster, config.headroom_pct)
-    balance = Balance(cluster, headroom, budget)
+    demands, admission = sharing.Demands(cluster), sharing.Admission(cluster, backfill_ms=config.backfill_ms)
+    headroom = sharing.Headroom(cluster, config.headroom_pct)
+    balance = sharing.Balance(cluster, headroom, budget)
     steps = -1
     while steps != cluster.steps:
         steps = cluster.steps
         admission.serve(demands.serve())
         headroom.restore()
-        grow(cluster, headroom)
+        sharing.grow(cluster, headroom)
         balance.even_out()
-    restore_rendezvous(cluster)
+    sharing.restore_rendezvous(cluster)
     return conclude(cluster)
 
 
@@ -208,7 +199,7 @@ def _why_no_more(state: JobState, now_ms: int) -> str:
         return ", its maximum"
     if state.withheld:
         why = "trainers failed, and are replaced after a pause"
-    elif is_cooling(state, now_ms):
+    elif sharing.is_cooling(state, now_ms):
         why = f"changed within the last {job.cooldown_ms // 1000} s"
     return f" of {job.minimum} to {job.maximum}: {why}"
 

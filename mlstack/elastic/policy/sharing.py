@@ -7,17 +7,8 @@ from collections.abc import Collection, Hashable, Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush
 
-from mlstack.elastic.policy.placement import (
-    Clearance,
-    can_go,
-    clear,
-    free_node,
-    givers,
-    has_places,
-    place_foreign,
-    place_server,
-    place_trainer,
-)
+from mlstack.elastic.policy import placement
+from mlstack.elastic.policy.placement import Clearance
 from mlstack.elastic.policy.state import (
     ClusterState,
     EvictionOrder,
@@ -73,7 +64,7 @@ class Demands:
         if demand.job:
             state = self._cluster.states.get(demand.job)
             return state is None or not state.is_admitted or _place_own(self._cluster, state, demand)
-        if is_placed := place_foreign(self._cluster, demand):
+        if is_placed := placement.place_foreign(self._cluster, demand):
             self._cluster.unplaced.pop(demand.key, None)
         else:
             self._cluster.unplaced[demand.key] = Unplaced(key=demand.key, missing=demand.request)
@@ -83,8 +74,8 @@ class Demands:
 def _place_own(cluster: ClusterState, state: JobState, demand: Demand) -> bool:
     """Find room for a master or parameter server of a job: on the nodes it is tied to, or else anywhere."""
     return any(
-        place_server(cluster, state, demand.request, node_names, demand.key, is_late=True) is not None
-        for node_names in dict.fromkeys((demand.nodes, state.job.nodes))
+        placement.place_server(cluster, state, demand.request, names, demand.key, is_late=True) is not None
+        for names in dict.fromkeys((demand.nodes, state.job.nodes))
     )
 
 
@@ -184,7 +175,7 @@ class Admission:
         for need in members(state, cluster.whole):
             for placed in range(need.number):
                 key = f"{state.job.key} {need.name}"
-                node = place_server(cluster, state, need.request, node_names, key)
+                node = placement.place_server(cluster, state, need.request, node_names, key)
                 if node is None:
                     left.append(need._replace(number=need.number - placed))
                     break
@@ -196,7 +187,7 @@ class Admission:
         if not (left and hurry):
             cause: Cause = "minimum" if was_admitted else "admitted"
             while state.count < state.job.minimum:
-                if not place_trainer(cluster, state, node_names, cause):
+                if not placement.place_trainer(cluster, state, node_names, cause):
                     left.append(ResourceNeed("trainer", state.job.trainer, state.job.minimum - state.count))
                     break
         if left:
@@ -214,7 +205,8 @@ class Admission:
             nodes = cluster.nodes_of(node_names)
             free = self._free[node_names] = FreeRoom(cluster, nodes, free_amounts)
         keys = {other.job.key for other in preempted}
-        more = [[other.surplus * part for part in other.job.trainer] for other in givers(cluster, state)]
+        giving = placement.givers(cluster, state)
+        more = [[other.surplus * part for part in other.job.trainer] for other in giving]
         for other in preempted:
             more.append([(other.count - other.surplus) * part for part in other.job.trainer])
             more += [list(held.request) for held in other.job.held]
@@ -232,7 +224,7 @@ class Admission:
         lower.sort(key=lambda other: (other.job.priority, -other.job.created_ms, other.job.key))
 
         def may_fit(victims: Sequence[JobState]) -> bool:
-            return has_places(cluster, state, node_names, victims)
+            return placement.has_places(cluster, state, node_names, victims)
 
         def fits_without(victims: Sequence[JobState]) -> bool:
             cluster.rollback(mark)
@@ -279,7 +271,7 @@ def restore_rendezvous(cluster: ClusterState) -> None:
             continue
         node = None
         if state.count < job.maximum:
-            node = free_node(cluster, state.amounts, job.nodes, state.bars)
+            node = placement.free_node(cluster, state.amounts, job.nodes, state.bars)
         if node is None:
             giving = [slot for slot in state.slots if slot.is_bound and _may_use(state, slot.node)]
             if not giving:
@@ -330,7 +322,7 @@ def place_unbound(cluster: ClusterState, *, stuck_ms: int) -> None:
             # The first that waits gets its planned place, or another one; else it goes behind the others.
             node = cluster.by_name.get(state.unbound[0].planned)
             if node is None or not _may_use(state, node) or not fits(node.later, state.amounts):
-                node = free_node(cluster, state.amounts, state.job.nodes, state.bars)
+                node = placement.free_node(cluster, state.amounts, state.job.nodes, state.bars)
             if node is None:
                 state.unbound.append(state.unbound.pop(0))
             else:
@@ -370,7 +362,7 @@ class Headroom:
                     for state in self._cluster.states.values()
                     if state.surplus
                     for slot in state.slots
-                    if slot.node is not None and can_go(slot)
+                    if slot.node is not None and placement.can_go(slot)
                     if (gained := _places_gained(slot.node, state.amounts, 1, kind)) > 0
                 ]
                 if not options:
@@ -436,7 +428,7 @@ def _fill(cluster: ClusterState, headroom: Headroom) -> None:
     heapify(queue)
     while queue:
         state = cluster.states[heappop(queue)[2]]
-        node = free_node(cluster, state.amounts, state.job.nodes, state.bars)
+        node = placement.free_node(cluster, state.amounts, state.job.nodes, state.bars)
         if node is None or not headroom.allows(node, state.amounts):
             continue
         cluster.add(state, node, "growth")
@@ -526,7 +518,7 @@ class Balance:
             options = [
                 (rank(slot, slot.node), slot.node, slot)
                 for slot in rich.slots
-                if slot.node is not None and slot.node in enough and can_go(slot)
+                if slot.node is not None and slot.node in enough and placement.can_go(slot)
             ]
             if options:
                 _, node, slot = min(options, key=lambda option: option[0])
@@ -542,7 +534,7 @@ class Balance:
         for node in self._cluster.nodes_of(poor.job.nodes, poor.bars):
             if node not in giving:
                 continue
-            row = clear(self._cluster, node, poor.amounts, lambda state: allowed.get(state, 0))
+            row = placement.clear(self._cluster, node, poor.amounts, lambda state: allowed.get(state, 0))
             is_possible = row is not None and 0 < len(row.slots) <= self._budget
             if row is not None and is_possible and (best is None or row[:4] < best[0][:4]):
                 best = (row, node)

@@ -100,7 +100,7 @@ def test_job_frozen_by_a_trainer_without_a_node_leaves_room_idle(monkeypatch: py
         return can_gain(state, now_ms) and all(trainer.node for trainer in state.job.trainers)
 
     monkeypatch.setattr(sharing, "can_gain", frozen)
-    monkeypatch.setattr("mlstack.elastic.policy.plan.place_unbound", lambda *_, **__: None)
+    monkeypatch.setattr("mlstack.elastic.policy.sharing.place_unbound", lambda *_, **__: None)
     assert breaks(is_work_done)
 
 
@@ -124,7 +124,7 @@ def test_shrinking_by_another_rule_than_growing_never_ends(monkeypatch: pytest.M
                 cluster.evict(slot, "bounds")
 
     original = sharing.grow
-    monkeypatch.setattr("mlstack.elastic.policy.plan.grow", grow)
+    monkeypatch.setattr("mlstack.elastic.policy.sharing.grow", grow)
     assert breaks(is_work_done)
 
 

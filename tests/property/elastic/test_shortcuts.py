@@ -47,7 +47,7 @@ def honest(ranking: Ranking) -> NodeInfo | None:
 @MANY
 @given(moments(jobs=8))
 def test_what_is_not_tried_would_have_failed(snapshot: Snapshot) -> None:
-    with patch.object(sharing, "has_places", lambda *_: True):
+    with patch.object(placement, "has_places", lambda *_: True):
         tried = plan(snapshot, CONFIG)
     assert plan(snapshot, CONFIG) == tried
 
