@@ -18,7 +18,7 @@ from mlstack.app.files import read_file
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, SchemaError
 from mlstack.importers.jsonnet import Evaluation, Outcome, evaluate
-from mlstack.importers.plan import Data, ImportFailure
+from mlstack.importers.plan import Data, ImportFailure, identity_of, mapping
 from mlstack.names import nearest
 from mlstack.objects.managed_fields import merge_patch
 from mlstack.render.component import unpacked
@@ -226,11 +226,6 @@ def _maps(values: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:
     return {str(name): dict(mapping(value)) for name, value in mapping(values.get(key)).items()}
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
-    """Give a value if it is a map, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
-
-
 # --- how ks composes an environment ---
 # The order and every oddity are ks's own (0.13.1): `global` of a module goes over the values of its
 # components, a YAML file counts with its first document alone, its parameters are a patch. Only this is
@@ -420,13 +415,13 @@ class _Composer:
         repeated = [(name, environment) for name in names for environment in objects.get(name, {})]
         for name, environment in repeated:
             others = {
-                _identity(data)
+                identity_of(data)
                 for other, by_environment in objects.items()
                 if other not in names
                 for data in by_environment.get(environment, ())
             }
             listed = objects[name][environment]
-            kept = tuple(data for data in listed if _identity(data) not in others)
+            kept = tuple(data for data in listed if identity_of(data) not in others)
             objects[name][environment] = kept
             if count := len(listed) - len(kept):
                 what = f"{count} object{'s'[: count != 1]} of the other components"
@@ -575,11 +570,6 @@ def _localised(components: Mapping[str, Any], module: str) -> dict[str, Any]:
     if not module:
         return {name: value for name, value in components.items() if "." not in name}
     return {name.rpartition(".")[2]: value for name, value in components.items() if name.startswith(module)}
-
-
-def _identity(data: Data) -> tuple[object, ...]:
-    metadata = mapping(data.get("metadata"))
-    return data.get("apiVersion"), data.get("kind"), metadata.get("namespace"), metadata.get("name")
 
 
 def _without_label(data: Data) -> Data:

@@ -24,10 +24,10 @@ from mlstack.app.prototype import Chart
 from mlstack.dataclass import dataclass
 from mlstack.errors import ClusterError, ConfigError, NotFoundError, RegistryError, UsageError
 from mlstack.importers.convert import cleaned, document_texts
-from mlstack.importers.plan import Data, PlannedComponent, component_name, told_of
+from mlstack.importers.plan import Data, PlannedComponent, component_name, identity_of, told_of
 from mlstack.names import listed, nearest
 from mlstack.objects import masking
-from mlstack.objects.kube_object import Kinds, group_of
+from mlstack.objects.kube_object import Identity, Kinds
 from mlstack.render import tools
 from mlstack.render.component import check_object, unpacked
 from mlstack.render.tools import KUSTOMIZATIONS, kustomize_folder, remote_entries
@@ -143,7 +143,7 @@ def components(
     """
     planned: list[PlannedComponent] = []
     notes: list[str] = []
-    places: dict[tuple[str, ...], str] = {}
+    places: dict[Identity, str] = {}
     for source in sources:
         documents = read.read_documents(
             source.text, source=source.name, with_positions=len(source.text) < _LARGE
@@ -177,19 +177,16 @@ def _is_object(data: Any) -> bool:
     return isinstance(data, Mapping) and {"apiVersion", "kind"} <= data.keys()
 
 
-def _check(
-    source: SourceFile, documents: Sequence[read.Document], places: dict[tuple[str, ...], str]
-) -> None:
+def _check(source: SourceFile, documents: Sequence[read.Document], places: dict[Identity, str]) -> None:
     for document in documents:
         for path, data in unpacked(document.value):
             line = document.position(path).line if document.positions else document.line
             where = f"{source.name}:{line}"
             check_object(data, lambda part, where=where: where)  # type: ignore[misc]
-            kind, metadata = data["kind"], data["metadata"]
-            name, namespace = metadata["name"], metadata.get("namespace") or ""
-            identity = (group_of(data["apiVersion"]), kind, namespace, name)
+            identity = identity_of(data)
             if identity in places:
-                message = f"{kind} `{name}` is there twice: it stands at {places[identity]} too"
+                twice = f"{identity.kind} `{identity.name}` is there twice"
+                message = f"{twice}: it stands at {places[identity]} too"
                 raise ConfigError(message, where=where, hint="leave one of them out")
             places[identity] = where
 

@@ -211,11 +211,16 @@ def is_cluster_wide(data: Data) -> bool:
     return (bool(kinds) and not kinds[0].namespaced) or (group, kind) in gone
 
 
-def _identity(data: Data) -> Identity:
-    metadata = data["metadata"]
-    return Identity(
-        group_of(data["apiVersion"]), data["kind"], metadata.get("namespace") or "", metadata["name"]
-    )
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Give a value if it is a map, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def identity_of(data: Data) -> Identity:
+    """Give the identity of an object, whatever it lacks."""
+    metadata = mapping(data.get("metadata"))
+    group, namespace = group_of(str(data.get("apiVersion"))), str(metadata.get("namespace") or "")
+    return Identity(group, str(data.get("kind")), namespace, str(metadata.get("name")))
 
 
 def _sound(
@@ -232,7 +237,7 @@ def _sound(
             for data in listed:
                 shaped = _shaped(data, places[name].namespace, component, notes)
                 check_object(shaped, lambda path: "")
-                identity = _identity(shaped)
+                identity = identity_of(shaped)
                 if identity in known:
                     twice = f"{identity} is there twice in `{name}`"
                     notes[f"{component}: {twice}; the first counts: rename one"] = None
@@ -276,7 +281,7 @@ def _grouped(
     objects: dict[Identity, dict[str, Data]] = {}
     for name in order:
         for data in by_environment.get(name, ()):
-            objects.setdefault(_identity(data), {})[name] = data
+            objects.setdefault(identity_of(data), {})[name] = data
     parts: dict[tuple[str, ...], dict[Identity, Mapping[str, Data]]] = {}
     for identity, versions in objects.items():
         parts.setdefault(tuple(versions), {})[identity] = versions

@@ -18,7 +18,6 @@ from mlstack.app.package import FetchedPackage, PackageFolder, digest, file_dige
 from mlstack.app.versions import Lock, LockedPackage, LockedRegistry
 from mlstack.dataclass import dataclass, row
 from mlstack.errors import UsageError
-from mlstack.importers.ksonnet import mapping
 from mlstack.importers.plan import (
     Data,
     ImportFailure,
@@ -28,12 +27,14 @@ from mlstack.importers.plan import (
     PlannedPackage,
     component_name,
     generated_name,
+    identity_of,
     is_cluster_wide,
+    mapping,
     without_nulls,
 )
 from mlstack.names import check_new_name
 from mlstack.objects import kube_object
-from mlstack.objects.kube_object import Identity, Kinds, group_of
+from mlstack.objects.kube_object import Identity, Kinds
 from mlstack.objects.managed_fields import MISSING
 from mlstack.registries.publish import build_index
 from mlstack.registries.registry import DEFAULT_REGISTRY, INDEX_FILE
@@ -296,10 +297,7 @@ def _by_identity(objects: Iterable[Data], namespace: str) -> dict[Identity, list
     by_identity: dict[Identity, list[Data]] = {}
     for data in objects:
         plain = comparable(data, namespace)
-        metadata = plain["metadata"]
-        group, kind = group_of(str(plain["apiVersion"])), str(plain["kind"])
-        identity = Identity(group, kind, metadata["namespace"], str(metadata.get("name")))
-        by_identity.setdefault(identity, []).append(plain)
+        by_identity.setdefault(identity_of(plain), []).append(plain)
     return by_identity
 
 
