@@ -21,6 +21,8 @@ from mlstack.objects.managed_fields import MISSING, PatchFault, json_patch
 
 Path = tuple[str | int, ...]
 Schema = Mapping[str, Any]
+SchemaOf = Callable[[Mapping[str, Any]], tuple[Schema | None, Schemas | None]]
+"""Gives the schema of an object, and what follows its references."""
 _FIXED = ("apiVersion", "kind")
 _DIRECTIVE, _RETAIN = "$patch", "$retainKeys"
 _FROM_LIST, _ORDER = "$deleteFromPrimitiveList/", "$setElementOrder/"
@@ -33,9 +35,8 @@ class Patch:
     target: Mapping[str, Any]  # kind, and apiVersion, name and namespace where they are given
     change: Any  # a partial object, or the operations of a JSON patch
     type: str = "merge"  # merge, strategic or json
-    merge_keys: Mapping[str, str] = field(
-        default_factory=dict
-    )  # of lists whose schema has none, by dotted path
+    # Of lists whose schema has none, by dotted path.
+    merge_keys: Mapping[str, str] = field(default_factory=dict)
     where: str  # file:line
     places: Mapping[Path, str] = field(default_factory=dict)  # file:line of each part of the object
 
@@ -99,17 +100,13 @@ def _pointer(text: str) -> list[str]:
 def patched(
     objects: Sequence[Mapping[str, Any]],
     patches: Sequence[Patch],
-    schema_of: Callable[[Mapping[str, Any]], tuple[Schema | None, Schemas | None]] = lambda data: (
-        None,
-        None,
-    ),
+    schema_of: SchemaOf = lambda _: (None, None),
 ) -> list[Mapping[str, Any] | None]:
     """Lay patches over objects, in their order; None is in the place of an object that one deletes.
 
     Args:
         objects: what a component renders.
         patches: lowest first.
-        schema_of: gives the schema of an object, and what follows its references.
 
     Raises:
         NotFoundError: a patch changes an object that is not there.
@@ -137,11 +134,7 @@ def _no_object(patch: Patch, objects: Sequence[Mapping[str, Any]], earlier: Sequ
     return NotFoundError(message, near=nearest(target, names), where=patch.where)
 
 
-def _changed(
-    data: Mapping[str, Any],
-    patch: Patch,
-    schema_of: Callable[[Mapping[str, Any]], tuple[Schema | None, Schemas | None]],
-) -> Mapping[str, Any]:
+def _changed(data: Mapping[str, Any], patch: Patch, schema_of: SchemaOf) -> Mapping[str, Any]:
     changed: Any
     if patch.type == "json":
         try:

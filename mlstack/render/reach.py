@@ -84,11 +84,8 @@ class ComponentTrials:
                 continue
             try:
                 after = self._rendered({name: other})
-            except (
-                ConfigError,
-                NotFoundError,
-            ):  # other parameters may forbid this value, or a patch its name
-                continue
+            except (ConfigError, NotFoundError):
+                continue  # other parameters may forbid this value, or a patch its name
             reaches = tuple(
                 replace(own, value=mask_value(own.value, param))
                 for reach in _differences(self._before, after)

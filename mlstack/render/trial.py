@@ -415,11 +415,8 @@ def _difference(harmless: Any, hostile: Any, swaps: Mapping[str, str], path: Key
         pairs = enumerate(zip(harmless, hostile, strict=True))
         inner = ((one, other, (*path, index)) for index, (one, other) in pairs)
     elif isinstance(harmless, str) and "t0ken" in harmless:
-        return (
-            ""
-            if _is_same_text(harmless, hostile, swaps)
-            else f"{place} came out as {document.shown(hostile)}"
-        )
+        is_same = _is_same_text(harmless, hostile, swaps)
+        return "" if is_same else f"{place} came out as {document.shown(hostile)}"
     else:
         return ""
     return next(filter(None, (_difference(*parts[:2], swaps, parts[2]) for parts in inner)), "")

@@ -41,11 +41,8 @@ def _gpu_nodes(stack: PolicyContext) -> Violations:
         if pods.template.is_per_node or pods.asks_for_gpus:
             continue
         for label in _ACCELERATOR_LABELS:
-            if selector.at(label).text:
-                yield (
-                    pods.obj,
-                    selector.at(label).says(f"chooses {selector.at(label).text}, and asks for no GPU"),
-                )
+            if product := selector.at(label).text:
+                yield pods.obj, selector.at(label).says(f"chooses {product}, and asks for no GPU")
 
 
 @policy
@@ -228,12 +225,8 @@ def _training_queue(stack: PolicyContext) -> Violations:
         return
     for obj in stack.objects:
         label = Field(obj.data).at("metadata", "labels", _QUEUE_LABEL)
-        if (
-            is_training(obj)
-            and obj.group != "batch.volcano.sh"
-            and not label.text
-            and any(pods.asks_for_gpus for pods in stack.pods_of(obj))
-        ):
+        is_meant = is_training(obj) and obj.group != "batch.volcano.sh" and not label.text
+        if is_meant and any(pods.asks_for_gpus for pods in stack.pods_of(obj)):
             yield obj, label.says("a job with GPUs names no queue, and the cluster has Kueue")
 
 
@@ -252,17 +245,19 @@ def _requests(stack: PolicyContext) -> Violations:
                 yield pods.obj, resources.says(f"asks for no {' and no '.join(missing)}")
 
 
+_REPLICATED = (("apps", "Deployment"), ("apps", "StatefulSet"))
+
+
 def _serving(stack: PolicyContext) -> Iterator[Pods]:
     services = [
         (obj.namespace, Field(obj.data).at("spec", "selector")) for obj in stack.of_kind("", "Service")
     ]
     for pods in stack.pods:
-        if (pods.obj.group, pods.obj.kind) in (("apps", "Deployment"), ("apps", "StatefulSet")) and any(
-            namespace == pods.obj.namespace
-            and selector.names
-            and all(pods.labels.get(name) == value.value for name, value in selector.entries)
-            for namespace, selector in services
-        ):
+        selectors = [selector for namespace, selector in services if namespace == pods.obj.namespace]
+        is_selected = any(
+            selector.names and selector.value.items() <= pods.labels.items() for selector in selectors
+        )
+        if (pods.obj.group, pods.obj.kind) in _REPLICATED and is_selected:
             yield pods
 
 
@@ -278,10 +273,8 @@ def _disruption_budget(stack: PolicyContext) -> Violations:
     for pods in _serving(stack):
         replicas = Field(pods.obj.data).at("spec", "replicas")
         if (replicas.number or 1) > 1 and not any(_budgets(stack, pods)):
-            yield (
-                pods.obj,
-                replicas.says(f"{replicas.number} replicas serve and no PodDisruptionBudget selects them"),
-            )
+            says = f"{replicas.number} replicas serve and no PodDisruptionBudget selects them"
+            yield pods.obj, replicas.says(says)
 
 
 def _budgets(stack: PolicyContext, pods: Pods) -> Iterator[KubeObject]:
@@ -303,10 +296,8 @@ def _budget_blocks(stack: PolicyContext) -> Violations:
                 if count and amount_of(most) == 0:
                     yield budget, most.says(f"lets no pod of {pods.obj.identity} go")
                 elif count and (amount_of(least) or 0) >= bound:
-                    yield (
-                        budget,
-                        least.says(f"{least.value} of {count} pods of {pods.obj.identity}: lets none go"),
-                    )
+                    says = f"{least.value} of {count} pods of {pods.obj.identity}: lets none go"
+                    yield budget, least.says(says)
 
 
 @policy
