@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from contextlib import suppress
 from copy import copy
 from inspect import Parameter
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
@@ -22,7 +23,7 @@ from typer.models import ArgumentInfo
 
 from mlstack import clock, names
 from mlstack.cli.page import FORMATS, OBJECT_FORMATS
-from mlstack.errors import UsageError
+from mlstack.errors import MlstackError, UsageError
 from mlstack.names import nearest
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ def answer(command: Any, environ: MutableMapping[str, str], session: Any) -> str
 
     try:
         _join_words(environ)
+        _enter_folder(re.split(r"[ \n]", environ.get("COMP_WORDS", "")))
         return str(Plain(command, {"obj": session}, "mlstack", "_MLSTACK_COMPLETE").complete())
     except Exception:  # whoever presses Tab is told nothing; the command itself says what is wrong
         return ""
@@ -136,6 +138,14 @@ def _join_words(environ: MutableMapping[str, str]) -> None:
             at -= min(max(at - index + 1, 0), 2)
     if len(words) > 1:
         environ.update(COMP_WORDS="\n".join(words), COMP_CWORD=str(at))
+
+
+def _enter_folder(words: Sequence[str]) -> None:
+    """Look for names where `--dir` leads, as the command will."""
+    for word, following in pairwise([*words, ""]):
+        name, _, folder = word.partition("=")
+        if name == "--dir":
+            os.chdir(Path(folder or following).expanduser())
 
 
 Completer = Callable[[typer.Context, str], list[str]]
@@ -239,6 +249,24 @@ def _bundled(kind: str) -> Iterable[str]:
     return files.presets() if kind == "presets" else files.stacks()
 
 
+def _installable() -> Iterator[str]:
+    """Give the packages of the app's registries, of those far away as they are remembered."""
+    from mlstack.app.app_dir import AppDir
+    from mlstack.registries.registry import is_local, open_registry, remembered
+
+    app = AppDir.find(Path.cwd())
+    for ref in app.app.registries:
+        with suppress(MlstackError):
+            index = open_registry(ref, root=app.root).index if is_local(ref) else remembered(ref, app.root)
+            yield from (f"{ref.name}/{package}" for package in (index.packages if index else ()))
+
+
+def environment_first(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Give environments for the first word; behind it come numbers of revisions, which a cluster knows."""
+    return [] if ctx.params.get("words") else environments(ctx, incomplete)
+
+
+installable = _offering(_installable)
 registries = _offering(_registry_names)
 policy_sets = _offering(_policy_names)
 presets = _offering(lambda: _bundled("presets"))

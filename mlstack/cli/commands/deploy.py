@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 
 from mlstack.cli import page, run_reporter, views_deploy
 from mlstack.cli.main import ListingGroup, family
-from mlstack.cli.options import CLUSTER, CONFIRMED, GIVEN, PLACE, duration, environments, option, word
+from mlstack.cli.options import (
+    CLUSTER,
+    CONFIRMED,
+    GIVEN,
+    PLACE,
+    duration,
+    environment_first,
+    environments,
+    option,
+    word,
+)
 from mlstack.cli.output import is_terminal, say, write
 from mlstack.cli.page import emit, table_text
 from mlstack.cli.ports import Session, is_pattern, operations
@@ -380,7 +390,7 @@ def list_history(session: Session) -> object:
 def show_revision(
     session: Session,
     words: Sequence[str] = word(
-        "[ENV] [N]", "The environment, and the number of a revision. Default: the newest.", environments
+        "[ENV] [N]", "The environment, and the number of a revision. Default: the newest.", environment_first
     ),
 ) -> object:
     """Show one revision with its objects; secrets are masked in every format."""
@@ -392,7 +402,7 @@ def show_revision(
 def diff_revisions(
     session: Session,
     words: Sequence[str] = word(
-        "[ENV] N [M]", "The environment, and two revisions. Default of M: the newest.", environments
+        "[ENV] N [M]", "The environment, and two revisions. Default of M: the newest.", environment_first
     ),
 ) -> object:
     """Show what changed from one revision to another; exits with 1 when anything did."""
@@ -425,7 +435,7 @@ def rollback(
     words: Sequence[str] = word(
         "[ENV] [N]",
         "The environment, and the number of a revision. Default: the last one before the newest that worked.",
-        environments,
+        environment_first,
     ),
 ) -> int:
     """Apply an earlier revision again; what came later goes, but for volume claims.

@@ -8,7 +8,7 @@ from pathlib import Path
 from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
 from mlstack.cli import page
 from mlstack.cli.main import FreeOptionsCommand, family
-from mlstack.cli.options import ENV_OPTION, option, prototypes, registries, word
+from mlstack.cli.options import ENV_OPTION, installable, option, prototypes, registries, word
 from mlstack.cli.options import examples as offer_examples
 from mlstack.cli.options import packages as offer_packages
 from mlstack.cli.output import say, write
@@ -27,6 +27,7 @@ TYPE = option("--type PROTOCOL", "Overrules what the address says: directory, gi
 REGISTRY_DIR = word("DIR", "The registry's folder, the one with registry.yaml.")
 LINTED_DIR = word("[DIR]", "The registry's folder, or a package's. Default: here.", default=Path())
 PACKAGE = word("REGISTRY/PACKAGE[@VERSION]", "The package, as `kubeflow/core`.", offer_packages)
+DESCRIBED = word("REGISTRY/PACKAGE[@VERSION]", "The package, as `kubeflow/core`.", installable)
 TESTED_DIR = word("[DIR]", "The package's folder, the one with package.yaml. Default: here.", default=Path())
 _PACKAGES = word("[REGISTRY/PACKAGE[@RANGE]]...", "The packages; all when left out.", offer_packages)
 PUBLISHED_DIR = word("DIR", "The package's folder; those that it requires may lie beside it.")
@@ -128,7 +129,7 @@ def install(
     names: Sequence[str] = word(
         "[REGISTRY/PACKAGE[@VERSION]]...",
         "Packages; `@^1.2`, a branch, commit or digest too.",
-        offer_packages,
+        installable,
     ),
     env: str | None = option("--env ENV", "Only for this environment."),
     frozen: bool = option("--frozen", "Change no file but vendor/; the lock must fit."),
@@ -154,7 +155,7 @@ def list_packages(
 
 
 @pkg.command("describe", examples=["kubeflow/tf-job"])
-def describe_package(session: Session, name: str = PACKAGE) -> object:
+def describe_package(session: Session, name: str = DESCRIBED) -> object:
     """Show a package and its prototypes, installed or not."""
     return operations.packages.describe_package(session.app, name)
 

@@ -225,6 +225,9 @@ def made(tmp_path: Path) -> AppDir:
         ("mlstack history u", ["us/east"]),
         ("mlstack history show g", ["gke"]),
         ("mlstack rollback g", ["gke"]),
+        ("mlstack rollback gke ", []),
+        ("mlstack history show gke ", []),
+        ("mlstack pkg install ours/", ["ours/base", "ours/tools"]),
     ],
 )
 def test_names_are_offered(
@@ -239,6 +242,21 @@ def test_names_are_offered(
         monkeypatch.setenv(name, value)
     assert main([]) == 0
     assert capsys.readouterr().out.split() == offered
+
+
+@pytest.mark.parametrize("line", ["mlstack --dir {} apply g", "mlstack apply --dir={} g"])
+def test_names_are_those_of_the_app_that_is_asked_for(
+    made: AppDir,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    line: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in asking(line.format(made.root)).items():
+        monkeypatch.setenv(name, value)
+    assert main([]) == 0
+    assert capsys.readouterr().out.split() == ["gke"]
 
 
 @pytest.mark.parametrize(
