@@ -52,6 +52,9 @@ _check_environment_part = _check(_PACKAGE, "an environment name", f"{_DOTTED}, p
 
 def check_module_name(name: str) -> str:
     """Refuse a dotted name with a part that cannot name a folder."""
+    if "" in name.split("."):
+        hint = "names of modules in others are joined by single dots, as `models.vision`"
+        raise UsageError(f"`{name}` cannot be a module name: a part of it is empty", hint=hint)
     return ".".join(map(_check_module_part, name.split(".")))
 
 

@@ -134,6 +134,10 @@ def set_(
     """Set a parameter; only the value changes in the file."""
     words = [*words, *([read_text(file)] if file is not None else [])]
     place, (key, text) = _scope(session, words, 2, "set", "KEY VALUE", "num_gpus 1")
+    name, equals, value = text.partition("=")
+    if equals and place.component is None and key in session.app.component_files:
+        hint = f"mlstack param set {key} {name} {value}"
+        raise UsageError(f"`{text}` is one word: a parameter and its value are two", hint=hint)
     return session.call(operations.params.set_param, place=place, key=key, text=text)
 
 

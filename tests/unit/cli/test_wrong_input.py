@@ -61,6 +61,7 @@ registry add x ../nothing | 5 | no folder `../nothing` for registry `x` | check 
 registry add x ftp://a/b | 5 | `ftp://a/b` is no address of a registry | give a folder, a git URL
 registry describe our | 4 | no registry `our` | did you mean `ours`?
 prototype describe wep | 4 | no installed package has a prototype `wep` | did you mean `web`?
+module create shop..cart | 2 | `shop..cart` cannot be a module name: a part of it is empty | single dots
 init demo --dir . | 2 | there is an app at | choose another folder
 --dir /nowhere render prod | 4 | no app directory at `/nowhere` or above | mlstack init NAME makes one
 pkg rm ours/tolos | 4 | package `ours/tolos` is not installed | did you mean `ours/tools`?
@@ -78,6 +79,7 @@ VALUES = """
 param set front replica 2 | 4 | prototype `web` has no parameter `replica` | did you mean `replicas`?
 param set front | 2 | `param set` takes [COMPONENT] KEY VALUE, got 1 word | mlstack param set cnn num_gpus 1
 param set front replicas | 2 | `front` is a component: which of its parameters? | mlstack param list front
+param set front replicas=2 | 2 | `replicas=2` is one word: | mlstack param set front replicas 2
 param set front replicas x | 2 | `replicas` must be an integer, got "x" | mlstack prototype describe web
 param set front replicas 10 | 2 | `replicas` must be 0 to 9 pods, got 10 | mlstack prototype describe web
 param set front replicas 99999999999999999999 | 2 | `replicas` must be an integer, got | describe web
