@@ -125,7 +125,7 @@ def _plain(message: str) -> str:
 
 
 def _unauthorized(answer: _Refusal) -> ClusterError:
-    text = "the API server does not accept the credentials of the kubectl context: expired, or never valid"
+    text = "the API server does not accept the credentials: expired, or never valid"
     hint = "log in to the cluster again; `kubectl auth whoami` shows whether that worked"
     return ForbiddenError(text, why="credentials", hint=hint)
 

@@ -438,6 +438,8 @@ class ApiServerClient:
         error = error_of(response.status, body, subject=subject, namespace=ref.namespace, kind=ref.kind)
         if isinstance(error, ForbiddenError) and error.why in ("credentials", "rights"):
             error.hint = self._transport.why_nobody or error.hint
+            if error.why == "credentials":
+                error.where = self._transport.label
         return error
 
     def _path(self, ref: ObjectRef, subresource: str = "", *, in_all: bool = False) -> str:

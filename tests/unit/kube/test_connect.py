@@ -477,5 +477,5 @@ def test_an_expired_token_says_so(served: Serve) -> None:
     api, cluster = served(always(status(401, "Unauthorized", reason="Unauthorized")))
     with pytest.raises(ForbiddenError, match="does not accept the credentials") as caught:
         cluster.identity()
-    assert caught.value.why == "credentials"
+    assert (caught.value.why, caught.value.where) == ("credentials", "context `test`")
     assert len(api.asked) == 1
