@@ -216,17 +216,23 @@ class Session:
         """The environment of a command that is about one, None for the chosen one."""
         return next(iter(self.options.envs), None)
 
-    def each(self, work: Callable[[str | None], object]) -> object:
-        """Give the result of `work` for the environment that is asked for, or print those of several."""
+    def each(
+        self, work: Callable[[str | None], object], *, show: Callable[[object, str], int] | None = None
+    ) -> object:
+        """Give the result of `work` for the environment that is asked for, or print those of several.
+
+        As tables the latter are printed by `show`: the result and the format in, the exit code out.
+        """
         names = self.environments()
         if names is None:
             return work(self.only_environment)
+        from mlstack.cli.page import emit
         from mlstack.cli.run_reporter import Results
 
         results = Results(self)
         for name in names:
             with results.of(name):
-                results.add(work(name))
+                results.add(work(name), show or emit)
         return results.end()
 
     def from_cluster(

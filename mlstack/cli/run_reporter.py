@@ -147,13 +147,15 @@ class Results:
     def of(self, environment: str, *, quiet: bool = False) -> Iterator[None]:
         """Work for one environment; what fails is kept, and raised again unless the others are to go on.
 
-        Its name stands above what is told of it, unless that is `quiet`.
+        Its name stands above what is told of it; if it works in `quiet`, above its fault alone.
         """
         if self.prints and not quiet:
             write(f"--- {environment} ---")
         try:
             yield
         except (MlstackError, KeyboardInterrupt) as error:
+            if quiet and self.prints:
+                say(f"--- {environment} ---")
             self._items.append(_failed(environment, error))
             if isinstance(error, KeyboardInterrupt) or not self._keeps_going:
                 self._print()

@@ -70,7 +70,10 @@ def diff(
     if session.environments(words) is None:
         return _differing(session, words[0] if words else None, live=live, summary=summary)
     session.options.envs = words
-    return session.each(lambda env: _difference(session, env, live=live))
+    return session.each(
+        lambda env: _difference(session, env, live=live),
+        show=lambda result, _: _emit_diff(session, result, summary=summary),
+    )
 
 
 def _compared(session: Session, first: str, second: str, *, live: bool, summary: bool) -> int:

@@ -103,11 +103,18 @@ def test_a_verb_for_several(run: Runner, app: Path, session: str) -> None:
     run.play(session, asked=lambda: len(run.asked), question=lambda: run.asked[-1])
 
 
+def test_a_summary_of_several_has_names_alone(run: Runner, app: Path) -> None:
+    ran = run("diff --all --summary")
+    assert (ran.code, "--- us ---" in ran.out, "us/front" in ran.out) == (1, True, True)
+    assert "apiVersion" not in ran.out
+
+
 def test_what_cannot_be_planned_stops_the_others_unless_they_are_to_go_on(run: Runner, app: Path) -> None:
     file = "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\ncomponents: {front: {replicas: 99}}\n"
     write_tree(app, {"environments/us/params.yaml": file})
     ran = run("apply --all -o json")
     assert (ran.code, ran.json["items"][0]["error"]["exitCode"]) == (3, 3)
+    assert run("apply --all").err.startswith("--- us ---\nerror: ")
     run.play("status eu/a | 1\nvalidate --all --keep-going | 3")
     ran = run("apply us eu/a --keep-going -o json")
     rows = [(item["environment"], item["ok"], item.get("counts")) for item in ran.json["items"]]
