@@ -76,9 +76,7 @@ def _plan_result(result: PlanResult) -> Page:
     *blocks, last = page.blocks
     for wait in result.waits:
         waited = f"then waits for {wait.object}, {wait.timeout_s:g} s at most"
-        blocks.append(
-            TextLine(f"goes on by itself: {wait.object}" if wait.goes_on else waited, "dim", hang=2)
-        )
+        blocks.append(TextLine(f"not waited for: {wait.object}" if wait.goes_on else waited, "dim", hang=2))
     for fault in result.images:
         text = f"image {fault.image} of {fault.object}: {fault.message}"
         blocks.append(TextLine(text, "change" if fault.problem == "unchecked" else "remove", hang=2))

@@ -119,7 +119,7 @@ def until_ready(
     for key, readiness in wait.of("left").items():
         is_failed = readiness.state in ("failed", "missing")
         reason = f": {readiness.reason}" if readiness.reason else ""
-        text = "failed, but is optional" if is_failed else "goes on by itself"
+        text = "failed, but is optional" if is_failed else "not waited for"
         on_event(RunEvent("note", key, f"{text}{reason}"))
     wait.refuse_troubles(hint)
 

@@ -260,7 +260,7 @@ def test_a_job_without_operator_goes_on_by_itself(stack: Stack, definitions: Non
     result = stack.apply(wait=True)
     assert result.ok
     assert time.monotonic() - begun_s > 9
-    assert "goes on by itself: no training operator has picked it up" in stack.notes[-1]
+    assert "not waited for: no training operator has picked it up" in stack.notes[-1]
     assert stack.apply(wait=True).ok
 
 

@@ -78,7 +78,7 @@ def test_a_component_has_a_timeout_of_its_own(run: Runner) -> None:
     [
         ("mlstack.dev/wait: maybe", 3, "annotation `mlstack.dev/wait` is `maybe`"),
         ("mlstack.dev/timeout: soon", 3, "`soon` is no duration"),
-        ("mlstack.dev/wait: optional", 0, "goes on by itself"),
+        ("mlstack.dev/wait: optional", 0, "not waited for"),
         ("mlstack.dev/timeout: 30s", 7, "is not ready after "),
     ],
 )

@@ -162,7 +162,7 @@ def test_a_job_that_queues_is_told_and_left(still: Watched) -> None:
     assert 10 <= still.wait(job) < 20
     kind, text = still.told[-1]
     assert (kind, still.events[-1].kind) == ("TFJob ml/cnn", "note")
-    assert text.startswith("goes on by itself: ")
+    assert text.startswith("not waited for: ")
 
 
 def test_a_job_can_be_waited_for(still: Watched) -> None:
@@ -175,7 +175,7 @@ def test_a_job_can_be_waited_for(still: Watched) -> None:
 def test_an_optional_object_never_fails_the_run(still: Watched) -> None:
     web = still.apply(annotated(deployment(), wait="optional"))
     assert 10 <= still.wait(web) < 20
-    assert still.told[-1] == ("Deployment ml/web", "goes on by itself: 0 of 1 pods ready")
+    assert still.told[-1] == ("Deployment ml/web", "not waited for: 0 of 1 pods ready")
 
 
 def test_an_object_that_nobody_waits_for_is_not_waited_for(still: Watched) -> None:
