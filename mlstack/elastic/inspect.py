@@ -17,7 +17,7 @@ from mlstack.elastic.training_job import KIND
 from mlstack.errors import ClusterError, ForbiddenError, NotFoundError, ObjectNotFoundError, UsageError
 from mlstack.kube.client import Cluster, ObjectRef, WatchEvent
 from mlstack.kube.watch import WatchSource
-from mlstack.names import nearest
+from mlstack.names import listed, nearest, not_found
 from mlstack.objects import resources
 
 UNSEEN = "no controller has looked at it yet"
@@ -242,8 +242,9 @@ def explained(decided: ElasticPlan, name: str) -> ExplainedJob:
         names_there = ", ".join(f"`{job.job}`" for job in jobs)
         raise NotFoundError(f"`{name}` is the name of several jobs", hint=f"one of {names_there}")
     if not jobs:
-        near = nearest(name, [job.job for job in decided.jobs])
-        raise NotFoundError(f"no job `{name}` takes part in the plan", near=near)
+        known = [job.job for job in decided.jobs]
+        hint = f"there is {listed(known)}" if known else "mlstack elastic status lists all jobs"
+        raise not_found(f"no job `{name}` takes part in the plan", name, known, hint=hint)
     missing = next((lacking.missing for lacking in decided.unplaced if lacking.key == jobs[0].job), "")
     return ExplainedJob(policy=decided.policy, job=jobs[0], missing=missing)
 

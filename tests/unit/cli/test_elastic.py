@@ -49,6 +49,7 @@ def test_plan_shows_each_job_with_its_reason_and_writes_nothing(run: Runner, sta
     run.play("""
         elastic plan --explain big | 0 | default/big: 0 -> 0 trainers | waiting: | missing:
         elastic plan --explain default/bog | 4 | did you mean `default/big`?
+        elastic plan --explain zz | 4 | no job `zz` takes part in the plan | there is default/big
     """)
     assert stage.memory.list("v1", "Pod").resource_version == before
 
