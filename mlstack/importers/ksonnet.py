@@ -102,7 +102,7 @@ class KsApp:
         """Give the components of modules that no environment deploys."""
         deployed = {module for environment in self.environments for module in environment.modules}
         modules = [module for module in _modules(self.root) if module not in deployed]
-        return tuple(each.full_name for module in modules for each in self.components(module))
+        return tuple(member.full_name for module in modules for member in self.components(module))
 
 
 def is_app(folder: Path) -> bool:
@@ -522,7 +522,7 @@ class _Composer:
             folders=tuple(map(str, folders)),
             packages=packages,
             roots=tuple(map(str, roots)),
-            printed=tuple(str(known.file.resolve()) for known in self._app.components(part.module)),
+            printed=tuple(str(member.file.resolve()) for member in self._app.components(part.module)),
             ext_vars=dict(self._options.ext_vars),
             ext_codes={f"__ksonnet/{name}": code for name, code in {**codes, "environments": place}.items()},
         )

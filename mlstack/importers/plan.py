@@ -206,7 +206,7 @@ def _patches(named: Mapping[str, _Group]) -> dict[str, dict[str, Sequence[Data]]
 def is_cluster_wide(data: Data) -> bool:
     """Tell whether objects of a kind are in no namespace, whatever version of it is named."""
     group, kind = group_of(str(data.get("apiVersion", ""))), str(data.get("kind", ""))
-    kinds = [known for known in Kinds.builtin().of_group(group) if known.kind == kind]
+    kinds = [builtin for builtin in Kinds.builtin().of_group(group) if builtin.kind == kind]
     gone = {("policy", "PodSecurityPolicy"), ("extensions", "PodSecurityPolicy")}
     return (bool(kinds) and not kinds[0].namespaced) or (group, kind) in gone
 

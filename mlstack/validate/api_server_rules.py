@@ -319,10 +319,10 @@ def _inner_path(path: str) -> str | None:
 def _mounts(pod: Field) -> Problems:
     """A mount names a volume of the pod, and has a place of its own in its container."""
     volumes = pod.all("volumes[].name") + pod.all("/spec.volumeClaimTemplates[].metadata.name")
-    known = {volume.text for volume in volumes}
+    names = {volume.text for volume in volumes}
     for mounted in pod.all(f"{_CONTAINERS}.volumeMounts|volumeDevices[].name"):
-        if mounted.text and mounted.text not in known:
-            hint = did_you_mean(mounted.text, known)
+        if mounted.text and mounted.text not in names:
+            hint = did_you_mean(mounted.text, names)
             yield mounted.says(f"no volume {shown(mounted.text)} in this pod{hint}")
 
 

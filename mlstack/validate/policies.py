@@ -415,9 +415,9 @@ def _asked(own: PolicyFile, obj: KubeObject, stack: PolicyContext) -> list[tuple
         return [(Field(obj.data), {})]
     pods = stack.pods_of(obj)
     if own.each == "pod":
-        return [(each.spec, {"pod": each.spec.value}) for each in pods]
+        return [(pod.spec, {"pod": pod.spec.value}) for pod in pods]
     return [
-        (container, {"pod": each.spec.value, "container": container.value})
-        for each in pods
-        for container in each.all_containers
+        (container, {"pod": pod.spec.value, "container": container.value})
+        for pod in pods
+        for container in pod.all_containers
     ]

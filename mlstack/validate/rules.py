@@ -404,6 +404,8 @@ def _check(text: str) -> Rule:
     for pattern, make in _FORMS:
         if match := re.fullmatch(pattern, text):
             return make(*match.groups())
+    if text not in RULES and not hasattr(formats, text):
+        raise ValueError(f"`{text}` is no check: the top of api_server.rules lists them")
     return RULES.get(text) or fits(getattr(formats, text))
 
 

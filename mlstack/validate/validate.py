@@ -192,14 +192,10 @@ def check_version(version: str, *, where: str | None = None, environment: str = 
     Raises:
         ConfigError: mlstack has no schemas of that version.
     """
-    known = known_version(version)
-    if not known:
-        raise ConfigError(
-            f"`kubernetesVersion` must be {VERSIONS}, got `{version}`",
-            where=where,
-            hint=f"mlstack env set {environment} --kubernetes-version 1.36",
-        )
-    return known
+    if known := known_version(version):
+        return known
+    hint = f"mlstack env set {environment} --kubernetes-version 1.36"
+    raise ConfigError(f"`kubernetesVersion` must be {VERSIONS}, got `{version}`", where=where, hint=hint)
 
 
 def known_version(version: str) -> str:
@@ -261,7 +257,7 @@ def _api_version(
     if kind is None or (not kind.is_served_by(minor) and not is_live):
         return
     use = _replacement(kind, minor)
-    newest = max(known.last_minor for known in Kinds.builtin())
+    newest = max(builtin.last_minor for builtin in Kinds.builtin())
     since = _deprecated_since().get((obj.api_version, obj.kind))
     if kind.last_minor < min(minor + 1, newest):
         gone = when(kind.last_minor + 1, minor)
