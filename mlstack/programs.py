@@ -71,11 +71,7 @@ def run(
     """
     import subprocess
 
-    timeout_s = limit_s(TIMEOUT_VARIABLE, timeout_s, os.environ)
-    words = [word for word in arguments[1:] if not word.startswith("-")]
-    # The program and its verb: the rest may hold addresses with passwords.
-    verb = [word for word in words if "://" not in word and "=" not in word][:1]
-    shown = " ".join([arguments[0], *verb])
+    timeout_s, shown = limit_s(TIMEOUT_VARIABLE, timeout_s, os.environ), _shown(arguments)
     command, environ = [str(find(arguments[0])), *arguments[1:]], {**os.environ, **(settings or {})}
     pipe = subprocess.PIPE
     try:
@@ -95,6 +91,12 @@ def run(
     if process.returncode != 0:
         raise ProgramError(f"`{shown}` failed: {_last_lines(errors)}", status=process.returncode)
     return Finished(stdout=stdout, stderr=errors)
+
+
+def _shown(arguments: Sequence[str]) -> str:
+    """Name a program and its verb: the rest may hold addresses with passwords."""
+    words = [word for word in arguments[1:] if not word.startswith("-")]
+    return " ".join([arguments[0], *[word for word in words if "://" not in word and "=" not in word][:1]])
 
 
 @contextmanager

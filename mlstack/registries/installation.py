@@ -430,8 +430,7 @@ def check_signed(app: AppDir, locked: LockedPackage) -> str | None:
                 is_cut_short = error.status is None or any(text in reason for text in _UNPREPARED)
                 is_answer = error.status == _UNSIGNED or bool(line) or "no matching" in reason
                 if is_cut_short or not (is_answer or by_others):
-                    usual = "check the key, the network and docker's login"
-                    hint = GET_COSIGN if error.status is None else usual
+                    hint = "check the key, the network and docker's login" if error.status else GET_COSIGN
                     message = f"cannot verify package `{locked.ref}`: {reason}"
                     raise RegistryError(message, hint=hint) from error
                 by_others = by_others or error.status != _UNSIGNED
