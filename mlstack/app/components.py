@@ -193,13 +193,8 @@ def _encrypted(app: AppDir, names: Mapping[str, str | None]) -> dict[str, bytes 
 
 def _without_moved(app: AppDir, names: Collection[str]) -> EditedFile:
     """Give `app.yaml` without what components that go were called before."""
-    edited, entries = app.edited(layout.APP_FILE, "App"), app.app.moved
-    gone = {*names, *app.formerly(names)}
-    for number in reversed(range(len(entries))):
-        if entries[number].new in gone:
-            edited.remove(("moved",), number)
-    if entries and not edited.at(("moved",)):
-        edited.unset(("moved",))
+    edited, gone = app.edited(layout.APP_FILE, "App"), {*names, *app.formerly(names)}
+    edited.drop(("moved",), lambda entry: entry["to"] in gone)
     return edited
 
 
@@ -227,8 +222,7 @@ def _remove_targets(settings: EditedFile, environment: str, gone: Collection[str
         message = f"{last}; without one everything would be deployed"
         hint = f"name others first: mlstack env targets {environment} NAME, or --all"
         raise ConfigError(message, where=settings.file, hint=hint)
-    for target in [target for target in targets if target in gone]:
-        settings.remove(("targets",), (settings.at(("targets",)) or []).index(target))
+    settings.drop(("targets",), lambda target: target in gone)
 
 
 def rename(app: AppDir, old: str, new: str, *, named: str | None = None) -> tuple[str, tuple[str, ...]]:
@@ -287,11 +281,6 @@ def _elsewhere(app: AppDir, old: str, new: str) -> Iterator[EditedFile]:
 def _moved(app: AppDir, old: str, new: str) -> EditedFile:
     """Enter in `app.yaml` what the component was called."""
     edited = app.edited(layout.APP_FILE, "App")
-    entries = app.app.moved
-    for number in reversed(range(len(entries))):  # who comes back to a name has not moved from it
-        if entries[number].old == new:
-            edited.remove(("moved",), number)
-    if not edited.at(("moved",)):
-        edited.unset(("moved",))
+    edited.drop(("moved",), lambda entry: entry["from"] == new)  # who comes back has not moved from there
     edited.append(("moved",), to_map(Moved(old=old, new=new)))
     return edited

@@ -246,6 +246,15 @@ class EditedFile:
         self.set((*path[:-1], key), value[old])  # an anchor or a tag stands before it
         return self.unset(path)
 
+    def drop(self, path: KeyPath, is_gone: Callable[[Any], bool]) -> None:
+        """Take items out of a list, and the list itself when nothing is left of it."""
+        items = self.at(path) or []
+        for number in reversed(range(len(items))):
+            if is_gone(items[number]):
+                self.remove(path, number)
+        if items and not self.at(path):
+            self.unset(path)
+
     def append(self, path: KeyPath, item: Any) -> None:
         """Add an item to a list; comments between its items stay where the list is written in lines."""
         before = self.at(path) or []

@@ -279,12 +279,7 @@ def is_encrypted(value: Any) -> bool:
 
 
 class SecretValues:
-    """Reads what references name, each file once.
-
-    Args:
-        root: the app's folder.
-        environ: the environment variables.
-    """
+    """Reads what references name, each file once: variables of `environ`, files below the app at `root`."""
 
     def __init__(self, root: Path, environ: Mapping[str, str]) -> None:
         self._root, self._environ = root, environ

@@ -138,12 +138,7 @@ NO_OVERRIDES = Overrides()
 
 
 def refuse_undeclared(overrides: Overrides, app: AppReader) -> None:
-    """Refuse values given for one run that no component of an app declares: a typed name is meant.
-
-    Raises:
-        NotFoundError: no such component.
-        ParamError: no such parameter.
-    """
+    """Refuse values given for one run that no component of an app declares: a typed name is meant."""
     every = app.component_files
     declared: set[str] = set()
     for owner, name, origin in overrides.keys(every):

@@ -189,11 +189,7 @@ def merge(lower: Any, upper: Any, schema: Mapping[str, Any] | None = None) -> An
 
 
 def _with_items(lower: Any, items: Items, schema: Mapping[str, Any]) -> list[Any]:
-    """Lay single items over a list; the index behind the last one adds one.
-
-    Raises:
-        IndexError: there is no such item.
-    """
+    """Lay single items over a list, behind the last one too; an IndexError where there is no such item."""
     merged = list(lower) if isinstance(lower, list) else []
     for index, value in items.items():
         if index > len(merged):

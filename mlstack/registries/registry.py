@@ -104,11 +104,7 @@ class Tree(Protocol):
 
 @contextmanager
 def refusing(what: str) -> Iterator[None]:
-    """Say of a file that is wrong in somebody else's registry or package that `what` it stands in is.
-
-    Raises:
-        RegistryError: in the place of a ConfigError.
-    """
+    """Raise a RegistryError that begins with `what` in the place of a ConfigError, about somebody's files."""
     try:
         yield
     except ConfigError as error:
