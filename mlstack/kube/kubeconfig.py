@@ -119,10 +119,11 @@ class Kubeconfig:
     def context(self, name: str) -> Context:
         """Give a context; a NotFoundError names the nearest known one."""
         if name not in self.contexts:
-            files = ", ".join(map(str, self.paths)) or "the kubeconfig"
+            listed = ", ".join(f"`{context}`" for context in sorted(self.contexts)) or "none"
             near = nearest(name, self.contexts)
-            hint = f"did you mean `{near}`?" if near else "kubectl config get-contexts"
-            raise NotFoundError(f"no context `{name}` in {files}", near=near, hint=hint)
+            hint = None if near else "kubectl config get-contexts; --context NAME takes another one"
+            text = f"the kubeconfig has no context `{name}`; it has {listed}"
+            raise NotFoundError(text, near=near, where=self._files or None, hint=hint)
         return self.contexts[name]
 
     def of_server(self, server: str) -> Context:
@@ -168,15 +169,9 @@ class Kubeconfig:
                 where=files,
                 hint="kubectl config use-context NAME; `kubectl config get-contexts` lists them",
             )
-        contexts, parts = self.entries["contexts"], {}
-        if name not in contexts:
-            listed = ", ".join(f"`{context}`" for context in sorted(contexts)) or "none"
-            near = nearest(name, contexts)
-            hint = None if near else "kubectl config get-contexts; --context NAME takes another one"
-            text = f"the kubeconfig has no context `{name}`; it has {listed}"
-            raise NotFoundError(text, near=near, where=files, hint=hint)
+        context, parts = self.entries["contexts"][self.context(name).name], dict[str, Entry]()
         for section, what in (("clusters", "cluster"), ("users", "user")):
-            part = str(contexts[name].value.get(what) or "")
+            part = str(context.value.get(what) or "")
             if part and part not in self.entries[section]:
                 text = f"context `{name}` names the {what} `{part}`, which the kubeconfig does not have"
                 raise ClusterError(text, where=files, hint=LOOK)

@@ -53,7 +53,7 @@ def test_an_unknown_context_tells_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError) as caught:
         load(str(tmp_path / "config"), {}).context("minkube")
     assert caught.value.near == "minikube"
-    assert str(tmp_path / "config") in caught.value.message
+    assert caught.value.where == str(tmp_path / "config")
 
 
 def test_a_file_given_by_option_must_exist(tmp_path: Path) -> None:
