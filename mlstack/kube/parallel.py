@@ -21,15 +21,13 @@ GRACE_S = 5.0
 _NAMED = 3  # objects that one fault is told of; the lines of a run name them all
 
 
-def run(
-    work: Callable[[T], R], items: Sequence[T], *, workers: int = WORKERS, stopped: Event | None = None
-) -> list[R | MlstackError]:
+def run(work: Callable[[T], R], items: Sequence[T]) -> list[R | MlstackError]:
     """Do `work` for every item, in several threads, and give results or errors in the order of the items.
 
-    Nothing more is begun once `stopped` is set, the server stops answering (UnreachableError), or after an
-    interrupt: what had begun then gets `GRACE_S` to end, and a second one ends that too.
+    Nothing more is begun once the server stops answering (UnreachableError), or after an interrupt: what had
+    begun then gets `GRACE_S` to end, and a second one ends that too.
     """
-    stop = stopped or Event()
+    stop = Event()
 
     def attempt(item: T) -> R | MlstackError:
         if stop.is_set():
@@ -44,7 +42,7 @@ def run(
 
     if len(items) <= 1:
         return [attempt(item) for item in items]
-    pool = ThreadPoolExecutor(max_workers=min(workers, len(items)), thread_name_prefix="mlstack")
+    pool = ThreadPoolExecutor(max_workers=min(WORKERS, len(items)), thread_name_prefix="mlstack")
     futures: list[Future[R | MlstackError]] = []
     try:
         for item in items:

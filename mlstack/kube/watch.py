@@ -60,21 +60,13 @@ class Reflector:
             ClusterError: the cluster does not answer or refuses.
         """
         refs: set[ObjectRef] | None = None if self.version else set()
-        source = self._source
-        events = self._cluster.watch(
-            source.api_version,
-            source.kind,
-            namespace=source.namespace,
-            labels=source.labels,
-            metadata_only=source.metadata_only,
-            resource_version=self.version,
-            timeout_s=timeout_s,
-        )
+        asked = vars(self._source)
+        events = self._cluster.watch(**asked, resource_version=self.version, timeout_s=timeout_s)
         try:
             for event in events:
                 if refs is not None and event.is_initial_end:
                     self.version = event.resource_version
-                    yield Listed(source=source, refs=frozenset(refs), version=self.version)
+                    yield Listed(source=self._source, refs=frozenset(refs), version=self.version)
                     refs = None
                     continue
                 # Before its end a list has no version from which a watch could go on.

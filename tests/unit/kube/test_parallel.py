@@ -90,18 +90,6 @@ def test_an_interruption_waits_for_what_is_under_way_but_not_for_ever(
     assert ended == [1]
 
 
-def test_what_waits_sees_that_the_rest_has_failed() -> None:
-    stopped = threading.Event()
-
-    def work(number: int) -> None:
-        if number == 0:
-            raise UnreachableError("no answer")
-        assert stopped.wait(10)
-
-    with pytest.raises(UnreachableError):
-        parallel.run(work, [0, 1, 2], stopped=stopped)
-
-
 def test_work_goes_on_while_nobody_waits() -> None:
     begun, go = threading.Event(), threading.Event()
 
