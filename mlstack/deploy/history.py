@@ -402,6 +402,13 @@ class History:
         """Give the history of an environment as a run uses it."""
         return cls(cluster=cluster, app=app, environment=place.name, namespace=place.namespace)
 
+    def exists(self) -> bool:
+        """Tell whether there is a past; false where its Secrets may not be listed."""
+        try:
+            return bool(self._items())
+        except ForbiddenError:
+            return False
+
     def revisions(self) -> tuple[Revision, ...]:
         """Give all revisions that are complete, oldest first."""
         return revisions(self._items())
@@ -508,25 +515,14 @@ class History:
         if self.ahead is not None:
             with suppress(ClusterError):  # it may be back by now
                 return self.ahead()
-        return _items(self.cluster, self.app, self.environment, self.namespace)
+        labels = f"{kube_object.selector(app=self.app, environment=self.environment)},{REVISION_LABEL}"
+        address = {"namespace": self.namespace, "labels": labels}
+        items = self.cluster.list("v1", "Secret", metadata_only=True, **address).items
+        head = f"{records_name(self.app, self.environment)}.r"  # labels alone do not tell `a/b` from `a.b`
+        return tuple(item for item in items if item["metadata"]["name"].startswith(head))
 
     def _ref(self, name: str) -> ObjectRef:
         return ObjectRef("v1", "Secret", self.namespace, name)
-
-
-def _items(cluster: Cluster, app: str, environment: str, namespace: str) -> Items:
-    labels = f"{kube_object.selector(app=app, environment=environment)},{REVISION_LABEL}"
-    items = cluster.list("v1", "Secret", namespace=namespace, labels=labels, metadata_only=True).items
-    head = f"{records_name(app, environment)}.r"  # labels alone do not tell `a/b` from `a.b`
-    return tuple(item for item in items if item["metadata"]["name"].startswith(head))
-
-
-def has_history(app: str, place: Environment, cluster: Cluster) -> bool:
-    """Tell whether an environment has a past; false where its Secrets may not be listed."""
-    try:
-        return bool(_items(cluster, app, place.name, place.namespace))
-    except ForbiddenError:
-        return False
 
 
 def open_history(target: Target, opener: Opener) -> History:

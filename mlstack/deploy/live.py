@@ -11,7 +11,7 @@ from typing import Any
 
 from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import ApplyOptions
-from mlstack.deploy.history import UNNAMED, History, Revision, has_history
+from mlstack.deploy.history import UNNAMED, History, Revision
 from mlstack.deploy.inventory import (
     Inventory,
     Member,
@@ -329,8 +329,7 @@ def fetch(
     context = context_of(resolved, options, reading() if reading else inventory)
     stored, questions = context.inventory, dict[str, PendingResult[Any]]()
     if reading and not stored.exists:
-        had_history = partial(has_history, stored.app, resolved.place, cluster)
-        questions["was_deployed"] = prefetch(had_history)
+        questions["was_deployed"] = prefetch(History.of(stored.app, resolved.place, cluster).exists)
         questions["elsewhere"] = prefetch(partial(other_namespaces, cluster, state))
         if writing:
             questions["may_all"] = prefetch(partial(may_everything, cluster))

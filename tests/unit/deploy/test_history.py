@@ -10,7 +10,7 @@ import pytest
 from mlstack.app.environment import Environment
 from mlstack.clock import timestamp
 from mlstack.deploy import history
-from mlstack.deploy.history import History, Result, Revision, has_history
+from mlstack.deploy.history import History, Result, Revision
 from mlstack.errors import ClusterError, NotFoundError, TransientError
 from mlstack.kube.client import Applied, ObjectRef
 from mlstack.objects.kube_object import DesiredState
@@ -401,6 +401,6 @@ def test_a_deleted_component_is_no_part_of_the_next_set(kept: History) -> None:
 
 def test_an_environment_has_a_past_once_a_revision_was_written(kept: History, cluster: Flaky) -> None:
     place = Environment(name="gke", namespace="ml")
-    assert not has_history("demo", place, cluster)
+    assert not History.of("demo", place, cluster).exists()
     kept.record(draft("a"), state(a="x"))
-    assert has_history("demo", place, cluster)
+    assert History.of("demo", place, cluster).exists()
