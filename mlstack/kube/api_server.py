@@ -76,20 +76,16 @@ _WRITES = {
 
 
 def connect(
-    context: str = "",
-    *,
-    kubeconfig: str | None = None,
-    read_timeout_s: float | None = None,
-    counted: Counted = lambda verb, status: None,
+    context: str = "", *, kubeconfig: str | None = None, counted: Counted = lambda verb, status: None
 ) -> ApiServerClient:
     """Prepare to speak to the cluster of a kubectl context; nothing is sent to it yet.
+
+    One answer may take a minute, or what MLSTACK_REQUEST_TIMEOUT says.
 
     Args:
         context: name of the context; empty for the current one, or, without any kubeconfig, for the service
             account of the pod this runs in.
         kubeconfig: what `--kubeconfig` says; None for what kubectl takes without it.
-        read_timeout_s: how long the server may take for one answer, in seconds; None for what the user's
-            MLSTACK_REQUEST_TIMEOUT says, else a minute.
         counted: told of each request, from any thread.
 
     Raises:
@@ -98,19 +94,13 @@ def connect(
         UsageError: MLSTACK_REQUEST_TIMEOUT is no duration.
         ClusterError: the kubeconfig or a file it names, a certificate, a key or a proxy cannot be used.
     """
-    if read_timeout_s is None:
-        read_timeout_s = limit_s("MLSTACK_REQUEST_TIMEOUT", READ_TIMEOUT_S, os.environ)
+    read_timeout_s = limit_s("MLSTACK_REQUEST_TIMEOUT", READ_TIMEOUT_S, os.environ)
     resolved = find(context, kubeconfig, os.environ)
     login = resolved.login
     try:
         pool = ConnectionPool(login)
     except NoAnswerError as error:
-        hint = "set `proxy-url` of its cluster, or HTTPS_PROXY"
-        raise ClusterError(error.text, hint=hint) from None
-    try:
-        ca = fingerprint(login.ca_pem) if login.ca_pem and login.verify else None
-    except ValueError:
-        raise ClusterError(f"the CA certificate of {login.label} cannot be read", hint=LOOK) from None
+        raise ClusterError(error.text, hint="set `proxy-url` of its cluster, or HTTPS_PROXY") from None
     transport = Transport(
         pool,
         login.server,
@@ -119,6 +109,10 @@ def connect(
         read_timeout_s=read_timeout_s,
         counted=counted,
     )
+    try:
+        ca = fingerprint(login.ca_pem) if login.ca_pem and login.verify else None
+    except ValueError:
+        raise ClusterError(f"the CA certificate of {login.label} cannot be read", hint=LOOK) from None
     return ApiServerClient(transport, ca=ca)
 
 

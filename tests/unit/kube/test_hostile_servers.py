@@ -130,7 +130,9 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["directly", "by a proxy"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., ApiServerClient]]:
+def opened(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., ApiServerClient]]:
     """Open a cluster whose server says the same to every request."""
     with ExitStack() as stack:
 
@@ -143,7 +145,8 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
             # A proxy is asked for plain addresses as the server would be: here it is the server.
             way = {} if request.param == "directly" else {"proxy-url": server.url}
             config = kubeconfig(tmp_path, server.url, **way)
-            return connect("test", kubeconfig=config, read_timeout_s=timeout_s)
+            monkeypatch.setenv("MLSTACK_REQUEST_TIMEOUT", f"{timeout_s}s")
+            return connect("test", kubeconfig=config)
 
         yield start
 

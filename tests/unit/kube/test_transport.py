@@ -186,11 +186,14 @@ def test_garbage_says_so(tmp_path: Path, connect: Connect) -> None:
     thread.join()
 
 
-def test_a_silent_server_is_given_up(tmp_path: Path, connect: Connect) -> None:
+def test_a_silent_server_is_given_up(
+    tmp_path: Path, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
     port, thread = speak(b"")
     config = kubeconfig(tmp_path, f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("MLSTACK_REQUEST_TIMEOUT", "0.1s")
     with pytest.raises(UnreachableError, match="stayed silent"):
-        connect("test", kubeconfig=config, read_timeout_s=0.1).get(REF)
+        connect("test", kubeconfig=config).get(REF)
     thread.join()
 
 
