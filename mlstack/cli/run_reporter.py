@@ -17,7 +17,7 @@ from mlstack.errors import ConfigError, MlstackError, UsageError
 if TYPE_CHECKING:
     from mlstack.cli.ports import Session
     from mlstack.clock import Clock
-    from mlstack.deploy.changes import ChangeReport, RunEvent, RunResult
+    from mlstack.deploy.changes import ChangeReport, Changes, RunEvent, RunResult
     from mlstack.deploy.plan import ApplyPlan
     from mlstack.deploy.reapply import LastGood
     from mlstack.operations.status import StatusResult
@@ -38,25 +38,27 @@ def confirmed(
     `always` whatever the plan holds). Without one, deletions and recreations need `--yes`, or `yes`. A
     protected environment wants its name for every run that changes anything.
     """
-    report, environment = plan.report, plan.report.environment
-    if is_meant(environment, session) or report.ok:
+    changes, environment = plan.changes, plan.changes.environment
+    if is_meant(environment, session) or not changes.visible:
         return True
     interactive = session.ports.interactive()
     is_sure = session.options.yes if yes is None else yes
     if not plan.place.protected and (is_sure or not _at_stake(plan, interactive, always=always)):
         return True
     if not interactive:  # a person sees them with the changes
-        for note in report.notes:
+        for note in changes.notes:
             say(f"note: {note}")
-    place = f"`{environment}` (context {report.context}, namespace {report.namespace})"
-    counts = [f"{action} {n}" for action, n in report.counts.items() if action not in ("unchanged", "kept")]
+    place = f"`{environment}` (context {changes.context}, namespace {changes.namespace})"
+    counts = [
+        f"{action} {n}" for action, n in changes.counts().items() if action not in ("unchanged", "kept")
+    ]
     *others, last = counts
     noun = "object" if last.endswith(" 1") else "objects"
     what = f"`{verb}` would {', '.join(others)}{' and ' if others else ''}{last} {noun}"
     if plan.place.protected:
-        return name_typed(environment, session, f"{what} there", f"{verb} this in {place}", report)
+        return name_typed(environment, session, f"{what} there", f"{verb} this in {place}", plan.report)
     refusal = f"{what} in `{environment}`, and nobody is here to confirm it"
-    return agreed(session, f"{verb.capitalize()} this in {place}?", refusal, _REPEAT, report)
+    return agreed(session, f"{verb.capitalize()} this in {place}?", refusal, _REPEAT, plan.report)
 
 
 def all_confirmed(plans: Sequence[ApplyPlan], verb: str, session: Session, *, always: bool = False) -> bool:
@@ -64,7 +66,7 @@ def all_confirmed(plans: Sequence[ApplyPlan], verb: str, session: Session, *, al
     meant, names = session.options.yes_i_mean, [plan.place.name for plan in plans]
     if meant is not None and meant not in names:
         is_meant(names[0] if names else "", session)
-    changing = [plan for plan in plans if not plan.report.ok and plan.place.name != meant]
+    changing = [plan for plan in plans if plan.changes.visible and plan.place.name != meant]
     if any(not confirmed(plan, verb, session) for plan in changing if plan.place.protected):
         return False
     interactive = session.ports.interactive()
@@ -213,8 +215,8 @@ class Reporter:
     run always reads the same. Objects are printed as they come in table form alone.
     """
 
-    def __init__(self, report: ChangeReport, output_format: str) -> None:
-        self._awaited = [row.object for row in report.objects]
+    def __init__(self, changes: Changes, output_format: str) -> None:
+        self._awaited = [str(change.identity) for change in changes.changes]
         self._ended: dict[str, TextLine] = {}
         self._prints = output_format == "table"
 
@@ -262,7 +264,7 @@ LISTED = "listed"
 
 def carry_out(plan: ApplyPlan, output_format: str, *, clock: Clock, is_second: bool = False) -> RunResult:
     """Do what was planned and confirmed, and print it; when it fails half-way, what was done until then."""
-    reporter = Reporter(plan.report, output_format)
+    reporter = Reporter(plan.changes, output_format)
     try:
         result = operations.deploy.apply(plan, on_event=reporter, clock=clock)
     except BaseException as error:  # an interruption carries a partial result as well

@@ -449,7 +449,7 @@ def rollback(
     how = session.apply_options()
     plan = session.from_cluster(operations.deploy.plan_rollback, *numbers, env=env, options=how)
     # A revision lies in Secrets that others may write: what it brings is always looked at by somebody.
-    if not plan.report.ok:
+    if plan.changes.visible:
         say(
             f"note: {plan.what} brings what Secrets of namespace `{plan.place.namespace}` say was applied;"
             " whoever may write those there could have written it"
