@@ -469,22 +469,23 @@ def has_moved(cluster: Cluster, inventory: Inventory) -> bool:
 
 def other_namespaces(cluster: Cluster, state: DesiredState) -> tuple[str, ...]:
     """Give the other namespaces in which the same environment keeps an inventory, as far as one may look."""
-    items = _inventories(cluster, selector(app=state.app, environment=state.environment), namespace=None)
+    labels = f"{selector(app=state.app, environment=state.environment)},{ID_LABEL}"
+    items = list_visible(cluster, "ConfigMap", namespace=None, labels=labels)
     return tuple(sorted({str(item["metadata"]["namespace"]) for item in items} - {state.namespace}))
 
 
 def other_environments(cluster: Cluster, state: DesiredState) -> tuple[str, ...]:
     """Give other environments of the app with an inventory in the same namespace, as labels name them."""
-    items = _inventories(cluster, f"{APP_LABEL}={state.app}", namespace=state.namespace)
+    labels = f"{APP_LABEL}={state.app},{ID_LABEL}"
+    items = list_visible(cluster, "ConfigMap", namespace=state.namespace, labels=labels)
     names = {str(item["metadata"]["labels"].get(ENVIRONMENT_LABEL, "")) for item in items}
     return tuple(sorted(names - {label_of(state.environment)}))
 
 
-def _inventories(cluster: Cluster, labels: str, *, namespace: str | None) -> Sequence[Mapping[str, Any]]:
+def list_visible(cluster: Cluster, kind: str, *, namespace: str | None, labels: str) -> Sequence[Live]:
+    """List the metadata of objects of a core kind; nothing where they may not be listed."""
     try:
-        return cluster.list(
-            "v1", "ConfigMap", namespace=namespace, labels=f"{labels},{ID_LABEL}", metadata_only=True
-        ).items
+        return cluster.list("v1", kind, namespace=namespace, labels=labels, metadata_only=True).items
     except ForbiddenError:
         return ()
 

@@ -309,7 +309,7 @@ def diff(context: DiffContext, *, check_new: bool = False) -> Changes:
     manifests = order.ordered(objects, state.depends)
     results = parallel.run(lambda manifest: diff_object(context, manifest), manifests)
     if not check_new:
-        results = _with_new_checked(results, manifests, context, hasty=not context.inventory.exists)
+        results = _with_new_checked(results, manifests, context)
     changes = tuple(_changes(results, manifests, context))
     notes = [
         *state.notes,
@@ -362,17 +362,13 @@ def _kind(target: Identity, kinds: Kinds) -> Kind | None:
 
 
 def _with_new_checked(
-    results: list[Change | MlstackError],
-    manifests: Sequence[KubeObject],
-    context: DiffContext,
-    *,
-    hasty: bool,
+    results: list[Change | MlstackError], manifests: Sequence[KubeObject], context: DiffContext
 ) -> list[Change | MlstackError]:
     """Ask about new objects too: what is wrong with them is better told before anything is written.
 
     It costs a request each, so many are asked about only where something else is wrong, and those of a new
-    environment (`hasty`) too. Only what the server says of fields counts: other objects of the run may be
-    all that a webhook or a quota waits for.
+    environment too. Only what the server says of fields counts: other objects of the run may be all that a
+    webhook or a quota waits for.
     """
     new = [
         place
@@ -382,7 +378,7 @@ def _with_new_checked(
         and not kinds_of_crd(manifests[place].data)
     ]
     wrong = any(not isinstance(change, Change) or change.refusal for change in results)
-    if not new or not (wrong or (len(new) <= parallel.WORKERS and not hasty)):
+    if not new or not (wrong or (len(new) <= parallel.WORKERS and context.inventory.exists)):
         return results
     asking = replace(context, check_new=True)
     answers = parallel.run(lambda place: diff_object(asking, manifests[place]), new)

@@ -13,6 +13,7 @@ from mlstack.deploy.inventory import (
     Live,
     Member,
     is_applied_by_us,
+    list_visible,
     load_inventory,
     other_owner_of,
     ref_of,
@@ -312,7 +313,7 @@ def retained(going: Sequence[KubeObject], cluster: Cluster) -> Iterator[str]:
             for kind in ("Pod", "PersistentVolumeClaim"):
                 items = [
                     item
-                    for item in _list(cluster, kind, namespace, _HUB_LABELS)
+                    for item in list_visible(cluster, kind, namespace=namespace, labels=_HUB_LABELS)
                     if kube_object.APP_LABEL not in (item["metadata"].get("labels") or {})
                 ]
                 if items:
@@ -321,17 +322,10 @@ def retained(going: Sequence[KubeObject], cluster: Cluster) -> Iterator[str]:
             templates = (data.get("spec") or {}).get("volumeClaimTemplates") or ()
             heads = tuple(f"{template['metadata']['name']}-{deleted.name}-" for template in templates)
             kind = "PersistentVolumeClaim"
-            claims = _list(cluster, kind, namespace, "") if heads else ()
+            claims = list_visible(cluster, kind, namespace=namespace, labels="") if heads else ()
             claims = [claim for claim in claims if claim["metadata"]["name"].startswith(heads)]
             if claims:
                 yield f"{_named(kind, claims)} of `{deleted.identity}` will stay"
-
-
-def _list(cluster: Cluster, kind: str, namespace: str, labels: str) -> Sequence[Live]:
-    try:
-        return cluster.list("v1", kind, namespace=namespace, labels=labels, metadata_only=True).items
-    except ForbiddenError:  # a remark is no reason to fail
-        return ()
 
 
 def _named(kind: str, items: Sequence[Live]) -> str:
