@@ -279,7 +279,7 @@ def test_a_wait_outlives_a_restart_of_the_api_server(
     run = Background(stack, timeout_s=120)
     run.told("Insufficient nvidia.com/gpu")
     minikube.machinery.kill_apiserver()
-    run.told("waiting goes on")
+    run.told("the API server does not answer")
     minikube.machinery.start_apiserver()
     run.told("the API server answers again")
     remove = [{"op": "remove", "path": "/spec/template/spec/containers/0/resources"}]
