@@ -31,6 +31,51 @@ from mlstack.elastic.policy.state import (
 )
 from mlstack.elastic.snapshot import Cause, Demand, Trainer, Unplaced
 
+# --- trainers without a node ---
+
+# A trainer at which the scheduler has not even looked is given so many times as long: it may be down.
+_UNTRIED = 4
+
+
+def place_unbound(cluster: ClusterState, *, stuck_ms: int) -> None:
+    """Enter all trainers that are not bound yet; those that wait too long are withdrawn and barred."""
+    busy = {going.node for going in cluster.snapshot.arriving}
+
+    def is_stuck(trainer: Trainer) -> bool:
+        """Tell whether it waits too long although its node is not waiting for somebody to go."""
+        limit_ms = stuck_ms if trainer.is_tried else _UNTRIED * stuck_ms
+        return cluster.snapshot.now_ms - trainer.created_ms > limit_ms and trainer.planned not in busy
+
+    for state in cluster.states.values():
+        waiting = [trainer for trainer in state.job.trainers if not trainer.node]
+        waiting.sort(
+            key=lambda trainer: (not trainer.is_meeting, trainer.created_ms, trainer.index, trainer.name)
+        )
+        stuck = [trainer for trainer in waiting if state.job.state != "finishing" and is_stuck(trainer)]
+        if stuck:
+            state.is_withdrawn = True
+            state.bars |= {trainer.planned for trainer in stuck}
+            state.gone += [(TrainerSlot(state, None, trainer, "stuck"), "stuck", "") for trainer in stuck]
+            text = f"withdraws {len(stuck)} that found no node within {stuck_ms / 1000:g} s"
+            state.notes.append(("stuck", text))
+        state.unbound += [trainer for trainer in waiting if trainer not in stuck]
+    for state in cluster.states.values():
+        for _ in range(len(state.unbound)):
+            # The first that waits gets its planned place, or another one; else it goes behind the others.
+            node = cluster.by_name.get(state.unbound[0].planned)
+            if node is None or not _may_use(state, node) or not fits(node.later, state.amounts):
+                node = placement.free_node(cluster, state.amounts, state.job.nodes, state.bars)
+            if node is None:
+                state.unbound.append(state.unbound.pop(0))
+            else:
+                cluster.add(state, node, "steady")
+
+
+def _may_use(state: JobState, node: NodeInfo | None) -> bool:
+    names = state.job.nodes
+    return node is not None and node.name not in state.bars and (names is None or node.name in names)
+
+
 # --- pods without a node that are no trainers: they come first ---
 
 
@@ -260,75 +305,6 @@ def free_amounts(node: NodeInfo) -> Sequence[int]:
     return [max(0, amount) for amount in node.later]
 
 
-# --- jobs whose trainers meet at one of them get that one back when it is lost ---
-
-
-def restore_rendezvous(cluster: ClusterState) -> None:
-    """Plan a trainer for each job that lacks its meeting point, at need in place of another."""
-    for state in cluster.states.values():
-        job = state.job
-        if not job.lacks_meeting or state.is_settled or any(slot.is_planned for slot in state.slots):
-            continue
-        node = None
-        if state.count < job.maximum:
-            node = placement.free_node(cluster, state.amounts, job.nodes, state.bars)
-        if node is None:
-            giving = [slot for slot in state.slots if slot.is_bound and _may_use(state, slot.node)]
-            if not giving:
-                continue
-            slot = min(giving, key=lambda slot: slot.eviction_order)
-            node = slot.node
-            cluster.evict(slot, "gang", job.key)
-        assert node is not None
-        cluster.add(state, node, "gang")
-        state.notes.append(("gang", "makes the trainer anew at which the others meet"))
-
-
-def _may_use(state: JobState, node: NodeInfo | None) -> bool:
-    names = state.job.nodes
-    return node is not None and node.name not in state.bars and (names is None or node.name in names)
-
-
-# --- trainers without a node ---
-
-# A trainer at which the scheduler has not even looked is given so many times as long: it may be down.
-_UNTRIED = 4
-
-
-def place_unbound(cluster: ClusterState, *, stuck_ms: int) -> None:
-    """Enter all trainers that are not bound yet; those that wait too long are withdrawn and barred."""
-    busy = {going.node for going in cluster.snapshot.arriving}
-
-    def is_stuck(trainer: Trainer) -> bool:
-        """Tell whether it waits too long although its node is not waiting for somebody to go."""
-        limit_ms = stuck_ms if trainer.is_tried else _UNTRIED * stuck_ms
-        return cluster.snapshot.now_ms - trainer.created_ms > limit_ms and trainer.planned not in busy
-
-    for state in cluster.states.values():
-        waiting = [trainer for trainer in state.job.trainers if not trainer.node]
-        waiting.sort(
-            key=lambda trainer: (not trainer.is_meeting, trainer.created_ms, trainer.index, trainer.name)
-        )
-        stuck = [trainer for trainer in waiting if state.job.state != "finishing" and is_stuck(trainer)]
-        if stuck:
-            state.is_withdrawn = True
-            state.bars |= {trainer.planned for trainer in stuck}
-            state.gone += [(TrainerSlot(state, None, trainer, "stuck"), "stuck", "") for trainer in stuck]
-            text = f"withdraws {len(stuck)} that found no node within {stuck_ms / 1000:g} s"
-            state.notes.append(("stuck", text))
-        state.unbound += [trainer for trainer in waiting if trainer not in stuck]
-    for state in cluster.states.values():
-        for _ in range(len(state.unbound)):
-            # The first that waits gets its planned place, or another one; else it goes behind the others.
-            node = cluster.by_name.get(state.unbound[0].planned)
-            if node is None or not _may_use(state, node) or not fits(node.later, state.amounts):
-                node = placement.free_node(cluster, state.amounts, state.job.nodes, state.bars)
-            if node is None:
-                state.unbound.append(state.unbound.pop(0))
-            else:
-                cluster.add(state, node, "steady")
-
-
 # --- places that stay free for what may come ---
 
 
@@ -539,6 +515,30 @@ class Balance:
             if row is not None and is_possible and (best is None or row[:4] < best[0][:4]):
                 best = (row, node)
         return (best[1], best[0].slots) if best else None
+
+
+# --- jobs whose trainers meet at one of them get that one back when it is lost ---
+
+
+def restore_rendezvous(cluster: ClusterState) -> None:
+    """Plan a trainer for each job that lacks its meeting point, at need in place of another."""
+    for state in cluster.states.values():
+        job = state.job
+        if not job.lacks_meeting or state.is_settled or any(slot.is_planned for slot in state.slots):
+            continue
+        node = None
+        if state.count < job.maximum:
+            node = placement.free_node(cluster, state.amounts, job.nodes, state.bars)
+        if node is None:
+            giving = [slot for slot in state.slots if slot.is_bound and _may_use(state, slot.node)]
+            if not giving:
+                continue
+            slot = min(giving, key=lambda slot: slot.eviction_order)
+            node = slot.node
+            cluster.evict(slot, "gang", job.key)
+        assert node is not None
+        cluster.add(state, node, "gang")
+        state.notes.append(("gang", "makes the trainer anew at which the others meet"))
 
 
 def jain(counts: Sequence[float]) -> float:
