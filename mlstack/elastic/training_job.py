@@ -55,15 +55,6 @@ class SpecError(ConfigError):
 # --- read the fields of a manifest under any of their spellings ---
 
 
-@dataclass
-class Findings:
-    """What was found while a manifest was read."""
-
-    faults: list[str] = field(default_factory=list)  # why it cannot be used; each names its field
-    # what was understood in another way than it is written, or not at all
-    warnings: list[str] = field(default_factory=list)
-
-
 def spellings(name: str) -> tuple[str, ...]:
     """Give the names a field may be given by: its own, as `min-instance`, and that in camel case."""
     first, *others = re.split("[-_]", name)
@@ -85,9 +76,11 @@ _TYPES: Mapping[type, tuple[Any, str]] = {
 class SpecFields:
     """The fields of one level of a manifest; a reader notes what is wrong and gives the default instead."""
 
-    def __init__(self, data: Any, path: str, findings: Findings) -> None:
+    def __init__(self, data: Any, path: str, within: SpecFields | None = None) -> None:
         self._path = path
-        self._findings = findings
+        # Of the whole manifest: why it cannot be used, and what was read in another way than it is written.
+        self.faults: list[str] = within.faults if within else []
+        self.warnings: list[str] = within.warnings if within else []
         if data is not None and not isinstance(data, Mapping):
             self.fault(f"must be a map, got {data!r}")
             data = None
@@ -98,11 +91,11 @@ class SpecFields:
 
     def fault(self, text: str) -> None:
         """Note why the manifest cannot be used."""
-        self._findings.faults.append(f"{self._path}: {text}")
+        self.faults.append(f"{self._path}: {text}")
 
     def warn(self, text: str) -> None:
         """Note what a person should know."""
-        self._findings.warnings.append(f"{self._path}: {text}")
+        self.warnings.append(f"{self._path}: {text}")
 
     def value(self, name: str) -> Any:
         """Give a field as it is, None where it is not given."""
@@ -153,7 +146,7 @@ class SpecFields:
 
     def below(self, data: Any, path: str) -> SpecFields:
         """Give the fields of something that stands below these, as an item of a list."""
-        return SpecFields(data, f"{self._path}.{path}", self._findings)
+        return SpecFields(data, f"{self._path}.{path}", self)
 
     def check(self, known: Iterable[str]) -> None:
         """Refuse two spellings of one field, and warn of fields that nobody reads."""
@@ -451,10 +444,8 @@ def parse(data: Mapping[str, Any]) -> TrainingJob:
     Raises:
         SpecError: it cannot be used; all its faults are told together.
     """
-    findings = Findings()
-    metadata = data.get("metadata") or {}
-    spec = SpecFields(data.get("spec"), "spec", findings)
-    findings.faults += _head_faults(data)
+    metadata, spec = data.get("metadata") or {}, SpecFields(data.get("spec"), "spec")
+    spec.faults += _head_faults(data)
     levels = {role: spec.level(role) for role in get_args(RoleName)}
     for name, fields_there in {"spec": spec, **levels}.items():
         fields_there.check(FIELDS[name])
@@ -468,7 +459,7 @@ def parse(data: Mapping[str, Any]) -> TrainingJob:
         **_read_roles(**levels),
         **read_fields(TrainingJob, spec),
     )
-    findings.faults += _conflicts(job)
+    spec.faults += _conflicts(job)
     if "passes" in levels["trainer"]:
         levels["trainer"].warn("`passes` is ignored here, as EDL did: it belongs to `spec`")
     for level in levels.values():
@@ -476,9 +467,9 @@ def parse(data: Mapping[str, Any]) -> TrainingJob:
             level.warn("`replicaSpec` is ignored: the controller makes the pods")
         if level.value("etcd-endpoint") and level.value("etcd") != "External":
             level.warn("`etcd-endpoint` is ignored, as EDL did, without `etcd: External` of the master")
-    if findings.faults:
-        raise SpecError(f"TrainingJob {job.key}", findings.faults)
-    return replace(job, warnings=tuple(findings.warnings))
+    if spec.faults:
+        raise SpecError(f"TrainingJob {job.key}", spec.faults)
+    return replace(job, warnings=tuple(spec.warnings))
 
 
 def _read_roles(trainer: SpecFields, pserver: SpecFields, master: SpecFields) -> dict[str, Any]:

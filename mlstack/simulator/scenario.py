@@ -12,7 +12,6 @@ from mlstack.dataclass import dataclass
 from mlstack.elastic.training_job import (
     SERVER_CLASS,
     TRAINER_CLASS,
-    Findings,
     SpecError,
     SpecFields,
     own_spec_names,
@@ -308,8 +307,7 @@ def read(data: object, *, where: str) -> Scenario:
     Raises:
         ConfigError: it is none; tells all that is wrong with it.
     """
-    findings = Findings()
-    top = SpecFields(data, "scenario", findings)
+    top = SpecFields(data, "scenario")
     top.check(FIELDS[""])
     jobs = tuple(job for fields in _entries(top, "jobs") for job in _jobs(fields))
     name = top.get("name", where.rpartition("/")[2].partition(".")[0])
@@ -333,8 +331,8 @@ def read(data: object, *, where: str) -> Scenario:
         scheduler=_scheduler(top.level("scheduler")),
         start_ms=_start_ms(top),
     )
-    unread = (text.removesuffix(" of a TrainingJob and is ignored") for text in findings.warnings)
-    if faulty := [*findings.faults, *_faults(scenario), *unread]:
+    unread = (text.removesuffix(" of a TrainingJob and is ignored") for text in top.warnings)
+    if faulty := [*top.faults, *_faults(scenario), *unread]:
         raise ConfigError(
             "the scenario cannot be used: " + "; ".join(faulty),
             where=where,
