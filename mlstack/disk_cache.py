@@ -161,7 +161,7 @@ def of_user(environ: Mapping[str, str]) -> Cache:
 
 
 def from_json(data: bytes | None, kind: type[T]) -> T | None:
-    """Read what was kept as JSON; what is no such thing was not kept by us, and counts as missing."""
+    """Read JSON that was kept or sent; None for what is none, or of another kind."""
     import json
 
     try:

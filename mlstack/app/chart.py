@@ -5,7 +5,6 @@ A chart's folder is taken as its registry has it: nothing is added, so that its 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +20,7 @@ from mlstack.app.files import LIMITS, MAX_BYTES, MAX_FILES, Files, check_name
 from mlstack.app.params import overlaid
 from mlstack.app.prototype import Inliner, Package
 from mlstack.app.schema import is_checkable
+from mlstack.disk_cache import from_json
 from mlstack.errors import ConfigError, RegistryError, SchemaError, YamlError
 from mlstack.names import is_parameter_name, names_a_package
 from mlstack.yaml.read import read_document, read_documents
@@ -230,11 +230,7 @@ def _hint(value: Any, depth: int = 0) -> dict[str, Any]:
 
 def _schema(files: Files) -> dict[str, Any]:
     """Give the chart's own schema with references inside it followed, or nothing."""
-    try:
-        root = json.loads(files.get(_SCHEMA, b"{}"))
-    except (ValueError, RecursionError):  # helm says so
-        return {}
-    if not isinstance(root, Mapping):
+    if (root := from_json(files.get(_SCHEMA), dict)) is None:  # helm says so
         return {}
     # What leads elsewhere, in a circle or too far says nothing.
     inlined = Inliner(partial(_part, root), lambda fault: {}).schema(root)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from mlstack import clock, programs
 from mlstack.addresses import address, joined, quote
 from mlstack.dataclass import dataclass
+from mlstack.disk_cache import from_json
 from mlstack.errors import RegistryError, YamlError
 from mlstack.objects import masking
 from mlstack.programs import ProgramError
@@ -115,11 +116,8 @@ class Distribution:
         digest = digest_of(answer.data)
         if DIGEST.fullmatch(reference) and digest != reference:
             raise self._lie(f"{name}@{reference}", digest)
-        try:
-            value = json.loads(answer.data)
-        except (ValueError, RecursionError):
-            value = None
-        if not isinstance(value, Mapping) or value.get("schemaVersion") != 2:
+        value = from_json(answer.data, dict)
+        if value is None or value.get("schemaVersion") != 2:
             raise self._fault(f"its answer for `{name}:{reference}` is no manifest")
         media_type = value.get("mediaType") or (answer.headers.get("Content-Type") or "").partition(";")[0]
         return ArtifactManifest(digest, answer.data, value, str(media_type or MANIFEST))
@@ -163,11 +161,9 @@ class Distribution:
             if answer.status == 404:
                 return None
             self._refuse(answer, 200)
-            try:
-                listed = json.loads(answer.data).get(key)
-            except (ValueError, RecursionError, AttributeError):
-                raise self._fault(f"its list of {key} of `{name}` cannot be read") from None
-            entries += [entry for entry in listed or () if isinstance(entry, kind)]
+            if (listed := from_json(answer.data, dict)) is None:
+                raise self._fault(f"its list of {key} of `{name}` cannot be read")
+            entries += [entry for entry in listed.get(key) or () if isinstance(entry, kind)]
             more = re.match(r'<([^>]+)>\s*;\s*rel="?next', answer.headers.get("Link") or "")
             if more is None:
                 break
@@ -305,11 +301,8 @@ class Distribution:
             answer = self._web.get(f"{fields['realm']}{mark}{form}", headers)
         if answer.status in (401, 403):
             return None
-        try:
-            value = json.loads(answer.data)
-            token = value.get("token") or value.get("access_token")
-        except (ValueError, AttributeError, RecursionError):
-            token = None
+        value = from_json(answer.data, dict) or {}
+        token = value.get("token") or value.get("access_token")
         if answer.status != 200 or not isinstance(token, str) or not re.fullmatch(r"[\x21-\x7e]+", token):
             raise self._fault(f"the place that it sends us to for a token gives none (HTTP {answer.status})")
         masking.note(token)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from mlstack.dataclass import dataclass
+from mlstack.disk_cache import from_json
 from mlstack.errors import ForbiddenError, MlstackError, NotFoundError, RegistryError
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
@@ -143,11 +144,7 @@ class Images:
         digest = str(config.get("digest")) if isinstance(config, Mapping) else ""
         if not DIGEST.fullmatch(digest):
             return []
-        try:
-            about = json.loads(self.registry(image.host).blob(image.name, digest))
-        except (ValueError, RecursionError):
-            about = None
-        text = _platform(about)
+        text = _platform(from_json(self.registry(image.host).blob(image.name, digest), dict))
         return [text] if text else []
 
     def chosen(
