@@ -62,6 +62,7 @@ def write_lock(lock: Lock) -> bytes:
     return (_LOCK_HEADER + write.to_yaml(content)).encode()
 
 
+_Overridable = Literal["environments", "registries"]
 Copy = tuple[LockedKustomization, Mapping[PurePosixPath, bytes]]
 """The copy of a kustomization: how it is locked, and its files."""
 
@@ -303,23 +304,15 @@ class AppDir(AppReader):
             file, _ = self.edit(layout.environment_file(name), "Environment", changes)
             self.files.note_sound(file, "Environment")
 
-    def override(
-        self, section: Literal["environments", "registries"], name: str, changes: Mapping[str, Any] | None
-    ) -> bool:
-        """Set what one person has otherwise about a thing, or take all of it back (None).
-
-        Shared files stay as they are. Tells whether there was anything before.
-        """
-        if changes is None:
-            return self._save(self._without_override(section, name))
+    def override(self, section: _Overridable, name: str, changes: Mapping[str, Any]) -> None:
+        """Set what one person has otherwise about a thing; shared files stay as they are."""
         edited, place = self._own_override(section, name, {} if section == "environments" else changes)
-        for key, value in changes.items():
-            if value is None:
-                edited.unset((*place, key))
-            else:
-                edited.set((*place, key), value)
+        edited.update(place, changes)
         self._save(edited)
-        return name in self._overridden(section)
+
+    def take_back(self, section: _Overridable, name: str) -> bool:
+        """Take back what one person has otherwise about a thing; tell whether there was anything."""
+        return self._save(self._without_override(section, name))
 
     def _own_override(
         self, section: str, name: str, first: Mapping[str, Any] | None = None
@@ -346,11 +339,7 @@ class AppDir(AppReader):
         file = layout.environment_file(new)
         files.pop(f"{layout.ENVIRONMENTS}/{new}/{layout.SNAPSHOT}", None)
         edited = EditedFile(file, decode(files.pop(file), file=file))
-        for key, value in {"cluster": None, "expires": None, **changes}.items():
-            if value is None:
-                edited.unset((key,))
-            else:
-                edited.set((key,), value)
+        edited.update((), {"cluster": None, "expires": None, **changes})
         self.write({**files, file: edited.text})
         return file
 

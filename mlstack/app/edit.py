@@ -229,6 +229,14 @@ class EditedFile:
         self.text = edit.unset_value(self.text, path, source=self.file)
         return True
 
+    def update(self, path: KeyPath, changes: Mapping[str, Any]) -> None:
+        """Set keys of a map; None takes one out."""
+        for key, value in changes.items():
+            if value is None:
+                self.unset((*path, key))
+            else:
+                self.set((*path, key), value)
+
     def rename(self, path: KeyPath, key: str) -> bool:
         """Give a key another name, where it stands; tell whether it was there."""
         value = self.at(path[:-1])

@@ -507,7 +507,7 @@ def remove_environment(app: AppDir, name: str, *, override: bool = False) -> Env
     with app.locked():
         if override:
             app.environment_files(name)
-            if not app.override("environments", name, None):
+            if not app.take_back("environments", name):
                 raise NotFoundError(f"nothing is overridden about `{name}`", hint="mlstack env list")
             return EnvironmentRemoved(name=name, override=True)
         was_met = app.environment_files(name).environment.cluster is not None

@@ -332,7 +332,7 @@ def remove_registry(app: AppDir, name: str, *, override: bool = False) -> Regist
         ref = _named(app, name)
         if override:
             own = as_overridden(ref, root=app.root)
-            if not app.override("registries", name, None):
+            if not app.take_back("registries", name):
                 raise NotFoundError(f"nothing is overridden about `{name}`", hint="mlstack registry list")
             return RegistryRemoved(name=name, address=own.address, override=True)
         required = {str(package) for package in app.app.packages if package.registry == name}
