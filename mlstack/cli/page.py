@@ -356,6 +356,12 @@ def facts(*rows: tuple[str, object]) -> list[Block]:
     return [TextLine(f"{name + ':':<{width}} {value}") for name, value in shown]
 
 
+def facts_of(row: Any, heads: Columns | str) -> list[Block]:
+    """Write the fields of a row as facts; the headings are those of a table, in lower case."""
+    heads = columns(heads) if isinstance(heads, str) else heads
+    return facts(*((heading.lower(), _cell(row, field)) for heading, field in heads.items()))
+
+
 def prose(text: str) -> list[Block]:
     """Write text of several lines in lines that fit; blank lines part paragraphs."""
     paragraphs = [" ".join(part.split()) for part in text.strip().split("\n\n") if part.strip()]

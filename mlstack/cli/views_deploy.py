@@ -19,7 +19,7 @@ from mlstack.cli.page import (
     TextLine,
     columns,
     count,
-    facts,
+    facts_of,
     one_line_value,
     shorten,
     shown,
@@ -511,22 +511,23 @@ def _history(result: HistoryResult) -> Page:
 def _revision(result: RevisionResult) -> Page:
     revision = result.revision
     title = f"revision {revision.number} of `{result.environment}` (context {result.context})"
-    rows = facts(
-        ("when", revision.time),
-        ("who", revision.who),
-        ("what", revision.what),
-        ("result", _end(revision)),
-        ("components", ", ".join(revision.components)),
-        ("not settled", ", ".join(revision.unsettled)),
-        ("run", _counts(revision)),
-        ("version", revision.version),
-        ("commit", revision.commit + " (with changes that are in none)" * revision.dirty),
-        ("digest", revision.digest),
+    heads = columns(
+        "WHEN=time WHO WHAT RESULT COMPONENTS NOT_SETTLED=unsettled RUN VERSION COMMIT DIGEST",
+        RESULT=_end,
+        RUN=_counts,
+        COMMIT=lambda row: row.commit + " (with changes that are in none)" * row.dirty,
     )
+    rows = facts_of(revision, heads)
     objects = [f"  {row.object}{_of(row.component)}" for row in result.objects]
     return shown(
         result,
-        [TextLine(title, "head"), *rows, "", f"{count(revision.objects, 'object')}:", *objects],
+        [
+            TextLine(title, "head"),
+            *rows,
+            "",
+            f"{count(revision.objects, 'object')}:",
+            *objects,
+        ],
         [row.object for row in result.objects],
         f"next: mlstack rollback {result.environment} {revision.number} --dry-run",
     )

@@ -14,7 +14,7 @@ from mlstack.cli.page import (
     TextLine,
     columns,
     count,
-    facts,
+    facts_of,
     one_line_value,
     prose,
     shown,
@@ -108,12 +108,7 @@ def _registry_removed(result: registries.RegistryRemoved) -> Page:
 
 @view
 def _registry_description(result: registries.RegistryDescription) -> Page:
-    blocks = facts(
-        ("name", result.name),
-        ("protocol", result.protocol),
-        ("address", result.address),
-        ("revision", result.revision),
-    )
+    blocks = facts_of(result, "NAME PROTOCOL ADDRESS REVISION")
     packages = table(result.packages, "PACKAGE=name VERSION INSTALLED SUMMARY")
     return shown(result, [*blocks, "", packages], [row.name for row in result.packages])
 
@@ -149,25 +144,13 @@ def _only_in(environments: tuple[str, ...]) -> str:
 
 @view
 def _package_description(result: packages.PackageDescription) -> Page:
-    blocks = facts(
-        ("package", result.package),
-        ("version", result.version),
-        ("installed", ", ".join(result.installed) or "no"),
-        ("environments", ", ".join(result.environments)),
-        ("summary", result.summary),
-        ("authors", ", ".join(result.authors)),
-        ("licence", result.license),
-        ("keywords", ", ".join(result.keywords)),
-        ("repository", result.repository),
-        ("bugs", result.bugs),
-        ("requires", ", ".join(result.requires)),
-        ("mlstack", result.requires_mlstack),
-        ("needs", ", ".join(result.needs)),
-        ("checked with", ", ".join(f"{name} {version}" for name, version in result.checked_with.items())),
-        ("source", result.source),
-        ("revision", result.revision),
-        ("digest", result.digest),
+    heads = columns(
+        "PACKAGE VERSION INSTALLED ENVIRONMENTS SUMMARY AUTHORS LICENCE=license KEYWORDS REPOSITORY BUGS"
+        " REQUIRES MLSTACK=requires_mlstack NEEDS CHECKED_WITH SOURCE REVISION DIGEST",
+        INSTALLED=lambda row: row.installed or "no",
+        CHECKED_WITH=lambda row: tuple(f"{name} {version}" for name, version in row.checked_with.items()),
     )
+    blocks = facts_of(result, heads)
     blocks += prose(result.description)
     if result.prototypes:
         blocks += [TextLine(""), table(result.prototypes, "PROTOTYPE=name SUMMARY")]

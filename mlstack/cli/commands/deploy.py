@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mlstack.cli import page, run_reporter, views_deploy
 from mlstack.cli.main import ListingGroup, family
@@ -212,7 +212,7 @@ def _refuse_decided(session: Session) -> None:
 
 @top.command(
     takes=f"envs every expired keep_going components {PLACE} include_crds include_namespaces include_claims"
-    f" include_foreign grace_period wait timeout_s dry_run {CONFIRMED} {CLUSTER}",
+    f" include_foreign grace_period_s wait timeout_s dry_run {CONFIRMED} {CLUSTER}",
     examples=["minikube -c cnn", "minikube --yes", "--expired --keep-going"],
 )
 def delete(
@@ -223,44 +223,36 @@ def delete(
     include_foreign: bool = option(
         "--foreign", "With `--namespaces`: also what others made in them, and what annotations keep."
     ),
-    grace_period: int | None = option("--grace-period SECONDS", "Time for pods to end.", min=0),
+    grace_period_s: int | None = option("--grace-period SECONDS", "Time for pods to end.", min=0),
     wait: bool = option("--wait/--no-wait", "Whether to go on until everything is gone.", default=True),
     expired: bool = option("--expired", "All environments that are over (`env add --ttl`)."),
 ) -> int:
     """Remove an environment's objects from the cluster, in reverse order; always asks."""
-    from mlstack.deploy.changes import ApplyOptions
     from mlstack.deploy.prune import KeepOptions
 
-    options = session.options
     if include_foreign and not include_namespaces:
         raise UsageError("`--foreign` is about what lies in a namespace that goes", hint="add --namespaces")
-    keep = KeepOptions(
+    spare = KeepOptions(
         definitions=not include_crds,
         namespaces=not include_namespaces,
         claims=not include_claims,
         foreign=not include_foreign,
     )
-    plan_one = partial(
-        session.from_cluster,
-        operations.deploy.plan_delete,
-        doing="looking at the cluster",
-        spare=keep,
-        grace_period_s=grace_period,
-        options=ApplyOptions(
-            wait=wait,
-            dry_run=options.dry_run,
-            timeout_s=options.timeout_s,
-            lock_timeout_s=options.lock_timeout_s,
-        ),
-    )
+    how: dict[str, Any] = {"doing": "looking at the cluster", "spare": spare}
+    how["options"] = session.apply_options()
+    plan_one = partial(session.from_cluster, operations.deploy.plan_delete, **how)
     names = _expired(session) if expired else session.environments()
     if names is not None:
         code = _run_several(session, names, lambda name: plan_one(env=name), "delete", always=True)
-        if expired and names and code == 0 and not options.dry_run:
+        if expired and names and code == 0 and not session.options.dry_run:
             say(*(f"next: mlstack env rm {name}" for name in names))
         return code
-    plan = plan_one(env=session.only_environment)
-    if not options.dry_run and not run_reporter.confirmed(plan, "delete", session, always=True):
+    return _run_asked(session, plan_one(env=session.only_environment), "delete")
+
+
+def _run_asked(session: Session, plan: ApplyPlan, verb: str) -> int:
+    """Carry out a plan of which somebody is asked whatever it holds."""
+    if not session.options.dry_run and not run_reporter.confirmed(plan, verb, session, always=True):
         return 1
     return int(not run_reporter.carry_out(plan, session.options.output, clock=session.ports.clock).ok)
 
@@ -454,9 +446,7 @@ def rollback(
             f"note: {plan.what} brings what Secrets of namespace `{plan.place.namespace}` say was applied;"
             " whoever may write those there could have written it"
         )
-    if not how.dry_run and not run_reporter.confirmed(plan, "rollback", session, always=True):
-        return 1
-    return int(not run_reporter.carry_out(plan, session.options.output, clock=session.ports.clock).ok)
+    return _run_asked(session, plan, "rollback")
 
 
 @top.command(takes=f"env {PLACE} yes yes_i_mean {CLUSTER}", examples=["gke"])

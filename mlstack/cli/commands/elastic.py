@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -21,8 +21,11 @@ from mlstack.errors import ClusterError, NotFoundError, UsageError
 from mlstack.names import check_namespace, check_object_name
 
 if TYPE_CHECKING:
+    from mlstack.elastic.controller import Controller, ControllerSettings
     from mlstack.elastic.metrics import Metrics
     from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants
+    from mlstack.kube.client import Cluster
+    from mlstack.simulator.experiments import GoalTable
     from mlstack.simulator.report import SimulationReport
     from mlstack.simulator.scenario import Scenario
 
@@ -47,11 +50,13 @@ MAX_PRIORITY = option(
     "Highest priority that jobs may have, in all namespaces or in one; repeatable. A PriorityClass "
     "that a ResourceQuota of a namespace names is granted too. Default: 0.",
 )
-TICK = option("--tick DURATION", "Longest time between two passes.", default=5.0, parser=options.duration)
-SNAPSHOT = option("--snapshot FILE", "Plan with a saved moment, without a cluster.")
-SAVE = option("--save FILE", "Keep this moment in a file.")
-CSV = option("--csv FILE", "Do one run and write a row a second.")
-PLOT = option("--plot FILE", "Do one run and draw it as SVG (`mlstack[plot]`).")
+
+
+def _tick_ms(text: str | float) -> int:
+    tick = options.duration(text)
+    if tick < 0.1:
+        raise UsageError("`--tick` must be at least 100 ms", hint="5s is the default")
+    return round(tick * 1000)
 
 
 def _level(value: str) -> str:
@@ -60,88 +65,146 @@ def _level(value: str) -> str:
     raise UsageError(f"no log level `{value}`", hint="use error, info, debug")
 
 
+def _print_example(value: bool) -> None:
+    if value:
+        from mlstack.simulator import scenario
+
+        write((scenario.FOLDER / "example.yaml").read_text("utf-8"))
+        raise typer.Exit
+
+
+TICK = option("--tick DURATION", "Longest time between two passes.", default=5.0, parser=_tick_ms)
+LISTEN = option(
+    "--listen ADDRESS:PORT",
+    "Answer /metrics, /healthz and /readyz here, `:8080` by IPv4 and IPv6. Default: nowhere.",
+)
+LEASE_NAMESPACE = option(
+    "--lease-namespace NAME",
+    "Where the Lease is by which one controller leads. Default: that of the pod; outside of one "
+    "where the Lease is already, else that of the context.",
+)
+LEASE = option(
+    "--lease-name NAME",
+    "Name of that Lease, for a controller that works beside others, with namespaces of its own. "
+    "Default: mlstack-elastic.",
+)
+LEVEL = option(
+    "--log-level LEVEL",
+    "What is said: error, info (what changes) or debug (every write).",
+    callback=_level,
+    default="info",
+)
+SNAPSHOT = option("--snapshot FILE", "Plan with a saved moment, without a cluster.")
+SAVE = option("--save FILE", "Keep this moment in a file.")
+CSV = option("--csv FILE", "Do one run and write a row a second.")
+PLOT = option("--plot FILE", "Do one run and draw it as SVG (`mlstack[plot]`).")
+
+SCENARIO = options.word(
+    "SCENARIO",
+    "case1, case2, case2-roomy, jct or validation, or a YAML or JSON file with nodes, jobs, "
+    "services and events.",
+)
+SEEDS = option("--seeds COUNT", "How many runs are judged by the goals.", min=1, default=10)
+FIRST_SEED = option("--first-seed NUMBER", "The first of these seeds.", min=0, default=0)
+SEED = option("--seed NUMBER", "Do one run with this seed. Default: 0.")
+ANY_POLICY = option(
+    "--policy NAME",
+    "fair, throughput or edl; or EDL's own way of 2017: edl-v010, off (rigid jobs).",
+    default="fair",
+)
+PREEMPTION = option(
+    "--preemption/--no-preemption",
+    "Whether the scheduler pushes trainers aside for pods of services, or leaves it to the "
+    "controller. Default: as the scenario has it; case2 does, case2-roomy does not.",
+)
+EXAMPLE = option("--example", "Print a scenario with every field.", is_eager=True, callback=_print_example)
+
+
 @commands.command(takes="kubeconfig", examples=["--context gke --dry-run", "--listen :8080"])
 def run(
     session: Session,
     context: str | None = CONTEXT,
-    namespace: Sequence[str] = NAMESPACES,
+    namespaces: Sequence[str] = NAMESPACES,
     once: bool = option("--once", "Do one pass, then end."),
-    dry_run: bool = option("--dry-run", "Say what would be done; write nothing."),
+    is_dry: bool = option("--dry-run", "Say what would be done; write nothing."),
     policy: str = POLICY,
-    tick: float = TICK,
+    tick_ms: int = TICK,
     headroom: int | None = HEADROOM,
     moves: int = MOVES,
     max_priority: Sequence[str] = MAX_PRIORITY,
-    listen: str = option(
-        "--listen ADDRESS:PORT",
-        "Answer /metrics, /healthz and /readyz here, `:8080` by IPv4 and IPv6. Default: nowhere.",
-    ),
-    lease_namespace: str = option(
-        "--lease-namespace NAME",
-        "Where the Lease is by which one controller leads. Default: that of the pod; outside of one "
-        "where the Lease is already, else that of the context.",
-    ),
-    lease_name: str = option(
-        "--lease-name NAME",
-        "Name of that Lease, for a controller that works beside others, with namespaces of its own. "
-        "Default: mlstack-elastic.",
-    ),
-    log_level: str = option(
-        "--log-level LEVEL",
-        "What is said: error, info (what changes) or debug (every write).",
-        callback=_level,
-        default="info",
-    ),
+    listen: str = LISTEN,
+    lease_namespace: str = LEASE_NAMESPACE,
+    lease_name: str = LEASE,
+    log_level: str = LEVEL,
     identity: str = option("--identity NAME", "Name of this controller in the Lease."),
 ) -> int:
     """Look after training jobs until stopped; of several controllers one leads, the others stand by.
 
     SIGTERM and Ctrl-C free the Lease, so that the next one leads at once, and end with 143 and 130.
     """
-    from mlstack.cli.ports import own_namespace
-    from mlstack.elastic import inspect
-    from mlstack.elastic.controller import LEASE_NAME, Controller, ControllerSettings, find_lease_namespace
+    from mlstack.elastic.controller import Controller
 
-    config, grants, tick_ms = _policy(policy, headroom, moves), _grants(max_priority), _tick_ms(tick)
-    lease_name = check_object_name(lease_name or LEASE_NAME)
-    if lease_namespace:
-        check_namespace(lease_namespace)
-    holder, kubeconfig = holder_of(session.ports.who()), session.options.kubeconfig
-    # A container that is started again in its pod leads again at once: the process before it is gone.
-    in_pod = os.environ.get("POD_NAME", "") if os.getpid() == 1 else ""
-    settings = ControllerSettings(
-        policy=config,
-        grants=grants,
-        namespaces=tuple(namespace),
-        identity=identity or in_pod or holder.name,
-        is_gone=holder.is_gone,
-        lease_namespace=lease_namespace or own_namespace(session, context, kubeconfig),
-        lease_name=lease_name,
-        tick_ms=tick_ms,
-        is_dry=dry_run,
-        log_level=cast("Literal['error', 'info', 'debug']", log_level),
-    )
+    settings = _settings(session, _policy(policy, headroom, moves), _grants(max_priority))
     metrics, stop = _listening(listen)
     counted = metrics.answered if metrics is not None else lambda verb, status: None
-    cluster = session.ports.connect_once(context or "", kubeconfig, counted)
-    if not (lease_namespace or dry_run or (os.environ.get("POD_NAMESPACE") and not context)):
-        # Stand for election where others do: the namespace of a context says nothing about them.
-        default = settings.lease_namespace
-        there = find_lease_namespace(cluster, lease_name, default=default, log=_log)
-        settings = replace(settings, lease_namespace=there)
+    cluster = session.ports.connect_once(context or "", session.options.kubeconfig, counted)
+    if not (lease_namespace or is_dry or (os.environ.get("POD_NAMESPACE") and not context)):
+        settings = _beside_others(cluster, settings)
     controller = Controller(cluster, settings, log=_log, metrics=metrics)
     try:
-        if not once:
-            _log(f"{settings.identity} begins, policy `{settings.policy.mode}`")
-            with suppress(ClusterError):  # of a dead server the watches tell
-                if missing := inspect.missing_namespaces(cluster, settings.namespaces):
-                    _log(f"the cluster has no {missing} yet: jobs are looked after there once it does")
-            controller.run()
-            return 0
-        inspect.check_namespaces(cluster, settings.namespaces)
-        done = controller.once()
+        look = _do_one_pass if once else _look_after
+        return look(cluster, controller, settings)
     finally:
         stop()
+
+
+def _settings(session: Session, config: PolicyConfig, grants: PriorityGrants) -> ControllerSettings:
+    """Give the settings of a controller as the options have them."""
+    from mlstack.cli.ports import own_namespace
+    from mlstack.elastic.controller import LEASE_NAME, ControllerSettings
+
+    given, holder = session.arguments, holder_of(session.ports.who())
+    if given["lease_namespace"]:
+        check_namespace(given["lease_namespace"])
+    # A container that is started again in its pod leads again at once: the process before it is gone.
+    in_pod = os.environ.get("POD_NAME", "") if os.getpid() == 1 else ""
+    usual = own_namespace(session, given["context"], session.options.kubeconfig)
+    return session.filled(
+        ControllerSettings,
+        policy=config,
+        grants=grants,
+        identity=given["identity"] or in_pod or holder.name,
+        is_gone=holder.is_gone,
+        lease_namespace=given["lease_namespace"] or usual,
+        lease_name=check_object_name(given["lease_name"] or LEASE_NAME),
+    )
+
+
+def _beside_others(cluster: Cluster, settings: ControllerSettings) -> ControllerSettings:
+    """Stand for election where others do: the namespace of a context says nothing about them."""
+    from mlstack.elastic.controller import find_lease_namespace
+
+    default = settings.lease_namespace
+    there = find_lease_namespace(cluster, settings.lease_name, default=default, log=_log)
+    return replace(settings, lease_namespace=there)
+
+
+def _look_after(cluster: Cluster, controller: Controller, settings: ControllerSettings) -> int:
+    from mlstack.elastic import inspect
+
+    _log(f"{settings.identity} begins, policy `{settings.policy.mode}`")
+    with suppress(ClusterError):  # of a dead server the watches tell
+        if missing := inspect.missing_namespaces(cluster, settings.namespaces):
+            _log(f"the cluster has no {missing} yet: jobs are looked after there once it does")
+    controller.run()
+    return 0
+
+
+def _do_one_pass(cluster: Cluster, controller: Controller, settings: ControllerSettings) -> int:
+    from mlstack.elastic import inspect
+
+    inspect.check_namespaces(cluster, settings.namespaces)
+    done = controller.once()
     for line in (*done.actions, *(f"{action} refused: {error}" for action, error in done.refused)):
         write(str(line))
     return 1 if done.refused else 0
@@ -209,14 +272,6 @@ def status(session: Session, context: str | None = CONTEXT, namespace: Sequence[
         return inspect.standings(cluster, namespace)
 
 
-def _print_example(value: bool) -> None:
-    if value:
-        from mlstack.simulator import scenario
-
-        write((scenario.FOLDER / "example.yaml").read_text("utf-8"))
-        raise typer.Exit
-
-
 @commands.command(
     takes="output",
     examples=[
@@ -230,80 +285,77 @@ def _print_example(value: bool) -> None:
 )
 def simulate(
     session: Session,
-    scenario: str = options.word(
-        "SCENARIO",
-        "case1, case2, case2-roomy, jct or validation, or a YAML or JSON file with nodes, jobs, "
-        "services and events.",
-    ),
-    seeds: int = option("--seeds COUNT", "How many runs are judged by the goals.", min=1, default=10),
-    first_seed: int = option("--first-seed NUMBER", "The first of these seeds.", min=0, default=0),
-    seed: int | None = option("--seed NUMBER", "Do one run with this seed. Default: 0."),
-    policy: str = option(
-        "--policy NAME",
-        "fair, throughput or edl; or EDL's own way of 2017: edl-v010, off (rigid jobs).",
-        default="fair",
-    ),
+    scenario: str = SCENARIO,
+    seeds: int = SEEDS,
+    first_seed: int = FIRST_SEED,
+    seed: int | None = SEED,
+    policy: str = ANY_POLICY,
     headroom: int | None = HEADROOM,
     moves: int = MOVES,
-    tick: float = TICK,
-    preemption: bool | None = option(
-        "--preemption/--no-preemption",
-        "Whether the scheduler pushes trainers aside for pods of services, or leaves it to the "
-        "controller. Default: as the scenario has it; case2 does, case2-roomy does not.",
-    ),
+    tick_ms: int = TICK,
+    preemption: bool | None = PREEMPTION,
     csv: Path | None = CSV,
     plot: Path | None = PLOT,
-    example: bool = option(
-        "--example", "Print a scenario with every field.", is_eager=True, callback=_print_example
-    ),
+    example: bool = EXAMPLE,
 ) -> object:
     """Run the controller in a simulated cluster, without any other.
 
     A case is run with many seeds and judged by its goals: exit code 1 when one is missed. A file, or a case
     with --seed, --csv or --plot, is run once and summed up.
     """
-    from mlstack.elastic.snapshot import PolicyConfig
-    from mlstack.simulator import experiments
     from mlstack.simulator import scenario as scenarios
-    from mlstack.simulator.run import BASELINES
 
-    typed = {
-        name: f"--{name.replace('_', '-')}"
-        for name in ("headroom", "moves", "tick", "seeds", "first_seed")
-        if (source := session.ctx.get_parameter_source(name)) is not None and source.name != "DEFAULT"
-    }
-    settings = [typed[name] for name in ("headroom", "moves", "tick") if name in typed]
-    many = [typed[name] for name in ("seeds", "first_seed") if name in typed]
-    leave, is_baseline = f"leave {', '.join(settings)} away", policy in BASELINES
-    if settings and scenario in ("jct", "validation"):
-        raise UsageError(f"the settings of `{scenario}` are fixed", hint=leave)
-    if settings and is_baseline:
-        why = f"policy `{policy}` runs without the controller that has such settings"
-        raise UsageError(why, hint=leave)
-    config = PolicyConfig(mode=policy) if is_baseline else _policy(policy, headroom, moves, also=BASELINES)
-    tick_ms, has_goals = _tick_ms(tick), scenario in _GOALS
+    config = _simulated_policy(session, scenario, policy, headroom, moves)
+    has_goals = scenario in _GOALS
     if has_goals and seed is None and csv is None and plot is None:
-        if preemption is not None:
-            case = scenarios.published(scenario) if scenario in scenarios.CASES else None
-            _check_services(scenario, case)
-        with page.waiting(f"simulating {scenario}"):
-            return experiments.judge(
-                scenario,
-                tuple(range(first_seed, first_seed + seeds)),
-                config,
-                tick_ms=tick_ms,
-                is_preempting=preemption,
-                workers=os.cpu_count() or 1,
-            )
-    if many:
+        chosen = range(first_seed, first_seed + seeds)
+        return _judge(scenario, tuple(chosen), config, tick_ms=tick_ms, is_preempting=preemption)
+    if many := _typed(session, "seeds", "first_seed"):
         why = "one run is done" if has_goals else f"`{scenario}` is run once: it has no goals to be judged by"
         raise UsageError(why, hint=f"leave {', '.join(many)} away; see --seed")
     _check_places(csv, plot)
-    chosen = _scenario(scenario)
+    single = _scenario(scenario)
     if preemption is not None:
-        _check_services(scenario, chosen)
-        chosen = scenarios.with_preemption(chosen, is_preempting=preemption)
-    return _simulate_once(chosen, config, seed or 0, tick_ms, csv, plot)
+        _check_services(scenario, single)
+        single = scenarios.with_preemption(single, is_preempting=preemption)
+    return _simulate_once(single, config, seed or 0, tick_ms, csv, plot)
+
+
+def _typed(session: Session, *names: str) -> list[str]:
+    """Give those of some options that were typed."""
+    sources = {name: session.ctx.get_parameter_source(name) for name in names}
+    typed = [name for name, source in sources.items() if source is not None and source.name != "DEFAULT"]
+    return [f"--{name.removesuffix('_ms').replace('_', '-')}" for name in typed]
+
+
+def _simulated_policy(
+    session: Session, scenario: str, policy: str, headroom: int | None, moves: int
+) -> PolicyConfig:
+    """Read the policy of a simulation; some take no settings."""
+    from mlstack.elastic.snapshot import PolicyConfig
+    from mlstack.simulator.run import BASELINES
+
+    settings = _typed(session, "headroom", "moves", "tick_ms")
+    leave = f"leave {', '.join(settings)} away"
+    if settings and scenario in ("jct", "validation"):
+        raise UsageError(f"the settings of `{scenario}` are fixed", hint=leave)
+    if policy not in BASELINES:
+        return _policy(policy, headroom, moves, also=BASELINES)
+    if settings:
+        why = f"policy `{policy}` runs without the controller that has such settings"
+        raise UsageError(why, hint=leave)
+    return PolicyConfig(mode=policy)
+
+
+def _judge(name: str, seeds: tuple[int, ...], config: PolicyConfig, **settings: Any) -> GoalTable:
+    """Run a case with many seeds, and hold it to its goals."""
+    from mlstack.simulator import experiments
+    from mlstack.simulator import scenario as scenarios
+
+    if settings["is_preempting"] is not None:
+        _check_services(name, scenarios.published(name) if name in scenarios.CASES else None)
+    with page.waiting(f"simulating {name}"):
+        return experiments.judge(name, seeds, config, workers=os.cpu_count() or 1, **settings)
 
 
 def _simulate_once(
@@ -388,12 +440,6 @@ def _grants(texts: Sequence[str]) -> PriorityGrants:
             raise UsageError(f"`--max-priority` is given twice for {whom}", hint="give it once for each")
         granted[namespace] = int(number)
     return PriorityGrants(everywhere=granted.pop("", 0), namespaces=granted)
-
-
-def _tick_ms(tick: float) -> int:
-    if tick < 0.1:
-        raise UsageError("`--tick` must be at least 100 ms", hint="5s is the default")
-    return round(tick * 1000)
 
 
 def _listening(listen: str) -> tuple[Metrics | None, Callable[[], None]]:
