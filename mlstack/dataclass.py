@@ -11,7 +11,7 @@ import dataclasses
 from _thread import RLock  # `threading` is not loaded for it
 from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, dataclass_transform
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
@@ -27,6 +27,14 @@ else:
         cls.__dataclass_fields__ = unmade
         cls.__init__ = unmade.constructor()
         return cls
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
+class Record:
+    """What a result and its rows derive from: each is a frozen dataclass whose fields are given by name."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(cls, frozen=True, kw_only=True)
 
 
 Value = TypeVar("Value")

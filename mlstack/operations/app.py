@@ -19,7 +19,7 @@ from mlstack.app.prototype import Param, map_references, secret_literals, shown_
 from mlstack.app.reader import read_preset
 from mlstack.app.schema import check_value
 from mlstack.clock import Clock, timestamp
-from mlstack.dataclass import dataclass, row
+from mlstack.dataclass import Record, row
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.kube.kubeconfig import IN_CLUSTER
 from mlstack.names import check_environment_name, check_namespace, not_found
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from mlstack.kube.kubeconfig import Context, Kubeconfig
 
 
-@dataclass(frozen=True, kw_only=True)
-class Initialised:
+class Initialised(Record):
     """A new app, with the registries it starts with."""
 
     app: str
@@ -84,8 +83,7 @@ def _first_context(name: str | None, kubeconfig: Kubeconfig | None) -> str:
 # --- environments ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class EnvironmentAdded:
+class EnvironmentAdded(Record):
     """A new environment."""
 
     name: str
@@ -97,8 +95,7 @@ class EnvironmentAdded:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class EnvironmentRow:
+class EnvironmentRow(Record):
     """One environment in a list; `current` marks the one that commands take when they name none."""
 
     name: str
@@ -112,22 +109,19 @@ class EnvironmentRow:
     expires: str = ""  # when it is over, in UTC; empty if it has no end
 
 
-@dataclass(frozen=True, kw_only=True)
-class EnvironmentList:
+class EnvironmentList(Record):
     """The environments of an app, by name."""
 
     environments: tuple[EnvironmentRow, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExpiredEnvironments:
+class ExpiredEnvironments(Record):
     """The environments that are over, the oldest first."""
 
     environments: tuple[EnvironmentRow, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class EnvironmentDescription:
+class EnvironmentDescription(Record):
     """One environment with everything it inherits; `globals` are for all components that declare them."""
 
     environment: Environment
@@ -143,8 +137,7 @@ class EnvironmentDescription:
         return {"name": self.environment.name, "file": self.environment.file, **settings, **own}
 
 
-@dataclass(frozen=True, kw_only=True)
-class EnvironmentChanged:
+class EnvironmentChanged(Record):
     """What was changed about an environment."""
 
     name: str  # the new one after a renaming
@@ -154,16 +147,14 @@ class EnvironmentChanged:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class AppChanged:
+class AppChanged(Record):
     """What was changed about an app."""
 
     name: str
     changes: Mapping[str, Any]  # new values by the key of `app.yaml`, null for what is gone
 
 
-@dataclass(frozen=True, kw_only=True)
-class EnvironmentRemoved:
+class EnvironmentRemoved(Record):
     """An environment, or what is personal about it, that is gone; the cluster was not touched."""
 
     name: str
@@ -171,23 +162,20 @@ class EnvironmentRemoved:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class EnvironmentTargets:
+class EnvironmentTargets(Record):
     """What an environment deploys."""
 
     name: str
     targets: tuple[str, ...]  # components and modules; none means all components
 
 
-@dataclass(frozen=True, kw_only=True)
-class CurrentEnvironment:
+class CurrentEnvironment(Record):
     """The environment that commands take when they name none."""
 
     name: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
+class Place(Record):
     """Where a new environment is to be deployed, as far as it is said."""
 
     context: str | None = None
@@ -530,8 +518,7 @@ def current_environment(app: AppDir, *, chosen: str | None = None, unset: bool =
 # --- schemas ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class SchemaRow:
+class SchemaRow(Record):
     """One schema: of a file, or of what a command prints with `-o json` and `-o yaml`."""
 
     name: str  # the `kind` that it describes
@@ -540,15 +527,13 @@ class SchemaRow:
     summary: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class SchemaList:
+class SchemaList(Record):
     """All schemas, files before results, by name."""
 
     schemas: tuple[SchemaRow, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Schema:
+class Schema(Record):
     """One schema, printed as it is."""
 
     name: str

@@ -18,7 +18,7 @@ from mlstack.app.overrides import typed
 from mlstack.app.package import PackageFolder
 from mlstack.app.params import as_typed
 from mlstack.app.prototype import Example, Package, Prototype
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import not_found
 from mlstack.objects.kube_object import KubeObject, Schemas
@@ -52,8 +52,7 @@ from mlstack.yaml import read, write
 CRD = "CustomResourceDefinition"
 
 
-@dataclass(frozen=True, kw_only=True)
-class PackageFault:
+class PackageFault(Record):
     """One thing that is wrong with a package or registry."""
 
     check: str  # which check found it
@@ -96,8 +95,7 @@ class _Faults(list[PackageFault]):
 # --- what is wrong with the files of a registry, or of one package ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class Linted:
+class Linted(Record):
     """What is wrong with a registry's folder."""
 
     ok: bool
@@ -239,8 +237,7 @@ def _lint_index(folder: Path, faults: _Faults) -> None:
 # --- what the prototypes of a package do when tried ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class Selection:
+class Selection(Record):
     """What is to be tried; all of it where nothing is named."""
 
     prototype: str = ""  # whose; empty for the package as a whole
@@ -251,8 +248,7 @@ class Selection:
         return bool(self.prototype or self.example or self.texts)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PrototypeTested:
+class PrototypeTested(Record):
     """How much of a prototype was tried."""
 
     name: str
@@ -263,8 +259,7 @@ class PrototypeTested:
     hostile_texts: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class PackageTested:
+class PackageTested(Record):
     """What the trial of a package has found."""
 
     ok: bool

@@ -13,7 +13,7 @@ from mlstack.app.environment import ClusterSnapshot, Prices, is_kept_label
 from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.reader import AppReader
 from mlstack.clock import Clock, timestamp
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.deploy import capacity
 from mlstack.deploy import target as guard
 from mlstack.deploy.target import Target
@@ -33,8 +33,7 @@ from mlstack.render import render
 _HOURS = 730  # of a month, as cloud providers count
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComponentFootprint:
+class ComponentFootprint(Record):
     """What a component's objects take, by amount.
 
     Amounts are `pods`, `requests.cpu` (thousandths of a core), `requests.memory` (bytes) and so on by
@@ -47,8 +46,7 @@ class ComponentFootprint:
     monthly_cost: float | None = None  # in the currency of the prices; None without prices
 
 
-@dataclass(frozen=True, kw_only=True)
-class FootprintResult:
+class FootprintResult(Record):
     """What an environment takes of a cluster."""
 
     environment: str
@@ -129,8 +127,7 @@ def _price(name: str, prices: Prices) -> float | None:
 _UNINTERESTING = "attachable-volumes-"
 
 
-@dataclass(frozen=True, kw_only=True)
-class SnapshotTaken:
+class SnapshotTaken(Record):
     """A snapshot of an environment's cluster."""
 
     ok: bool = True  # with `--check`: whether the file says what the cluster is now
@@ -298,8 +295,7 @@ def _quotas(items: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
 # --- what fits in a snapshot ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class FitsResult:
+class FitsResult(Record):
     """Whether the cluster of a snapshot has room for an environment that is not deployed yet."""
 
     ok: bool  # false if something is known to find no room

@@ -24,7 +24,7 @@ from mlstack.app.package import PackageFolder
 from mlstack.app.params import ParamScope, Resolved, as_typed
 from mlstack.app.reader import read_preset
 from mlstack.app.schema import check_file
-from mlstack.dataclass import dataclass, row
+from mlstack.dataclass import Record, row
 from mlstack.deploy.inventory import Inventory, load_inventory
 from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 # --- components ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComponentRow:
+class ComponentRow(Record):
     """One component in a list."""
 
     name: str
@@ -60,16 +59,14 @@ class ComponentRow:
     kinds: tuple[str, ...] = ()  # of the objects it brings, where that was asked for
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComponentList:
+class ComponentList(Record):
     """The components of an app, by name."""
 
     components: tuple[ComponentRow, ...]
     notes: tuple[str, ...] = ()  # components whose kinds cannot be told, and why
 
 
-@dataclass(frozen=True, kw_only=True)
-class Deployed:
+class Deployed(Record):
     """What an environment has of a component in its cluster."""
 
     environment: str
@@ -77,8 +74,7 @@ class Deployed:
     objects: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComponentRemoved:
+class ComponentRemoved(Record):
     """A component, or a module with its components, that is gone from the app."""
 
     name: str
@@ -87,8 +83,7 @@ class ComponentRemoved:
     notes: tuple[str, ...] = ()  # environments whose cluster did not say what it has
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComponentRenamed:
+class ComponentRenamed(Record):
     """A component with another name."""
 
     name: str  # the new one
@@ -250,8 +245,7 @@ def _lost_values(app: AppDir, component: Component, new: str) -> list[str]:
 # --- modules ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModuleRow:
+class ModuleRow(Record):
     """One module in a list."""
 
     name: str
@@ -261,15 +255,13 @@ class ModuleRow:
     folder: str  # below the app directory
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModuleList:
+class ModuleList(Record):
     """The modules of an app, by name."""
 
     modules: tuple[ModuleRow, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModuleCreated:
+class ModuleCreated(Record):
     """A new module."""
 
     name: str
@@ -334,8 +326,7 @@ def _check_known(app: AppDir, module: str) -> None:
 # --- making components ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class Generated:
+class Generated(Record):
     """A component that was made."""
 
     name: str
@@ -393,8 +384,7 @@ def preview_prototype(
 # --- apps that begin with a stack ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class StackBegun:
+class StackBegun(Record):
     """A new app that holds a stack."""
 
     app: str
@@ -456,8 +446,7 @@ def _fill(app: AppDir, stack: Stack) -> None:
 # --- a prototype begun: from nothing, or from manifests that work ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class PrototypeBegun:
+class PrototypeBegun(Record):
     """A prototype that was written."""
 
     name: str

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from mlstack.app.app_dir import AppDir
 from mlstack.app.environment import ClusterIdentity, Environment
 from mlstack.clock import Clock
-from mlstack.dataclass import dataclass, row
+from mlstack.dataclass import Record, row
 from mlstack.deploy import lock as locking
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import (
@@ -355,8 +355,7 @@ def diff(target: Target, *, opener: Opener, options: ApplyOptions = _DRY_RUN) ->
     return result
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedWait:
+class PlannedWait(Record):
     """What an apply would wait for after it wrote an object."""
 
     object: str  # the object as people name it
@@ -366,8 +365,7 @@ class PlannedWait:
     goes_on: bool  # it runs to an end or is optional: only the reason it waits for is waited for
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlanResult:
+class PlanResult(Record):
     """What an apply would do."""
 
     ok: bool = True  # false where an image cannot be pulled, or pods are known to find no room

@@ -14,7 +14,7 @@ from mlstack.app.document import API_VERSION, decode, is_newer
 from mlstack.app.edit import app_lock
 from mlstack.app.files import read_file
 from mlstack.clock import Clock
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 from mlstack.deploy import lock as locking
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import ApplyOptions
@@ -43,8 +43,7 @@ class Check:
     hint: str = ""  # what to do about it; empty if nothing is
 
 
-@dataclass(frozen=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(Record):
     """All that was looked at."""
 
     ok: bool  # true if nothing has failed
@@ -52,8 +51,7 @@ class Diagnosis:
     checks: tuple[Check, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class Surroundings(Record):
     """What a program finds around it."""
 
     cache: Cache
@@ -304,8 +302,7 @@ def _lock(target: Target, cluster: Cluster, clock: Clock) -> str:
 # --- upgrades: the files of an app brought up to date with this mlstack; comments stay ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class Migration:
+class Migration(Record):
     """The step from one version of our files to the next: what changes in the files of a kind, in place."""
 
     before: str  # an apiVersion
@@ -316,8 +313,7 @@ class Migration:
 MIGRATIONS: tuple[Migration, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class UpgradedFile:
+class UpgradedFile(Record):
     """A file that had an older format."""
 
     file: str  # below the app directory
@@ -325,8 +321,7 @@ class UpgradedFile:
     after: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Upgraded:
+class Upgraded(Record):
     """The files that were brought up to date, or would be."""
 
     files: tuple[UpgradedFile, ...]  # those that had an older format

@@ -26,7 +26,7 @@ from mlstack.app.params import (
 )
 from mlstack.app.prototype import Param, mask_value
 from mlstack.app.reader import read_preset
-from mlstack.dataclass import dataclass, row
+from mlstack.dataclass import Record, dataclass, row
 from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import NotFoundError
 from mlstack.names import nearest, not_found
@@ -39,8 +39,7 @@ from mlstack.render.patches import patched, read_patch
 from mlstack.render.reach import NO_FIELD, ComponentTrials, Path, Reach, path_text
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExplainedSetting:
+class ExplainedSetting(Record):
     """One layer's word on a parameter; `wins` marks the one that counts."""
 
     layer: str
@@ -49,8 +48,7 @@ class ExplainedSetting:
     wins: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExplainedParameter:
+class ExplainedParameter(Record):
     """All about one parameter of a component."""
 
     name: str
@@ -64,8 +62,7 @@ class ExplainedParameter:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class FieldParameter:
+class FieldParameter(Record):
     """A parameter that decides a field, and where it was set."""
 
     name: str
@@ -74,8 +71,7 @@ class FieldParameter:
     where: str  # its file and line
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExplainedField:
+class ExplainedField(Record):
     """Where a field of a rendered object comes from."""
 
     object: str  # as people name it
@@ -90,8 +86,7 @@ class ExplainedField:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExplainResult:
+class ExplainResult(Record):
     """The parameters of a component, explained."""
 
     component: str
@@ -337,8 +332,7 @@ def _is_at(reach: Reach, obj: KubeObject, path: str) -> bool:
 FindingKind = Literal["same", "hidden", "no effect", "unused", "patch"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class LintFinding:
+class LintFinding(Record):
     """One value or patch that could go."""
 
     kind: FindingKind
@@ -348,8 +342,7 @@ class LintFinding:
     message: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class LintResult:
+class LintResult(Record):
     """What could go."""
 
     ok: bool  # true if there is nothing

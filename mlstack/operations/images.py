@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mlstack.app.app import Component
@@ -16,7 +16,7 @@ from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.params import IMAGE_MARK, ParamScope, Resolved, at, inner_schema, nested
 from mlstack.app.reader import AppReader
 from mlstack.app.schema import check_value
-from mlstack.dataclass import dataclass, row
+from mlstack.dataclass import Record, dataclass, row
 from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import RegistryError
 from mlstack.objects.kube_object import KubeObject
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from mlstack.registries.images import Images
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageOrigin:
+class ImageOrigin(Record):
     """What says that an image runs."""
 
     component: str
@@ -38,8 +37,7 @@ class ImageOrigin:
     where: str  # file and line, or the prototype whose default it is
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageRow:
+class ImageRow(Record):
     """One image."""
 
     image: str  # as it is written
@@ -48,8 +46,7 @@ class ImageRow:
     origins: tuple[ImageOrigin, ...]  # in the order of the objects
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageList:
+class ImageList(Record):
     """The container images of an environment, each once, by name."""
 
     environment: str
@@ -57,8 +54,7 @@ class ImageList:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class CopiedImage:
+class CopiedImage(Record):
     """One image, and what became of it."""
 
     image: str  # as it is written
@@ -69,8 +65,7 @@ class CopiedImage:
     remaining: tuple[str, ...] = ()  # what no parameter sets: where the target is to be written by hand
 
 
-@dataclass(frozen=True, kw_only=True)
-class CopyResult:
+class CopyResult(Record):
     """What was copied to a registry, and what the files say now."""
 
     ok: bool  # whether all environments run the copies alone
@@ -264,7 +259,7 @@ def copy_images(
         if files and not dry_run:
             app.write(files)
     rows = tuple(
-        replace(copy, sets=tuple(edits.sets[name]), remaining=tuple(edits.remaining[name]))
+        row(CopiedImage, copy, sets=tuple(edits.sets[name]), remaining=tuple(edits.remaining[name]))
         for name, (copy, _) in copies.items()
     )
     notes = [*(note for images in lists for note in images.notes), *(note for _, note in copies.values())]

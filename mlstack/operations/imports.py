@@ -19,7 +19,7 @@ from mlstack.app.document import API_VERSION, decode
 from mlstack.app.environment import Environment
 from mlstack.app.files import read_file
 from mlstack.app.versions import offers
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.deploy.plan import ADOPT
 from mlstack.errors import ConfigError, MlstackError, UsageError
 from mlstack.importers import convert, ksonnet, manifests, templates
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from mlstack.kube.kubeconfig import Kubeconfig
 
 
-@dataclass(frozen=True, kw_only=True)
-class ManifestsRequest:
+class ManifestsRequest(Record):
     """What is to be imported, and how."""
 
     places: tuple[str, ...]  # files, folders, URLs, or `-` for standard input
@@ -125,8 +124,7 @@ def _with_environments(
     return plan, objects
 
 
-@dataclass(frozen=True, kw_only=True)
-class KsonnetRequest:
+class KsonnetRequest(Record):
     """What is to be imported, and how."""
 
     source: Path
@@ -386,8 +384,7 @@ def _environments(source: KsApp, kubeconfig: Kubeconfig | None) -> tuple[list[En
 # --- charts and releases of Helm, kustomizations ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class HelmRequest:
+class HelmRequest(Record):
     """A chart or a release to be imported, and how."""
 
     chart: ChartSource | None = None
@@ -502,8 +499,7 @@ def _import_objects(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Referred:
+class Referred(Record):
     """A component that kustomize builds from now on."""
 
     name: str

@@ -16,7 +16,7 @@ from mlstack.app.params import spelling_table
 from mlstack.app.prototype import Package, Param, Prototype, mask_value
 from mlstack.app.reader import AppReader
 from mlstack.app.versions import Lock, LockedPackage
-from mlstack.dataclass import dataclass, row
+from mlstack.dataclass import Record, row
 from mlstack.deploy import history
 from mlstack.errors import MlstackError, RegistryError, UsageError
 from mlstack.names import best_first, not_found
@@ -30,8 +30,7 @@ from mlstack.render import render
 # --- outdated ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class OutdatedPackage:
+class OutdatedPackage(Record):
     """One installed package for which there is something newer, or against which something is said."""
 
     package: str  # `registry/name`
@@ -42,8 +41,7 @@ class OutdatedPackage:
     note: str = ""  # why it is withdrawn or deprecated
 
 
-@dataclass(frozen=True, kw_only=True)
-class OutdatedList:
+class OutdatedList(Record):
     """Packages that are not the newest, by name, and which registries did not answer."""
 
     packages: tuple[OutdatedPackage, ...]
@@ -92,8 +90,7 @@ def _wanted(app: AppDir, catalog: AppCatalog, locked: LockedPackage, requirement
 # --- update ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class UpdatedPackage:
+class UpdatedPackage(Record):
     """One package that got another version."""
 
     package: str  # `registry/name`
@@ -102,8 +99,7 @@ class UpdatedPackage:
     environments: tuple[str, ...] = ()  # that have it in place of the app's
 
 
-@dataclass(frozen=True, kw_only=True)
-class ParameterEffect:
+class ParameterEffect(Record):
     """What a newer version changes about a parameter of a component."""
 
     component: str
@@ -117,8 +113,7 @@ class ParameterEffect:
     origin: str = ""  # where the own value stands that hides a default, or that sets what is gone
 
 
-@dataclass(frozen=True, kw_only=True)
-class ObjectEffect:
+class ObjectEffect(Record):
     """What a newer version changes about an object."""
 
     environment: str
@@ -128,8 +123,7 @@ class ObjectEffect:
     reason: str = ""  # why it cannot change in place
 
 
-@dataclass(frozen=True, kw_only=True)
-class Updated:
+class Updated(Record):
     """What an update brought, or would bring."""
 
     preview: bool  # nothing was written
@@ -325,8 +319,7 @@ def _object_effects(
 # --- diff ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class PrototypeChange:
+class PrototypeChange(Record):
     """What two versions of a package declare differently."""
 
     prototype: str
@@ -337,8 +330,7 @@ class PrototypeChange:
     after: Any = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class PackageDiff:
+class PackageDiff(Record):
     """Two versions of a package."""
 
     package: str
@@ -402,16 +394,14 @@ def _requirement_changes(old: Package, new: Package) -> Iterator[str]:
 # --- verify ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class VerifyFault:
+class VerifyFault(Record):
     """What is wrong with an installed package."""
 
     package: str  # `registry/name@version`; of a kustomization its address
     fault: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verified:
+class Verified(Record):
     """Whether `vendor/` holds exactly what is locked, signed where a policy asks."""
 
     ok: bool

@@ -10,7 +10,7 @@ from mlstack.app.app import Component, PackageRef
 from mlstack.app.app_dir import AppDir, Copy
 from mlstack.app.prototype import Prototype
 from mlstack.app.versions import KSONNET_PREFIX, IndexPackage, LockedPackage, RegistryIndex
-from mlstack.dataclass import dataclass, row
+from mlstack.dataclass import Record, row
 from mlstack.errors import MlstackError, NotFoundError, UsageError
 from mlstack.names import nearest, not_found
 from mlstack.readiness.rule import need_text
@@ -29,8 +29,7 @@ from mlstack.registries.resolver import APP
 from mlstack.render import tools
 
 
-@dataclass(frozen=True, kw_only=True)
-class InstalledPackage:
+class InstalledPackage(Record):
     """One package that is in `vendor/` now."""
 
     package: str  # `registry/name`
@@ -40,8 +39,7 @@ class InstalledPackage:
     environments: tuple[str, ...] = ()  # that have this version in place of the app's
 
 
-@dataclass(frozen=True, kw_only=True)
-class Installed:
+class Installed(Record):
     """What an installation brought: the packages that are required first, the wanted ones last."""
 
     packages: tuple[InstalledPackage, ...]
@@ -50,8 +48,7 @@ class Installed:
     notes: tuple[str, ...] = ()  # what registries say against versions
 
 
-@dataclass(frozen=True, kw_only=True)
-class PackageRow:
+class PackageRow(Record):
     """One package in a list; one version of it in a list of installed ones."""
 
     package: str  # `registry/name`
@@ -61,23 +58,20 @@ class PackageRow:
     summary: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class PackageList:
+class PackageList(Record):
     """Packages by name, and which registries did not answer."""
 
     packages: tuple[PackageRow, ...]
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class PrototypeSummary:
+class PrototypeSummary(Record):
     """One prototype of a package."""
 
     name: str
     summary: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class PackageDescription(PackageRow):
     """One package with its prototypes: in the version that is described, and installed if it is."""
 
@@ -99,8 +93,7 @@ class PackageDescription(PackageRow):
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class PackageRemoved:
+class PackageRemoved(Record):
     """The packages that are gone, `registry/name@version`: the named one, and what only it required."""
 
     packages: tuple[str, ...]
@@ -311,8 +304,7 @@ def _users(app: AppDir, wanted: PackageRef) -> Iterator[str]:
 # --- prototypes ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class PrototypeRow:
+class PrototypeRow(Record):
     """One prototype in a list; one of a package that is not installed stands for that package."""
 
     name: str
@@ -323,16 +315,14 @@ class PrototypeRow:
     retired: bool = False  # its registry does not offer it any more
 
 
-@dataclass(frozen=True, kw_only=True)
-class PrototypeList:
+class PrototypeList(Record):
     """Prototypes by name, and what was in the way of finding more."""
 
     prototypes: tuple[PrototypeRow, ...]
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class ParameterRow:
+class ParameterRow(Record):
     """One parameter as a person has to know it."""
 
     name: str
@@ -347,8 +337,7 @@ class ParameterRow:
     deprecated: str | None  # why, and what to use instead
 
 
-@dataclass(frozen=True, kw_only=True)
-class PrototypeDescription:
+class PrototypeDescription(Record):
     """One prototype with all its parameters."""
 
     name: str
@@ -366,8 +355,7 @@ class PrototypeDescription:
     checked_with: Mapping[str, str]  # operator → version that it was tried with
 
 
-@dataclass(frozen=True, kw_only=True)
-class PrototypeMatches:
+class PrototypeMatches(Record):
     """The prototypes that a name may mean, the nearest first."""
 
     prototypes: tuple[PrototypeDescription, ...]  # the one of that name, or without one all that match

@@ -28,7 +28,7 @@ from mlstack.app.params import (
 )
 from mlstack.app.prototype import Param, mask_value, reference_paths, secret_literals, with_references
 from mlstack.app.schema import check_value
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.errors import ConfigError, NotFoundError, ParamError, TypedValueError, UsageError
 from mlstack.names import not_found
 from mlstack.objects import masking
@@ -36,8 +36,7 @@ from mlstack.objects import masking
 ENVIRONMENT_LAYERS = ("environment globals", "environment")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ParamChanged:
+class ParamChanged(Record):
     """A value that was set."""
 
     name: str  # canonical, dots for places inside it
@@ -48,8 +47,7 @@ class ParamChanged:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class ParamUnset:
+class ParamUnset(Record):
     """A value that was taken back."""
 
     name: str
@@ -58,8 +56,7 @@ class ParamUnset:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class ParamRow:
+class ParamRow(Record):
     """One value of one component."""
 
     component: str  # empty for what is set for all
@@ -69,8 +66,7 @@ class ParamRow:
     origin: str  # file and line, or the prototype
 
 
-@dataclass(frozen=True, kw_only=True)
-class ParamList:
+class ParamList(Record):
     """The values that a render would use."""
 
     environment: str | None  # None for what all environments share
@@ -78,8 +74,7 @@ class ParamList:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class ParamDifference:
+class ParamDifference(Record):
     """One parameter with different values in two environments; secrets are masked."""
 
     component: str
@@ -88,8 +83,7 @@ class ParamDifference:
     second: Any
 
 
-@dataclass(frozen=True, kw_only=True)
-class ParamDiff:
+class ParamDiff(Record):
     """Where two environments differ."""
 
     first: str
@@ -373,8 +367,7 @@ KINDS: Mapping[str, Kind] = {"images": "image", "versions": "version", "params":
 _IMAGE = re.compile(r"image|(^|[_-])tag$|Tag$", re.IGNORECASE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Promotion:
+class Promotion(Record):
     """One value or package version that changes in the target."""
 
     kind: Kind
@@ -384,8 +377,7 @@ class Promotion:
     after: Any  # what counts in the source
 
 
-@dataclass(frozen=True, kw_only=True)
-class PromotionPlan:
+class PromotionPlan(Record):
     """What a promotion would change, and with `done` what it has changed."""
 
     source: str  # the environment that is followed

@@ -16,7 +16,7 @@ from mlstack.app.params import marked_images
 from mlstack.app.prototype import Package
 from mlstack.app.reader import as_overridden
 from mlstack.app.versions import RegistryIndex, newest
-from mlstack.dataclass import dataclass, row
+from mlstack.dataclass import Record, row
 from mlstack.errors import MlstackError, NotFoundError, RegistryError, TemplateError, UsageError
 from mlstack.names import check_registry_name, nearest, not_found, version_key
 from mlstack.registries.distribution import SCHEME
@@ -38,8 +38,7 @@ from mlstack.registries.registry import (
 from mlstack.render.sandbox import template_faults
 
 
-@dataclass(frozen=True, kw_only=True)
-class RegistryAdded:
+class RegistryAdded(Record):
     """A registry that the app knows now."""
 
     name: str
@@ -51,8 +50,7 @@ class RegistryAdded:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class RegistryRow:
+class RegistryRow(Record):
     """One registry in a list."""
 
     name: str
@@ -62,15 +60,13 @@ class RegistryRow:
     overridden: bool = False  # whoever works here reads it from elsewhere
 
 
-@dataclass(frozen=True, kw_only=True)
-class RegistryList:
+class RegistryList(Record):
     """The registries of an app, in the order of `app.yaml`."""
 
     registries: tuple[RegistryRow, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class OfferedPackage:
+class OfferedPackage(Record):
     """One package of a registry."""
 
     name: str
@@ -80,7 +76,6 @@ class OfferedPackage:
     summary: str
 
 
-@dataclass(frozen=True, kw_only=True)
 class RegistryDescription(RegistryRow):
     """A registry and its packages by name."""
 
@@ -89,8 +84,7 @@ class RegistryDescription(RegistryRow):
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class RegistrySet:
+class RegistrySet(Record):
     """A registry that leads to another address now."""
 
     name: str
@@ -102,8 +96,7 @@ class RegistrySet:
     missing: tuple[str, ...]  # installed packages that it does not offer, `registry/name@version`
 
 
-@dataclass(frozen=True, kw_only=True)
-class PackageChange:
+class PackageChange(Record):
     """A version of a package that a registry did not offer in this way before."""
 
     package: str  # `registry/name`
@@ -112,8 +105,7 @@ class PackageChange:
     installed: str | None  # the newest installed version
 
 
-@dataclass(frozen=True, kw_only=True)
-class RegistryUpdate:
+class RegistryUpdate(Record):
     """What a registry says now, beside what it said before."""
 
     name: str
@@ -125,8 +117,7 @@ class RegistryUpdate:
     changes: tuple[PackageChange, ...]  # versions that came, changed or went
 
 
-@dataclass(frozen=True, kw_only=True)
-class RegistriesUpdated:
+class RegistriesUpdated(Record):
     """The registries that were asked again, and those that did not answer."""
 
     ok: bool  # all of them answered
@@ -134,8 +125,7 @@ class RegistriesUpdated:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class RegistryRemoved:
+class RegistryRemoved(Record):
     """A registry that the app does not know any more, or that is read from where all read it again."""
 
     name: str
@@ -143,8 +133,7 @@ class RegistryRemoved:
     override: bool = False  # only what whoever works here had otherwise
 
 
-@dataclass(frozen=True, kw_only=True)
-class Indexed:
+class Indexed(Record):
     """The index of a registry's folder."""
 
     ok: bool  # false if it is stale and was left so
@@ -379,8 +368,7 @@ def index_registry(folder: Path, *, check: bool = False, name: str = "", key: st
 # --- publishing ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class PackagePublished:
+class PackagePublished(Record):
     """A package version that a registry offers now."""
 
     package: str
@@ -415,8 +403,7 @@ def publish_package(folder: Path, to: str, *, app: AppDir | None, key: str = "")
     return row(PackagePublished, package, package.head, address=str(place), is_new=is_new, **about)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PackagesCopied:
+class PackagesCopied(Record):
     """Packages in a registry, with the images that their parameters name by default."""
 
     to: str  # address of the registry

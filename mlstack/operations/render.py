@@ -16,7 +16,7 @@ from mlstack.app.environment import ApprovedDifference, ClusterSnapshot
 from mlstack.app.overrides import NO_OVERRIDES, Overrides
 from mlstack.app.prototype import Need, map_references, shown_secret
 from mlstack.app.reader import AppReader
-from mlstack.dataclass import dataclass, row
+from mlstack.dataclass import Record, dataclass, row
 from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import UsageError
 from mlstack.objects.kube_object import DesiredState, Kinds, KubeObject, kinds_of_crd
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from mlstack.validate.policies import PolicyOutcome, Verdict
 
 
-@dataclass(frozen=True, kw_only=True)
-class ValidateResult:
+class ValidateResult(Record):
     """What is wrong with the objects of an environment."""
 
     ok: bool  # true if the API server would take every object
@@ -191,7 +190,8 @@ def validate_on_server(
         if change.refusal is not None and change.refusal.kind == "invalid"
         for reason in (change.refusal.reasons or (str(change.refusal.error),))
     ]
-    return replace(result, ok=result.ok and not refused, faults=(*result.faults, *refused))
+    is_fine = result.ok and not refused
+    return row(ValidateResult, result, ok=is_fine, faults=(*result.faults, *refused))
 
 
 def with_applied(result: ValidateResult, target: Target, *, opener: Opener) -> ValidateResult:
@@ -206,7 +206,7 @@ def with_applied(result: ValidateResult, target: Target, *, opener: Opener) -> V
     revisions = past.revisions()
     if not revisions:
         note = f"`{target.environment}` has no history in its cluster: nothing that was applied is known"
-        return replace(result, notes=(*result.notes, note))
+        return row(ValidateResult, result, notes=(*result.notes, note))
     newest, minor = revisions[-1], int(result.kubernetes_version.partition(".")[2])
     objects = past.load(newest).objects
     crds = _definitions(target.app, objects)
@@ -217,7 +217,7 @@ def with_applied(result: ValidateResult, target: Target, *, opener: Opener) -> V
         if (fault.object, fault.path, fault.message) not in known
     ]
     note = f"revision {newest.number}, the last applied, was looked at too"
-    return replace(result, faults=(*result.faults, *left), notes=(*result.notes, note))
+    return row(ValidateResult, result, faults=(*result.faults, *left), notes=(*result.notes, note))
 
 
 def _other_version(snapshot: ClusterSnapshot | None, version: str, environment: str) -> Iterator[str]:
@@ -280,8 +280,7 @@ def _placed(faults: Sequence[Fault], objects: Sequence[KubeObject]) -> list[Faul
 # --- policies ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class PolicyRow:
+class PolicyRow(Record):
     """One policy."""
 
     id: str  # as waivers name it
@@ -292,8 +291,7 @@ class PolicyRow:
     where: str = ""  # the file of an app's own
 
 
-@dataclass(frozen=True, kw_only=True)
-class PolicyList:
+class PolicyList(Record):
     """The policies of an app: the built-in ones, then its own."""
 
     policies: tuple[PolicyRow, ...]  # as they are asked
@@ -314,8 +312,7 @@ def list_policies(app: AppReader) -> PolicyList:
 Section = Literal["param", "image", "replicas", "gpus"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class MatrixRow:
+class MatrixRow(Record):
     """One thing in all environments."""
 
     section: Section  # what kind of thing it is
@@ -327,8 +324,7 @@ class MatrixRow:
     reason: str = ""  # why
 
 
-@dataclass(frozen=True, kw_only=True)
-class MatrixResult:
+class MatrixResult(Record):
     """Several environments side by side."""
 
     ok: bool  # true if every difference is approved

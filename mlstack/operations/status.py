@@ -11,7 +11,7 @@ from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.environment import Environment
 from mlstack.clock import Clock
-from mlstack.dataclass import dataclass, row
+from mlstack.dataclass import Record, row
 from mlstack.deploy import compare, history, lock
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import Change, Changes, ObjectChange, report
@@ -39,8 +39,7 @@ from mlstack.render.render import known_secrets
 _AGAIN_S = 2.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class PodStatus:
+class PodStatus(Record):
     """One pod of an object."""
 
     name: str  # name of the pod
@@ -49,8 +48,7 @@ class PodStatus:
     node: str  # node it runs on, empty if it has none yet
 
 
-@dataclass(frozen=True, kw_only=True)
-class ObjectStatus:
+class ObjectStatus(Record):
     """One object of a component."""
 
     object: str  # the object as people name it
@@ -63,8 +61,7 @@ class ObjectStatus:
     pods: tuple[PodStatus, ...]  # its pods, by name
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComponentStatus:
+class ComponentStatus(Record):
     """One component of an environment."""
 
     name: str  # full name of the component
@@ -72,8 +69,7 @@ class ComponentStatus:
     objects: tuple[ObjectStatus, ...]  # its objects in the order they are applied
 
 
-@dataclass(frozen=True, kw_only=True)
-class LeftOver:
+class LeftOver(Record):
     """One object that the environment has in its cluster and the files no longer bring."""
 
     object: str  # the object as people name it
@@ -86,8 +82,7 @@ class LeftOver:
     reason: str  # why it is there, why it stays, or what holds it while it goes
 
 
-@dataclass(frozen=True, kw_only=True)
-class StatusResult:
+class StatusResult(Record):
     """How an environment does; `ok` if everything works."""
 
     ok: bool  # whether every object is ready, done or suspended on purpose, and nothing of it is still going
@@ -295,8 +290,7 @@ def _hint(app: AppDir, status: ResourceStatus, environment: str) -> str:
 # --- `unlock`: free an environment whose lock a dead run has left behind ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class UnlockPlan:
+class UnlockPlan(Record):
     """What would be freed."""
 
     place: Environment  # the environment as it is used by this run
@@ -313,8 +307,7 @@ class UnlockPlan:
         return f"{lock.describe(self.term)}, {rest}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class UnlockResult:
+class UnlockResult(Record):
     """An environment that is free."""
 
     environment: str  # its name
@@ -356,8 +349,7 @@ def unlock(plan: UnlockPlan) -> UnlockResult:
 # --- `diff A B`: two environments side by side, as their files say or as their clusters have them ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompareResult:
+class CompareResult(Record):
     """What changes on the way from one environment to another."""
 
     ok: bool  # true if there is no difference
@@ -386,8 +378,7 @@ def compare_environments(
 # --- `diff --live`: what became of an environment since it was applied, and who did it ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class DriftResult:
+class DriftResult(Record):
     """What became of an environment since it was applied."""
 
     ok: bool  # true if the live objects are as the files say
@@ -423,8 +414,7 @@ def find_drift(target: Target, *, opener: Opener) -> DriftResult:
 # compared
 
 
-@dataclass(frozen=True, kw_only=True)
-class HistoryResult:
+class HistoryResult(Record):
     """What is known of an environment's past."""
 
     app: str  # name of the app
@@ -435,8 +425,7 @@ class HistoryResult:
     notes: tuple[str, ...] = ()  # remarks, as on revisions that are damaged
 
 
-@dataclass(frozen=True, kw_only=True)
-class RevisionObject:
+class RevisionObject(Record):
     """One object of a revision."""
 
     object: str  # the object as people name it: `Deployment kubeflow/tf-hub`
@@ -444,8 +433,7 @@ class RevisionObject:
     manifest: Mapping[str, Any]  # the whole object, secrets masked
 
 
-@dataclass(frozen=True, kw_only=True)
-class RevisionResult:
+class RevisionResult(Record):
     """One revision with its objects."""
 
     app: str  # name of the app
@@ -456,8 +444,7 @@ class RevisionResult:
     objects: tuple[RevisionObject, ...]  # the whole set, in the order it is applied
 
 
-@dataclass(frozen=True, kw_only=True)
-class RevisionDiff:
+class RevisionDiff(Record):
     """What changed from one revision to another."""
 
     ok: bool  # true if nothing did

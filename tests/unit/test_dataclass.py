@@ -11,7 +11,7 @@ from threading import Barrier
 
 import pytest
 
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,3 +78,23 @@ def test_threads_that_make_the_first_values_at_once_all_get_one() -> None:
 def test_methods_are_not_made_at_import() -> None:
     code = "from mlstack.app.app import Component; print('__eq__' in Component.__dict__)"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout == b"False\n"
+
+
+def test_a_record_is_a_frozen_dataclass_whose_fields_are_given_by_name() -> None:
+    class Size(Record):
+        """How large something is."""
+
+        count: int
+        notes: tuple[str, ...] = ()
+
+    class Measured(Size):
+        """How large something is, and who says so."""
+
+        who: str
+
+    assert Size(count=1) == Size(count=1, notes=())
+    assert repr(Measured(count=1, who="me")).endswith("Measured(count=1, notes=(), who='me')")
+    with pytest.raises(TypeError, match="positional"):
+        Size(1)  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        Size(count=1).count = 2  # type: ignore[misc]
