@@ -322,6 +322,7 @@ def amounts_text(takes: Amounts, *, signed: bool = False, bare: bool = False, li
         sign = "-" if value < 0 else "+" if signed else ""
         what = rest if kind in ("gpus", "storage") or not bare else ""
         what = what or ("" if bare else {"loadbalancers": "load balancers"}.get(name, kind))
+        what = what.removesuffix("s") if number == "1" and what in ("pods", "load balancers") else what
         words.append(f"{sign}{number} {what}".strip())
     return ", ".join(words)
 

@@ -231,6 +231,8 @@ def test_a_difference_tells_what_it_takes_more(run: Runner, app: Path) -> None:
         assert "takes 5 pods, 2.5 cpu, 5Gi memory (+3 pods, +1.5 cpu, +3Gi memory)" in ran.out
     ran = run("diff minikube -o json")
     assert ran.json["takesMore"] == {"pods": 3, "requests.cpu": 1500, "requests.memory": 3 * GI}
+    write_tree(app, {"environments/minikube/patches/web.yaml": PATCH.replace("replicas: 5", "replicas: 1")})
+    assert "takes 1 pod, 0.5 cpu, 1Gi memory (-1 pod, " in run("diff minikube").out
     run.ok("component rm web")
     assert "takes nothing (-2 pods, -1 cpu, -2Gi memory)" in run("diff minikube").out
 
