@@ -300,7 +300,7 @@ class ParamScope:
 
     def __post_init__(self) -> None:
         if self.personal and self.environment is None:
-            raise UsageError("what is yours alone belongs to an environment", hint="name it: --env ENV")
+            raise UsageError("a value of yours alone is for one environment", hint="name it: --env ENV")
         if self.module is not None and (self.component or self.environment):
             raise UsageError(
                 "`--module` sets a value for all its components, in every environment",

@@ -190,7 +190,7 @@ def list_(
     """List the values that a render would use, and where each one was set."""
     if own and session.overrides:
         hint = "leave out --own, or --set and --values"
-        raise UsageError("what is given for one run is no level's own", hint=hint)
+        raise UsageError("`--own` lists what files set, not what is given for one run", hint=hint)
     return session.call(operations.params.list_own_params if own else operations.params.list_params)
 
 
