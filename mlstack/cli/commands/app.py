@@ -351,7 +351,7 @@ def set_(
     if server is not None and kubeconfig is not None:
         changes["context"] = kubeconfig.of_server(server).name
     if ttl is not None:
-        changes["expires"] = None if ttl == "never" else _end(session, duration(ttl))
+        changes["expires"] = None if ttl == "never" else _end(session, _lifetime(ttl))
     if no_extends:
         changes["extends"] = None
     if override:

@@ -94,6 +94,7 @@ generate web back --image x --replicas 10 | 2 | `replicas` must be 0 to 9 pods, 
 generate web back --image x --color blue | 2 | `color` must be one of `red`, `green`, got "blue" | --help
 generate web back --image x --color | 2 | `--color` needs a value | --color
 generate web back --values /nowhere.yaml | 4 | no values file `/nowhere.yaml` | relative paths start at
+env set prod --ttl 5 | 2 | `--ttl 5` has no unit | --ttl 5h
 env set prod --allow-namespace 'Not One' | 2 | `Not One` cannot be a namespace | use up to 63
 render prod --set color | 2 | `--set color` is not `key=value` | write --set
 render prod --set colr=red | 4 | no component has a parameter `colr` (--set colr) | did you mean `color`?
