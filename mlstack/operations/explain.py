@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import cache
 from typing import Any, Literal
 
 from mlstack.app import files, layout
@@ -356,6 +357,7 @@ class _Use:
 
     setting: Setting
     name: str
+    spellings: set[str]  # by which its prototype takes it
     component: str = ""
     is_same: bool = True  # it says what the layer below says, wherever it applies
     counts_in: list[tuple[Component, str | None]] = field(default_factory=list)
@@ -370,7 +372,10 @@ def lint_params(app: AppDir, *, components: Sequence[str] = (), store: ByteStore
     chosen = {component.full_name for component in app.selected(None, components)}
     names: Sequence[str | None] = app.environment_names or (None,)
     uses = _uses(app, names, chosen)
-    findings = [finding for use in uses.values() for finding in _judged(app, use, store=store)]
+    findings: list[LintFinding] = []
+    for group in _by_line(uses):
+        judged = [_judged(app, use, store=store) for use in group]
+        findings += [finding for finding in judged[:1] if finding is not None and all(judged)]
     if not components:
         findings += _unused(app, {where for where, _ in uses})
     findings += [
@@ -400,7 +405,10 @@ def _uses(app: AppDir, names: Sequence[str | None], chosen: set[str]) -> dict[tu
                     if setting.layer == "default":
                         continue
                     owner = "" if setting.layer in GLOBAL_LAYERS else component.full_name
-                    fresh = _Use(setting=setting, name=name, component=owner)
+                    if not owner and _is_of_preset({name, *param.aliases}, setting.value):
+                        continue
+                    spellings = {name, *param.aliases}
+                    fresh = _Use(setting=setting, name=name, spellings=spellings, component=owner)
                     use = uses.setdefault((str(setting.origin), name), fresh)
                     below, upto = folded(param, chain[:number]), folded(param, chain[: number + 1])
                     use.is_same = use.is_same and bool(below == upto)
@@ -409,24 +417,36 @@ def _uses(app: AppDir, names: Sequence[str | None], chosen: set[str]) -> dict[tu
     return uses
 
 
-def _judged(app: AppDir, use: _Use, *, store: ByteStore) -> Iterator[LintFinding]:
+def _by_line(uses: Mapping[tuple[str, str], _Use]) -> list[list[_Use]]:
+    """Put together what is one line of a file, by which several prototypes set what each spells its way."""
+    groups: dict[str, list[list[_Use]]] = {}
+    for (where, _), use in uses.items():
+        there = groups.setdefault(where, [])
+        group = next((known for known in there if known[0].spellings & use.spellings), None)
+        if group is None:
+            there.append([use])
+        else:
+            group.append(use)
+    return [group for there in groups.values() for group in there]
+
+
+def _judged(app: AppDir, use: _Use, *, store: ByteStore) -> LintFinding | None:
     facts: dict[str, Any] = {"component": use.component, "name": use.name, "where": str(use.setting.origin)}
     if not use.counts_in and use.is_same:
-        yield LintFinding(kind="same", message="says what counts without it", **facts)
-    elif not use.counts_in:
-        yield LintFinding(kind="hidden", message="other values count wherever it applies", **facts)
-    elif all(
+        return LintFinding(kind="same", message="says what counts without it", **facts)
+    if not use.counts_in:
+        return LintFinding(kind="hidden", message="other values count wherever it applies", **facts)
+    reached = (
         ComponentTrials(app, component, environment=environment, store=store).reaches(use.name)
-        == ((), NO_FIELD)
         for component, environment in use.counts_in
-    ):
-        yield LintFinding(kind="no effect", message="no object in any environment depends on it", **facts)
+    )
+    if all(reach == ((), NO_FIELD) for reach in reached):
+        return LintFinding(kind="no effect", message="no object in any environment depends on it", **facts)
+    return None
 
 
 def _unused(app: AppDir, seen: set[str]) -> Iterator[LintFinding]:
     """Find what is set for components that are not deployed there, or for all and taken by none."""
-    folder = files.folder("environments")
-    presets = [read_preset(folder / name).globals.values for name in files.presets()]
     layers: list[tuple[str, Layer]] = [("", layer) for layer in app.all_shared_layers()]
     for name in app.environment_names:
         own = app.environment_files(name)
@@ -436,10 +456,20 @@ def _unused(app: AppDir, seen: set[str]) -> Iterator[LintFinding]:
     for component, layer in layers:
         for name, value in layer.values.items():
             where = str(layer.origins.get((name,), layer.kind))
-            is_preset = not component and any(preset.get(name) == value for preset in presets)
-            if where not in seen and not is_preset:
+            if where not in seen and (component or not _is_of_preset({name}, value)):
                 reason = "the component is not deployed there" if component else "no component takes it there"
                 yield LintFinding(kind="unused", component=component, name=name, where=where, message=reason)
+
+
+def _is_of_preset(spellings: Collection[str], value: Any) -> bool:
+    """Tell whether a preset sets this for all components, whatever they are: nobody chose it for these."""
+    return any(preset.get(name) == value for preset in _presets() for name in spellings if name in preset)
+
+
+@cache
+def _presets() -> list[Mapping[str, Any]]:
+    folder = files.folder("environments")
+    return [read_preset(folder / name).globals.values for name in files.presets()]
 
 
 def _patches(app: AppDir, environment: str, chosen: set[str], *, store: ByteStore) -> Iterator[LintFinding]:

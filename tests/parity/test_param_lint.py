@@ -88,3 +88,21 @@ def test_patches_without_effect(app: Path, run: Runner) -> None:
         ("patch", "shop.cart", "ConfigMap cart", "environments/gke/patches/shop.cart.yaml"),
         ("patch", "web", "ConfigMap web", "environments/gke/patches/web.yaml"),
     ]
+
+
+def test_a_line_that_one_of_two_spellings_needs_and_those_of_presets_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Runner
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run.ok("init real")
+    monkeypatch.chdir(tmp_path / "real")
+    for line in (
+        "pkg install kubeflow/tf-job kubeflow/tf-serving",
+        "generate tf-cnn cnn --num_gpus 2",
+        "generate tf-serving served --model_path gs://a/b",  # calls it `numGpus`, and has none anyhow
+        "env add gke --no-preset",
+        "param set --env gke num_gpus 0",
+        "env add minikube",
+    ):
+        run.ok(line)
+    assert found(run) == []
