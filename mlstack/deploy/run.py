@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from graphlib import TopologicalSorter
 from math import inf
 from queue import Empty, SimpleQueue
@@ -74,8 +75,9 @@ class Run:
     def use(self, cluster: Cluster) -> None:
         """Write through another view of the cluster from now on, as one that a lock fences."""
         self.cluster = self._patient(cluster, self._clock)
+        context = replace(self._context, cluster=self.cluster) if self._context else None
         self.writer = ObjectWriter(
-            self.cluster, clock=self._clock, tell=self.tell, context=self._context, timeout_s=self._limit_s
+            self.cluster, clock=self._clock, tell=self.tell, context=context, timeout_s=self._limit_s
         )
         resolved = self._context.resolved if self._context else None
         self.barriers = Barriers(

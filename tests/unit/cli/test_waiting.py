@@ -12,7 +12,7 @@ from mlstack.cli.commands.program import StandingClock
 from mlstack.cli.page import Page, TextLine
 from mlstack.clock import Clock
 from mlstack.deploy import lock
-from mlstack.errors import TransientError, UnreachableError
+from mlstack.errors import ConflictError, TransientError, UnreachableError
 from mlstack.kube import api_server
 from mlstack.kube.client import ClientWrapper, Cluster, ObjectRef
 from mlstack.testing.cluster import MemoryCluster
@@ -340,6 +340,19 @@ class Deaf(Away):
         return answer
 
 
+class Moving(Away):
+    """A cluster in which somebody changes the object of the run, and which does not answer from then on."""
+
+    def _call(self, verb: str, *args: Any, **named: Any) -> Any:
+        if verb == "apply" and not named.get("dry_run") and named.get("force") and self.begun_s == inf:
+            self.begun_s = self.clock.now_s()
+            raise ConflictError("`ConfigMap settings` changed or was replaced in the meantime")
+        self.asked_s = self.clock.now_s() - self.begun_s
+        if self.asked_s >= 0:
+            raise UnreachableError("no answer from the API server")
+        return ClientWrapper._call(self, verb, *args, **named)
+
+
 class Busy(Away):
     """A cluster that is too busy for a history."""
 
@@ -359,6 +372,17 @@ def test_the_wait_after_the_writes_is_as_patient_as_was_said(
     write(deployment(**GPU))
     ran = run(f"apply minikube {words}")
     assert (ran.code, "the API server has not answered for" in ran.err) == (7, True)
+    assert limit_s <= away.asked_s < limit_s + 2
+
+
+@pytest.mark.parametrize(("words", "limit_s"), [("", 60), ("--timeout 10s", 10)], ids=["usual", "chosen"])
+@pytest.mark.parametrize("away", [Moving], indirect=True)
+def test_what_moved_is_looked_at_again_as_patiently_as_was_said(
+    run: Runner, away: Away, words: str, limit_s: float
+) -> None:
+    run.ok("apply minikube")
+    write(config_map(key="new"))
+    assert run(f"apply minikube {words}").code == 6
     assert limit_s <= away.asked_s < limit_s + 2
 
 
