@@ -1,4 +1,4 @@
-"""Any two environments side by side: what their files say, and what their clusters have."""
+"""Files and clusters of any two environments side by side, and who changed which live object (drift)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Revisions of an environment as values: the sets that they hold, and the Secrets that keep them."""
+"""The history of an environment: revisions, the sets that they hold, and the Secrets that keep them."""
 
 from __future__ import annotations
 

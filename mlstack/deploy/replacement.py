@@ -1,4 +1,4 @@
-"""Objects that cannot change in place (which are made anew, which stay), and objects of others."""
+"""What cannot simply change: objects to be made anew, those of others, and definitions that would lose."""
 
 from __future__ import annotations
 

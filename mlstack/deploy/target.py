@@ -1,4 +1,4 @@
-"""Before anything else is asked of a cluster: is it the right one, and is there anything to do?"""
+"""What a deploy command was asked about: rendered, with the cluster for it, and the commit of its files."""
 
 from __future__ import annotations
 
@@ -19,6 +19,115 @@ from mlstack.kube.parallel import prefetch
 from mlstack.names import listed
 from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.render import render
+
+_QUESTIONS = 6  # asked side by side as soon as it is known that the cluster is the right one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """Somebody who takes locks."""
+
+    # `ada@laptop/4711/9f3c…`: user, machine, process, and what no other process has.
+    name: str = "mlstack"
+    # Tells whether another name is that of a process of this machine that runs no more; false wherever
+    # that is not certain.
+    is_gone: Callable[[str], bool] = lambda name: False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What a deploy command was asked about."""
+
+    app: AppDir
+    environment: str
+    components: Sequence[str] = ()  # and modules; none means all that the environment deploys
+    overrides: Overrides = field(default_factory=Overrides)
+    store: ByteStore = NO_STORE  # keeps compiled templates and passed parameter sets
+    context: str | None = None  # another kubectl context for this run; the cluster must be the same
+    namespace: str | None = None  # another one, for this run
+    # Secret values that cannot be read may be made up: nothing is compared or written.
+    stand_ins: bool = False
+    who: str = ""  # asks, as `user@host`; stands in the records of the cluster
+    holder: Holder = field(default_factory=Holder)
+
+    def place(self) -> Environment:
+        """Give the environment as this run uses it.
+
+        Raises:
+            NotFoundError: there is no such environment.
+            ConfigError: it names no context.
+        """
+        return render.place(self.app, self.environment, context=self.context, namespace=self.namespace)
+
+    def desired(self) -> DesiredState:
+        """Render the objects of the environment.
+
+        Raises:
+            ConfigError: a file, parameter or template is wrong.
+        """
+        return render.load(
+            self.app,
+            self.environment,
+            components=self.components,
+            overrides=self.overrides,
+            store=self.store,
+            namespace=self.namespace,
+            stand_ins=self.stand_ins,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedTarget:
+    """A target, rendered, with the cluster that answers for it."""
+
+    target: Target
+    place: Environment  # the environment as this run uses it
+    state: DesiredState  # what is wanted there
+    cluster: Cluster
+    identity: ClusterIdentity  # who answered; it is the environment's cluster
+    whole: DesiredState | None = None  # of all components, where the files are not to be asked
+
+    @property
+    def selective(self) -> bool:
+        """Tell whether only some components are looked at."""
+        return bool(self.target.components)
+
+    @property
+    def rules(self) -> ReadyRules:
+        """Give the app's own readiness rules, by kind: those of today, also for a set of an earlier day."""
+        return {rule.kind: rule for rule in self.target.app.app.readiness}
+
+
+def resolve(
+    target: Target, opener: Opener, *, state: DesiredState | None = None, confined: bool = True
+) -> ResolvedTarget:
+    """Render a target and make sure that its context leads to its cluster; nothing else is asked there.
+
+    The cluster says who it is while the files are rendered; what is wrong with the files is told first.
+    `state` is what is wanted, where it does not come from the files; if `confined`, no object may lie outside
+    the namespaces that the environment may write to.
+
+    Raises:
+        ConfigError: a file, parameter or template is wrong, or an object lies outside.
+        WrongClusterError: the context leads to another cluster.
+    """
+    place = target.place()
+
+    def meet() -> tuple[Cluster, ClusterIdentity]:
+        cluster = opener(place.context)
+        cluster.expect(_QUESTIONS)
+        return cluster, cluster.identity()
+
+    answered = prefetch(meet)
+    desired = target.desired() if state is None else state
+    if confined:
+        refuse_outside(place, desired.objects)
+    cluster, identity = answered()
+    refuse_other(place, identity)
+    return ResolvedTarget(target=target, place=place, state=desired, cluster=cluster, identity=identity)
+
+
+# --- is it the right cluster, and may anything be done there ---
 
 
 def check_cluster(environment: Environment, cluster: Cluster) -> ClusterIdentity:
@@ -110,116 +219,6 @@ def refuse_empty(state: DesiredState) -> None:
         names = ", ".join(f"`{name}`" for name in state.components)
         text, hint = f": component{'s' * (len(state.components) > 1)} {names} rendered none", ""
     raise ConfigError(f"environment `{state.environment}` has no objects{text}", hint=hint or None)
-
-
-# --- target: what a deploy command was asked about, and the cluster that answers for it ---
-
-_QUESTIONS = 6  # asked side by side as soon as it is known that the cluster is the right one
-
-
-@dataclass(frozen=True, kw_only=True)
-class Holder:
-    """Somebody who takes locks."""
-
-    # `ada@laptop/4711/9f3c…`: user, machine, process, and what no other process has.
-    name: str = "mlstack"
-    # Tells whether another name is that of a process of this machine that runs no more; false wherever
-    # that is not certain.
-    is_gone: Callable[[str], bool] = lambda name: False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """What a deploy command was asked about."""
-
-    app: AppDir
-    environment: str
-    components: Sequence[str] = ()  # and modules; none means all that the environment deploys
-    overrides: Overrides = field(default_factory=Overrides)
-    store: ByteStore = NO_STORE  # keeps compiled templates and passed parameter sets
-    context: str | None = None  # another kubectl context for this run; the cluster must be the same
-    namespace: str | None = None  # another one, for this run
-    stand_ins: bool = (
-        False  # secret values that cannot be read may be made up: nothing is compared or written
-    )
-    who: str = ""  # asks, as `user@host`; stands in the records of the cluster
-    holder: Holder = field(default_factory=Holder)
-
-    def place(self) -> Environment:
-        """Give the environment as this run uses it.
-
-        Raises:
-            NotFoundError: there is no such environment.
-            ConfigError: it names no context.
-        """
-        return render.place(self.app, self.environment, context=self.context, namespace=self.namespace)
-
-    def desired(self) -> DesiredState:
-        """Render the objects of the environment.
-
-        Raises:
-            ConfigError: a file, parameter or template is wrong.
-        """
-        return render.load(
-            self.app,
-            self.environment,
-            components=self.components,
-            overrides=self.overrides,
-            store=self.store,
-            namespace=self.namespace,
-            stand_ins=self.stand_ins,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResolvedTarget:
-    """A target, rendered, with the cluster that answers for it."""
-
-    target: Target
-    place: Environment  # the environment as this run uses it
-    state: DesiredState  # what is wanted there
-    cluster: Cluster
-    identity: ClusterIdentity  # who answered; it is the environment's cluster
-    whole: DesiredState | None = None  # of all components, where the files are not to be asked
-
-    @property
-    def selective(self) -> bool:
-        """Tell whether only some components are looked at."""
-        return bool(self.target.components)
-
-    @property
-    def rules(self) -> ReadyRules:
-        """Give the app's own readiness rules, by kind: those of today, also for a set of an earlier day."""
-        return {rule.kind: rule for rule in self.target.app.app.readiness}
-
-
-def resolve(
-    target: Target, opener: Opener, *, state: DesiredState | None = None, confined: bool = True
-) -> ResolvedTarget:
-    """Render a target and make sure that its context leads to its cluster; nothing else is asked there.
-
-    The cluster says who it is while the files are rendered; what is wrong with the files is told first.
-    `state` is what is wanted, where it does not come from the files; if `confined`, no object may lie outside
-    the namespaces that the environment may write to.
-
-    Raises:
-        ConfigError: a file, parameter or template is wrong, or an object lies outside.
-        WrongClusterError: the context leads to another cluster.
-    """
-    place = target.place()
-
-    def meet() -> tuple[Cluster, ClusterIdentity]:
-        cluster = opener(place.context)
-        cluster.expect(_QUESTIONS)
-        return cluster, cluster.identity()
-
-    answered = prefetch(meet)
-    desired = target.desired() if state is None else state
-    if confined:
-        refuse_outside(place, desired.objects)
-    cluster, identity = answered()
-    refuse_other(place, identity)
-    return ResolvedTarget(target=target, place=place, state=desired, cluster=cluster, identity=identity)
 
 
 # --- git: the commit that an app's files are at, and whether they are as it has them ---
