@@ -392,7 +392,7 @@ _SCHEDULE: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
     ("month", 1, 12, _MONTHS),
     ("day of the week", 0, 6, _DAYS),
 )
-_RANGE = re.compile(r"(?P<low>\*|\?|\w+)(-(?P<high>\w+))?(/(?P<step>\d+))?")
+_RANGE = re.compile(r"(?:[*?]|(?P<first>\d+)(?:-(?P<last>\d+))?)(?:/(?P<step>\d+))?")
 
 
 def schedule(text: str) -> str | None:
@@ -413,20 +413,16 @@ def schedule(text: str) -> str | None:
 
 
 def _fits(part: str, low: int, high: int, names: tuple[str, ...]) -> bool:
+    for number, name in enumerate(names, low):
+        part = re.sub(rf"\b{name}\b", str(number), part, flags=re.IGNORECASE)
     match = _RANGE.fullmatch(part)
     if not match or match["step"] == "0":
         return False
-    if match["low"] in "*?":
-        return match["high"] is None
-    first = _number(match["low"], low, names)
-    last = _number(match["high"], low, names) if match["high"] else high if match["step"] else first
-    return first is not None and last is not None and low <= first <= last <= high
-
-
-def _number(text: str, low: int, names: tuple[str, ...]) -> int | None:
-    if text.isdecimal():
-        return int(text)
-    return names.index(text.lower()) + low if text.lower() in names else None
+    if match["first"] is None:
+        return True
+    first = int(match["first"])
+    last = int(match["last"]) if match["last"] else high if match["step"] else first
+    return low <= first <= last <= high
 
 
 @cache
