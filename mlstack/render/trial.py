@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from mlstack.app import document, files, schema
 from mlstack.app.document import KeyPath, join_path, schema_types
-from mlstack.app.params import Declared, Layer, Resolved
+from mlstack.app.params import Declared, Layer, Resolved, at
 from mlstack.app.prototype import Example, Param, Prototype
 from mlstack.disk_cache import ByteStore
 from mlstack.errors import ConfigError, MlstackError, ParamError, TemplateRefusedError
@@ -259,22 +259,13 @@ def try_hostile(trial: PrototypeTrial, examples: Sequence[Example]) -> Hostility
 
 def try_texts(trial: PrototypeTrial, example: Example, values: Values) -> Hostility:
     """Compare an example that is rendered with some texts as `try_hostile` does."""
-    texts = {path: text for path in _places(trial.prototype) if isinstance(text := _at(values, path), str)}
+    texts = {path: text for path in _places(trial.prototype) if isinstance(text := at(values, path), str)}
     row = {path: text for path, text in texts.items() if text.startswith(_prefix(example, path))}
     try:
         trial.objects(example.params, *_tokens(trial, example, list(row)), example=example)
     except ConfigError:  # not for the texts' sake
         return Hostility(0, [])
     return Hostility(len(row), [*_swapped_faults(trial, example, row)])
-
-
-def _at(value: Any, path: KeyPath) -> Any:
-    for part in path:
-        if isinstance(value, list):
-            value = value[0] if value and part == "0" else None
-        else:
-            value = value.get(part) if isinstance(value, Mapping) else None
-    return value
 
 
 def hostile_value(fault: HostileText) -> tuple[str, Any]:
@@ -296,7 +287,7 @@ def _strings(declared: Mapping[str, Any]) -> Iterator[KeyPath]:
     if "string" in kinds:
         yield ()
     elif "array" in kinds and isinstance(declared.get("items"), Mapping):
-        yield from (("0", *path) for path in _strings(declared["items"]))
+        yield from ((0, *path) for path in _strings(declared["items"]))
     elif "object" in kinds:
         others = declared.get("additionalProperties")
         inner = {"KEY": others, **declared.get("properties", {})}
@@ -331,7 +322,7 @@ def _tokens(trial: PrototypeTrial, example: Example, paths: Sequence[KeyPath]) -
 def _nested(path: KeyPath, text: str) -> dict[str, Any]:
     value: Any = text
     for key in reversed(path[1:]):
-        value = [value] if key == "0" else {key: value}
+        value = [value] if key == 0 else {key: value}
     return {str(path[0]): value}
 
 
@@ -347,9 +338,8 @@ def _prefix(example: Example, path: KeyPath) -> str:
 def _admitted(prototype: Prototype, example: Example, path: KeyPath) -> list[str]:
     """Give the hostile texts that a parameter takes for what they are: texts, and no numbers."""
     param = prototype.params[str(path[0])]
-    is_number = schema_types(param.schema) & {"integer", "number"} or "^[0-9]" in str(
-        param.schema.get("pattern")
-    )
+    has_digits = "^[0-9]" in str(param.schema.get("pattern"))
+    is_number = has_digits or schema_types(param.schema) & {"integer", "number"}
     prefix = _prefix(example, path)
     admitted = []
     for text in HOSTILE:
