@@ -100,9 +100,9 @@ def test_a_line_that_one_of_two_spellings_needs_and_those_of_presets_stay(
         "pkg install kubeflow/tf-job kubeflow/tf-serving",
         "generate tf-cnn cnn --num_gpus 2",
         "generate tf-serving served --model_path gs://a/b",  # calls it `numGpus`, and has none anyhow
-        "env add gke --no-preset",
-        "param set --env gke num_gpus 0",
-        "env add minikube",
+        "env add minikube --no-preset",
+        "param set --env minikube num_gpus 0",
+        "env add gke",
     ):
         run.ok(line)
     assert found(run) == []
