@@ -481,11 +481,8 @@ def _checked(
         app.selected(None, values["targets"])
     parent = values.get("extends")
     if parent and name in [files.environment.name for files in app.environment_chain(parent)]:
-        message, hint = (
-            f"`{parent}` extends `{name}`: they cannot extend each other",
-            f"mlstack env describe {parent}",
-        )
-        raise UsageError(message, hint=hint)
+        message = f"`{parent}` extends `{name}`: they cannot extend each other"
+        raise UsageError(message, hint=f"mlstack env describe {parent}")
     lists = {key: list(value) or None for key, value in values.items() if isinstance(value, tuple)}
     return {key: value for key, value in values.items() if key not in lists} | lists
 

@@ -154,12 +154,9 @@ def _libraries(package: PackageFolder, place: Path, faults: _Faults) -> dict[str
                 continue
             folder = next((root / name for root in roots if (root / name / "package.yaml").is_file()), None)
             if folder is None:
-                message, hint = (
-                    f"the package requires `{name}`",
-                    f"put the folder of `{name}` beside this one",
-                )
-                where = f"{package.source}/package.yaml"
-                raise NotFoundError(f"{message}, which is not beside it", where=where, hint=hint)
+                message = f"the package requires `{name}`, which is not beside it"
+                where, hint = f"{package.source}/package.yaml", f"put the folder of `{name}` beside this one"
+                raise NotFoundError(message, where=where, hint=hint)
             libraries[name] = PackageFolder.read(folder, source=name)
             waiting += libraries[name].head.requires
     return libraries

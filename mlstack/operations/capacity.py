@@ -20,7 +20,7 @@ from mlstack.deploy.target import Target
 from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ForbiddenError, ObjectNotFoundError, SchemaError
 from mlstack.kube.client import Cluster, Opener
-from mlstack.objects.kube_object import DesiredState, KubeObject
+from mlstack.objects.kube_object import DesiredState
 from mlstack.objects.resources import Amounts, NodePlace, amounts, is_gpu, parse_quota, required_affinity
 from mlstack.readiness.capacity import NO_ROOM, Fit, NodePool, fits, footprint
 from mlstack.readiness.placement import HOST, NodeRoom, PodSet, repelling, repels, spread
@@ -73,12 +73,10 @@ def footprint_of(
     state = render.load(
         app, environment, components=components, overrides=overrides, store=store, stand_ins=True
     )
-    by_component: dict[str, list[KubeObject]] = defaultdict(list)
-    for obj in state.objects:
-        by_component[obj.component].append(obj)
+    names = sorted({obj.component for obj in state.objects})
+    amounts = {name: footprint([obj for obj in state.objects if obj.component == name]).now for name in names}
     # An autoscaler may stand in another component than what it scales: the sum is of all objects together.
     whole = footprint(state.objects)
-    amounts = {name: footprint(by_component[name]).now for name in sorted(by_component)}
     unknown = [name for name in sorted(whole.now) if prices and _price(name, prices) is None]
     notes = [f"no price for {', '.join(unknown)}"] if unknown else []
     return FootprintResult(

@@ -108,9 +108,6 @@ def list_images(
     state = render.load(
         app, environment, components=components, overrides=overrides, store=store, locate=True, stand_ins=True
     )
-    by_component: dict[str, list[KubeObject]] = defaultdict(list)
-    for obj in state.objects:
-        by_component[obj.component].append(obj)
     uses: dict[str, _Uses] = defaultdict(_Uses)
     for component in app.selected(app.environment(environment), components):
         resolved, params = Resolved({}, {}), tuple[ImageParam, ...]()
@@ -124,7 +121,8 @@ def list_images(
                 if not declared[name].secret
                 for param in _image_params(value, (name,), declared[name].schema)
             )
-        _add_component(uses, component.full_name, by_component[component.full_name], resolved, params)
+        objects = [obj for obj in state.objects if obj.component == component.full_name]
+        _add_component(uses, component.full_name, objects, resolved, params)
     rows = (
         ImageRow(image=image, pinned="@sha" in image, used_by=tuple(use.objects), origins=tuple(use.origins))
         for image, use in sorted(uses.items())

@@ -210,8 +210,8 @@ def list_packages(app: AppDir, *, installed_only: bool = False) -> PackageList:
 
 def _environments(app: AppDir, package: str, version: str) -> tuple[str, ...]:
     """Give the environments that have this version in place of the app's."""
-    installed = {(locked.full_name, locked.version): locked for locked in app.lock.packages}
-    return installed[package, version].only_in if (package, version) in installed else ()
+    locked = (known for known in app.lock.packages if (known.full_name, known.version) == (package, version))
+    return next((known.only_in for known in locked), ())
 
 
 def describe_package(app: AppDir, text: str) -> PackageDescription:

@@ -301,9 +301,8 @@ def list_policies(app: AppReader) -> PolicyList:
     """List them."""
     from mlstack.validate.policies import all_policies
 
-    return PolicyList(
-        policies=tuple(row(PolicyRow, policy) for policy in all_policies(app.policies).values())
-    )
+    policies = all_policies(app.policies).values()
+    return PolicyList(policies=tuple(row(PolicyRow, policy) for policy in policies))
 
 
 # --- env matrix ---
