@@ -51,14 +51,10 @@ def validate_objects(
     """
     own = [obj for obj in objects if obj.kind == "CustomResourceDefinition" and is_group(obj.data, CRD_GROUP)]
     problems = {id(obj): list(_problems(obj, schemas, {}, needed)) for obj in own}
-    sound = [not any("openAPIV3Schema" in problem.keys for problem in problems[id(obj)]) for obj in own]
-    definitions = {
-        **custom_definitions(crds),
-        **custom_definitions(crd.data for crd, usable in zip(own, sound, strict=True) if usable),
-        **custom_definitions(
-            (crd.data for crd, usable in zip(own, sound, strict=True) if not usable), usable=False
-        ),
-    }
+    definitions = dict(custom_definitions(crds))
+    for crd in own:
+        is_sound = not any("openAPIV3Schema" in problem.keys for problem in problems[id(crd)])
+        definitions |= custom_definitions([crd.data], usable=is_sound)
     for obj in objects:
         if id(obj) not in problems:
             problems[id(obj)] = list(_problems(obj, schemas, definitions, needed))
