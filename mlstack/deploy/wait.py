@@ -288,7 +288,6 @@ class ReadinessWatcher:
         self._live: dict[Identity, Data] = {}
         self._answers: dict[Identity, tuple[float, Data | None]] = {}
         self._judged: dict[Identity, tuple[float, ResourceStatus]] = {}
-        self._dirty: set[Identity] = set()
         self._stirred: set[str] = set()  # namespaces in which anything has happened
         self._narrow: set[tuple[str, str]] = set()  # kinds that may not be watched in all namespaces
         self._sources: dict[Identity, WatchSource] = {}
@@ -332,7 +331,7 @@ class ReadinessWatcher:
                 identity, is_gone = KubeObject(data=event.object).identity, event.type == "DELETED"
                 self._stirred.add(identity.namespace)
                 if identity in self._sources:
-                    self._dirty.add(identity)
+                    self._judged.pop(identity, None)
                     self._live.pop(identity, None)
                     self._live |= {} if is_gone else {identity: event.object}
                 # A workload of ours may stand between another object of ours and its pods.
@@ -365,12 +364,11 @@ class ReadinessWatcher:
         if identity in self._static:
             return ResourceStatus(desired=desired, live=desired.data, readiness=Readiness("ready"))
         judged_s, last = self._judged.get(identity, (0.0, None))
-        if last is not None and last.live is not None and identity not in self._dirty:
+        if last is not None and last.live is not None:
             is_settled = last.readiness.is_fine and not self._everything
             if is_settled or (now_s - judged_s < TICK_S and desired.namespace not in self._stirred):
                 return last
         status = self._judge(desired, now_s)
-        self._dirty.discard(identity)
         self._judged[identity] = (now_s, status)
         is_troubled = status.live is not None and not status.readiness.is_fine
         if is_troubled and desired.namespace and rule.has_pods(desired.data):

@@ -74,29 +74,16 @@ class RequeuePolicy:
     """Says when the next pass is due; the same rule on a real clock and on a simulated one."""
 
     tick_ms: int = TICK_MS  # longest time between two passes
-    _changed_ms: int | None = None
-    _started_ms: int | None = None
-    _due_ms: int | None = None
+    next_ms: int = 0  # when the next is due, at once before the first
 
     def changed(self, now_ms: int) -> None:
         """Note that something happened; changes are gathered for a second, from the first of them."""
-        if self._changed_ms is None:
-            self._changed_ms = now_ms
+        self.next_ms = min(self.next_ms, now_ms + DEBOUNCE_MS)
 
     def started(self, now_ms: int, due_ms: int | None = None) -> None:
         """Note that a pass has begun, and when something known falls due (a back-off, a limit of time)."""
-        self._changed_ms, self._started_ms, self._due_ms = None, now_ms, due_ms
-
-    def next_ms(self) -> int:
-        """Give when the next pass is due: 0, which is at once, before the first."""
-        if self._started_ms is None:
-            return 0
-        due = [self._started_ms + self.tick_ms]
-        if self._changed_ms is not None:
-            due.append(self._changed_ms + DEBOUNCE_MS)
-        if self._due_ms is not None:
-            due.append(max(self._due_ms, self._started_ms + 1))
-        return min(due)
+        latest_ms = now_ms + self.tick_ms
+        self.next_ms = latest_ms if due_ms is None else min(latest_ms, max(due_ms, now_ms + 1))
 
 
 # --- leadership ---
@@ -495,14 +482,14 @@ class Controller:
         elif self._deaf_since_s is None:
             self._deaf_since_s = now_s
         is_held = self._deaf_since_s is not None and now_s - self._deaf_since_s < _DEAF_S
-        if self._reconciler is not None and self._now_ms() >= self._requeue.next_ms() and not is_held:
+        if self._reconciler is not None and self._now_ms() >= self._requeue.next_ms and not is_held:
             self._pass(self._reconciler)
 
     def _pause_s(self) -> float:
         if self._reconciler is None or self._informer.missing:
             return _SHORT_GLANCE_S
         least_s = _DEAF_GLANCE_S if self._deaf_since_s is not None else 0.0
-        return min(_GLANCE_S, max(least_s, (self._requeue.next_ms() - self._now_ms()) / 1000))
+        return min(_GLANCE_S, max(least_s, (self._requeue.next_ms - self._now_ms()) / 1000))
 
     def _report_watches(self) -> None:
         texts = {str(error) for error in self._informer.errors()}

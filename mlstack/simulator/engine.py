@@ -351,7 +351,6 @@ class Kubelets:
         self._starting: set[str] = set()
         self._ending: set[str] = set()
         self._silent: set[str] = set()  # nodes whose kubelet, and all that runs on them, does nothing more
-        self._failed: set[str] = set()  # those of them that are there
         store.watch(["Pod"], self._hear, name="kubelet")
         store.watch(["Node"], self._hear_node, name="nodes")
 
@@ -371,13 +370,11 @@ class Kubelets:
 
     def fail(self, node: str) -> None:
         """Let a node fall silent."""
-        self._failed.add(node)
         self._silent.add(node)
         self._kernel.after(_SILENT_MS, lambda: self._give_up(node))
 
     def heal(self, node: str) -> None:
         """Let a node come back; pods deleted meanwhile end now."""
-        self._failed.discard(node)
         self._set_ready(node, "True", taints=[])
         self._silent.discard(node)
         for pod in self._pods_on(node):
@@ -441,7 +438,7 @@ class Kubelets:
             self._store.update(live, spec={"taints": taints}, status={"conditions": conditions})
 
     def _give_up(self, node: str) -> None:
-        if node not in self._failed or self._store.get("Node", node) is None:
+        if node not in self._silent or self._store.get("Node", node) is None:
             return
         taints = [{"key": _UNREACHABLE, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
         self._set_ready(node, "Unknown", taints)
@@ -450,7 +447,7 @@ class Kubelets:
 
     def _evict(self, node: str, pod: Mapping[str, Any]) -> None:
         live = self._store.current(pod)
-        if live is not None and node in self._failed and "deletionTimestamp" not in live["metadata"]:
+        if live is not None and node in self._silent and "deletionTimestamp" not in live["metadata"]:
             self._store.evict(live, "DeletionByTaintManager")
 
     def _hear_node(self, event: WatchEvent) -> None:

@@ -388,7 +388,7 @@ class SimulatedController:
                 self._environment.accuse(f"lease: {self.name} writes while {holder or 'nobody'} leads")
 
     def _plan_next(self) -> None:
-        due_ms = max(self._requeue.next_ms(), self._kernel.now_ms)
+        due_ms = max(self._requeue.next_ms, self._kernel.now_ms)
         if self._due_ms is None or due_ms < self._due_ms:
             self._due_ms = due_ms
             self._later(due_ms - self._kernel.now_ms, lambda: self._pass(due_ms))

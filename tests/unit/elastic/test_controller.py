@@ -377,4 +377,4 @@ def test_when_the_next_pass_is_due(started: Any, changes: tuple[int, ...], due: 
     for now_ms in changes:
         requeue.changed(now_ms)
 
-    assert requeue.next_ms() == due
+    assert requeue.next_ms == due
