@@ -524,10 +524,9 @@ class Vendor:
         Raises:
             NotFoundError: none, or several, with their full names; at `where` the name is written.
         """
-        parts = name.removeprefix(KSONNET_PREFIX).split("/")
-        plain = self.plain(environment)
-        find = self._by_short_name if len(parts) == 1 else self._by_full_name
-        locked, own_name = find(name.removeprefix(KSONNET_PREFIX), plain, where)
+        name = name.removeprefix(KSONNET_PREFIX)
+        find = self._by_full_name if "/" in name else self._by_short_name
+        locked, own_name = find(name, self.plain(environment), where)
         folder = self.folder(locked)
         what, needs = f"package `{locked.ref}`", folder.head.requires_mlstack
         check_mlstack(needs, what=what, where=f"{locked.folder}/package.yaml")
