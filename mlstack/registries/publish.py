@@ -25,7 +25,7 @@ from mlstack.objects.managed_fields import FieldChange
 from mlstack.objects.resources import quantity
 from mlstack.programs import ProgramError
 from mlstack.registries.directory import FolderTree
-from mlstack.registries.registry import INDEX_FILE, PACKAGE_FILES, read_index
+from mlstack.registries.registry import INDEX_FILE, PACKAGE_FILES, contents, read_index
 from mlstack.yaml import write
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class BuiltIndex(NamedTuple):
     overwritten: tuple[str, ...]  # `NAME@VERSION` whose content is another one than the index had
 
 
-def build_index(folder: Path, *, packages: Path | None = None, name: str = "", key: str = "") -> BuiltIndex:
+def build_index(folder: Path, *, name: str = "", key: str = "") -> BuiltIndex:
     """Make `registry.yaml` for a registry's folder, from what its packages hold now.
 
     Name, summary, addresses and retired names are taken from the index that is there. Older versions stay
@@ -49,7 +49,6 @@ def build_index(folder: Path, *, packages: Path | None = None, name: str = "", k
 
     Args:
         folder: the registry's folder.
-        packages: the folder with the packages; the registry's own, or `prototypes` beside it.
         name: of the registry; else the one that its index has, else its folder's.
         key: a private key of cosign that signs the versions which have no signature.
 
@@ -59,7 +58,7 @@ def build_index(folder: Path, *, packages: Path | None = None, name: str = "", k
     """
     before_index = _known(folder, name)
     entries = [kept for package in before_index.packages.values() for kept in _kept(package, folder)]
-    for path in package_folders(folder, packages):
+    for path in package_folders(folder):
         relative = Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
         entries.append(PackageFolder.read(path, source=path.name).entry(relative))
     joint = joined(entries)
@@ -67,8 +66,13 @@ def build_index(folder: Path, *, packages: Path | None = None, name: str = "", k
         joint = {name: _with_signatures(package, key) for name, package in joint.items()}
     index = replace(before_index, packages=joint)
     text = "# The packages are derived from their folders: mlstack rewrites them.\n" + index_text(index)
-    before = _digests(before_index)
-    overwritten = (name for name, digest in _digests(index).items() if before.get(name, digest) != digest)
+    before = contents(before_index)
+    overwritten = (
+        f"{name}@{version}"
+        for name, digests in contents(index).items()
+        for version, digest in digests.items()
+        if before.get(name, {}).get(version, digest) != digest
+    )
     return BuiltIndex(text, tuple(overwritten))
 
 
@@ -78,24 +82,15 @@ def index_text(index: RegistryIndex) -> str:
     return write.to_yaml(head | to_map(index, always=("name", "packages")))
 
 
-def _digests(index: RegistryIndex) -> dict[str, str]:
-    return {
-        f"{package.name}@{version.version}": version.digest
-        for package in index.packages.values()
-        for version in package.versions
-    }
-
-
-def package_folders(folder: Path, packages: Path | None = None) -> list[Path]:
-    """Give the package folders of a registry, sorted; arguments as of `build_index`.
+def package_folders(folder: Path) -> list[Path]:
+    """Give the package folders of a registry, sorted: its own, or those in `prototypes` beside it.
 
     Raises:
         RegistryError: there is none.
     """
-    source = packages or (folder if _has_packages(folder) else folder.parent / "prototypes")
+    source = folder if _has_packages(folder) else folder.parent / "prototypes"
     if not _has_packages(source):
-        beside = "" if packages else ", nor in `prototypes` beside it"
-        message = f"no package folder in `{packages or folder}`{beside}"
+        message = f"no package folder in `{folder}`, nor in `prototypes` beside it"
         raise RegistryError(message, hint="a package is a folder with package.yaml, or a chart")
     return sorted(folder for folder in source.glob("*") if is_package_folder(folder))
 

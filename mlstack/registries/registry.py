@@ -277,10 +277,9 @@ def asked_protocol(address: str) -> str:
     return "helm" if is_index else name
 
 
-def open_registry(ref: RegistryRef, *, root: Path, fresh: bool = False) -> Registry:
+def open_registry(ref: RegistryRef, *, root: Path) -> Registry:
     """Open a registry where the person who works in the app has it; else as `open_address`."""
-    shared = as_overridden(ref, root=root)  # the lock names it
-    return open_address(shared, root=root, fresh=fresh)
+    return open_address(as_overridden(ref, root=root), root=root)  # the lock names the shared one
 
 
 def open_address(ref: RegistryRef, *, root: Path, fresh: bool = False) -> Registry:

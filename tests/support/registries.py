@@ -11,7 +11,7 @@ from mlstack.app.app import PackageRef, RegistryRef
 from mlstack.app.package import FetchedPackage, digest
 from mlstack.app.versions import LockedRegistry
 from mlstack.errors import MlstackError, NotFoundError, RegistryError
-from mlstack.registries.registry import Registry, open_registry
+from mlstack.registries.registry import Registry, open_address
 from mlstack.registries.resolver import AppCatalog, Requirements, select
 from tests.support.builders import Tree, write_tree
 from tests.support.packages import COMMON, JOBS, as_files
@@ -53,7 +53,7 @@ def plain() -> dict[str, str | bytes]:
 
 def opened(address: str, *, protocol: str = "oci", root: Path = Path("/"), fresh: bool = False) -> Registry:
     """Open a registry that the app calls `own`."""
-    return open_registry(RegistryRef(name="own", address=address, protocol=protocol), root=root, fresh=fresh)
+    return open_address(RegistryRef(name="own", address=address, protocol=protocol), root=root, fresh=fresh)
 
 
 class RegistrySuite:
