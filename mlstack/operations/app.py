@@ -292,8 +292,8 @@ def _secret_names(app: AppDir, component: str | None = None) -> frozenset[str] |
         if component is None:
             prototypes = app.vendor.prototypes()
         else:
-            known = app.component(component)
-            prototypes = (app.prototype(known.prototype),) if isinstance(known, Component) else ()
+            owner = app.component(component)
+            prototypes = (app.prototype(owner.prototype),) if isinstance(owner, Component) else ()
     except MlstackError:  # a package that is not installed, a component that is gone
         return None
     secret = [param for prototype in prototypes for param in prototype.params.values() if param.secret]
@@ -374,10 +374,11 @@ def _check_added(changes: Mapping[str, Any], *levels: App | Environment) -> None
             hint = "a name is [DOMAIN/]NAME of letters, digits, -, _ and dots; mlstack.dev/ is ours alone"
             raise UsageError("\n".join(faults), hint=hint)
         for name in own.keys() - values.keys():
-            known = {label for level in levels for label, value in getattr(level, key.field).items() if value}
-            if name not in known:
+            sections = [getattr(level, key.field) for level in levels]
+            labels = {label for section in sections for label, value in section.items() if value}
+            if name not in labels:
                 message = f"`{levels[0].name}` has nothing of the name `{name}` in its {key.name}"
-                raise not_found(message, name, known)
+                raise not_found(message, name, labels)
 
 
 def _inherited(app: AppDir, name: str, changes: Mapping[str, Any]) -> Iterator[str]:
@@ -404,8 +405,8 @@ def _moved_packages(
         notes = installation.change(app, {name: refs}, free=free).notes
     for text in no_packages:
         with app.locked():
-            wanted = installation.full_ref(app, text, offline=True)
-            installation.leave_environment(app, wanted, name)
+            ref = installation.full_ref(app, text, offline=True)
+            installation.leave_environment(app, ref, name)
     return notes
 
 

@@ -72,7 +72,7 @@ class _Faults(list[PackageFault]):
         self, check: str, message: str, where: str | None = None, *, severity: str = "error", **about: Any
     ) -> None:
         fault = PackageFault(check=check, message=message, where=where, severity=severity, **about)
-        if all((known.message, known.where) != (message, where) for known in self):
+        if all((noted.message, noted.where) != (message, where) for noted in self):
             self.append(fault)
 
     @contextmanager
@@ -350,7 +350,7 @@ def _selected(package: Package, only: Selection) -> list[Prototype]:
         names = dict.fromkeys(name for prototype in chosen for name in prototype.examples)
         hint = f"known examples: {', '.join(names) or 'none'}"
         raise not_found(f"no example `{only.example}`", only.example, names, hint=hint)
-    return [known for known in chosen if not only.example or only.example in known.examples]
+    return [prototype for prototype in chosen if not only.example or only.example in prototype.examples]
 
 
 class _Checker:
@@ -372,7 +372,7 @@ class _Checker:
     def prototype(self, prototype: Prototype, only: Selection) -> PrototypeTested:
         """Try one prototype."""
         trial, name = PrototypeTrial(prototype), prototype.name
-        examples = [known for known in prototype.examples.values() if only.example in ("", known.name)]
+        examples = [example for example in prototype.examples.values() if only.example in ("", example.name)]
         if not examples:
             message, where = f"prototype `{name}` has no example", f"{self._source}/{name}"
             self._faults.add("example", message, where, prototype=name)
@@ -541,25 +541,26 @@ def _paths(objects: Sequence[KubeObject]) -> set[str]:
 
 def _golden(folder: Path, texts: Mapping[str, str], faults: _Faults, only: Selection, update: bool) -> str:
     """Compare what examples render to with what was approved, or write that anew."""
-    known = {path.relative_to(folder).as_posix(): path for path in folder.glob("*/*.yaml") if folder.is_dir()}
+    paths = folder.glob("*/*.yaml") if folder.is_dir() else ()
+    approved = {path.relative_to(folder).as_posix(): path for path in paths}
     if update:
-        stale = [path for name, path in known.items() if name not in texts]
+        stale = [path for name, path in approved.items() if name not in texts]
         edit.write_files({folder / name: text for name, text in texts.items()}, delete=stale)
         return "written"
-    if not known:
+    if not approved:
         return "none"
     for name, text in texts.items():
-        if name not in known:
+        if name not in approved:
             message = "there is no approved output of it: --update-golden writes it"
             faults.add("golden", message, str(folder / name))
-        elif known[name].read_text(encoding="utf-8") != text:
-            old, new = known[name].read_text(encoding="utf-8").splitlines(), text.splitlines()
+        elif approved[name].read_text(encoding="utf-8") != text:
+            old, new = approved[name].read_text(encoding="utf-8").splitlines(), text.splitlines()
             pairs = enumerate(zip(old, new, strict=False), 1)
             line = next((n for n, (before, now) in pairs if before != now), min(len(old), len(new)) + 1)
             shown = new[line - 1].strip() if line <= len(new) else "nothing"
             message = f"it renders otherwise than approved: `{shown}`; --update-golden approves it"
             faults.add("golden", message, f"{folder / name}:{line}")
-    for name in sorted(known.keys() - texts.keys()) if not only else ():
+    for name in sorted(approved.keys() - texts.keys()) if not only else ():
         message = "there is no example for it any more: --update-golden removes it"
         faults.add("golden", message, str(folder / name))
     return "compared"

@@ -148,9 +148,9 @@ def take_snapshot(target: Target, *, opener: Opener, clock: Clock, check: bool =
     guard.check_cluster(place, cluster)
     snapshot, notes = _look(cluster, place.namespace, taken=timestamp(clock.now_s()))
     file = f"{layout.ENVIRONMENTS}/{target.environment}/{layout.SNAPSHOT}"
-    known = app.snapshot(target.environment) if app.files.bytes(file) is not None else None
-    changed = known is None or _content(known) != _content(snapshot)
-    if not check and (known is None or replace(known, taken="") != replace(snapshot, taken="")):
+    stored = app.snapshot(target.environment) if app.files.bytes(file) is not None else None
+    changed = stored is None or _content(stored) != _content(snapshot)
+    if not check and (stored is None or replace(stored, taken="") != replace(snapshot, taken="")):
         with app.locked():
             app.write({file: snapshot.text()})
     return SnapshotTaken(

@@ -148,10 +148,10 @@ def remove_component(app: AppDir, name: str, *, opener: Opener | None = None) ->
     """Remove a component and all that the app says of it; clusters are asked what they have of it."""
     with app.locked():
         full_name = app.component(name).full_name
-        known = [full_name, *app.formerly([full_name])]
+        all_names = [full_name, *app.formerly([full_name])]
         environments = app.environments()  # read before anything is written: it fails if a file is wrong
         files = edits.remove(app, [full_name])
-    deployed, notes = _deployed(app, environments, known, opener)
+    deployed, notes = _deployed(app, environments, all_names, opener)
     return ComponentRemoved(name=full_name, files=files, deployed=deployed, notes=notes)
 
 
@@ -311,10 +311,10 @@ def remove_module(
             hint = "--components removes them too"
             raise UsageError(f"module `{name}` has components: {listed}", hint=hint)
         modules = [name, *(other for other in app.modules if other.startswith(f"{name}."))]
-        known = [*names, *app.formerly(names)]
+        all_names = [*names, *app.formerly(names)]
         environments = app.environments() if names else ()
         files = edits.remove(app, names, modules=modules)
-    deployed, notes = _deployed(app, environments, known, opener)
+    deployed, notes = _deployed(app, environments, all_names, opener)
     return ComponentRemoved(name=name, files=files, deployed=deployed, notes=notes)
 
 
@@ -413,7 +413,7 @@ def init_stack(folder: Path, name: str, stack_name: str) -> StackBegun:
 
 def _read_stack(name: str) -> Stack:
     if name not in files.stacks():
-        hint = f"there are {', '.join(f'`{known}`' for known in files.stacks())}"
+        hint = f"there are {', '.join(f'`{stack}`' for stack in files.stacks())}"
         raise not_found(f"no stack `{name}`", name, files.stacks(), hint=hint)
     file = files.folder("registry") / "stacks" / f"{name}.yaml"
     read = document.read(file.read_bytes(), file=file.name)
@@ -567,8 +567,8 @@ def _proven(folder: Path, name: str, files: Mapping[str, str], offer: Offer) -> 
     """Render the example as it will be, and hold it to the manifests; gives what it renders."""
     from mlstack.render.trial import PrototypeTrial
 
-    known = read_folder(folder) if folder.is_dir() else {}
-    content = {**known, **{PurePosixPath(path): text.encode() for path, text in files.items()}}
+    existing = read_folder(folder) if folder.is_dir() else {}
+    content = {**existing, **{PurePosixPath(path): text.encode() for path, text in files.items()}}
     prototype = PackageFolder(content, source=str(folder)).prototype(name, {})
     example = prototype.examples["default"]
     objects = PrototypeTrial(prototype).objects(example.params, example=example)

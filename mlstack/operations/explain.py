@@ -146,9 +146,9 @@ def _place(trials: ComponentTrials, text: str) -> KeyPath:
             continue
         around, declared = at(resolved.values.get(name), inside[:depth]), schema.get("properties", {})
         if part not in declared:
-            known = [str(key) for key in {**declared, **(around if isinstance(around, Mapping) else {})}]
-            near = nearest(str(part), known)
-            hint = f"it has {', '.join(known[:8])}" if known and not near else None
+            keys = [str(key) for key in {**declared, **(around if isinstance(around, Mapping) else {})}]
+            near = nearest(str(part), keys)
+            hint = f"it has {', '.join(keys[:8])}" if keys and not near else None
             message = f"`{join_path((name, *inside[:depth]))}` has no `{join_path((part,))}`"
             raise NotFoundError(message, near=near, hint=hint)
     return (name, *inside)
@@ -265,11 +265,11 @@ def _path(data: Any, field: str) -> Path:
             step = int(key) if key.isdigit() else next(named, key)
         is_there = step in value if isinstance(value, Mapping) else at(value, (step,)) is not None
         if not is_there:
-            known = [str(inner) for inner in value] if isinstance(value, Mapping) else []
+            keys = [str(inner) for inner in value] if isinstance(value, Mapping) else []
             place = f"`{path_text(path)}`" if path else "the object"
             deeper = [path_text(inner) for inner in _ending(data, key)]
-            near = deeper[0] if deeper else nearest(key, known)
-            hint = None if near else f"it has {', '.join(known[:8])}" if known else None
+            near = deeper[0] if deeper else nearest(key, keys)
+            hint = None if near else f"it has {', '.join(keys[:8])}" if keys else None
             raise NotFoundError(f"{place} has no `{key}`", near=near, hint=hint)
         path = (*path, step)
     return path
@@ -422,7 +422,7 @@ def _by_line(uses: Mapping[tuple[str, str], _Use]) -> list[list[_Use]]:
     groups: dict[str, list[list[_Use]]] = {}
     for (where, _), use in uses.items():
         there = groups.setdefault(where, [])
-        group = next((known for known in there if known[0].spellings & use.spellings), None)
+        group = next((alike for alike in there if alike[0].spellings & use.spellings), None)
         if group is None:
             there.append([use])
         else:

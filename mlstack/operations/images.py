@@ -262,8 +262,8 @@ def copy_images(
     )
     notes = [*(note for images in lists for note in images.notes), *(note for _, note in copies.values())]
     is_whole = all(copy.target and not copy.remaining for copy in rows)
-    told = {"files": tuple(files), "notes": tuple(dict.fromkeys(filter(None, notes)))}
-    return CopyResult(ok=is_whole, to=place, dry_run=dry_run, images=rows, **told)
+    report = {"files": tuple(files), "notes": tuple(dict.fromkeys(filter(None, notes)))}
+    return CopyResult(ok=is_whole, to=place, dry_run=dry_run, images=rows, **report)
 
 
 def _copied(

@@ -252,8 +252,8 @@ def _modernised(app: AppDir, source: KsApp, composition: Composition) -> list[st
             for registry, index in registries
             for package, prototype in offers(index, name)
         )
-        if (known := next(offered, None)) is not None:
-            notes.append(_replaced(app, member.full_name, known, composition))
+        if (offer := next(offered, None)) is not None:
+            notes.append(_replaced(app, member.full_name, offer, composition))
     return notes
 
 
@@ -513,10 +513,10 @@ def import_kustomization(app: AppDir, folder: Path, request: HelmRequest) -> Imp
     """Import a folder's kustomization: a manifest of its base, and what overlays change as patches."""
     overlays = manifests.overlays(folder)
     name = request.name or manifests.kustomization_name(folder)
-    known = {place: app.environment(place) for place in app.environment_names}
+    environments = {place: app.environment(place) for place in app.environment_names}
     objects, places = {}, []
     for overlay in overlays:
-        own = known.get(overlay.environment)
+        own = environments.get(overlay.environment)
         namespace = overlay.namespace or (own.namespace if own else "default")
         place = own or Environment(name=overlay.environment or "default", namespace=namespace)
         if overlay.environment:
@@ -527,7 +527,7 @@ def import_kustomization(app: AppDir, folder: Path, request: HelmRequest) -> Imp
     notes = {
         f"environment `{place.name}` has no context: mlstack env set {place.name} --context NAME": None
         for place in places
-        if place.name not in known
+        if place.name not in environments
     }
     source = f"the kustomization {folder}"
     return _import_objects(app, request, name, objects, places, source=source, notes=notes, pseudo=pseudo)
@@ -547,8 +547,8 @@ def refer_to_kustomization(
         with app.locked():
             file = app.add_component(component, replace=replace)
         return Referred(name=component.full_name, file=file, source=source)
-    known = next((entry for entry in app.lock.kustomizations if entry.source == source), None)
-    entry, copied = tools.fetch_copy(source, None if update else known)
+    locked = next((entry for entry in app.lock.kustomizations if entry.source == source), None)
+    entry, copied = tools.fetch_copy(source, None if update else locked)
     with app.locked():
         file = app.add_component(component, replace=replace, copies=[(entry, copied)])
     return Referred(

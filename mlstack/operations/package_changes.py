@@ -61,9 +61,9 @@ def list_outdated(app: AppDir) -> OutdatedList:
         except MlstackError as error:
             notes[f"registry `{locked.registry}` was left out: {error}"] = None
             continue
-        wanted = _wanted(app, catalog, locked, requirements)
+        allowed = _wanted(app, catalog, locked, requirements)
         if newest != locked.version or said:
-            about = {"package": locked.full_name, "installed": locked.version, "wanted": wanted}
+            about = {"package": locked.full_name, "installed": locked.version, "wanted": allowed}
             about |= {"newest": best_first({newest, locked.version})[0], "note": said.partition("` ")[2]}
             rows.append(OutdatedPackage(**about, environments=locked.only_in))
     return OutdatedList(packages=tuple(rows), notes=(*notes, *catalog.notes))
@@ -143,16 +143,16 @@ def update_packages(
     would change.
     """
     refs = [full_ref(app, text, offline=True) for text in texts]
-    known = sorted({locked.full_name for locked in app.lock.packages})
+    installed = sorted({locked.full_name for locked in app.lock.packages})
     for ref in refs:
-        if ref.full_name not in known:
+        if ref.full_name not in installed:
             message, hint = f"package `{ref.full_name}` is not installed", f"mlstack pkg install {ref}"
-            raise not_found(message, ref.full_name, known, hint=hint)
+            raise not_found(message, ref.full_name, installed, hint=hint)
         if ref.is_exact:
             message = f"an update goes to the newest version, and `{ref}` names one"
             raise UsageError(message, hint=f"mlstack pkg install {ref}")
     scopes = [environment] if environment else [APP, *app.environment_names]
-    names = [ref.full_name for ref in refs] or known
+    names = [ref.full_name for ref in refs] or installed
     entered = {environment or APP: tuple(ref for ref in refs if ref.version)}
     free = [(scope, name) for scope in scopes for name in names]
     notes = _pinned(app, names)
@@ -280,9 +280,9 @@ def _parameter_changes(old: Prototype, new: Prototype) -> Iterator[ParameterEffe
         before, after = _allowed(param.schema), _allowed(heir.schema)
         if before != after:
             yield ParameterEffect(**about, parameter=heir.name, kind="type", before=before, after=after)
-    known = {spellings.get(name) for name in old.params}
+    kept = {spellings.get(name) for name in old.params}
     for name, param in new.params.items():
-        if name not in known:
+        if name not in kept:
             kind = "required" if param.required else "new"
             yield ParameterEffect(**about, parameter=name, kind=kind, after=_default(param))
 

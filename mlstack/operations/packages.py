@@ -118,10 +118,10 @@ def install_packages(
             raise UsageError("which package is that environment to have?", hint=hint)
     scope = environment or APP
     moving = [(scope, ref.full_name) for ref in refs if environment or not ref.is_exact]
-    known = {ref.full_name: ref for ref in (*app.app.packages,) if not ref.is_exact}
+    ranges = {ref.full_name: ref for ref in (*app.app.packages,) if not ref.is_exact}
     # Who names a package again without a version keeps the range that the file has.
     entered = tuple(
-        known[ref.full_name] if not (ref.version or environment) and ref.full_name in known else ref
+        ranges[ref.full_name] if not (ref.version or environment) and ref.full_name in ranges else ref
         for ref in refs
     )
     force_of = None if force and not refs else {ref.full_name for ref in refs} if force else ()
@@ -210,8 +210,8 @@ def list_packages(app: AppDir, *, installed_only: bool = False) -> PackageList:
 
 def _environments(app: AppDir, package: str, version: str) -> tuple[str, ...]:
     """Give the environments that have this version in place of the app's."""
-    locked = (known for known in app.lock.packages if (known.full_name, known.version) == (package, version))
-    return next((known.only_in for known in locked), ())
+    locked = (entry for entry in app.lock.packages if (entry.full_name, entry.version) == (package, version))
+    return next((entry.only_in for entry in locked), ())
 
 
 def describe_package(app: AppDir, text: str) -> PackageDescription:
@@ -222,19 +222,20 @@ def describe_package(app: AppDir, text: str) -> PackageDescription:
         f"{needed}@{how['version']}" if how.get("version") else needed
         for needed, how in package.requires.items()
     ]
-    prototypes = [known for _, known in sorted(package.prototypes.items())]
+    prototypes = [prototype for _, prototype in sorted(package.prototypes.items())]
+    checked = {name: version for prototype in prototypes for name, version in prototype.checked_with.items()}
     return row(
         PackageDescription,
         package,
         package=name,
-        installed=tuple(known.version for known in app.lock.packages if known.full_name == name),
+        installed=tuple(entry.version for entry in app.lock.packages if entry.full_name == name),
         environments=_environments(app, name, package.version),
         requires=tuple(requires),
-        needs=tuple(dict.fromkeys(need.kind for known in prototypes for need in known.needs)),
-        checked_with={name: version for known in prototypes for name, version in known.checked_with.items()},
+        needs=tuple(dict.fromkeys(need.kind for prototype in prototypes for need in prototype.needs)),
+        checked_with=checked,
         source=locked.source,
         revision=locked.revision,
-        prototypes=tuple(row(PrototypeSummary, known) for known in prototypes),
+        prototypes=tuple(row(PrototypeSummary, prototype) for prototype in prototypes),
         notes=tuple(notes),
     )
 
@@ -245,22 +246,22 @@ def remove_package(app: AppDir, text: str, *, environment: str | None = None) ->
     With an environment only its own requirement goes, so that it has the app's version again.
     """
     with app.locked():
-        wanted = full_ref(app, text, offline=True)
+        target = full_ref(app, text, offline=True)
         if environment is not None:
-            gone = installation.leave_environment(app, wanted, environment)
+            gone = installation.leave_environment(app, target, environment)
             return PackageRemoved(packages=gone, environment=environment)
         packages = app.lock.packages
-        versions = [locked for locked in packages if locked.full_name == wanted.full_name]
-        meant = [locked for locked in versions if covers(wanted, locked.ref)]
+        versions = [locked for locked in packages if locked.full_name == target.full_name]
+        meant = [locked for locked in versions if covers(target, locked.ref)]
         if not meant:
-            message, hint = f"package `{wanted}` is not installed", "mlstack pkg list --installed"
-            raise not_found(message, wanted.full_name, [locked.full_name for locked in packages], hint=hint)
-        _refuse_needed(app, wanted, meant, is_last=len(meant) == len(versions))
+            message, hint = f"package `{target}` is not installed", "mlstack pkg list --installed"
+            raise not_found(message, target.full_name, [locked.full_name for locked in packages], hint=hint)
+        _refuse_needed(app, target, meant, is_last=len(meant) == len(versions))
         required = app.app.packages
         # What no requirement names by its version was brought by the one without: that goes with it.
-        is_whole = wanted not in required or len(meant) == len(versions)
-        removed = [ref for ref in required if covers(wanted, ref)]
-        own = [ref for ref in required if ref.full_name == wanted.full_name and not ref.is_exact]
+        is_whole = target not in required or len(meant) == len(versions)
+        removed = [ref for ref in required if covers(target, ref)]
+        own = [ref for ref in required if ref.full_name == target.full_name and not ref.is_exact]
         removed += [ref for ref in own if is_whole and ref not in removed]
         return PackageRemoved(packages=installation.remove(app, {APP: tuple(removed)}, gone=meant))
 
@@ -431,12 +432,7 @@ def search_prototypes(app: AppDir, text: str) -> PrototypeList:
     A registry that does not answer is left out and noted.
     """
     words = text.lower().removeprefix(KSONNET_PREFIX)
-    rows = [
-        _prototype_row(known)
-        for known in _sorted(app)
-        if words
-        in "\n".join((known.name, known.full_name, *known.aliases, known.summary, known.description)).lower()
-    ]
+    rows = [_prototype_row(prototype) for prototype in _sorted(app) if words in _searched(prototype)]
     notes: list[str] = []
     offered: list[PrototypeRow] = []
     retired: list[PrototypeRow] = []
@@ -456,6 +452,11 @@ def search_prototypes(app: AppDir, text: str) -> PrototypeList:
     return PrototypeList(prototypes=tuple(rows), notes=tuple(notes))
 
 
+def _searched(prototype: Prototype) -> str:
+    names = (prototype.name, prototype.full_name, *prototype.aliases)
+    return "\n".join((*names, prototype.summary, prototype.description)).lower()
+
+
 def _offered_rows(registry: str, package: IndexPackage, words: str) -> Iterator[PrototypeRow]:
     """Give what matches of a package that is not installed; itself, where its index tells no prototypes."""
     full_name = f"{registry}/{package.name}"
@@ -469,7 +470,8 @@ def _offered_rows(registry: str, package: IndexPackage, words: str) -> Iterator[
 
 
 def _retired_rows(registry: str, index: RegistryIndex, words: str) -> Iterator[PrototypeRow]:
-    offered = {name for p in index.packages.values() for known in p.prototypes for name in known.names}
+    prototypes = [prototype for package in index.packages.values() for prototype in package.prototypes]
+    offered = {name for prototype in prototypes for name in prototype.names}
     for entry in index.retired:
         summary = "; ".join(filter(None, (f"{entry.state}: {entry.reason}", entry.instead)))
         for name in entry.names:

@@ -186,8 +186,8 @@ def _declared(app: AppDir, place: ParamScope, key: str) -> tuple[KeyPath, Param,
     spelling = name if name in params else name.replace("-", "_")
     if spelling in params:
         param = params[spelling]
-        known = (prototype.name for prototype in app.vendor.prototypes() if param.name in prototype.params)
-        return (param.name, *path[1:]), param, next(known)
+        owners = (prototype.name for prototype in app.vendor.prototypes() if param.name in prototype.params)
+        return (param.name, *path[1:]), param, next(owners)
     if name in app.component_files:
         hint = f"mlstack param list {name}"
         raise UsageError(f"`{name}` is a component: which of its parameters?", hint=hint)
@@ -438,9 +438,9 @@ def plan_promotion(
 def _versions(app: AppDir, source: str, target: str) -> Iterator[Promotion]:
     before = {ref.full_name: ref for ref in app.environment(target).packages}
     for ref in app.environment(source).packages:
-        known: PackageRef | None = before.get(ref.full_name)
-        if known != ref:
-            versions = {"before": known.version if known else None, "after": ref.version}
+        previous: PackageRef | None = before.get(ref.full_name)
+        if previous != ref:
+            versions = {"before": previous.version if previous else None, "after": ref.version}
             yield Promotion(kind="version", component="", name=ref.full_name, **versions)
 
 

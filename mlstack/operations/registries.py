@@ -157,12 +157,18 @@ def add_registry(
     _known_registry(app, ref)
     index = _asked(app, ref)  # it may take its time: others may edit meanwhile
     with app.locked():
-        known = _known_registry(app, ref)
-        if known is None:
+        existing = _known_registry(app, ref)
+        if existing is None:
             app.add_registry(ref)
-    about = {"bundled": is_bundled(ref.address), "known": known is not None, "packages": len(index.packages)}
-    address, notes = ref.address if known is None else known.address, (index.note,) if index.note else ()
-    return row(RegistryAdded, ref, **about, address=address, notes=notes)
+    return row(
+        RegistryAdded,
+        existing or ref,
+        protocol=ref.protocol,
+        packages=len(index.packages),
+        bundled=is_bundled(ref.address),
+        known=existing is not None,
+        notes=(index.note,) if index.note else (),
+    )
 
 
 def _ref(app: AppDir, name: str, address: str, protocol: str, stands: Path | None) -> RegistryRef:
@@ -187,13 +193,13 @@ def _asked(app: AppDir, ref: RegistryRef) -> RegistryIndex:
 
 
 def _known_registry(app: AppDir, ref: RegistryRef) -> RegistryRef | None:
-    known = app.app.registry(ref.name)
-    if known is None or known.address == ref.address:
-        return known
-    if is_bundled(known.address) and is_bundled(ref.address):
-        return known
+    existing = app.app.registry(ref.name)
+    if existing is None or existing.address == ref.address:
+        return existing
+    if is_bundled(existing.address) and is_bundled(ref.address):
+        return existing
     hint = f"choose another name for this one, or mlstack registry set {ref.name} --uri {ref.address}"
-    raise UsageError(f"`{ref.name}` is the registry {known.address} already", hint=hint)
+    raise UsageError(f"`{ref.name}` is the registry {existing.address} already", hint=hint)
 
 
 def list_registries(app: AppDir) -> RegistryList:
@@ -291,13 +297,13 @@ def update_registries(app: AppDir, names: Sequence[str] = ()) -> RegistriesUpdat
 
 def _update(app: AppDir, ref: RegistryRef, before: Remembered | None, index: RegistryIndex) -> RegistryUpdate:
     installed, now = _installed_of(app, ref.name), contents(index)
-    known = before.packages if before else now
+    previous = before.packages if before else now
     changes = [
         PackageChange(
             package=f"{ref.name}/{name}", change=change, version=version, installed=installed.get(name)
         )
-        for name in sorted({*known, *now})
-        for version, change in _changes(known.get(name, {}), now.get(name, {}))
+        for name in sorted({*previous, *now})
+        for version, change in _changes(previous.get(name, {}), now.get(name, {}))
     ]
     earlier = {"before": before.revision if before else "", "is_first": before is None}
     packages = len(index.packages)
@@ -506,10 +512,10 @@ def _into_folder(package: PackageFolder, registry: Path, key: str) -> tuple[Path
     head, index = package.head, registry / INDEX_FILE
     place, is_there = registry / f"{head.name}@{head.version}", False
     for file in registry.glob("*/package.yaml"):
-        known = PackageFolder.read(file.parent)
-        if (known.head.name, known.head.version) == (head.name, head.version):
+        existing = PackageFolder.read(file.parent)
+        if (existing.head.name, existing.head.version) == (head.name, head.version):
             place, is_there = file.parent, True
-            if known.digest != package.digest:
+            if existing.digest != package.digest:
                 hint = "a changed package needs a new version in its package.yaml"
                 raise RegistryError(f"`{place}` is there with other content", hint=hint)
     before = index.read_bytes() if index.is_file() else b""

@@ -112,11 +112,11 @@ def _version(app: AppReader, environment: str, asked: str) -> str:
     from mlstack.validate.validate import VERSIONS, check_version, known_version
 
     place = app.environment(environment)
-    if asked and not (known := known_version(asked)):
+    if asked and not (version := known_version(asked)):
         hint = f"mlstack validate {environment} --kubernetes-version {VERSIONS.rpartition(' ')[2]}"
         raise UsageError(f"`--kubernetes-version` must be {VERSIONS}, got `{asked}`", hint=hint)
     if asked:
-        return known
+        return version
     return check_version(place.kubernetes_version, where=place.file, environment=environment)
 
 
@@ -128,12 +128,12 @@ def _verdict(
 
     if not policy:
         return Verdict([], [], [])
-    known = all_policies(app.policies)
-    policies = chosen(policy, known)
+    declared = all_policies(app.policies)
+    policies = chosen(policy, declared)
     nodes, apis = (snapshot.nodes, snapshot.apis) if snapshot is not None else ((), {})
     stack = PolicyContext(whole.objects, environment=state.environment, nodes=nodes, apis=apis)
     components = frozenset(obj.component for obj in state.objects)
-    return check_policies(policies, stack, known=known, components=components)
+    return check_policies(policies, stack, known=declared, components=components)
 
 
 def _waivers(verdict: Verdict) -> Iterator[str]:
@@ -149,12 +149,12 @@ def _needs(
     definitions: Sequence[Mapping[str, Any]],
 ) -> dict[tuple[str, str], Need | None]:
     """Give what components need by their prototypes, by component and kind, where it may not be there."""
-    known = Kinds.builtin().with_crds([*definitions, *(obj.data for obj in state.objects)])
+    kinds = Kinds.builtin().with_crds([*definitions, *(obj.data for obj in state.objects)])
     apis = snapshot.apis if snapshot is not None else {}
     return {
         (obj.component, obj.kind): app.need(obj.component, obj.api_version, obj.kind, state.environment)
         for obj in state.objects
-        if known.lookup(obj.api_version, obj.kind) is None and obj.kind not in apis.get(obj.api_version, ())
+        if kinds.lookup(obj.api_version, obj.kind) is None and obj.kind not in apis.get(obj.api_version, ())
     }
 
 
@@ -210,11 +210,11 @@ def with_applied(result: ValidateResult, target: Target, *, opener: Opener) -> V
     newest, minor = revisions[-1], int(result.kubernetes_version.partition(".")[2])
     objects = past.load(newest).objects
     crds = _definitions(target.app, objects)
-    known = {(fault.object, fault.path, fault.message) for fault in result.faults}
+    reported = {(fault.object, fault.path, fault.message) for fault in result.faults}
     left = [
         replace(fault, message=f"{fault.message} (in revision {newest.number})", where=None)
         for fault in deprecations(objects, minor, definitions=crds, is_live=True)
-        if (fault.object, fault.path, fault.message) not in known
+        if (fault.object, fault.path, fault.message) not in reported
     ]
     note = f"revision {newest.number}, the last applied, was looked at too"
     return row(ValidateResult, result, faults=(*result.faults, *left), notes=(*result.notes, note))
@@ -257,8 +257,8 @@ def _definitions(app: AppReader, objects: Sequence[KubeObject]) -> list[Mapping[
 
     Definitions are large: those that do not even name such a kind are not parsed.
     """
-    known = Kinds.builtin().with_crds(obj.data for obj in objects)
-    missing = {obj.kind for obj in objects if known.lookup(obj.api_version, obj.kind) is None}
+    kinds = Kinds.builtin().with_crds(obj.data for obj in objects)
+    missing = {obj.kind for obj in objects if kinds.lookup(obj.api_version, obj.kind) is None}
     return [
         document.value
         for file, text in (app.vendor.crds().items() if missing else ())
@@ -403,8 +403,8 @@ def _params(app: AppDir, environment: str, components: Sequence[str]) -> Iterato
             for name, value in app.resolve(component, environment).values.items():
                 if value is not None:
                     is_secret = name in params and params[name].secret
-                    known = map_references(value, lambda place: place.shown) if is_secret else value
-                    yield "param", f"{component.full_name} {name}", _Secret(known) if is_secret else known
+                    shown = map_references(value, lambda place: place.shown) if is_secret else value
+                    yield "param", f"{component.full_name} {name}", _Secret(shown) if is_secret else shown
 
 
 def _objects(state: DesiredState) -> Iterator[tuple[Section, str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +18,7 @@ from mlstack.cli.options import option
 from mlstack.cli.output import say, write
 from mlstack.cli.ports import Session, read_text
 from mlstack.cli.ports import holder as holder_of
+from mlstack.clock import timestamp
 from mlstack.errors import ClusterError, NotFoundError, UsageError
 from mlstack.names import check_namespace, check_object_name
 
@@ -212,9 +214,7 @@ def _do_one_pass(cluster: Cluster, controller: Controller, settings: ControllerS
 
 def _log(text: str) -> None:
     """Say a line on stderr: whoever reads it later needs the time."""
-    from datetime import UTC, datetime
-
-    say(f"{datetime.now(UTC).strftime('%Y-%m-%dT%H:%M:%SZ')} {text}")
+    say(f"{timestamp(time.time())} {text}")
 
 
 @commands.command(

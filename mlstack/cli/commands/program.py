@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +15,7 @@ from mlstack.cli.main import family
 from mlstack.cli.options import SCRIPTS, option, word
 from mlstack.cli.output import write
 from mlstack.cli.ports import Ports, Session, operations
+from mlstack.clock import timestamp
 from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError
 
@@ -166,7 +166,7 @@ class StandingClock:
 
     def now(self) -> str:
         """Give the time as Kubernetes writes it."""
-        return datetime.fromtimestamp(self._now_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return timestamp(self._now_s)
 
     def sleep(self, seconds: float) -> None:
         """Let time pass at once."""

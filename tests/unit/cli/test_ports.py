@@ -1,4 +1,4 @@
-"""Who takes locks from here."""
+"""Who takes locks from here, and what operations are handed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from mlstack.cli import ports
-from mlstack.cli.ports import holder
+from mlstack.cli.ports import Session, holder
 
 NEEDS_PROC = pytest.mark.skipif(not ports._PROC.joinpath("self/stat").exists(), reason="needs /proc")
 
@@ -56,3 +56,9 @@ def test_without_proc_every_name_is_new(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setattr(ports, "_PROC", tmp_path)
     assert holder("ada@laptop").name != holder("ada@laptop").name
     assert not holder("ada@laptop").is_gone(holder("ada@laptop").name)
+
+
+def test_an_operation_gets_the_options_that_are_called_as_its_parameters() -> None:
+    session = Session(arguments={"name": "web", "force": True})
+    assert session.call(lambda name, clock, size=1: (name, clock, size)) == ("web", session.ports.clock, 1)
+    assert session.call(lambda name, force: (name, force), name="other") == ("other", True)
