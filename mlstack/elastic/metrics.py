@@ -11,6 +11,7 @@ from typing import Any
 
 from mlstack.elastic.cache import free_room, minus
 from mlstack.elastic.policy.sharing import jain
+from mlstack.elastic.policy.state import fits
 from mlstack.elastic.reconciler import Pass
 from mlstack.elastic.snapshot import Decision, Job, Snapshot, Vector
 
@@ -203,14 +204,11 @@ def _of_room(snapshot: Snapshot) -> dict[str, Rows]:
     growing = [job for job in snapshot.jobs if job.state != "finishing" and len(job.trainers) < job.maximum]
     total = left = lost = nothing
     for node in snapshot.nodes:
-        room = free[node.name]
-        is_placeable = any(
-            all(amount <= there for amount, there in zip(job.trainer, room, strict=True))
-            and (job.nodes is None or node.name in job.nodes)
-            for job in growing
-        )
+        room, name = free[node.name], node.name
+        may_go = [job for job in growing if job.nodes is None or name in job.nodes]
         total, left = _plus(total, node.allocatable), _plus(left, room)
-        lost = lost if is_placeable else _plus(lost, room)
+        if not any(fits(room, enumerate(job.trainer)) for job in may_go):
+            lost = _plus(lost, room)
     offered = [(index, name) for index, name in enumerate(snapshot.resources) if total[index]]
 
     def ratio(parts: Vector) -> Rows:

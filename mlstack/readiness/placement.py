@@ -468,7 +468,7 @@ def may_be_on(rival: PodSet, node: NodeRoom) -> bool:
 
 def _is_left(pods: PodSet, rivals: Sequence[PodSet], nodes: Sequence[NodeRoom], own: int) -> bool:
     """Tell whether no others can lose all of these nodes to a pod."""
-    open_nodes = [node for node in nodes if node.is_ready and may_take(pods, node)]
+    open_nodes = [node for node in nodes if _sum(pods, node) > 0]
     kept_apart = [(rival, keys) for rival in rivals if (keys := apart(pods, rival))]
     if not open_nodes or len(frozenset().union(*(keys for _, keys in kept_apart)) - {HOST}) > 1:
         return False
@@ -477,11 +477,6 @@ def _is_left(pods: PodSet, rivals: Sequence[PodSet], nodes: Sequence[NodeRoom], 
     others = [(rival, own if rival is pods else rival.count) for rival in rivals if not rival.is_per_node]
     lost = _lost(pods, [(rival, count) for rival, count in others if count > 0], open_nodes)
     return any(_proves(values, lost) for values in _values(lost))
-
-
-def may_take(pods: PodSet, node: NodeRoom) -> bool:
-    """Tell whether a node takes one of these now."""
-    return is_eligible(pods, node) and pieces(pods, node) >= 1
 
 
 def _lost(pods: PodSet, others: Sequence[tuple[PodSet, int]], nodes: Sequence[NodeRoom]) -> _Lost:
