@@ -408,14 +408,16 @@ def duration(text: str | float) -> float:
         raise UsageError(str(error)) from error
 
 
-def one_of(known: Iterable[str], what: str = "output format") -> Callable[[str], str]:
-    """Give what checks that a word is among those that are known."""
+def one_of(
+    known: Iterable[str], fault: str = "no output format `{}`", hint: str = ""
+) -> Callable[[str], str]:
+    """Give what checks that a word is among those that are known; a hint of its own names the nearest."""
 
     def check(value: str) -> str:
         if value in known:
             return value
-        hint = f"use `-o {nearest(value, known) or '|'.join(known)}`"
-        raise UsageError(f"no {what} `{value}`", hint=hint)
+        nearest_format = f"use `-o {nearest(value, known) or '|'.join(known)}`"
+        raise UsageError(fault.format(value), hint=hint or nearest_format)
 
     return check
 
@@ -429,12 +431,6 @@ def _split_names(values: Sequence[str] | None) -> list[str]:
     if not all(names):
         raise UsageError("`-c` got an empty name", hint="write `-c NAME`, or `-c NAME,NAME`")
     return names
-
-
-def _check_on_failure(value: str) -> str:
-    if value in ("stop", "rollback"):
-        return value
-    raise UsageError(f"`--on-failure {value}` means nothing", hint="use stop or rollback")
 
 
 _TIME: dict[str, Any] = {"parser": duration, "show_default": False}
@@ -535,7 +531,7 @@ class Options:
         "--on-failure stop|rollback",
         "After a failure: stop, or apply the last revision that worked again.",
         default="stop",
-        callback=_check_on_failure,
+        callback=one_of(("stop", "rollback"), "`--on-failure {}` means nothing", "use stop or rollback"),
     )
     fail_fast: bool = option("--fail-fast", "Begin nothing more once an object has failed.")
     wait: bool = option(

@@ -72,10 +72,6 @@ class SystemClock:
         """Give the seconds since 1970."""
         return time.time()
 
-    def monotonic_s(self) -> float:
-        """Give a time that never goes back and that nobody sets, in seconds."""
-        return time.monotonic()
-
     def sleep(self, seconds: float) -> None:
         """Let time pass."""
         time.sleep(seconds)

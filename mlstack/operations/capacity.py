@@ -81,10 +81,10 @@ def footprint_of(
     notes = [f"no price for {', '.join(unknown)}"] if unknown else []
     return FootprintResult(
         environment=environment,
-        components=tuple(_row(name, takes, prices) for name, takes in amounts.items() if takes),
-        total=_row("", whole.now, prices),
-        least=_row("", whole.least, prices),
-        most=_row("", whole.most, prices),
+        components=tuple(_priced(name, takes, prices) for name, takes in amounts.items() if takes),
+        total=_priced("", whole.now, prices),
+        least=_priced("", whole.least, prices),
+        most=_priced("", whole.most, prices),
         per_node=whole.per_node,
         currency=prices.currency if prices else "",
         uncounted=whole.uncounted,
@@ -92,7 +92,7 @@ def footprint_of(
     )
 
 
-def _row(component: str, takes: Amounts, prices: Prices | None) -> ComponentFootprint:
+def _priced(component: str, takes: Amounts, prices: Prices | None) -> ComponentFootprint:
     costs = [(_price(name, prices) or 0) * value for name, value in takes.items()] if prices else []
     cost = round(sum(costs), 2) if prices else None
     return ComponentFootprint(component=component, takes=takes, monthly_cost=cost)
@@ -121,8 +121,7 @@ def _price(name: str, prices: Prices) -> float | None:
 
 # --- snapshots: what a cluster serves and has room for, kept in the app ---
 
-
-_UNINTERESTING = "attachable-volumes-"
+_VOLUME_SLOTS = "attachable-volumes-"  # resources of nodes that no pod asks for
 
 
 class SnapshotTaken(Record):
@@ -146,7 +145,7 @@ def take_snapshot(target: Target, *, opener: Opener, clock: Clock, check: bool =
     app, place = target.app, target.place()
     cluster = opener(place.context)
     guard.check_cluster(place, cluster)
-    snapshot, notes = _look(cluster, place.namespace, taken=timestamp(clock.now_s()))
+    snapshot, notes = _snapshot_of(cluster, place.namespace, taken=timestamp(clock.now_s()))
     file = f"{layout.ENVIRONMENTS}/{target.environment}/{layout.SNAPSHOT}"
     stored = app.snapshot(target.environment) if app.files.bytes(file) is not None else None
     changed = stored is None or _content(stored) != _content(snapshot)
@@ -174,7 +173,7 @@ def _gpus(allocatable: Mapping[str, Any]) -> int:
     )
 
 
-def _look(cluster: Cluster, namespace: str, *, taken: str) -> tuple[ClusterSnapshot, list[str]]:
+def _snapshot_of(cluster: Cluster, namespace: str, *, taken: str) -> tuple[ClusterSnapshot, list[str]]:
     """Ask a cluster what it serves and has room for; gives that, and what could not be seen."""
     live = capacity.read(cluster, namespaces=[namespace])
     notes = [f"{note}: the snapshot has none" for note in live.notes]
@@ -233,7 +232,7 @@ def _shape(node: Mapping[str, Any]) -> str:
     allocatable = {
         name: str(amount)
         for name, amount in sorted((status.get("allocatable") or {}).items())
-        if not name.startswith(_UNINTERESTING)
+        if not name.startswith(_VOLUME_SLOTS)
     }
     taints = sorted(
         f"{taint.get('key')}={taint.get('value') or ''}:{taint.get('effect')}"
@@ -278,7 +277,7 @@ def _room(live: capacity.Occupancy, namespace: str) -> dict[str, Any]:
 
 
 def _free(room: NodeRoom) -> dict[str, int]:
-    return {name: value for name, value in sorted(room.free.items()) if not name.startswith(_UNINTERESTING)}
+    return {name: value for name, value in sorted(room.free.items()) if not name.startswith(_VOLUME_SLOTS)}
 
 
 def _quotas(items: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
@@ -318,13 +317,13 @@ def fits_snapshot(
         app, environment, components=components, overrides=overrides, store=store, stand_ins=True
     )
     try:
-        return _judged(state, snapshot)
+        return _fits(state, snapshot)
     except ODD as error:
         hint = f"take it anew: mlstack env snapshot {environment}"
         raise SchemaError("the snapshot of the cluster holds odd values", hint=hint) from error
 
 
-def _judged(state: DesiredState, snapshot: ClusterSnapshot) -> FitsResult:
+def _fits(state: DesiredState, snapshot: ClusterSnapshot) -> FitsResult:
     nodes, pools = _nodes(snapshot), _pools(snapshot)
     new_pods, unclear = capacity.new_pods(state.objects)
     ranges = [
@@ -332,7 +331,7 @@ def _judged(state: DesiredState, snapshot: ClusterSnapshot) -> FitsResult:
         for row in snapshot.limits
     ]
     new_pods = capacity.limited(new_pods, state.objects, ranges)
-    pod_sets = [_doubted(spread(pods, nodes), snapshot) for pods in new_pods]
+    pod_sets = [_with_doubts(spread(pods, nodes), snapshot) for pods in new_pods]
     used = (snapshot.room or {}).get("used") or {}
     quotas = []
     for kept in snapshot.quotas:
@@ -385,7 +384,7 @@ def _pools(snapshot: ClusterSnapshot) -> list[NodePool]:
     return pools
 
 
-def _doubted(pods: PodSet, snapshot: ClusterSnapshot) -> PodSet:
+def _with_doubts(pods: PodSet, snapshot: ClusterSnapshot) -> PodSet:
     """Give pods with what a snapshot cannot tell of them."""
     room, doubts, placed_by = snapshot.room or {}, list(pods.doubts), pods.placed_by
     if snapshot.room is None:

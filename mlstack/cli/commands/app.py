@@ -50,12 +50,10 @@ def init(
     """Create an app directory; needs no network and no cluster."""
     place = folder or (session.folder or Path()) / name
     if stack is not None:
-        from mlstack.operations.components import init_stack
-
         if environment or context or server or namespace or skip_default_registries:
             hint = f"mlstack init {name} --stack {stack}"
             raise UsageError("`--stack` brings registry and environments of its own", hint=hint)
-        return init_stack(place, name, stack)
+        return operations.components.init_stack(place, name, stack)
     if context and server:
         raise UsageError("`--context` and `--server` exclude each other", hint="leave out --server")
     if environment is None and (context or server or namespace):
@@ -63,10 +61,9 @@ def init(
     kubeconfig = session.ports.kubeconfig(session.options.kubeconfig) if environment else None
     if server is not None and kubeconfig is not None:
         context = kubeconfig.of_server(server).name
-    default, where = not skip_default_registries, {"environment": environment, "context": context}
-    return session.call(
-        operations.app.init, folder=place, default_registry=default, kubeconfig=kubeconfig, **where
-    )
+    default = not skip_default_registries
+    chosen = {"environment": environment, "context": context, "kubeconfig": kubeconfig}
+    return session.call(operations.app.init, folder=place, default_registry=default, **chosen)
 
 
 def _place(session: Session, *, offline: bool) -> dict[str, Any]:

@@ -61,12 +61,6 @@ def _tick_ms(text: str | float) -> int:
     return round(tick * 1000)
 
 
-def _level(value: str) -> str:
-    if value in ("error", "info", "debug"):
-        return value
-    raise UsageError(f"no log level `{value}`", hint="use error, info, debug")
-
-
 def _print_example(value: bool) -> None:
     if value:
         from mlstack.simulator import scenario
@@ -93,7 +87,7 @@ LEASE = option(
 LEVEL = option(
     "--log-level LEVEL",
     "What is said: error, info (what changes) or debug (every write).",
-    callback=_level,
+    callback=options.one_of(("error", "info", "debug"), "no log level `{}`", "use error, info, debug"),
     default="info",
 )
 SNAPSHOT = option("--snapshot FILE", "Plan with a saved moment, without a cluster.")
