@@ -17,7 +17,7 @@ from mlstack.deploy.permissions import explained
 from mlstack.deploy.target import Holder
 from mlstack.errors import ClusterError, LockedError
 from mlstack.kube.client import Cluster, GuardedClient, ObjectRef, asked_once
-from mlstack.kube.lease import HeldError, Lease, LostError, Taken, Term
+from mlstack.kube.lease import HeldError, Lease, LostError, Term
 from mlstack.objects.kube_object import environment_marks, records_name
 
 WAIT_S = 30.0
@@ -62,10 +62,10 @@ def hold(
         ref = ObjectRef("coordination.k8s.io/v1", "Lease", place.namespace, lease.name)
         so = "nothing was written"
         with explained(cluster, ref, app=app, environment=place.name, so=so, what="lock"):
-            taken = _taken(lease, place, holder, clock=clock, on_event=on_event, timeout_s=timeout_s)
-        renewer.start(taken.term)
-        if taken.before is not None:
-            who = describe(taken.before)
+            term = _taken(lease, place, holder, clock=clock, on_event=on_event, timeout_s=timeout_s)
+        renewer.start(term)
+        if term.before is not None:
+            who = describe(term.before)
             on_event(RunEvent("note", None, f"took over the lock of {who}, who did not release it"))
         yield GuardedClient(cluster, fence=renewer.fence)
     except KeyboardInterrupt:
@@ -124,7 +124,7 @@ def describe(term: Term) -> str:
 
 def _taken(
     lease: Lease, place: Environment, holder: Holder, *, clock: Clock, on_event: OnEvent, timeout_s: float
-) -> Taken:
+) -> Term:
     deadline_s, waits_for, told_s = clock.now_s() + timeout_s, "", 0.0
     while True:
         try:

@@ -195,13 +195,13 @@ class LeaderElector:
                 self._other = (held.version, asked_s)
             if asked_s - self._other[1] < held.duration_s:
                 return self._stand_by(held.holder)
-        taken = self._lease.take(is_gone=self._is_gone)
+        term = self._lease.take(is_gone=self._is_gone)
         if self._closed.is_set():
-            self._free(taken.term)
+            self._free(term)
             return _RETRY_S
-        self._hold(taken.term, asked_s)
-        before = f" after {taken.before.holder}" if taken.before else ""
-        self._log(f"{holder} leads{before} (transition {taken.term.transitions})")
+        self._hold(term, asked_s)
+        before = f" after {term.before.holder}" if term.before else ""
+        self._log(f"{holder} leads{before} (transition {term.transitions})")
         return _RENEW_S
 
     def _hold(self, term: Term, asked_s: float) -> None:

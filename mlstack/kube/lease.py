@@ -8,6 +8,7 @@ may differ by more than a Lease lasts.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any
 
@@ -31,6 +32,7 @@ class Term:
     transitions: int  # how often it went to another holder
     uid: str
     version: str
+    before: Term | None = field(default=None, compare=False)  # from whom it was taken over unreleased
 
     def left_s(self, now_s: float) -> float:
         """Give how many seconds it still lasts; the server's times are whole seconds."""
@@ -51,14 +53,6 @@ class LostError(Exception):
     def __init__(self, term: Term | None) -> None:
         super().__init__(term.holder if term else "gone")
         self.term = term
-
-
-@dataclass(frozen=True, kw_only=True)
-class Taken:
-    """What taking a Lease gave; `before` is whose it was, if that one did not release it."""
-
-    term: Term
-    before: Term | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +77,7 @@ class Lease:
         live = self.cluster.get(self.ref)
         return _term(live) if live is not None and _holder(live) else None
 
-    def take(self, *, is_gone: Callable[[str], bool] = lambda name: False) -> Taken:
+    def take(self, *, is_gone: Callable[[str], bool] = lambda name: False) -> Term:
         """Take the Lease if it is free or has expired.
 
         Args:
@@ -96,7 +90,7 @@ class Lease:
         """
         while True:
             try:
-                return Taken(term=_term(self.cluster.create(self._written(None)).object))
+                return _term(self.cluster.create(self._written(None)).object)
             except ConflictError:  # there is one already
                 live = self.cluster.get(self.ref)
             if live is None:
@@ -110,7 +104,7 @@ class Lease:
             except (ConflictError, ObjectNotFoundError):  # somebody else was faster
                 continue
             foreign = _holder(live) not in ("", self.holder)
-            return Taken(term=_term(taken), before=_term(live) if foreign else None)
+            return replace(_term(taken), before=_term(live) if foreign else None)
 
     def renew(self, term: Term) -> Term:
         """Say that we are still here; a LostError says that somebody else has it, or that it was deleted."""

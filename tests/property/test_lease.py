@@ -48,7 +48,7 @@ def test_a_lease_is_taken_only_from_nobody_or_from_somebody_whose_time_is_over(
         others = {one: at_s for one, at_s in heard_s.items() if one != who}
         try:
             if what == "take":
-                terms[who] = leases[who].take().term
+                terms[who] = leases[who].take()
                 assert all(clock.now_s() - at_s > DURATION_S for at_s in others.values()), others
                 heard_s = {who: clock.now_s()}
             elif what == "renew" and who in terms:

@@ -19,7 +19,7 @@ from mlstack.deploy import conflicts
 from mlstack.deploy.changes import with_uid
 from mlstack.errors import ConflictError, InvalidError, ObjectNotFoundError
 from mlstack.kube.client import Cluster, ObjectRef, Right
-from mlstack.kube.lease import HeldError, Lease, LostError, Taken
+from mlstack.kube.lease import HeldError, Lease, LostError, Term
 from mlstack.objects.managed_fields import path_text
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ def lease(
     )
 
 
-def _taken(wanted: Lease) -> Taken | None:
+def _taken(wanted: Lease) -> Term | None:
     try:
         return wanted.take()
     except HeldError:
@@ -186,7 +186,7 @@ class ClusterContract:
 
     def test_a_lease_is_held_by_one(self, cluster: Cluster, namespace: str) -> None:
         first, second = (lease(cluster, namespace, holder) for holder in ("ada", "grace"))
-        term = first.renew(first.take().term)
+        term = first.renew(first.take())
         with pytest.raises(HeldError) as refused:
             second.take()
         assert refused.value.term.holder == "ada"
@@ -205,7 +205,7 @@ class ClusterContract:
         taken = eventually(lambda: _taken(second))
         assert taken.before is not None
         assert taken.before.holder == "ada"
-        assert taken.term.transitions == 1
+        assert taken.transitions == 1
 
     # Server-side apply: creation, repetition, change
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from mlstack.errors import ObjectNotFoundError
-from mlstack.kube.lease import HeldError, Lease, LostError, Taken
+from mlstack.kube.lease import HeldError, Lease, LostError, Term
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
 from tests.support.deploying import VirtualClock
@@ -33,7 +33,7 @@ def test_a_free_lease_is_taken(cluster: MemoryCluster, clock: VirtualClock) -> N
     mine = lease(cluster, "ada", clock, labels={"mlstack.dev/app": "demo"})
     taken = mine.take()
     assert taken.before is None
-    assert taken.term.holder == "ada"
+    assert taken.holder == "ada"
     live = cluster.get(mine.ref)
     assert live is not None
     assert live["metadata"]["labels"] == {"mlstack.dev/app": "demo"}
@@ -62,14 +62,14 @@ def test_an_expired_lease_goes_to_the_next(cluster: MemoryCluster, clock: Virtua
     lease(cluster, "ada", clock).take()
     clock.sleep(17)
     taken = lease(cluster, "grace", clock).take()
-    assert (taken.term.holder, taken.term.transitions) == ("grace", 1)
+    assert (taken.holder, taken.transitions) == ("grace", 1)
     assert taken.before is not None
     assert taken.before.holder == "ada"
 
 
 def test_a_renewed_lease_does_not_expire(cluster: MemoryCluster, clock: VirtualClock) -> None:
     mine = lease(cluster, "ada", clock)
-    term = mine.take().term
+    term = mine.take()
     clock.sleep(12)
     mine.renew(term)
     clock.sleep(12)
@@ -87,29 +87,29 @@ def test_the_clock_of_another_machine_does_not_matter(cluster: MemoryCluster, cl
 def test_a_lease_of_a_dead_process_need_not_expire(cluster: MemoryCluster, clock: VirtualClock) -> None:
     lease(cluster, "ada", clock).take()
     taken = lease(cluster, "grace", clock).take(is_gone=lambda name: name == "ada")
-    assert taken.term.holder == "grace"
+    assert taken.holder == "grace"
 
 
 def test_a_holder_takes_its_own_lease_again(cluster: MemoryCluster, clock: VirtualClock) -> None:
     mine = lease(cluster, "ada", clock)
-    first = mine.take().term
+    first = mine.take()
     clock.sleep(1)
     again = mine.take()
     assert again.before is None
-    assert (again.term.uid, again.term.transitions) == (first.uid, 0)
-    assert again.term.acquired_s == first.acquired_s
+    assert (again.uid, again.transitions) == (first.uid, 0)
+    assert again.acquired_s == first.acquired_s
 
 
 def test_a_released_lease_is_free(cluster: MemoryCluster, clock: VirtualClock) -> None:
     mine = lease(cluster, "ada", clock)
-    mine.release(mine.take().term)
+    mine.release(mine.take())
     assert cluster.get(mine.ref) is None
     assert lease(cluster, "grace", clock).take().before is None
 
 
 def test_release_leaves_the_lease_of_another_alone(cluster: MemoryCluster, clock: VirtualClock) -> None:
     mine = lease(cluster, "ada", clock)
-    term = mine.take().term
+    term = mine.take()
     clock.sleep(20)
     other = lease(cluster, "grace", clock)
     other.take()
@@ -121,7 +121,7 @@ def test_release_leaves_the_lease_of_another_alone(cluster: MemoryCluster, clock
 
 def test_renewing_a_lease_of_another_says_whose_it_is(cluster: MemoryCluster, clock: VirtualClock) -> None:
     mine = lease(cluster, "ada", clock)
-    term = mine.take().term
+    term = mine.take()
     clock.sleep(20)
     lease(cluster, "grace", clock).take()
     with pytest.raises(LostError) as lost:
@@ -132,7 +132,7 @@ def test_renewing_a_lease_of_another_says_whose_it_is(cluster: MemoryCluster, cl
 
 def test_renewing_a_deleted_lease_says_that_it_is_gone(cluster: MemoryCluster, clock: VirtualClock) -> None:
     mine = lease(cluster, "ada", clock)
-    term = mine.take().term
+    term = mine.take()
     cluster.delete(mine.ref, propagation="Background")
     with pytest.raises(LostError) as lost:
         mine.renew(term)
@@ -144,11 +144,11 @@ def test_an_emptied_lease_is_free(cluster: MemoryCluster, clock: VirtualClock) -
     mine.take()
     cluster.patch(mine.ref, {"spec": {"holderIdentity": None}})
     assert mine.read() is None
-    assert lease(cluster, "grace", clock).take().term.holder == "grace"
+    assert lease(cluster, "grace", clock).take().holder == "grace"
 
 
 def test_one_of_many_takes_it(cluster: MemoryCluster, clock: VirtualClock) -> None:
-    def attempt(name: str) -> Taken | None:
+    def attempt(name: str) -> Term | None:
         try:
             return lease(cluster, name, clock).take()
         except HeldError:
