@@ -530,20 +530,15 @@ def chart_web(repository: str) -> Web:
     from mlstack.web import Trust, Web
 
     for entry in chart_repositories(repository):
-        authorities, certificate, key = (
-            str(entry.get(name) or "") for name in ("caFile", "certFile", "keyFile")
+        trust = Trust(
+            server=repository,
+            authorities=str(entry.get("caFile") or ""),
+            certificate=str(entry.get("certFile") or ""),
+            key=str(entry.get("keyFile") or ""),
+            verify=entry.get("insecure_skip_tls_verify") is not True,
         )
-        verify = entry.get("insecure_skip_tls_verify") is not True
-        if authorities or certificate or key or not verify:
-            return Web(
-                Trust(
-                    server=repository,
-                    authorities=authorities,
-                    certificate=certificate,
-                    key=key,
-                    verify=verify,
-                )
-            )
+        if trust != Trust(server=repository):
+            return Web(trust)
     return Web()
 
 

@@ -481,13 +481,11 @@ class _Accounts:
             except ForbiddenError:
                 remarks.append(f"Secret {namespace}/{name}{_UNREAD}")
                 continue
-            content = _content(secret) if secret is not None else None
-            if content is not None:
+            if (content := _content(secret or {})) is not None:
                 contents.append(content)
-            elif secret is None:
-                remarks.append(f"Secret {namespace}/{name} is not there")
             else:
-                remarks.append(f"Secret {namespace}/{name} is no pull secret")
+                what = "no pull secret" if secret is not None else "not there"
+                remarks.append(f"Secret {namespace}/{name} is {what}")
         return contents, remarks
 
     def _get(self, kind: str, namespace: str, name: str) -> Mapping[str, Any] | None:
