@@ -74,10 +74,9 @@ def check_new_name(name: str, known: Iterable[str], what: str) -> str:
     """Refuse a name whose file is another's on systems that do not tell letter case apart."""
     for other in known:
         if other != name and other.casefold() == name.casefold():
-            raise UsageError(
-                f"{what} `{other}` is there, and `{name}` differs from it in letter case alone",
-                hint="choose another name: on macOS and Windows their files would be one",
-            )
+            message = f"{what} `{other}` is there, and `{name}` differs from it in letter case alone"
+            hint = "choose another name: on macOS and Windows their files would be one"
+            raise UsageError(message, hint=hint)
     return name
 
 

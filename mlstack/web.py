@@ -168,9 +168,8 @@ class Web:
             own = self._trust
             trust = own if own and _origin(own.server) == _origin(place) else Trust(server=place)
             label, verify = f"`{there.host}`", trust.verify
-            pool = ConnectionPool(
-                Endpoint(label=label, server=place, proxy=proxy, verify=verify, packed=False)
-            )
+            login = Endpoint(label=label, server=place, proxy=proxy, verify=verify, packed=False)
+            pool = ConnectionPool(login)
             pool.use(_context(trust))
             self._pools[origin] = pool
         return self._pools[origin]
@@ -208,9 +207,8 @@ def _address(url: str) -> Address:
     try:
         there = address(url)
     except ValueError:
-        raise RegistryError(
-            f"`{shown(url)}` is no address of the web", hint="write https://HOST/PATH"
-        ) from None
+        message = f"`{shown(url)}` is no address of the web"
+        raise RegistryError(message, hint="write https://HOST/PATH") from None
     if not (there.is_secure or there.is_here):
         message = f"`{shown(url)}` is plain http, where anybody on the way can change what comes"
         raise RegistryError(message, hint="write https://")

@@ -97,10 +97,9 @@ def _read_sign(rule: FieldReader, name: str) -> Sign | None:
     if has_condition == has_field:
         what = "has both `condition` and `field`" if has_field else "needs `condition` or `field`"
         fields.refuse((), what, hint=_SIGN_HINT)
-    for other in ("value", "values") if has_condition else ("status", "reason"):
-        if fields.has(other):
-            owner = "condition" if has_condition else "field"
-            fields.refuse(other, f"does not go with `{owner}`", hint=_SIGN_HINT)
+    owner, others = ("condition", ("value", "values")) if has_condition else ("field", ("status", "reason"))
+    for other in filter(fields.has, others):
+        fields.refuse(other, f"does not go with `{owner}`", hint=_SIGN_HINT)
     if has_condition:
         # YAML takes an unquoted True for a boolean, and everybody means the condition's status by it.
         status, reason = str(fields.value("status", True)), fields.text("reason", "")
@@ -125,8 +124,7 @@ def _read_rules(fields: FieldReader, name: str) -> tuple[ReadyRule, ...]:
     for entry in fields.each(name):
         rule = entry.record(ReadyRule)
         if rule.kind in rules:
-            hint = "one rule a kind: remove one"
-            entry.refuse("kind", f"has a rule already: `{rule.kind}`", hint=hint)
+            entry.refuse("kind", f"has a rule already: `{rule.kind}`", hint="one rule a kind: remove one")
         rules[rule.kind] = rule
     return tuple(rules.values())
 
@@ -392,11 +390,9 @@ class App:
 def _read_prototype_name(fields: FieldReader, name: str) -> str:
     if not fields.has("kustomize"):
         return fields.text(name)
-    for other in (name, "params", "hooks"):
-        if fields.has(other):
-            fields.refuse(
-                other, "does not go with `kustomize`", hint="patches change what a kustomization brings"
-            )
+    for other in filter(fields.has, (name, "params", "hooks")):
+        hint = "patches change what a kustomization brings"
+        fields.refuse(other, "does not go with `kustomize`", hint=hint)
     return ""
 
 

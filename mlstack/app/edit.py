@@ -151,11 +151,9 @@ class _AppLock:
         holder = f"process {known[1]} on {known[2]}" if known else "another command"
         look = f"`ps -fp {known[1]}` shows it" if known else "look which mlstack runs there"
         leftover = f"; after a crash on another machine remove {self._path}.held" if self._marker else ""
-        return ConfigError(
-            f"{holder} has been editing this app for {LOCK_WAIT_S:.0f} s; nothing was changed",
-            where=str(self._path),
-            hint=f"wait for it or end it, then try again: {look}{leftover}",
-        )
+        message = f"{holder} has been editing this app for {LOCK_WAIT_S:.0f} s; nothing was changed"
+        hint = f"wait for it or end it, then try again: {look}{leftover}"
+        return ConfigError(message, where=str(self._path), hint=hint)
 
     def _holder(self) -> tuple[str, int]:
         """Give what the holder wrote about itself, and when; both empty where that cannot be read."""

@@ -431,12 +431,10 @@ class Vendor:
             raise RegistryError(message, where=error.where, hint=restore) from error
         if folder.digest != locked.digest:
             changed = changed_files(folder.files, locked.files) if locked.files else ()
-            raise RegistryError(
-                f"the content of package `{locked.ref}` is not what mlstack.lock says: "
-                + (listed(changed, _NAMED_FILES) or f"{folder.digest[:19]}, locked {locked.digest[:19]}"),
-                where=locked.folder,
-                hint=f"{restore} restores it; to change a prototype, put it in a registry of your own",
-            )
+            differs = listed(changed, _NAMED_FILES) or f"{folder.digest[:19]}, locked {locked.digest[:19]}"
+            message = f"the content of package `{locked.ref}` is not what mlstack.lock says: {differs}"
+            hint = f"{restore} restores it; to change a prototype, put it in a registry of your own"
+            raise RegistryError(message, where=locked.folder, hint=hint)
         return folder
 
     def packages(self) -> tuple[Package, ...]:

@@ -302,10 +302,8 @@ class ParamScope:
         if self.personal and self.environment is None:
             raise UsageError("a value of yours alone is for one environment", hint="name it: --env ENV")
         if self.module is not None and (self.component or self.environment):
-            raise UsageError(
-                "`--module` sets a value for all its components, in every environment",
-                hint="leave out --module, or the component and --env",
-            )
+            message = "`--module` sets a value for all its components, in every environment"
+            raise UsageError(message, hint="leave out --module, or the component and --env")
 
     @property
     def kind(self) -> str:

@@ -134,11 +134,9 @@ class AppReader:
         for file, module, name in layout.component_files(self.files.root):
             full_name = f"{module}.{name}" if module else name
             if not _LABEL.fullmatch(full_name) or "." in file.rpartition("/")[0]:
-                raise ConfigError(
-                    f"`{full_name}` cannot be the name of a component, which becomes a label",
-                    where=file,
-                    hint="name files and folders with up to 63 letters, digits, `-` and `_`",
-                )
+                message = f"`{full_name}` cannot be the name of a component, which becomes a label"
+                hint = "name files and folders with up to 63 letters, digits, `-` and `_`"
+                raise ConfigError(message, where=file, hint=hint)
             if full_name in components:
                 both = f"`{components[full_name][0]}` and `{file}` both"
                 raise ConfigError(f"{both} stand for the component `{full_name}`", hint="rename one of them")
@@ -190,10 +188,8 @@ class AppReader:
         is_built = isinstance(component, Kustomization)
         what = "built by kustomize" if is_built else "a plain manifest"
         edit = "change the kustomization" if is_built else f"edit {component.file}"
-        raise UsageError(
-            f"`{name}` is {what}, which has no parameters",
-            hint=f"{edit}, or patch it in environments/ENV/patches/{name}.yaml",
-        )
+        hint = f"{edit}, or patch it in environments/ENV/patches/{name}.yaml"
+        raise UsageError(f"`{name}` is {what}, which has no parameters", hint=hint)
 
     def selected(
         self, environment: Environment | None, names: Sequence[str] = ()

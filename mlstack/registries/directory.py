@@ -87,7 +87,5 @@ class DirectoryRegistry:
         Raises:
             RegistryError: always.
         """
-        raise RegistryError(
-            f"registry `{self._ref.name}` is a folder, which has no revision `{revision}`",
-            hint=f"mlstack registry describe {self._ref.name} lists the versions",
-        )
+        message = f"registry `{self._ref.name}` is a folder, which has no revision `{revision}`"
+        raise RegistryError(message, hint=f"mlstack registry describe {self._ref.name} lists the versions")

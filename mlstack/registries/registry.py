@@ -125,9 +125,8 @@ def read_index(tree: Tree, *, source: str, name: str, revision: str = "") -> Reg
             raise ksonnet_registry(source, names)
         for folder in folders:
             if any(tree.read(PurePosixPath(folder, file)) is not None for file in PACKAGE_FILES):
-                package = PackageFolder(
-                    _package_files(tree, PurePosixPath(folder)), source=f"{source}/{folder}"
-                )
+                files = _package_files(tree, PurePosixPath(folder))
+                package = PackageFolder(files, source=f"{source}/{folder}")
                 entries.append(package.entry(folder, strict=False))
     if not entries:
         message = f"no registry at `{source}`: neither `{INDEX_FILE}` nor a folder with `package.yaml`"
@@ -153,10 +152,8 @@ def ksonnet_registry(source: str, names: Iterable[str]) -> RegistryError:
     shipped = _bundled(DEFAULT_NAME).index
     text = f"`{source}` is a registry of ksonnet's, whose jsonnet packages mlstack does not run"
     lines = [f"  {name}: {_served(name, shipped)}" for name in names]
-    return RegistryError(
-        "\n".join([text, *lines]),
-        hint="mlstack import ksonnet-app DIR brings over an app that was made from it",
-    )
+    hint = "mlstack import ksonnet-app DIR brings over an app that was made from it"
+    return RegistryError("\n".join([text, *lines]), hint=hint)
 
 
 def _served(name: str, shipped: RegistryIndex) -> str:

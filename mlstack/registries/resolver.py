@@ -506,7 +506,5 @@ def _contradiction(
         return NotFoundError(message, hint=f"known versions: {shown or 'none'}")
     lines = [f"{asker(wish)} wants {wish.versions or 'any version'}" for wish in wishes]
     message = "\n  ".join([f"no version of `{package}` suits all that ask for it:", *lines])
-    return ConfigError(
-        f"{message}\n  its versions are {shown or 'none'}",
-        hint="change one of these requirements; `mlstack pkg outdated` shows what there is",
-    )
+    hint = "change one of these requirements; `mlstack pkg outdated` shows what there is"
+    return ConfigError(f"{message}\n  its versions are {shown or 'none'}", hint=hint)
