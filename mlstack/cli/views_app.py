@@ -41,7 +41,7 @@ TABLE_VIEWS |= {
     "EnvironmentList": TableView(
         "environments",
         columns(
-            "NAME CONTEXT NAMESPACE KUBERNETES=kubernetes_version EXTENDS PROTECTED OVERRIDDEN? EXPIRES?",
+            "NAME CONTEXT NAMESPACE KUBERNETES=kubernetes_version EXTENDS? PROTECTED? OVERRIDDEN? EXPIRES?",
             NAME=lambda row: f"{row.name} *" if row.current else row.name,
         ),
         cut="CONTEXT",
