@@ -31,7 +31,7 @@ else:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
 class Record:
-    """What a result and its rows derive from: each is a frozen dataclass whose fields are given by name."""
+    """Makes a frozen dataclass, of fields given by name, of what derives from it: results and their rows."""
 
     def __init_subclass__(cls) -> None:
         dataclass(cls, frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mlstack.cli.options import Options
 from mlstack.cli.output import prompt, say
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record, dataclass
 from mlstack.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -131,8 +131,7 @@ def kubeconfig(path: str | None) -> Kubeconfig:
     return kubeconfig.load(path, os.environ)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ports:
+class Ports(Record):
     """The ways out of the process that commands may use; tests put others in their place."""
 
     # opens the cluster behind a context; the second argument is `--kubeconfig`

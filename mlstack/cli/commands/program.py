@@ -16,7 +16,7 @@ from mlstack.cli.options import SCRIPTS, option, word
 from mlstack.cli.output import write
 from mlstack.cli.ports import Ports, Session, operations
 from mlstack.clock import timestamp
-from mlstack.dataclass import dataclass
+from mlstack.dataclass import Record
 from mlstack.errors import MlstackError
 
 if TYPE_CHECKING:
@@ -180,8 +180,7 @@ LIBRARIES = ("typer", "jinja2", "PyYAML", "jsonschema-rs", "google-re2", "urllib
 Shell = Literal["bash", "zsh", "fish", "powershell"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Versions:
+class Versions(Record):
     """The versions of the program, of Python and of the libraries in use."""
 
     mlstack: str  # version of the program
