@@ -28,9 +28,9 @@ from mlstack.importers.plan import Data, PlannedComponent, component_name, ident
 from mlstack.names import listed, nearest
 from mlstack.objects import masking
 from mlstack.objects.kube_object import Identity, Kinds
-from mlstack.render import tools
+from mlstack.render import helm
 from mlstack.render.component import check_object, unpacked
-from mlstack.render.tools import KUSTOMIZATIONS, kustomize_folder, remote_entries
+from mlstack.render.kustomize import NAMES, build_folder, remote_entries
 from mlstack.yaml import read
 from mlstack.yaml.edit import dump_commented, load_commented
 from mlstack.yaml.read import read_documents
@@ -103,7 +103,7 @@ def _fetched(url: str) -> SourceFile:
     return _source(shown, PurePosixPath(name), answer.data)
 
 
-_COMMANDS = {**dict.fromkeys(KUSTOMIZATIONS, "kustomize"), "Chart.yaml": "helm"}
+_COMMANDS = {**dict.fromkeys(NAMES, "kustomize"), "Chart.yaml": "helm"}
 
 
 def _lead_elsewhere(folder: Path, file: str) -> None:
@@ -260,14 +260,14 @@ def rendered_chart(
     Raises:
         TemplateError: it does not render, or something else each time.
     """
-    release = tools.Release(
+    release = helm.Release(
         name=name, namespace=place.namespace, values=values, kubernetes_version=place.kubernetes_version
     )
-    first, second = tools.helm_template(chart, release, times=2)
-    parts = [tools.without_hooks(run, component=name, keep=hooks, how="--hooks") for run in (first, second)]
+    first, second = helm.template(chart, release, times=2)
+    parts = [helm.without_hooks(run, component=name, keep=hooks, how="--hooks") for run in (first, second)]
     objects, others = (_objects(item.document for item in kept) for kept, _ in parts)
-    if faults := tools.differences(objects, others):
-        raise tools.unrepeatable(chart, faults, component=name)
+    if faults := helm.differences(objects, others):
+        raise helm.unrepeatable(chart, faults, component=name)
     return objects, parts[0][1]
 
 
@@ -311,11 +311,11 @@ def read_release(cluster: Cluster, name: str, namespace: str, *, hooks: bool = F
     head = chart.get("metadata") or {}
     texts = [content.get("manifest"), *(hook.get("manifest") for hook in content.get("hooks") or ())]
     documents = [
-        tools.Templated(template="", document=document)
+        helm.Templated(template="", document=document)
         for text in texts
         for document in read_documents(str(text or ""), source=f"release {name}")
     ]
-    kept, notes = tools.without_hooks(documents, component=name, keep=hooks, how="--hooks")
+    kept, notes = helm.without_hooks(documents, component=name, keep=hooks, how="--hooks")
     kinds = cluster.kinds()
     files = (str(file.get("name")) for file in chart.get("files") or ())
     if crds := [name for name in files if name.startswith("crds/")]:
@@ -396,7 +396,7 @@ def overlays(folder: Path) -> list[Overlay]:
 
 
 def _is_one(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in KUSTOMIZATIONS)
+    return any((folder / name).is_file() for name in NAMES)
 
 
 def _built(environment: str, folder: Path) -> Overlay:
@@ -404,7 +404,7 @@ def _built(environment: str, folder: Path) -> Overlay:
         message = f"`{entry}` is somebody else's, which building would fetch each time"
         hint = f"kustomize localize {folder} NEWDIR, and import that"
         raise ConfigError(message, where=str(file), hint=hint)
-    text = kustomize_folder(folder, where=str(folder))
+    text = build_folder(folder, where=str(folder))
     documents = read_documents(text, source=f"what kustomize builds of `{folder}`")
     objects = tuple(data for document in documents for _, data in unpacked(document.value))
     namespaces = {(data.get("metadata") or {}).get("namespace") for data in objects} - {None}

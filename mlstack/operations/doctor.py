@@ -26,7 +26,7 @@ from mlstack.errors import MlstackError, NotFoundError, RegistryError, SchemaErr
 from mlstack.kube.client import Cluster, Opener
 from mlstack.kube.kubeconfig import IN_CLUSTER, Kubeconfig
 from mlstack.names import nearest
-from mlstack.render.tools import helm_version
+from mlstack.render.helm import helm_version
 from mlstack.yaml import read
 from mlstack.yaml.edit import dump_commented, load_commented
 

@@ -32,7 +32,8 @@ from mlstack.registries import git, installation
 from mlstack.registries.helm import ChartSource, read_chart
 from mlstack.registries.registry import indexes
 from mlstack.registries.resolver import APP
-from mlstack.render import render, tools
+from mlstack.render import kustomize, render
+from mlstack.render.helm import helm_version
 from mlstack.yaml import write
 
 if TYPE_CHECKING:
@@ -409,7 +410,7 @@ def import_helm(app: AppDir, request: HelmRequest, *, opener: Opener | None = No
     if request.chart is None:
         raise UsageError("which chart?", hint="mlstack import helm CHART, or --live RELEASE")
     chart = read_chart(request.chart)
-    tools.helm_version()
+    helm_version()
     name = request.name or component_name(str(read_head(chart.files, source=chart.folder)["name"]))
     pseudo = Environment(name="default", namespace=request.namespace or "default")
     objects: dict[str, Sequence[Data]] = {}
@@ -543,12 +544,12 @@ def refer_to_kustomization(
     component = Component(name=own, module=module, kustomize=source, file=layout.component_file(module, own))
     kustomization = Kustomization(name=own, module=module, source=source, file=component.file)
     if not kustomization.is_remote:
-        tools.kustomize_build(app, kustomization)
+        kustomize.build(app, kustomization)
         with app.locked():
             file = app.add_component(component, replace=replace)
         return Referred(name=component.full_name, file=file, source=source)
     locked = next((entry for entry in app.lock.kustomizations if entry.source == source), None)
-    entry, copied = tools.fetch_copy(source, None if update else locked)
+    entry, copied = kustomize.fetch_copy(source, None if update else locked)
     with app.locked():
         file = app.add_component(component, replace=replace, copies=[(entry, copied)])
     return Referred(

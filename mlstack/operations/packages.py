@@ -26,7 +26,7 @@ from mlstack.registries.installation import (
 )
 from mlstack.registries.registry import indexes, missing_prototype
 from mlstack.registries.resolver import APP
-from mlstack.render import tools
+from mlstack.render import kustomize
 
 
 class InstalledPackage(Record):
@@ -125,7 +125,7 @@ def install_packages(
         for ref in refs
     )
     force_of = None if force and not refs else {ref.full_name for ref in refs} if force else ()
-    copies = [] if refs else tools.missing_copies(app, force=force)
+    copies = [] if refs else kustomize.missing_copies(app, force=force)
     changed = installation.change(app, {scope: entered} if refs else {}, free=moving, force=force_of)
     return _installed(app, changed, [ref.full_name for ref in refs], copies)
 
@@ -133,7 +133,7 @@ def install_packages(
 def restore_packages(app: AppDir, *, force: bool = False) -> Installed:
     """Bring `vendor/` to what `mlstack.lock` says; no other file of the app changes."""
     installation.refuse_stale(app)
-    copies = tools.missing_copies(app, frozen=True, force=force)
+    copies = kustomize.missing_copies(app, frozen=True, force=force)
     return _installed(app, installation.change(app, {}, force=None if force else ()), [], copies)
 
 

@@ -35,7 +35,7 @@ from mlstack.render.template import (
 from mlstack.yaml import read
 
 if TYPE_CHECKING:
-    from mlstack.render import tools
+    from mlstack.render import helm
 
 Path = tuple[str | int, ...]
 PlaceOf = Callable[[int], TemplatePlace | None]
@@ -144,10 +144,10 @@ class Loader:
         self, component: Component, prototype: Prototype, chart: Chart, resolved: Resolved
     ) -> Rendered:
         """Give the objects of a chart, remembered or rendered: twice unless it is known to repeat itself."""
-        from mlstack.render import tools
+        from mlstack.render import helm
 
         name, environment = component.full_name, self.environment
-        release = tools.Release(
+        release = helm.Release(
             name=component.name,
             namespace=environment.namespace,
             values=overridden(resolved),
@@ -181,19 +181,19 @@ class Loader:
         component: Component,
         prototype: Prototype,
         chart: Chart,
-        release: tools.Release,
+        release: helm.Release,
         variables: Mapping[str, Any],
     ) -> tuple[list[KubeObject], list[str]]:
         """Render a chart by helm; one that is not the same each time is refused, but for what patches fix."""
-        from mlstack.render import tools
+        from mlstack.render import helm
 
         name = component.full_name
         mark = f"repeatable:{render_key(prototype, variables, variables.keys()).decode()}"
         is_repeatable = self._store.get(mark) is not None
         renders, notes = [], list[str]()
-        for documents in tools.helm_template(chart, release, times=1 if is_repeatable else 2):
-            kept, notes = tools.without_hooks(documents, component=name, keep=component.hooks == "apply")
-            notes += [f"{name}: {note}" for note in tools.lookup_note(chart, kept)]
+        for documents in helm.template(chart, release, times=1 if is_repeatable else 2):
+            kept, notes = helm.without_hooks(documents, component=name, keep=component.hooks == "apply")
+            notes += [f"{name}: {note}" for note in helm.lookup_note(chart, kept)]
             objects = [
                 (item.template, obj)
                 for item in kept
@@ -203,8 +203,8 @@ class Loader:
         first, last = ([obj.data for _, obj in objects] for objects in (renders[0], renders[-1]))
         if first != last:
             patches = [self._patched([obj for _, obj in objects], name) for objects in renders]
-            if faults := tools.differences(*([obj.data for obj in objects] for objects in patches)):
-                raise tools.unrepeatable(chart, faults, component=name)
+            if faults := helm.differences(*([obj.data for obj in objects] for objects in patches)):
+                raise helm.unrepeatable(chart, faults, component=name)
         else:
             self._store.put(mark, b"")
         if first == last and not self._locate:
@@ -222,21 +222,21 @@ class Loader:
 
     def _helm_version(self) -> str:
         """Give the version of the helm that is there, asked once for each program file."""
-        from mlstack.render import tools
+        from mlstack.render import helm
 
-        key = f"helm:{tools.helm_stamp()}"
+        key = f"helm:{helm.stamp()}"
         known = self._store.get(key)
-        version = known.decode() if known else tools.helm_version()
+        version = known.decode() if known else helm.helm_version()
         if not known:
             self._store.put(key, version.encode())
         return version
 
     def _kustomized(self, component: Kustomization) -> Rendered:
         """Give the objects that kustomize builds, of a folder or of the copy of somebody else's."""
-        from mlstack.render import tools
+        from mlstack.render import kustomize
 
         name = component.full_name
-        text = tools.kustomize_build(self.app, component)
+        text = kustomize.build(self.app, component)
         documents = read.read_documents(text, source=f"what kustomize builds of `{component.source}`")
         objects = self._parsed(documents, name, component.file, None)
         return Rendered(
