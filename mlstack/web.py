@@ -122,12 +122,8 @@ class Web:
         """
         sent = {"User-Agent": _AGENT, "Accept": "*/*", **_login(url), **(headers or {})}
         for _ in range(_MOST_REDIRECTS + 1):
-            answer = patiently(
-                partial(self._answer, method, url, sent, body, timeout_s, whole),
-                sleep=self._sleep,
-                clock=self._clock,
-                busy=_BUSY,
-            )
+            send = partial(self._answer, method, url, sent, body, timeout_s, whole)
+            answer = patiently(send, sleep=self._sleep, clock=self._clock, busy=_BUSY)
             location = answer.headers.get("Location") if method in ("GET", "HEAD") else None
             if not (300 <= answer.status < 400 and location):
                 return row(Answer, answer, url=url)

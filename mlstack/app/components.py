@@ -60,9 +60,8 @@ def draft(
     full_name = prototype.full_name
     if "@" in request.prototype:  # a version that was asked for stays
         full_name = f"{prototype.registry}/{prototype.package}@{prototype.version}/{prototype.name}"
-    component = Component(
-        name=name, module=module, prototype=full_name, params=values, file=component_file(module, name)
-    )
+    file = component_file(module, name)
+    component = Component(name=name, module=module, prototype=full_name, params=values, file=file)
     is_chart = prototype.chart is not None
     shared = [] if is_chart else app.shared_layers(module)
     layers = [*shared, Layer("component", values, origins)]
@@ -201,11 +200,9 @@ def _without_moved(app: AppDir, names: Collection[str]) -> EditedFile:
 def _refuse_needed(app: AppDir, gone: Collection[str], components: Collection[str]) -> None:
     for other, file, number, needed in _dependencies(app):
         if needed in gone and other not in components:
-            message, where = (
-                f"component `{other}` depends on `{needed}`",
-                app.position(file, ("dependsOn", number)),
-            )
-            raise ConfigError(message, where=where, hint="take it out of `dependsOn` there first")
+            message, where = f"component `{other}` depends on `{needed}`", ("dependsOn", number)
+            hint = "take it out of `dependsOn` there first"
+            raise ConfigError(message, where=app.position(file, where), hint=hint)
 
 
 def _dependencies(app: AppDir) -> Iterator[tuple[str, str, int, str]]:

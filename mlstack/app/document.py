@@ -393,9 +393,8 @@ class FieldReader:
     def named(self, name: str) -> Iterator[tuple[str, FieldReader | None]]:
         """Give a list of names and of maps with a `name`: each name, with its map if it is one."""
         for index, entry in enumerate(self.value(name, ())):
-            fields = (
-                None if isinstance(entry, str) else FieldReader(self._document, (*self._path, name, index))
-            )
+            place = (*self._path, name, index)
+            fields = None if isinstance(entry, str) else FieldReader(self._document, place)
             yield entry if fields is None else fields.text("name"), fields
 
     def refuse(self, path: KeyPath | str, message: str, *, hint: str | None = None) -> NoReturn:

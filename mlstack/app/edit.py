@@ -356,9 +356,7 @@ def write_files(
     """
     work = _Work()
     try:
-        staged = [
-            (work.stage(path, content, private=path in private), path) for path, content in files.items()
-        ]
+        staged = [(work.stage(path, data, private=path in private), path) for path, data in files.items()]
         for temporary, path in staged:
             work.put(temporary, path)
         for path in delete:

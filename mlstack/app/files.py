@@ -179,9 +179,8 @@ def read_folder(folder: Path, *, source: str = "") -> Files:
         contents = {path: read_file(entry.path) for path, entry in entries}
     except OSError as error:
         raise ConfigError(f"the folder cannot be read: {error.strerror}", where=source) from error
-    return {
-        PurePosixPath(path): contents[path] for path in sorted(contents, key=lambda path: path.split("/"))
-    }
+    ordered = sorted(contents, key=lambda path: path.split("/"))
+    return {PurePosixPath(path): contents[path] for path in ordered}
 
 
 def read_file(path: Path | str) -> bytes:
@@ -348,10 +347,8 @@ def decrypt(file: Path, *, name: str, data: bytes = b"") -> Any:
         RegistryError: there is no program `sops`.
     """
     options = ["--input-type", "yaml", "--output-type", "json"]
-    value = json.loads(
-        _sops("--decrypt", *options, "/dev/stdin" if data else str(file), name=name, stdin=data)
-    )
-    return {key: inner for key, inner in value.items() if key != SOPS}
+    plain = _sops("--decrypt", *options, "/dev/stdin" if data else str(file), name=name, stdin=data)
+    return {key: inner for key, inner in json.loads(plain).items() if key != SOPS}
 
 
 def _sops(*arguments: str, name: str, stdin: bytes = b"") -> bytes:

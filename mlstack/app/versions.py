@@ -144,9 +144,8 @@ class RegistryIndex:
         if name not in self.packages:
             refuse_retired(name, self.retired, registry=self.label)
             hint = f"known packages: {', '.join(sorted(self.packages)) or 'none'}"
-            raise not_found(
-                f"registry `{self.label}` has no package `{name}`", name, self.packages, hint=hint
-            )
+            message = f"registry `{self.label}` has no package `{name}`"
+            raise not_found(message, name, self.packages, hint=hint)
         return self.packages[name]
 
     def version(self, name: str, version: str = "") -> IndexVersion:

@@ -31,9 +31,8 @@ class FolderTree:
 
     def names(self) -> Iterable[str]:
         """Give the names of the folders in the registry's folder."""
-        return [
-            entry.name for entry in self._root.iterdir() if entry.is_dir() and not entry.name.startswith(".")
-        ]
+        folders = (entry for entry in self._root.iterdir() if entry.is_dir())
+        return [folder.name for folder in folders if not folder.name.startswith(".")]
 
     def _place(self, path: PurePosixPath) -> Path:
         """Give the place of a path; an index may point beside its folder, and no further."""

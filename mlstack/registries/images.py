@@ -468,9 +468,8 @@ class _Accounts:
                 named = (self._get("ServiceAccount", namespace, account) or {}).get("imagePullSecrets")
             except ForbiddenError:
                 named = None
-        return tuple(
-            str(entry["name"]) for entry in named or () if isinstance(entry, Mapping) and entry.get("name")
-        )
+        entries = (entry for entry in named or () if isinstance(entry, Mapping))
+        return tuple(str(entry["name"]) for entry in entries if entry.get("name"))
 
     def logins(self, namespace: str, names: Sequence[str]) -> tuple[list[Mapping[str, Any]], list[str]]:
         """Give the content of pull secrets, and a remark on each that has none."""

@@ -221,11 +221,9 @@ def _check(app: AppDir, packages: Sequence[LockedPackage], fetched: Sequence[Fet
         with refusing(f"package `{locked.ref}` is refused"):
             read = vendor.package(locked)
         if (read.name, read.version) != (locked.name, locked.version):
-            raise RegistryError(
-                f"package `{locked.name}@{locked.version}` calls itself `{read.name}@{read.version}`",
-                where=f"{locked.full_name}/package.yaml",
-                hint="tell who keeps the registry: `mlstack registry index` writes what its packages say",
-            )
+            message = f"package `{locked.name}@{locked.version}` calls itself `{read.name}@{read.version}`"
+            hint = "tell who keeps the registry: `mlstack registry index` writes what its packages say"
+            raise RegistryError(message, where=f"{locked.full_name}/package.yaml", hint=hint)
 
 
 def _as_chosen(

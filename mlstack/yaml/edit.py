@@ -317,9 +317,8 @@ class _Edit:
         steps = self.steps(path)
         if len(steps) < len(path) or not steps or not steps[-1].entry:
             name = ".".join(map(str, path))
-            raise ConfigError(
-                f"`{name}` does not stand where it could be removed", where=self.source, hint=_BY_HAND
-            )
+            message = f"`{name}` does not stand where it could be removed"
+            raise ConfigError(message, where=self.source, hint=_BY_HAND)
         while self._goes_with(steps):
             steps.pop()
         *parents, last = steps
