@@ -188,10 +188,8 @@ def program_identity() -> str:
     hashed = blake2b(sys.version.encode(), digest_size=20)
     specs = filter(None, map(find_spec, _LIBRARIES))
     libraries = [spec.origin for spec in specs if spec.origin]
-    for file in (
-        *_sources(os.path.dirname(mlstack.__file__)),  # noqa: PTH120
-        *libraries,
-    ):
+    sources = _sources(os.path.dirname(mlstack.__file__))  # noqa: PTH120
+    for file in (*sources, *libraries):
         status = os.stat(file)  # noqa: PTH116 - there are some two hundred of them
         stamp = f"{file}\0{status.st_size}\0{status.st_mtime_ns}\0"
         hashed.update(stamp.encode("utf-8", "surrogateescape"))

@@ -410,9 +410,8 @@ def _faults(
     except MlstackError as error:
         yield fault("unchecked", f"could not be checked: {error.message}")
     else:
-        if lacking := [
-            p for p in pull.platforms if platforms and not any(runs_on(own, p) for own in platforms)
-        ]:
+        lacking = [p for p in pull.platforms if platforms and not any(runs_on(own, p) for own in platforms)]
+        if lacking:
             text = f"has nothing for {', '.join(lacking)} of the nodes, only {', '.join(platforms)}"
             yield fault("platform", text)
 
