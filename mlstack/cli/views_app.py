@@ -124,8 +124,10 @@ def _diagnosis(result: doctor.Diagnosis) -> Page:
     lines = []
     for check in result.checks:
         mark, style = _MARKS[check.state]
-        lines.append(TextLine(f"{mark:<5}{check.name}: {check.message}", style, hang=7))
-        lines += [TextLine(f"       {check.hint}", hang=9)] if check.hint else []
+        message, *further = check.message.splitlines() or [""]
+        lines.append(TextLine(f"{mark:<5}{check.name}: {message}", style, hang=7))
+        lines += [TextLine(f"       {text.strip()}", style, hang=9) for text in further]
+        lines += [TextLine(f"       {text.strip()}", hang=9) for text in (check.hint or "").splitlines()]
     failed = [check.name for check in result.checks if check.state == "failed"]
     return shown(result, [*lines, count(len(failed), "fault") if failed else "nothing is wrong"], failed)
 

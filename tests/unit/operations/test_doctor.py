@@ -68,6 +68,13 @@ def test_each_file_that_is_wrong_is_named(
     assert text in found[name]["message"]
 
 
+def test_a_fault_of_several_lines_keeps_them(run: Runner, app: Path) -> None:
+    write_tree(app, {"mlstack.lock": "apiVersion: mlstack.dev/v1\nkind: Lock\npackages: [{package: a}]\n"})
+    lines = run("doctor").out.splitlines()
+    start = lines.index("FAIL lock: mlstack.lock is not a valid Lock")
+    assert lines[start + 1].startswith("       `packages[0].")
+
+
 def test_a_context_that_this_machine_does_not_know_fails_for_its_environment_alone(
     run: Runner, app: Path
 ) -> None:
