@@ -98,9 +98,8 @@ def version_key(version: str) -> tuple[int, int, int, int, tuple[tuple[int, int,
         return (-1, 0, 0, 0, (), version)
     major, minor, patch = (int(part or 0) for part in match.group(1, 2, 3))
     pre = match.group(4)
-    parts = tuple(
-        (0, int(part), "") if part.isdigit() else (1, 0, part) for part in (pre or "").split(".") if part
-    )
+    words = filter(None, (pre or "").split("."))
+    parts = tuple((0, int(word), "") if word.isdigit() else (1, 0, word) for word in words)
     return (major, minor, patch, 0 if pre else 1, parts, version)
 
 

@@ -132,12 +132,8 @@ def read_prototype(files: Files, head: Package, *, source: str) -> dict[str, Any
         inner |= {"x-secret": True} if inner.get("writeOnly") is True else {}
         properties[name] = inner
     rest = {key: value for key, value in schema.items() if key != "default"}
-    return {
-        "summary": head.summary,
-        "description": head.description,
-        "notes": "",
-        "schema": {"additionalProperties": True, **rest, "type": "object", "properties": properties},
-    }
+    schema = {"additionalProperties": True, **rest, "type": "object", "properties": properties}
+    return {"summary": head.summary, "description": head.description, "notes": "", "schema": schema}
 
 
 def _values(files: Files, source: str) -> tuple[str, dict[str, Any]]:

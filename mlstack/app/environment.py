@@ -302,11 +302,8 @@ class ClusterSnapshot:
     @property
     def api_versions(self) -> tuple[str, ...]:
         """Give API versions and kinds as helm takes them: `apps/v1`, `apps/v1/Deployment`."""
-        return tuple(
-            name
-            for version, kinds in self.apis.items()
-            for name in (version, *(f"{version}/{kind}" for kind in kinds))
-        )
+        served = ((version, *(f"{version}/{kind}" for kind in kinds)) for version, kinds in self.apis.items())
+        return tuple(name for names in served for name in names)
 
     def content(self) -> dict[str, Any]:
         """Give what the file holds."""

@@ -453,12 +453,8 @@ class Declared:
     @classmethod
     def of(cls, prototype: Prototype) -> Declared:
         """Prepare what a prototype declares."""
-        return cls(
-            prototype.params,
-            prototype=prototype.full_name,
-            is_open=prototype.is_open,
-            as_written=prototype.chart is not None,
-        )
+        options = {"is_open": prototype.is_open, "as_written": prototype.chart is not None}
+        return cls(prototype.params, prototype=prototype.full_name, **options)
 
     def resolve(self, layers: Sequence[Layer]) -> Resolved:
         """Resolve the parameters of one component; defaults are the lowest layer, later ones win.

@@ -315,12 +315,11 @@ class Prototype:
             params[own] = replace(param, aliases=(*others, *_old_names(renames, own)))
         idle = {old: Param(name=old, schema={}, deprecated=NO_EFFECT) for old in _old_names(renames, None)}
         properties = {**self.schema.get("properties", {}), **{old: {} for old in idle}}
-        return replace(
-            self,
-            params={**idle, **params},
-            schema={**self.schema, "properties": properties},
-            digest=self.digest and f"{self.digest} as {alias}",
+        schema, digest = (
+            {**self.schema, "properties": properties},
+            self.digest and f"{self.digest} as {alias}",
         )
+        return replace(self, params={**idle, **params}, schema=schema, digest=digest)
 
     def current_names(self, name: str) -> set[str | None]:
         """Give what a parameter of its old names is called now; None is among them where it has no effect."""

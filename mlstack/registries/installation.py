@@ -109,13 +109,11 @@ def plan(
     locked = {(package.full_name, package.version): package for package in app.lock.packages}
     for _ in range(_MOST_ROUNDS):
         choices = select(requirements, catalog, preferred=preferred)
-        missing = [
-            choice
-            for choice in choices
-            if choice.package in force
-            or _is_missing(app, locked.get((choice.package, choice.version)), named)
-        ]
-        fetched = {(c.package, c.version): catalog.fetch(c.package, c.version) for c in missing}
+        fetched = {}
+        for choice in choices:
+            there = locked.get((choice.package, choice.version))
+            if choice.package in force or _is_missing(app, there, named):
+                fetched[choice.package, choice.version] = catalog.fetch(choice.package, choice.version)
         before = {key: catalog.requires(*key) for key in fetched}
         if all(catalog.says(package) == before[key] for key, package in fetched.items()):
             break  # what the index said of them is what they say themselves

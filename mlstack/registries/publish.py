@@ -111,14 +111,10 @@ def refuse_chart(folder: Path, why: str, hint: str) -> None:
 
 
 def _with_signatures(package: IndexPackage, key: str) -> IndexPackage:
-    versions = [
-        entry
-        if entry.signature
-        else replace(
-            entry, signature=sign(key, name=package.name, version=entry.version, digest=entry.digest)
-        )
-        for entry in package.versions
-    ]
+    versions = []
+    for entry in package.versions:
+        facts = {"name": package.name, "version": entry.version, "digest": entry.digest}
+        versions.append(replace(entry, signature=entry.signature or sign(key, **facts)))
     return replace(package, versions=tuple(versions))
 
 
