@@ -26,7 +26,7 @@ from mlstack.cli.page import (
 if TYPE_CHECKING:
     from mlstack.cli.commands.program import Versions
     from mlstack.elastic.inspect import ElasticPlan, ElasticStatus, ExplainedJob
-    from mlstack.operations import app, capacity, doctor, explain, images, params, render
+    from mlstack.operations import app, doctor, explain, images, params, render
     from mlstack.simulator.experiments import GoalTable
     from mlstack.simulator.report import SimulationReport, WaitSummary
 
@@ -158,17 +158,6 @@ def _in_environment(name: str, longest: int) -> Any:
         return value if len(value) <= longest else f"…{value[1 - longest :]}"
 
     return text
-
-
-@view
-def _snapshot_taken(result: capacity.SnapshotTaken) -> Page:
-    counts = [
-        count(getattr(result, f"{noun}s".lower()), noun)
-        for noun in ("kind", "definition", "node", "GPU", "quota")
-    ]
-    state = f"wrote {result.file}" if result.changed else f"{result.file} is as the cluster is now"
-    state = state if result.ok else f"{result.file} is not as the cluster is now"
-    return shown(result, [f"{state}: {result.version}, {', '.join(counts)}"], result.file)
 
 
 @view

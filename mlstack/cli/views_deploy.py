@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mlstack.deploy.compare import Difference, DriftRow
     from mlstack.deploy.history import Revision
     from mlstack.objects.resources import Amounts
-    from mlstack.operations.capacity import ComponentFootprint, FitsResult, FootprintResult
+    from mlstack.operations.capacity import ComponentFootprint, FitsResult, FootprintResult, SnapshotTaken
     from mlstack.operations.deploy import PlanResult
     from mlstack.operations.render import ValidateResult
     from mlstack.operations.status import (
@@ -253,7 +253,7 @@ def counted(counts: Mapping[str, int], place: str) -> str:
     return f"{place}: {numbers}"
 
 
-# --- validate, status, unlock ---
+# --- what an environment takes, and whether it is right and works ---
 
 
 @view
@@ -283,6 +283,17 @@ def _footprint(result: FootprintResult) -> Page:
         blocks.append(TextLine(f"on each node besides: {amounts_text(result.per_node)}", hang=2))
     blocks += [TextLine(f"not counted: {name} (it decides by itself)", hang=2) for name in result.uncounted]
     return shown(result, blocks, [row.component for row in result.components])
+
+
+@view
+def _snapshot_taken(result: SnapshotTaken) -> Page:
+    counts = [
+        count(getattr(result, f"{noun}s".lower()), noun)
+        for noun in ("kind", "definition", "node", "GPU", "quota")
+    ]
+    state = f"wrote {result.file}" if result.changed else f"{result.file} is as the cluster is now"
+    state = state if result.ok else f"{result.file} is not as the cluster is now"
+    return shown(result, [f"{state}: {result.version}, {', '.join(counts)}"], result.file)
 
 
 @view
