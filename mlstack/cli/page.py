@@ -316,6 +316,11 @@ def table(
     return TextTable(names, kept, cut=cut if cut in names else None, wrap=wrap if wrap in names else None)
 
 
+def section(rows: Sequence[Any], heads: Columns | str, **how: str) -> list[Block]:
+    """Make a table below a blank line; nothing without rows."""
+    return [TextLine(""), table(rows, heads, **how)] if rows else []
+
+
 def _cell(row: Any, field: str | Callable[[Any], Any]) -> str:
     """Write a value in a table: a claim as `yes` or nothing, names with commas between."""
     if isinstance(field, str) and field.endswith("!"):

@@ -18,6 +18,7 @@ from mlstack.cli.page import (
     count,
     facts,
     one_line_value,
+    section,
     shown,
     table,
     view,
@@ -202,8 +203,7 @@ def _environment_description(result: app.EnvironmentDescription) -> Page:
         for component, values in (("all", result.globals), *result.components.items())
         for name, value in values.items()
     ]
-    below: list[Block] = [TextLine(""), table(values, "COMPONENT PARAM VALUE")] if values else []
-    return shown(result, [*facts(*rows), *below], environment.name)
+    return shown(result, [*facts(*rows), *section(values, "COMPONENT PARAM VALUE")], environment.name)
 
 
 @view
@@ -351,9 +351,7 @@ def _explained_field(result: explain.ExplainedField) -> Page:
     blocks: list[Block] = [TextLine(f"{result.object}: {result.path} = {value}", "head")]
     component = f"{result.component} {result.prototype and f'({result.prototype})'}".rstrip()
     blocks += facts(("component", component), (result.origin, result.where or "added to every object"))
-    if result.parameters:
-        heads = "PARAM=name VALUE=value! LEVEL=layer FROM=where"
-        blocks += [TextLine(""), table(result.parameters, heads, cut="VALUE")]
+    blocks += section(result.parameters, "PARAM=name VALUE=value! LEVEL=layer FROM=where", cut="VALUE")
     return Page(tuple(blocks), (result.where,), result.notes)
 
 

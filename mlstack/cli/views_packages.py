@@ -17,6 +17,7 @@ from mlstack.cli.page import (
     facts_of,
     one_line_value,
     prose,
+    section,
     shown,
     table,
     view,
@@ -152,8 +153,7 @@ def _package_description(result: packages.PackageDescription) -> Page:
     )
     blocks = facts_of(result, heads)
     blocks += prose(result.description)
-    if result.prototypes:
-        blocks += [TextLine(""), table(result.prototypes, "PROTOTYPE=name SUMMARY")]
+    blocks += section(result.prototypes, "PROTOTYPE=name SUMMARY")
     if result.quick_start:
         blocks += [TextLine(""), TextLine("to begin with:"), *prose(result.quick_start)]
     return shown(result, blocks, [row.name for row in result.prototypes])
@@ -167,17 +167,12 @@ def _updated(result: package_changes.Updated) -> Page:
         TextLine(f"{verb} {line}{_only_in(row.environments)}", "change")
         for line, row in zip(moved, result.packages, strict=True)
     ]
-    if result.parameters:
-        heads = columns(
-            "COMPONENT ENVIRONMENT PARAM=parameter CHANGE BEFORE=before! AFTER=after! SET_IN=origin",
-            CHANGE=lambda row: _EFFECTS[row.kind],
-        )
-        blocks += [TextLine(""), table(result.parameters, heads)]
-    if result.objects:
-        blocks += [
-            TextLine(""),
-            table(result.objects, "ENVIRONMENT COMPONENT OBJECT ACTION WHY=reason", wrap="OBJECT"),
-        ]
+    heads = columns(
+        "COMPONENT ENVIRONMENT PARAM=parameter CHANGE BEFORE=before! AFTER=after! SET_IN=origin",
+        CHANGE=lambda row: _EFFECTS[row.kind],
+    )
+    blocks += section(result.parameters, heads)
+    blocks += section(result.objects, "ENVIRONMENT COMPONENT OBJECT ACTION WHY=reason", wrap="OBJECT")
     if not result.packages:
         blocks.append(TextLine("every package is the newest that its requirements let in"))
     usual = "mlstack pkg update carries it out" if result.preview else "mlstack diff ENV"
@@ -199,12 +194,11 @@ _EFFECTS = {
 @view
 def _package_diff(result: package_changes.PackageDiff) -> Page:
     blocks: list[Block] = [TextLine(f"{result.package} {result.first} → {result.second}")]
-    if result.changes:
-        heads = columns(
-            "PROTOTYPE PARAM=parameter CHANGE BEFORE=before! AFTER=after!",
-            CHANGE=lambda row: _EFFECTS.get(row.change or row.kind, f"other {row.kind}"),
-        )
-        blocks += [TextLine(""), table(result.changes, heads)]
+    heads = columns(
+        "PROTOTYPE PARAM=parameter CHANGE BEFORE=before! AFTER=after!",
+        CHANGE=lambda row: _EFFECTS.get(row.change or row.kind, f"other {row.kind}"),
+    )
+    blocks += section(result.changes, heads)
     blocks += [TextLine(f"requires {line}") for line in result.requires]
     blocks += [TextLine(""), *map(TextLine, result.files)] if result.files else []
     return shown(result, blocks, dict.fromkeys(row.prototype for row in result.changes))
@@ -299,8 +293,7 @@ def _prototype_matches(result: packages.PrototypeMatches) -> Page:
         heads = columns("PARAM=name TYPE DEFAULT", DEFAULT=_default)
         parameters = table(prototype.parameters, heads, cut="DEFAULT")
         blocks += [*([TextLine("")] if blocks else []), *_prototype_head(prototype), TextLine(""), parameters]
-    if result.others:
-        blocks += [TextLine(""), table(result.others, "ALSO=name SUMMARY", cut="SUMMARY")]
+    blocks += section(result.others, "ALSO=name SUMMARY", cut="SUMMARY")
     names = [*(row.name for row in result.prototypes), *(row.name for row in result.others)]
     return shown(result, blocks, names, f"what each one does: mlstack prototype describe {names[0]}")
 
