@@ -266,13 +266,20 @@ def environment_first(ctx: typer.Context, incomplete: str) -> list[str]:
     return [] if ctx.params.get("words") else environments(ctx, incomplete)
 
 
+def _of_findings() -> Iterable[str]:
+    """Give the formats of findings alone, which the module of `validate` has."""
+    from mlstack.cli.commands.render import FINDING_FORMATS
+
+    return FINDING_FORMATS
+
+
 installable = _offering(_installable)
 registries = _offering(_registry_names)
 policy_sets = _offering(_policy_names)
 presets = _offering(lambda: _bundled("presets"))
 stacks = _offering(lambda: _bundled("stacks"))
 formats = _offering(lambda: FORMATS)
-finding_formats = _offering(lambda: (*FORMATS, "sarif", "junit"))
+finding_formats = _offering(lambda: (*FORMATS, *_of_findings()))
 
 
 def component_lists(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -408,16 +415,13 @@ def duration(text: str | float) -> float:
         raise UsageError(str(error)) from error
 
 
-def one_of(
-    known: Iterable[str], fault: str = "no output format `{}`", hint: str = ""
-) -> Callable[[str], str]:
-    """Give what checks that a word is among those that are known; a hint of its own names the nearest."""
+def one_of(words: Iterable[str], fault: str, hint: str) -> Callable[[str], str]:
+    """Give what checks that a value is one of some words."""
 
     def check(value: str) -> str:
-        if value in known:
+        if value in words:
             return value
-        nearest_format = f"use `-o {nearest(value, known) or '|'.join(known)}`"
-        raise UsageError(fault.format(value), hint=hint or nearest_format)
+        raise UsageError(fault.format(value), hint=hint)
 
     return check
 
@@ -442,6 +446,21 @@ CLUSTER = "kubeconfig folder output"
 CONFIRMED = "lock_timeout_s yes yes_i_mean"
 
 
+def _format_of(*tables: Callable[[], Iterable[str]]) -> Callable[[str], str]:
+    """Give what checks that a word is an output format; of later tables if the earlier ones have it not."""
+
+    def check(value: str) -> str:
+        names: list[str] = []
+        for table in tables:
+            names += table()
+            if value in names:
+                return value
+        hint = f"use `-o {nearest(value, names) or '|'.join(names)}`"
+        raise UsageError(f"no output format `{value}`", hint=hint)
+
+    return check
+
+
 class Options:
     """The options that commands share, declared once; those that a command does not take have their defaults.
 
@@ -455,21 +474,21 @@ class Options:
         "How the result is printed: table, yaml, json or name.",
         formats,
         default="table",
-        callback=one_of(FORMATS),
+        callback=_format_of(lambda: FORMATS),
     )
     finding_output: str = option(  # of what finds faults: `commands/render.py` has the further formats
         "--output -o FORMAT",
         "How the result is printed: table, yaml, json, name, sarif or junit.",
         finding_formats,
         default="table",
-        callback=one_of((*FORMATS, "sarif", "junit")),
+        callback=_format_of(lambda: FORMATS, _of_findings),
     )
     object_output: str = option(
         "--output -o FORMAT",
         "How the objects are printed: yaml, json or name.",
         formats,
         default="yaml",
-        callback=one_of(OBJECT_FORMATS),
+        callback=_format_of(lambda: OBJECT_FORMATS),
     )
     kubeconfig: str | None = option("--kubeconfig FILE", "Kubeconfig file. Default: `$KUBECONFIG`.")
     env: str | None = word(

@@ -420,12 +420,27 @@ def emit(result: object, output_format: str) -> int:
     return 0 if getattr(result, "ok", True) else 1
 
 
-def table_text(result: object, *, names_only: bool = False) -> str:
-    """Write the human view as plain text, or the names in it alone, one a line, for other programs."""
-    view = page_of(result)
-    return "\n".join(map(one_line, view.names)) if names_only else text(view)
+FORMATS: dict[str, Callable[[object], str]] = {}
+"""How a result is written, by the word behind `-o`; those of findings alone are in `commands/render.py`."""
 
 
+def output_format(name: str) -> Callable[[Callable[[object], str]], Callable[[object], str]]:
+    """Add an output format: the function below writes a result."""
+
+    def add(write_result: Callable[[object], str]) -> Callable[[object], str]:
+        FORMATS[name] = write_result
+        return write_result
+
+    return add
+
+
+@output_format("table")
+def table_text(result: object) -> str:
+    """Write the human view as plain text."""
+    return text(page_of(result))
+
+
+@output_format("yaml")
 def yaml_text(result: object) -> str:
     """Write the whole result as YAML."""
     from mlstack.yaml.write import to_yaml
@@ -433,19 +448,16 @@ def yaml_text(result: object) -> str:
     return to_yaml(_without_unwritable(masking.scrubbed_value(document(result))))
 
 
+@output_format("json")
 def json_text(result: object) -> str:
     """Write the whole result as JSON, types kept."""
     return json_escaped(json.dumps(masking.scrubbed_value(document(result)), indent=2, ensure_ascii=False))
 
 
-# A new output format is one function here, and its name in the help of `-o`; one of findings alone, as SARIF,
-# a decorated function in `commands/render.py`.
-FORMATS: Mapping[str, Callable[[object], str]] = {
-    "json": json_text,
-    "name": lambda result: table_text(result, names_only=True),
-    "table": table_text,
-    "yaml": yaml_text,
-}
+@output_format("name")
+def names_text(result: object) -> str:
+    """Write the names in the human view alone, one a line, for other programs."""
+    return "\n".join(map(one_line, page_of(result).names))
 
 
 def document(result: object) -> Any:
