@@ -101,7 +101,7 @@ def test_a15_version_tells_tool_and_libraries(run: Runner) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
 def test_a16_completion_scripts(run: Runner, shell: str) -> None:
-    assert "mlstack" in run.ok(f"completion {shell}")
+    assert "_MLSTACK_COMPLETE" in run.ok(f"completion {shell}")
 
 
 @pytest.mark.parametrize("line", ["plugin", "plugin list", "plugin install x"])

@@ -59,14 +59,6 @@ def test_every_command_stands_in_the_readme(words: str) -> None:
     assert f"mlstack {words}" in README.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("words", [*words_of_every_command()])
-def test_every_command_has_help_with_an_example(run: Runner, words: str) -> None:
-    text = run(*words.split(), "--help").out
-    example = text.partition("Example:\n")[2].strip().splitlines()
-    assert example, f"{words} has no example"
-    assert all(line.strip().startswith("mlstack ") for line in example)
-
-
 def test_the_figures_of_the_readme_are_those_that_were_measured() -> None:
     assert "\n".join(table()) in README.read_text(encoding="utf-8")
 

@@ -55,39 +55,9 @@ def refused(
 
 
 APP, CNN = ParamScope(), ParamScope(component="cnn")
-GKE, GKE_CNN = (
-    ParamScope(environment="gke"),
-    ParamScope(environment="gke", component="cnn"),
-)
 
 
 # --- parameters ---
-
-
-@pytest.mark.parametrize(
-    ("where", "file"),
-    [
-        (APP, "app.yaml"),
-        (CNN, "components/cnn.yaml"),
-        (GKE, "environments/gke/params.yaml"),
-        (GKE_CNN, "environments/gke/params.yaml"),
-        (ParamScope(environment="minikube", component="cnn"), "environments/minikube/params.yaml"),
-        (ParamScope(environment="minikube"), "environments/minikube/params.yaml"),
-    ],
-)
-@pytest.mark.parametrize("path", [("num_workers",), ("labels", "team.example.org/x")])
-def test_set_at_every_level_reaches_the_component_and_unset_gives_the_file_back(
-    demo: AppDir, where: ParamScope, file: str, path: tuple[str, ...]
-) -> None:
-    before = read_tree(demo.root)
-    value: Any = 7 if path == ("num_workers",) else "seven"
-    assert demo.set_param(where, path, value) == (file, True)
-    resolved: Any = demo.resolve(own(demo), where.environment or "gke").values
-    for part in path:
-        resolved = resolved[part]
-    assert resolved == value
-    assert demo.unset_param(where, path) == file
-    assert {name: data for name, data in read_tree(demo.root).items() if name in before} == before
 
 
 @pytest.mark.parametrize(("where", "file"), [(CNN, "components/cnn.yaml"), (APP, "app.yaml")])

@@ -313,12 +313,6 @@ def test_interruption_during_the_first_imports_is_quiet(
     assert capsys.readouterr().err == "interrupted\n"
 
 
-@pytest.mark.parametrize("name", ["bash", "zsh", "fish", "powershell"])
-def test_completion_scripts(capsys: pytest.CaptureFixture[str], name: str) -> None:
-    assert main(["completion", name]) == 0
-    assert "_MLSTACK_COMPLETE" in capsys.readouterr().out
-
-
 def test_completion_answers_the_shell() -> None:
     asked = {"_MLSTACK_COMPLETE": "complete_bash", "COMP_WORDS": "mlstack comp", "COMP_CWORD": "1"}
     done = mlstack(env={**os.environ, **asked}, stdout=subprocess.PIPE)

@@ -64,17 +64,6 @@ def test_data_is_on_stdout_and_notes_on_stderr(run: Runner) -> None:
     assert "deprecated" not in ran.out
 
 
-def test_command_works_from_any_folder_of_the_app_and_by_dir(
-    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = run.ok("render gke")
-    monkeypatch.chdir(tmp_path / "demo/components/shop")
-    assert run.ok("render gke") == expected
-    monkeypatch.chdir(tmp_path)
-    assert run.ok("render gke --dir demo") == run.ok("--dir demo render gke") == expected
-    assert run("render gke").code == 4
-
-
 def test_current_environment_counts_when_none_is_named(run: Runner) -> None:
     run.ok("env add other --no-preset")
     expected = run.ok("render gke")

@@ -10,13 +10,13 @@ import pytest
 from mlstack.app.environment import Environment
 from mlstack.clock import timestamp
 from mlstack.deploy import history
-from mlstack.deploy.history import History, Result, Revision
+from mlstack.deploy.history import History, Revision
 from mlstack.errors import ClusterError, NotFoundError, TransientError
-from mlstack.kube.client import Applied, ObjectRef
+from mlstack.kube.client import Applied
 from mlstack.objects.kube_object import DesiredState
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
-from tests.support.deploying import VirtualClock, existing
+from tests.support.deploying import VirtualClock
 from tests.support.revisions import revision, state
 
 NAME = "mlstack-demo.gke"
@@ -27,12 +27,6 @@ def names(state: DesiredState) -> list[str]:
 
 
 # --- sets ---
-
-
-def test_an_applied_component_takes_the_place_of_what_it_was() -> None:
-    whole = history.merged(state(a="x y", b="z"), state(a="y new"))
-    assert names(whole) == ["z", "y", "new"]
-    assert whole.components == ("a", "b")
 
 
 def test_an_object_that_moved_to_the_applied_component_is_there_once() -> None:
@@ -51,30 +45,6 @@ def test_a_set_without_a_component_and_one_of_it_alone() -> None:
     whole = state(a="x", b="y")
     assert (names(history.without(whole, ["a"])), history.without(whole, ["a"]).components) == (["y"], ("b",))
     assert (names(history.only(whole, ["a"])), history.only(whole, ["a"]).components) == (["x"], ("a",))
-
-
-@pytest.mark.parametrize(
-    ("result", "applied", "left"),
-    [
-        ("done", ["b"], ()),
-        ("done", ["a"], ("b",)),
-        ("failed", ["a"], ("a", "b")),
-        ("not ready", ["b"], ("b",)),
-    ],
-)
-def test_a_component_is_unsettled_until_it_was_applied_well(
-    result: Result, applied: list[str], left: tuple[str, ...]
-) -> None:
-    before = revision(1, result="failed", unsettled=("b",))
-    assert history.unsettled(before, applied, result) == left
-
-
-def test_the_last_good_revision_is_one_of_which_everything_worked() -> None:
-    known = [revision(1), revision(2, unsettled=("a",)), revision(3, result="not ready", unsettled=("a",))]
-    found = history.last_good_revision(known)
-    assert found is not None
-    assert found.number == 1
-    assert history.last_good_revision(known[1:]) is None
 
 
 def test_for_some_components_the_others_need_not_have_worked() -> None:
@@ -110,15 +80,6 @@ def test_what_a_run_needs_to_know_of_components_comes_back_from_the_same_bytes()
     assert str(back.objects[0].source) == "revision 1"
     turned = tuple(found.with_data(dict(reversed(found.data.items()))) for found in whole.objects)
     assert history.encode(revision(1), replace(whole, objects=turned)) == encoded
-
-
-def test_a_revision_without_its_last_secret_is_not_offered_and_goes() -> None:
-    whole, broken = secrets_of(revision(1)), secrets_of(revision(2, parts=3))
-    assert [item["metadata"]["name"] for item in broken] == [f"{NAME}.r2{part}" for part in (".2", ".3", "")]
-    items = metadata([*broken[:-1], *whole])
-    assert [known.number for known in history.revisions(items)] == [1]
-    assert history.outdated(items) == (f"{NAME}.r2.2", f"{NAME}.r2.3")
-    assert history.next_number(items) == 3
 
 
 def test_the_secrets_carry_the_marks_of_the_environment_and_no_other_kind_of_secret() -> None:
@@ -254,14 +215,6 @@ def incompressible(size: int) -> DesiredState:
     return replace(whole, objects=objects)
 
 
-def test_a_revision_is_written_and_read(kept: History, cluster: Flaky) -> None:
-    written = write(kept, state(a="x y"), "a")
-    assert kept.revisions() == (written,)
-    assert (written.number, written.objects, written.parts) == (1, 2, 1)
-    assert names(kept.load(written)) == ["x", "y"]
-    assert secrets(cluster) == [f"{NAME}.r1"]
-
-
 def test_a_set_of_any_size_is_kept(kept: History, cluster: Flaky) -> None:
     big = incompressible(2_000_000)
     written = write(kept, big, "a")
@@ -349,16 +302,6 @@ def test_a_number_nobody_has_is_not_found(kept: History) -> None:
         kept.find(7)
 
 
-def test_a_secret_that_was_emptied_is_damage(kept: History, cluster: Flaky) -> None:
-    written = write(kept, state(a="x"), "a")
-    ref = ObjectRef("v1", "Secret", "ml", "mlstack-demo.gke.r1")
-    live = existing(cluster, ref)
-    cluster.delete(ref)
-    cluster.create({**live, "data": {}, "metadata": {"name": ref.name, "namespace": "ml"}})
-    with pytest.raises(ClusterError, match="revision 1 is damaged"):
-        kept.load(written)
-
-
 def test_histories_of_two_environments_are_apart(kept: History, cluster: Flaky) -> None:
     other = replace(kept, environment="minikube")
     kept.record(draft("a"), state(a="x"))
@@ -388,15 +331,6 @@ def test_that_a_set_works_by_now_is_news(kept: History) -> None:
     settled = kept.record(draft("a"), state(a="x"), if_news=True)
     assert settled is not None
     assert settled.is_good
-
-
-def test_a_deleted_component_is_no_part_of_the_next_set(kept: History) -> None:
-    assert kept.record(draft("b"), None) is None
-    kept.record(replace(draft("a", "b"), result="failed"), state(a="x", b="y"))
-    after = kept.record(draft("b"), None)
-    assert after is not None
-    assert names(kept.load(after)) == ["x"]
-    assert after.unsettled == ("a",)
 
 
 def test_an_environment_has_a_past_once_a_revision_was_written(kept: History, cluster: Flaky) -> None:

@@ -62,16 +62,6 @@ def test_items_of_sets_appear_and_go() -> None:
     ]
 
 
-def test_minus_leaves_what_the_other_lacks() -> None:
-    other = {"f:spec": {"f:containers": {CONTAINER: {".": {}, "f:name": {}, "f:image": {}}}}}
-    assert managed_fields.minus(TREE, other) == {
-        "f:metadata": {"f:labels": {"f:a.b/c": {}}},
-        "f:spec": {"f:replicas": {}},
-    }
-    assert managed_fields.minus(TREE, TREE) == {}
-    assert managed_fields.minus(TREE, {}) == TREE
-
-
 def test_minus_tells_a_thing_from_its_fields() -> None:
     assert managed_fields.minus({"f:a": {}}, {"f:a": {"f:b": {}}}) == {"f:a": {}}
     assert managed_fields.minus({"f:a": {".": {}, "f:b": {}}}, {"f:a": {}}) == {"f:a": {"f:b": {}}}

@@ -319,13 +319,6 @@ def test_a_component_that_comes_later_keeps_its_own_waves() -> None:
     assert [order.rank(one.identity) for one in found] == sorted(order.rank(one.identity) for one in parts)
 
 
-def test_namespaces_and_definitions_come_first_whatever_component_they_are_of() -> None:
-    home = make("", "Namespace", "ml", namespace="", component="jobs")
-    core = make("", "ConfigMap", component="core")
-    job = make("", "Secret", component="jobs")
-    assert order.ordered([job, core, home, crd()], {"jobs": ["core"]}) == (home, crd(), core, job)
-
-
 # --- the other way --------------------------------------------------------------------------------
 
 

@@ -91,17 +91,6 @@ def test_what_commands_print_fits_the_schemas(
     assert kinds == {f"{run}Result" for run in runs.split()} | {"ResultList", "RevisionDiff", "ParamChanged"}
 
 
-def test_yaml_holds_the_same_as_json(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import yaml
-
-    small_app(tmp_path)
-    monkeypatch.chdir(tmp_path / "demo")
-    run.ok("env add minikube --no-preset")
-    run.ok("generate web front --image nginx")
-    as_json, as_yaml = (run(f"diff minikube -o {name}").out for name in ("json", "yaml"))
-    assert yaml.safe_load(as_yaml) == json.loads(as_json)
-
-
 def test_all_schemas_are_listed_with_their_ids() -> None:
     rows = {row.name: row for row in app.list_schemas().schemas}
     assert rows["App"].describes == "file"
