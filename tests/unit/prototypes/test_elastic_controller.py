@@ -11,20 +11,14 @@ from typing import Any
 import pytest
 import typer
 
-from mlstack.cli.ports import SystemClock
-from mlstack.cli.main import program
-from mlstack.kube.client import ObjectRef, WatchEvent
-from mlstack.testing.cluster import MemoryCluster
-from mlstack.kube.client import ClientWrapper
-from mlstack.elastic import training_job as spec
-from mlstack.elastic.controller import Controller
-from mlstack.elastic.pods import environment
-from mlstack.elastic.controller import LEASE_NAME
-from mlstack.elastic.controller import ControllerSettings
-from mlstack.elastic.training_job import SERVER_CLASS
-from mlstack.elastic.training_job import TRAINER_CLASS
-from mlstack.elastic.training_job import RoleName
 from mlstack.app.app_dir import AppDir
+from mlstack.cli.main import program
+from mlstack.elastic import training_job as spec
+from mlstack.elastic.controller import LEASE_NAME, Controller, ControllerSettings
+from mlstack.elastic.pods import environment
+from mlstack.elastic.training_job import SERVER_CLASS, TRAINER_CLASS, RoleName
+from mlstack.kube.client import ClientWrapper, ObjectRef, WatchEvent
+from mlstack.testing.cluster import MemoryCluster
 from tests.support import examples
 from tests.support.elastic import pod, training_job
 from tests.support.examples import Case

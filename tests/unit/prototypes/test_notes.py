@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.render import render
 from mlstack.errors import MlstackError
+from mlstack.render import render
 from tests.support import examples
 
 CORE = "kubeflow/core/kubeflow-core"

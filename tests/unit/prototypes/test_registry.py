@@ -9,14 +9,11 @@ from pathlib import Path
 import pytest
 
 from mlstack.app import files
-from mlstack.app.app import RegistryRef
 from mlstack.app.components import ComponentRequest
 from mlstack.app.params import spelling_table
-from mlstack.names import fits
 from mlstack.app.schema import check_value
+from mlstack.names import fits
 from mlstack.operations.components import preview_prototype
-from mlstack.registries import registry as catalog
-from mlstack.registries.publish import build_index
 from mlstack.yaml import read
 from tests.support import examples
 
