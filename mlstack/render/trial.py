@@ -239,7 +239,7 @@ def try_hostile(trial: PrototypeTrial, examples: Sequence[Example]) -> Hostility
     They are compared with harmless tokens in their place: in values, in keys, in JSON inside of values.
     """
     faults: dict[KeyPath, HostileText] = {}
-    waiting, count = list(_places(trial.prototype)), 0
+    waiting, count = list(string_places(trial.prototype)), 0
     for example in examples:
         shown: list[KeyPath] = []
         places = _tolerated(trial, example, waiting, shown)
@@ -259,7 +259,8 @@ def try_hostile(trial: PrototypeTrial, examples: Sequence[Example]) -> Hostility
 
 def try_texts(trial: PrototypeTrial, example: Example, values: Values) -> Hostility:
     """Compare an example that is rendered with some texts as `try_hostile` does."""
-    texts = {path: text for path in _places(trial.prototype) if isinstance(text := at(values, path), str)}
+    places = string_places(trial.prototype)
+    texts = {path: text for path in places if isinstance(text := at(values, path), str)}
     row = {path: text for path, text in texts.items() if text.startswith(_prefix(example, path))}
     try:
         trial.objects(example.params, *_tokens(trial, example, list(row)), example=example)
@@ -273,7 +274,7 @@ def hostile_value(fault: HostileText) -> tuple[str, Any]:
     return str(fault.path[0]), _nested(fault.path, fault.text)[str(fault.path[0])]
 
 
-def _places(prototype: Prototype) -> Iterator[KeyPath]:
+def string_places(prototype: Prototype) -> Iterator[KeyPath]:
     """Give the path of every place in the parameters that holds a string of the user's choice."""
     for name, param in prototype.params.items():
         if param.deprecated is None:

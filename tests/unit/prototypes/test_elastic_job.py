@@ -6,30 +6,19 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic import pods
-from mlstack.elastic import training_job
+from mlstack.elastic import pods, training_job
 from mlstack.elastic.training_job import TrainingJob
-from mlstack.errors import ParamError
-from mlstack.errors import TemplateError
-from mlstack.app.schema import check_params
-from mlstack.app.params import Layer
-from mlstack.app.params import Resolved
-from tests.support.builders import resolve
-from tests.property.test_hostile_values import render
+from mlstack.errors import ParamError, TemplateError
+from mlstack.render.trial import PrototypeTrial
 from tests.support import examples
 
-CASES = {case.example.name: case for case in examples.cases() if case.prototype.name == "elastic-job"}
-
-
-def given(**params: Any) -> Resolved:
-    prototype, example = CASES["offline"].prototype, CASES["offline"].example
-    return resolve(prototype.params, [Layer("component", {**example.params, **params})])
+PROTOTYPE = examples.prototype("elastic-job")
 
 
 def job(**params: Any) -> TrainingJob:
-    found = given(**params)
-    check_params(CASES["offline"].prototype, found)
-    [written] = [each for each in render(CASES["offline"], found) if each["kind"] == "TrainingJob"]
+    example = PROTOTYPE.examples["offline"]
+    objects = PrototypeTrial(PROTOTYPE).objects(example.params, params, example=example)
+    [written] = [obj.data for obj in objects if obj.kind == "TrainingJob"]
     return training_job.parse(written)
 
 

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from mlstack.errors import ParamError, TemplateRefusedError
-from mlstack.app.schema import check_params
-from mlstack.app.params import Layer
-from mlstack.app.params import Resolved
-from tests.support.builders import resolve
-from tests.property.test_hostile_values import render
+from mlstack.render.trial import PrototypeTrial
 from tests.support import examples
 from tests.support.examples import Case
 
@@ -21,32 +16,16 @@ from tests.support.examples import Case
 @pytest.mark.slow
 @pytest.mark.parametrize("case", examples.cases(), ids=str)
 def test_what_is_removed_leaves_no_hole(case: Case) -> None:
-    as_it_is = without(case)
-    for name in case.prototype.params:
-        removed = without(case, name)
-        if removed.values != as_it_is.values and is_complete(case, removed):
-            with suppress(TemplateRefusedError):
-                assert list(holes(render(case, removed))) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", examples.cases(), ids=str)
-def test_an_example_leaves_no_hole(case: Case) -> None:
-    assert list(holes(render(case, without(case)))) == []
-
-
-def without(case: Case, *names: str) -> Resolved:
-    layers = [Layer("component", case.example.params), Layer("environment", dict.fromkeys(names))]
-    return resolve(case.prototype.params, layers, prototype=case.prototype.full_name)
-
-
-def is_complete(case: Case, found: Resolved) -> bool:
-    try:
-        check_params(case.prototype, found)
-    except ParamError as error:
-        assert any(words in str(error) for words in ("required", "must not be set", ", because "))
-        return False
-    return True
+    trial = PrototypeTrial(case.prototype)
+    for name in ("", *case.prototype.params):  # nothing at first
+        try:
+            objects = trial.objects(case.example.params, {name: None} if name else {}, example=case.example)
+        except TemplateRefusedError:
+            continue
+        except ParamError as error:
+            assert any(words in str(error) for words in ("required", "must not be set", ", because "))
+            continue
+        assert list(holes([obj.data for obj in objects])) == []
 
 
 def holes(value: Any, path: str = "") -> Any:
