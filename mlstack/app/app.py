@@ -455,14 +455,11 @@ class PatchTarget:
     namespace: str = key(TEXT, "Their namespace; any when left out.")
 
 
+_VERB = {"enum": ["add", "remove", "replace", "move", "copy", "test"]}
 _OPERATION = {
     "type": "object",
     "required": ["op", "path"],
-    "properties": {
-        "op": {"enum": ["add", "remove", "replace", "move", "copy", "test"]},
-        "path": TEXT,
-        "from": TEXT,
-    },
+    "properties": {"op": _VERB, "path": TEXT, "from": TEXT},
 }
 
 

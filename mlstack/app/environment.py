@@ -329,14 +329,10 @@ def parse_snapshot(data: bytes, file: str, environment: str) -> ClusterSnapshot:
         content = json.loads(data)
         if (content.pop("apiVersion"), content.pop("kind")) != (API_VERSION, _SNAPSHOT_KIND):
             raise ValueError
-        snapshot = ClusterSnapshot(
-            **{
-                **content,
-                "apis": {str(version): tuple(map(str, kinds)) for version, kinds in content["apis"].items()},
-                **{name: tuple(map(dict, content[name])) for name in ("definitions", "nodes", "quotas")},
-                "limits": tuple(map(dict, content.get("limits", ()))),
-            }
-        )
+        apis = {str(version): tuple(map(str, kinds)) for version, kinds in content["apis"].items()}
+        lists = {name: tuple(map(dict, content[name])) for name in ("definitions", "nodes", "quotas")}
+        limits = tuple(map(dict, content.get("limits", ())))
+        snapshot = ClusterSnapshot(**{**content, **lists, "apis": apis, "limits": limits})
         if not all(isinstance(text, str) for text in (snapshot.taken, snapshot.version)):
             raise TypeError
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):

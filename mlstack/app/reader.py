@@ -331,14 +331,9 @@ class AppReader:
             return EnvironmentFiles(environment, given, shared, layers)
         FieldReader(secret).only("apiVersion", "kind", "globals", "components", SOPS)
         for_all, own = self._environment_layers(secret, name)
-        return EnvironmentFiles(
-            environment,
-            given,
-            shared,
-            layers,
-            _encrypted(for_all, ("globals",), secret.file),
-            {name: _encrypted(layer, ("components", name), secret.file) for name, layer in own.items()},
-        )
+        for_all = _encrypted(for_all, ("globals",), secret.file)
+        own = {name: _encrypted(layer, ("components", name), secret.file) for name, layer in own.items()}
+        return EnvironmentFiles(environment, given, shared, layers, for_all, own)
 
     def _environment_layers(
         self, document: AppDocument, name: str, path: KeyPath = ()

@@ -250,15 +250,8 @@ class _Store:
     def git(self, *arguments: str, stdin: bytes = b"") -> bytes:
         if not self._is_ready:
             self._make()
-        command = [
-            "git",
-            "-c",
-            "gc.auto=0",
-            "-c",
-            "maintenance.auto=false",
-            f"--git-dir={self.path}",
-            *arguments,
-        ]
+        options = ("-c", "gc.auto=0", "-c", "maintenance.auto=false", f"--git-dir={self.path}")
+        command = ["git", *options, *arguments]
         return programs.run(command, settings=_SETTINGS, stdin=stdin, timeout_s=_TIMEOUT_S).stdout
 
     def _make(self) -> None:
