@@ -461,6 +461,10 @@ def _format_of(*tables: Callable[[], Iterable[str]]) -> Callable[[str], str]:
     return check
 
 
+def _either(words: Iterable[str]) -> str:
+    return " or ".join(", ".join(words).rsplit(", ", 1))
+
+
 class Options:
     """The options that commands share, declared once; those that a command does not take have their defaults.
 
@@ -471,7 +475,7 @@ class Options:
     folder: Path | None = option("--dir DIR", "The app directory, or a folder in it. Default: here.")
     output: str = option(
         "--output -o FORMAT",
-        "How the result is printed: table, yaml, json or name.",
+        f"How the result is printed: {_either(FORMATS)}.",
         formats,
         default="table",
         callback=_format_of(lambda: FORMATS),
@@ -485,7 +489,7 @@ class Options:
     )
     object_output: str = option(
         "--output -o FORMAT",
-        "How the objects are printed: yaml, json or name.",
+        f"How the objects are printed: {_either(OBJECT_FORMATS)}.",
         formats,
         default="yaml",
         callback=_format_of(lambda: OBJECT_FORMATS),
