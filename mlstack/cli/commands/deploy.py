@@ -27,7 +27,6 @@ from mlstack.cli.ports import Session, is_pattern, operations
 from mlstack.errors import MlstackError, NotReadyError, UsageError
 
 if TYPE_CHECKING:
-    from mlstack.deploy.changes import ChangeReport
     from mlstack.deploy.plan import ApplyPlan
     from mlstack.operations.status import StatusResult, UnlockPlan
 
@@ -331,8 +330,7 @@ def promote(
         session.app, source, target, components=options.components, only=kinds
     )
     if not allow_not_ready and plan.changes and not dry_run:
-        refuse_unready(source, _status(session, source))
-        refuse_unapplied(source, session.from_cluster(operations.deploy.diff, env=source))
+        _refuse_unproven(session, source)
     if dry_run or not plan.changes:
         return plan
     if not options.yes and session.ports.interactive():
@@ -347,22 +345,16 @@ def _status(session: Session, env: str | None) -> StatusResult:
     return session.from_cluster(operations.status.status, doing="looking at the cluster", env=env)
 
 
-def refuse_unready(environment: str, result: StatusResult) -> None:
-    """Refuse to follow an environment of which something does not work."""
-    if not result.ok:
-        raise NotReadyError(
-            f"`{environment}` is not ready, so nothing of it is promoted",
-            hint=f"mlstack status {environment} says why; --allow-not-ready promotes all the same",
-        )
-
-
-def refuse_unapplied(environment: str, report: ChangeReport) -> None:
-    """Refuse to follow an environment whose files say what its cluster has not tried."""
-    if not report.ok:
-        raise NotReadyError(
-            f"`{environment}` has not been applied as its files are, so nothing of it is promoted",
-            hint=f"mlstack diff {environment}; --allow-not-ready promotes all the same",
-        )
+def _refuse_unproven(session: Session, environment: str) -> None:
+    """Refuse to follow an environment that does not work, or whose files its cluster has not tried."""
+    if not _status(session, environment).ok:
+        fault, look = "is not ready", f"mlstack status {environment} says why"
+    elif not session.from_cluster(operations.deploy.diff, env=environment).ok:
+        fault, look = "has not been applied as its files are", f"mlstack diff {environment}"
+    else:
+        return
+    message = f"`{environment}` {fault}, so nothing of it is promoted"
+    raise NotReadyError(message, hint=f"{look}; --allow-not-ready promotes all the same")
 
 
 # --- revisions ---
