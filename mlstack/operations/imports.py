@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
@@ -107,9 +107,8 @@ def _with_environments(
         raise ConfigError(f"component `{failure.component}` in `{place}`: {failure.reason}")
     texts = {component.name: component for component in base.components}
     kept = []
-    for (
-        component
-    ) in plan.components:  # its text stays, with its comments, where it says what is to be deployed
+    for component in plan.components:
+        # Its text stays, with its comments, where it says what is to be deployed.
         text = texts.get(component.name)
         kept.append(text if text and same([*text.objects], [*component.objects]) else component)
     deployed = {name for place in plan.environments if place.name == _BASE for name in place.targets}
@@ -117,10 +116,8 @@ def _with_environments(
     others = [name for name in app.environment_names if name not in own]
     if deployed and others:
         extra = ", ".join(sorted({component.name for component in kept} - deployed))
-        listed = ", ".join(others)
-        notes.append(
-            f"{extra}: only for the environments that have it; {listed} deploys it too without `targets`"
-        )
+        too = f"{', '.join(others)} deploys it too without `targets`"
+        notes.append(f"{extra}: only for the environments that have it; {too}")
     plan = replace(plan, components=tuple(kept), environments=placed, notes=(*notes, *plan.notes))
     return plan, objects
 
@@ -414,13 +411,13 @@ def import_helm(app: AppDir, request: HelmRequest, *, opener: Opener | None = No
     name = request.name or component_name(str(read_head(chart.files, source=chart.folder)["name"]))
     pseudo = Environment(name="default", namespace=request.namespace or "default")
     objects: dict[str, Sequence[Data]] = {}
-    notes: dict[str, None] = {}
+    notes: list[str] = []
     for place in places or [pseudo]:
         listed, remarks = manifests.rendered_chart(
             chart, name, place, _helm_values(request, place.name), hooks=request.hooks
         )
         objects[place.name] = [_marked(data) if request.adopt else data for data in listed]
-        notes |= dict.fromkeys(remarks)
+        notes += remarks
     source = f"the chart {request.chart.place}"
     return _import_objects(app, request, name, objects, places, source=source, notes=notes, pseudo=pseudo)
 
@@ -433,14 +430,14 @@ def _import_release(
     place = places[0]
     namespace = request.namespace or place.namespace
     live = manifests.read_release(opener(place.context), request.live, namespace, hooks=request.hooks)
-    notes = dict.fromkeys(live.notes)
     objects = [_marked(data) if request.adopt else data for data in live.objects]
     how = "" if request.adopt else " --adopt"
-    notes[f"mlstack apply {place.name}{how} takes the objects over without making them anew"] = None
-    notes[
-        f"once that is done, Helm forgets the release by: kubectl delete secret -n {live.namespace}"
-        f" -l owner=helm,name={live.name}"
-    ] = None
+    forget = f"kubectl delete secret -n {live.namespace} -l owner=helm,name={live.name}"
+    notes = (
+        *live.notes,
+        f"mlstack apply {place.name}{how} takes the objects over without making them anew",
+        f"once that is done, Helm forgets the release by: {forget}",
+    )
     source = f"the release {live.name} of {live.chart}"
     name = request.name or component_name(live.name)
     return _import_objects(app, request, name, {place.name: objects}, places, source=source, notes=notes)
@@ -477,7 +474,7 @@ def _import_objects(
     places: Sequence[Environment],
     *,
     source: str,
-    notes: Mapping[str, None],
+    notes: Iterable[str],
     pseudo: Environment | None = None,
 ) -> Imported:
     """Plan, prove and write one component; without environments its objects are `pseudo`'s."""
@@ -495,7 +492,7 @@ def _import_objects(
         written,
         environments=tuple(proofs),
         failures=tuple(refused),
-        notes=(*notes, *plan.notes),
+        notes=(*dict.fromkeys(notes), *plan.notes),
         summary=summary(proofs, refused),
     )
 
@@ -525,11 +522,11 @@ def import_kustomization(app: AppDir, folder: Path, request: HelmRequest) -> Imp
             places.append(place)
         objects[place.name] = overlay.objects
     pseudo = None if places else Environment(name="default", namespace=overlays[0].namespace or "default")
-    notes = {
-        f"environment `{place.name}` has no context: mlstack env set {place.name} --context NAME": None
+    notes = [
+        f"environment `{place.name}` has no context: mlstack env set {place.name} --context NAME"
         for place in places
         if place.name not in environments
-    }
+    ]
     source = f"the kustomization {folder}"
     return _import_objects(app, request, name, objects, places, source=source, notes=notes, pseudo=pseudo)
 
