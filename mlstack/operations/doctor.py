@@ -349,14 +349,13 @@ def _migrated(root: Path, migrations: Sequence[Migration]) -> dict[UpgradedFile,
         if version in ("", last):
             continue
         if version not in steps:
-            message = f"`apiVersion` is `{version}`, which no release of mlstack wrote"
-            hint = f"write apiVersion: {last}, and run mlstack validate ENV"
+            who, hint = (
+                "no release of mlstack wrote",
+                f"write apiVersion: {last}, and run mlstack validate ENV",
+            )
             if is_newer(version):
-                message = (
-                    f"`apiVersion` is `{version}`, which a newer mlstack wrote; this one writes `{last}`"
-                )
-                hint = "upgrade mlstack"
-            raise SchemaError(message, where=file, hint=hint)
+                who, hint = f"a newer mlstack wrote; this one writes `{last}`", "upgrade mlstack"
+            raise SchemaError(f"`apiVersion` is `{version}`, which {who}", where=file, hint=hint)
         [document] = load_commented(text, source=file)
         before = version
         while version in steps:

@@ -337,12 +337,9 @@ def _converted(composition: Composition) -> tuple[Composition, list[str]]:
 
 def _check_places(source: KsApp, target: AppDir | Path, keep_proof: Path | None) -> None:
     """Refuse places that lie in the app of ksonnet, and a target that holds something."""
-    folder, original = (
-        (target.root if isinstance(target, AppDir) else target).resolve(),
-        source.root.resolve(),
-    )
+    folder = (target.root if isinstance(target, AppDir) else target).resolve()
     for place, option in ((folder, "--out FOLDER"), (keep_proof, "--keep-proof DIR")):
-        if place is not None and place.resolve().is_relative_to(original):
+        if place is not None and place.resolve().is_relative_to(source.root.resolve()):
             message = f"`{place}` lies in the app of ksonnet, which stays as it is"
             raise UsageError(message, hint=f"name another folder: {option}")
     if isinstance(target, Path) and target.exists() and (not target.is_dir() or any(target.iterdir())):

@@ -383,12 +383,10 @@ def _prototype_changes(old: Package, new: Package) -> Iterator[PrototypeChange]:
 
 def _requirement_changes(old: Package, new: Package) -> Iterator[str]:
     for name in sorted({*old.requires, *new.requires}):
-        before, after = (package.requires.get(name) for package in (old, new))
-        if before != after:
-            old_words, new_words = (
-                "nothing" if need is None else need.get("version") or "any" for need in (before, after)
-            )
-            yield f"{name}: {old_words} → {new_words}"
+        needs = [package.requires.get(name) for package in (old, new)]
+        if needs[0] != needs[1]:
+            words = ["nothing" if need is None else need.get("version") or "any" for need in needs]
+            yield f"{name}: {' → '.join(words)}"
 
 
 # --- verify ---
