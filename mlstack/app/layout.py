@@ -160,8 +160,8 @@ def walk(base: Path) -> Iterator[tuple[str, list[str], list[str]]]:
         if not isinstance(error, FileNotFoundError):
             from mlstack.errors import ConfigError
 
-            message = f"cannot read the folder: {error.strerror}"
-            raise ConfigError(message, where=str(error.filename)) from error
+            message = f"cannot read the folder: {(error.strerror or str(error)).lower()}"
+            raise ConfigError(message, where=str(error.filename), hint="check its rights") from error
 
     for folder, folders, files in os.walk(base, onerror=refuse):
         folders[:] = sorted(name for name in folders if not name.startswith("."))

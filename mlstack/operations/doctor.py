@@ -105,14 +105,22 @@ def _app(app: AppDir | None) -> Iterator[Check]:
         return
     yield _attempt("components", lambda: _counted(len(app.components()), "component"))
     yield _attempt("lock", lambda: f"{_counted(len(app.vendor.packages()), 'package')} as locked")
-    for name in app.environment_names:
+    listed = _attempt("environments", lambda: _counted(len(app.environment_names), "environment"))
+    for name in _environment_names(app):
         checked = _attempt(f"environment {name}", lambda name=name: app.environment(name).file)  # type: ignore[misc]
         if checked.state == "failed":
             yield checked
-    if app.environment_names:
-        yield Check("environments", "ok", _counted(len(app.environment_names), "environment"))
+    if listed.state == "failed" or app.environment_names:
+        yield listed
     else:
         yield Check("environments", "warning", "there is no environment", "mlstack env add NAME")
+
+
+def _environment_names(app: AppDir) -> Sequence[str]:
+    try:
+        return app.environment_names
+    except MlstackError:  # the app's own check tells
+        return ()
 
 
 def _cache(cache: Cache) -> Iterator[Check]:
@@ -162,12 +170,12 @@ def _needed(app: AppDir) -> Iterator[str]:
             yield "cosign"
         if any((app.root / package.folder / "Chart.yaml").is_file() for package in app.lock.packages):
             yield "helm"
+        if any((app.root / "environments").rglob("*.sops.yaml")):
+            yield "sops"
+        if any(app.kustomizations()):
+            yield "kustomize"
     except MlstackError:  # the app's own check tells
         return
-    if any((app.root / "environments").rglob("*.sops.yaml")):
-        yield "sops"
-    if any(app.kustomizations()):
-        yield "kustomize"
 
 
 # --- kubeconfig: contexts and credential plug-ins ---
@@ -198,7 +206,7 @@ def _contexts(app: AppDir | None, target: Target | None) -> dict[str, list[str]]
     if target is not None:
         names[target.place().context] = [target.environment]
     elif app is not None:
-        for name in app.environment_names:
+        for name in _environment_names(app):
             try:
                 context = app.environment(name).context
             except MlstackError:  # the environment's own check tells

@@ -68,6 +68,28 @@ def test_each_file_that_is_wrong_is_named(
     assert text in found[name]["message"]
 
 
+def test_a_folder_that_may_not_be_read_is_one_fault_of_several(
+    run: Runner, app: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scan = os.scandir
+
+    def denied(path: Any) -> Any:
+        if Path(path).name == "environments":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", denied)
+        code, found = checks(run)
+    assert (code, found["environments"]["state"], found["environments"]["hint"]) == (
+        1,
+        "failed",
+        "check its rights",
+    )
+    assert "permission denied" in found["environments"]["message"]
+    assert (found["components"]["state"], found["kubeconfig"]["state"]) == ("ok", "ok")
+
+
 def test_a_fault_of_several_lines_keeps_them(run: Runner, app: Path) -> None:
     write_tree(app, {"mlstack.lock": "apiVersion: mlstack.dev/v1\nkind: Lock\npackages: [{package: a}]\n"})
     lines = run("doctor").out.splitlines()
