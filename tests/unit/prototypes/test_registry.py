@@ -11,7 +11,6 @@ import pytest
 from mlstack.app import files
 from mlstack.app.components import ComponentRequest
 from mlstack.app.params import spelling_table
-from mlstack.app.schema import check_value
 from mlstack.names import fits
 from mlstack.operations.components import preview_prototype
 from mlstack.yaml import read
@@ -19,12 +18,6 @@ from tests.support import examples
 
 GPU_COUNTS = {"numGpus", "gpus", "gpusPerReplica", "executorGpus", "trainerGpu"}
 FOUR = {"core": "kubeflow-core", "tf-job": "tf-job", "tf-cnn": "tf-cnn", "tf-serving": "tf-serving"}
-
-
-def test_the_definition_that_jobs_are_checked_by_is_the_installed_one() -> None:
-    root = files.folder("prototypes")
-    installed = root / "core" / "kubeflow-core" / "files" / "crds" / "tfjobs.yaml"
-    assert (root / "tf-job" / "crds" / "tfjobs.yaml").read_bytes() == installed.read_bytes()
 
 
 def test_only_the_four_of_the_launch_post_end_in_their_names() -> None:
@@ -88,17 +81,6 @@ def test_every_parameter_has_a_description() -> None:
         f"{p.name}.{n}" for p in examples.prototypes() for n, each in p.params.items() if not each.description
     ]
     assert missing == []
-
-
-def test_every_default_fits_its_own_schema() -> None:
-    faults = [
-        fault
-        for prototype in examples.prototypes()
-        for param in prototype.params.values()
-        if param.has_default
-        for fault in check_value(param, param.default)
-    ]
-    assert faults == []
 
 
 def test_every_package_and_prototype_has_a_readme() -> None:
