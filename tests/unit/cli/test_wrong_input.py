@@ -45,7 +45,7 @@ env add Prod | 2 | an environment `prod` is there, and `Prod` differs | choose a
 registry add Ours ../registry | 2 | a registry `ours` is there, and `Ours` differs | choose
 component rm frnt | 4 | no component `frnt` | did you mean `front`?
 env add prod | 2 | there is an environment `prod` already | mlstack env describe prod
-env add b --context minikub | 4 | has no context `minikub` | did you mean `minikube`?
+env add b --context minikub | 4 | the kubeconfig has no context `minikub` | did you mean `minikube`?
 env add ../b | 2 | `..` cannot be an environment name | use up to 63
 env add b --namespace B | 2 | `B` cannot be a namespace | use up to 63
 env set prod --namespace B_c | 2 | `B_c` cannot be a namespace | use up to 63

@@ -57,7 +57,7 @@ def test_the_program_takes_the_arguments_that_it_is_given(app: AppDir, case: Cas
     inner = root.get_command(root.make_context("mlstack", ["version"]), family)
     context = inner.get_command(inner.make_context(family, [name]), name).make_context(name, arguments)
     assert context.params["listen"].endswith(f":{container['ports'][0]['containerPort']}")
-    assert context.params["tick"] in (5.0, 2.5)
+    assert context.params["tick_ms"] in (5000, 2500)
 
 
 @pytest.mark.slow
