@@ -100,9 +100,21 @@ def load(
                 raise
             loader, parts, objects = rendered(locate=True)
     loader.save()
-    has_secrets = any(part.has_secrets for part in parts) or any(obj.kind == "Secret" for obj in objects)
-    if not has_secrets and len(selected) == len(app.component_files):  # values of others may be secret
+    state = _desired(loader, selected, depends, parts, objects)
+    if not state.has_secrets and len(selected) == len(app.component_files):  # values of others may be secret
         shapes.save()
+    return state
+
+
+def _desired(
+    loader: Loader,
+    selected: Sequence[Component | Manifest],
+    depends: Mapping[str, tuple[str, ...]],
+    parts: Sequence[Rendered],
+    objects: tuple[KubeObject, ...],
+) -> DesiredState:
+    """Put together what a render gave, with what people are to be told of it."""
+    app, used = loader.app, loader.environment
     # What people know things by is no secret, even where one says the same.
     masking.allow((app.app.name, used.name, used.namespace, used.context))
     masking.allow(text for obj in objects for text in (obj.name, obj.namespace, obj.kind, obj.component))
@@ -117,7 +129,7 @@ def load(
         depends=depends,
         timeouts={c.full_name: c.timeout_s for c in selected if c.timeout_s is not None},
         notes=tuple(dict.fromkeys(chain(*(part.notes for part in parts), own_notes))),
-        has_secrets=has_secrets,
+        has_secrets=any(part.has_secrets for part in parts) or any(obj.kind == "Secret" for obj in objects),
         uses_programs=any(part.uses_programs for part in parts),
         secrets=tuple(dict.fromkeys(text for part in parts for text in part.secrets)),
     )
