@@ -10,7 +10,7 @@ from shutil import rmtree
 
 import pytest
 
-from mlstack.app import files, reader
+from mlstack.app import files
 from mlstack.app.app import Component, Manifest
 from mlstack.app.app_dir import AppDir
 from mlstack.app.overrides import Overrides, parse_set
@@ -422,7 +422,7 @@ FILES = {"components/one.yaml": SETTINGS, "environments/gke/environment.yaml": E
 def digests(root: Path, **options: object) -> dict[str, str]:
     app = AppDir.find(root)
     render.load(app, "gke", **options)  # type: ignore[arg-type]
-    return reader.digests(app)
+    return app.files.inputs()
 
 
 def test_every_file_that_was_read_counts_and_no_other(app: Callable[[Tree], Path]) -> None:
