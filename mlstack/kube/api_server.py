@@ -37,6 +37,7 @@ from mlstack.kube.client import (
     Right,
     Rights,
     WatchEvent,
+    close_stream,
     written,
 )
 from mlstack.kube.kubeconfig import LOOK
@@ -367,8 +368,11 @@ class ApiServerClient:
             lines = self._transport.stream(replace(request, query=query), timeout_s=timeout_s + SILENCE_S)
         if isinstance(lines, Response):
             raise self._error(lines, subject)
-        for line in lines:
-            yield self._event(line, subject)
+        try:
+            for line in lines:
+                yield self._event(line, subject)
+        finally:
+            close_stream(lines)
 
     def _event(self, line: bytes, subject: ObjectRef) -> WatchEvent:
         odd = ClusterError(f"{subject}: a watch gave a line that is no event")
