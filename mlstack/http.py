@@ -11,7 +11,7 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse, IncompleteRead, RemoteDisconnected
@@ -388,7 +388,7 @@ def _body(raw: Any, whole: bool) -> bytes:
     return b"".join(pieces)
 
 
-def lines_of(raw: Any) -> Iterator[bytes]:
+def lines_of(raw: Any) -> Generator[bytes]:
     """Give the lines of an answer that was not read whole, as they come; they end whatever ends it."""
     rest: list[bytes] = []
     size = 0

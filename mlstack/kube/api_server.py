@@ -10,6 +10,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
 from threading import Lock
 from typing import Any
@@ -37,7 +38,6 @@ from mlstack.kube.client import (
     Right,
     Rights,
     WatchEvent,
-    close_stream,
     written,
 )
 from mlstack.kube.kubeconfig import LOOK
@@ -368,11 +368,9 @@ class ApiServerClient:
             lines = self._transport.stream(replace(request, query=query), timeout_s=timeout_s + SILENCE_S)
         if isinstance(lines, Response):
             raise self._error(lines, subject)
-        try:
+        with closing(lines):  # an error of an event would keep its connection until the garbage is collected
             for line in lines:
                 yield self._event(line, subject)
-        finally:
-            close_stream(lines)
 
     def _event(self, line: bytes, subject: ObjectRef) -> WatchEvent:
         odd = ClusterError(f"{subject}: a watch gave a line that is no event")

@@ -6,7 +6,7 @@ threads and raises only `mlstack.errors.ClusterError` and its branches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
 from threading import Lock
@@ -552,19 +552,10 @@ class GuardedClient(ClientWrapper):
             return next(events, None), events
 
         event, rest = self._insist(first_event, self._patience) if self._patience else first_event()
-        try:
-            while event is not None:
-                masking.note_object(event.object)
-                yield event
-                event = next(rest, None)
-        finally:
-            close_stream(rest)
-
-
-def close_stream(events: Iterator[Any]) -> None:
-    """End a watch now: left to the garbage collector its connection would stay open."""
-    if isinstance(events, Generator):
-        events.close()
+        while event is not None:
+            masking.note_object(event.object)
+            yield event
+            event = next(rest, None)
 
 
 def asked_once(cluster: Cluster) -> Cluster:

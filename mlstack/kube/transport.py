@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import field, replace
 from functools import partial
 from itertools import accumulate
@@ -129,7 +129,7 @@ class Transport:
         answer = self._answer(request, timeout_s, whole=True)
         return answer.data.decode("utf-8", "replace") if answer.status == 200 else self._decoded(answer)
 
-    def stream(self, request: Request, *, timeout_s: float) -> Response | Iterator[bytes]:
+    def stream(self, request: Request, *, timeout_s: float) -> Response | Generator[bytes]:
         """Send a request and give the lines of its answer while it lasts, or the answer if it is no 200."""
         answer = self._answer(request, timeout_s, whole=False)
         return lines_of(answer.raw) if answer.status == 200 else self._decoded(answer)

@@ -5,15 +5,14 @@ After a restart of an API server every watch ends like that.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import closing
+from collections.abc import Iterator
 from dataclasses import field
 from threading import Condition, Thread
 from typing import Any
 
 from mlstack.dataclass import dataclass
 from mlstack.errors import MlstackError, WatchExpiredError
-from mlstack.kube.client import Cluster, ObjectRef, WatchEvent, close_stream
+from mlstack.kube.client import Cluster, ObjectRef, WatchEvent
 
 # How long the server keeps one watch open: then it is taken up again, so that no thread lives for ever.
 WATCH_S = 30.0
@@ -51,7 +50,7 @@ class Reflector:
         self._cluster, self._source = cluster, source
         self.version = ""
 
-    def watch(self, timeout_s: float) -> Generator[WatchEvent | Listed]:
+    def watch(self, timeout_s: float) -> Iterator[WatchEvent | Listed]:
         """Watch once, from where the last watch ended; lists first where that is nowhere or forgotten.
 
         Gives every event, and `Listed` in place of the bookmark that ends a list. The iterator ends when the
@@ -78,8 +77,6 @@ class Reflector:
                 yield event
         except WatchExpiredError:
             self.version = ""
-        finally:
-            close_stream(events)
 
 
 @dataclass
@@ -162,11 +159,10 @@ class ResourceWatcher:
         while True:
             error: MlstackError | None = None
             try:
-                with closing(reflector.watch(WATCH_S)) as events:
-                    for event in events:
-                        if self._closed:
-                            return
-                        self._take(stream, event)
+                for event in reflector.watch(WATCH_S):
+                    if self._closed:
+                        return
+                    self._take(stream, event)
             except MlstackError as fault:
                 error = fault
             except Exception as fault:  # a fault of ours must not end in silence: a thread has no caller

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mlstack import http
 from mlstack.errors import (
     ForbiddenError,
     InvalidError,
@@ -311,6 +312,18 @@ def test_an_expired_watch_says_list_again(served: Serve) -> None:
     _, cluster = served(always(Answer(body=[json.dumps(expired).encode() + b"\n"])))
     with pytest.raises(WatchExpiredError):
         list(cluster.watch("v1", "ConfigMap", resource_version="1", timeout_s=1))
+
+
+def test_the_error_that_ends_a_watch_keeps_no_connection(
+    served: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_up, give_up = [], http.give_up
+    monkeypatch.setattr(http, "give_up", lambda raw: (given_up.append(raw), give_up(raw)))
+    expired = {"type": "ERROR", "object": status(410, "too old resource version", reason="Expired").body}
+    _, cluster = served(always(Answer(body=[json.dumps(expired).encode() + b"\n"])))
+    with pytest.raises(WatchExpiredError) as kept:
+        list(cluster.watch("v1", "ConfigMap", resource_version="1", timeout_s=1))
+    assert (len(given_up), kept.tb is not None) == (1, True)
 
 
 def test_a_refused_watch_is_an_error(served: Serve) -> None:
