@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mlstack.app.document import (
     ANNOTATIONS,
@@ -28,7 +28,9 @@ from mlstack.app.document import (
 from mlstack.dataclass import dataclass
 from mlstack.errors import UsageError
 from mlstack.names import check_range, is_range, names_a_package
-from mlstack.objects.managed_fields import FieldPattern
+
+if TYPE_CHECKING:
+    from mlstack.objects.managed_fields import FieldPattern
 
 Scalar = str | int | float | bool
 Taker = Literal["ours", "theirs"]

@@ -16,7 +16,7 @@ from typing import Any
 
 from mlstack.app import document
 from mlstack.app.document import json_type
-from mlstack.app.files import LIMITS, MAX_BYTES, MAX_FILES, Files, check_name
+from mlstack.app.files import CHART_FILE, LIMITS, MAX_BYTES, MAX_FILES, Files, check_name
 from mlstack.app.params import overlaid
 from mlstack.app.prototype import Inliner, Package
 from mlstack.app.schema import is_checkable
@@ -25,7 +25,6 @@ from mlstack.errors import ConfigError, RegistryError, SchemaError, YamlError
 from mlstack.names import is_parameter_name, names_a_package
 from mlstack.yaml.read import read_document, read_documents
 
-CHART_FILE = PurePosixPath("Chart.yaml")
 _VALUES, _SCHEMA = PurePosixPath("values.yaml"), PurePosixPath("values.schema.json")
 _DEEPEST = 40  # levels of values with hints
 _KEY = r"([A-Za-z_][-_A-Za-z0-9]*):(?:\s|$)"
@@ -33,13 +32,8 @@ _COMMENT = r"#+\s?(?:--\s+|@param\s+\S+\s+(?:\[[^\]]*\]\s*)?)?(.*)"
 _LONGEST_HELP = 300
 
 
-def is_chart(files: Files) -> bool:
-    """Tell whether a folder is a chart, and no package that holds one."""
-    return CHART_FILE in files and PurePosixPath("package.yaml") not in files
-
-
 def is_chart_folder(folder: Path) -> bool:
-    """Tell the same of a folder of the disk."""
+    """Tell whether a folder of the disk is a chart, as `files.is_chart` does of one that was read."""
     return (folder / CHART_FILE).is_file() and not (folder / "package.yaml").is_file()
 
 

@@ -7,15 +7,15 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, field, fields
 from functools import cached_property
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
-from mlstack import clock
 from mlstack.dataclass import dataclass
 from mlstack.errors import SchemaError, YamlError
 from mlstack.names import nearest
-from mlstack.objects import managed_fields
-from mlstack.objects.managed_fields import FieldPattern
 from mlstack.yaml import read as yamlread
+
+if TYPE_CHECKING:
+    from mlstack.objects.managed_fields import FieldPattern
 
 API_VERSION = "mlstack.dev/v1"
 T = TypeVar("T")
@@ -362,13 +362,19 @@ class FieldReader:
     def duration_s(self, name: str) -> float | None:
         """Give a duration in seconds, or nothing."""
         value = self._map.get(name)
+        if value is None:
+            return None
+        from mlstack.clock import seconds
+
         try:
-            return None if value is None else clock.seconds(str(value))
+            return seconds(str(value))
         except ValueError as error:
             self.refuse(name, str(error))
 
     def pattern(self, name: str, example: str) -> FieldPattern:
         """Give the path of a field of an object, as a diff writes it."""
+        from mlstack.objects import managed_fields  # few files have one
+
         try:
             return managed_fields.read(self.text(name))
         except ValueError as error:

@@ -15,7 +15,6 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from mlstack import programs
 from mlstack.app import document as documents
 from mlstack.app import layout
 from mlstack.app.document import AppDocument, FieldReader, fields_of
@@ -157,6 +156,7 @@ MAX_DEPTH = 32
 _CHUNK = 1024 * 1024
 Files = Mapping[PurePosixPath, bytes]
 """The files of a folder by their paths relative to it."""
+CHART_FILE = PurePosixPath("Chart.yaml")
 LIMITS = f"{MAX_FILES} files and {MAX_BYTES // 1024 // 1024} MiB"
 _SPECIAL = "is a FIFO, socket or device, not a file"
 
@@ -181,6 +181,11 @@ def read_folder(folder: Path, *, source: str = "") -> Files:
         raise ConfigError(f"the folder cannot be read: {error.strerror}", where=source) from error
     ordered = sorted(contents, key=lambda path: path.split("/"))
     return {PurePosixPath(path): contents[path] for path in ordered}
+
+
+def is_chart(files: Files) -> bool:
+    """Tell whether a folder is a Helm chart, and no package that holds one."""
+    return CHART_FILE in files and PurePosixPath("package.yaml") not in files
 
 
 def read_file(path: Path | str) -> bytes:
@@ -352,6 +357,8 @@ def decrypt(file: Path, *, name: str, data: bytes = b"") -> Any:
 
 
 def _sops(*arguments: str, name: str, stdin: bytes = b"") -> bytes:
+    from mlstack import programs
+
     try:
         programs.find("sops")
     except MlstackError as error:

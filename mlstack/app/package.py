@@ -25,9 +25,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
 from mlstack import __version__
-from mlstack.app import chart, document
+from mlstack.app import document
 from mlstack.app.document import AppDocument, FieldReader, fields_of, keys_of, to_map
-from mlstack.app.files import Files, read_file, read_folder
+from mlstack.app.files import Files, is_chart, read_file, read_folder
 from mlstack.app.params import spelling_table
 from mlstack.app.prototype import (
     Alias,
@@ -106,7 +106,9 @@ class PackageFolder:
         """Read a folder of the disk; of a chart what helm would pack."""
         source, ignored = source or str(folder), folder / ".helmignore"
         files: Files = read_folder(folder, source=source)
-        if chart.is_chart(files) and ignored.is_file():
+        if is_chart(files) and ignored.is_file():
+            from mlstack.app import chart
+
             files = chart.without_ignored(files, read_file(ignored))
         return cls(files, source=source, registry=registry, passed=passed)
 
@@ -122,6 +124,8 @@ class PackageFolder:
 
         def read() -> dict[str, Any]:
             if self.is_chart:
+                from mlstack.app import chart
+
                 package = Package(**chart.read_head(self.files, source=self.source))
             else:
                 package = FieldReader(self.document("package.yaml", "Package")).record(Package)
@@ -132,7 +136,7 @@ class PackageFolder:
     @property
     def is_chart(self) -> bool:
         """Tell whether it is a Helm chart."""
-        return chart.is_chart(self.files)
+        return is_chart(self.files)
 
     @cached_property
     def prototype_names(self) -> tuple[str, ...]:
@@ -216,6 +220,8 @@ class PackageFolder:
     def _read_prototype(self, name: str, libraries: Mapping[str, PackageFolder]) -> dict[str, Any]:
         """Read what a prototype's YAML files say, as plain data that a cache can keep."""
         if self.is_chart:
+            from mlstack.app import chart
+
             empty: dict[str, Any] = {**{word: {} for word in _REMEMBERED}, "aliases": (), "needs": ()}
             return empty | chart.read_prototype(self.files, self.head, source=self.source)
         file = self._prototype_file(name)

@@ -23,8 +23,8 @@ from mlstack import disk_cache
 from mlstack.addresses import joined as joined_url
 from mlstack.addresses import shown
 from mlstack.app.app import RegistryRef
-from mlstack.app.chart import CHART_FILE, is_chart, unpack
-from mlstack.app.files import Files, read_file
+from mlstack.app.chart import unpack
+from mlstack.app.files import CHART_FILE, Files, is_chart, read_file
 from mlstack.app.package import PackageFolder
 from mlstack.app.prototype import Chart
 from mlstack.app.versions import IndexPackage, IndexPrototype, IndexVersion, RegistryIndex, joined

@@ -16,7 +16,7 @@ from mlstack import disk_cache, programs
 from mlstack.app import layout
 from mlstack.app.app import Component, PackageRef, RegistryRef, SignaturePolicy, parse_package_ref
 from mlstack.app.app_dir import AppDir
-from mlstack.app.chart import CHART_FILE
+from mlstack.app.files import CHART_FILE
 from mlstack.app.package import FetchedPackage, Vendor
 from mlstack.app.prototype import Package, Prototype
 from mlstack.app.reader import as_overridden

@@ -20,9 +20,9 @@ from mlstack.app import document as documents
 from mlstack.app import files
 from mlstack.app.app import RegistryRef
 from mlstack.app.app_dir import AppDir
-from mlstack.app.chart import is_chart, without_ignored
+from mlstack.app.chart import without_ignored
 from mlstack.app.document import fields_of
-from mlstack.app.files import Files
+from mlstack.app.files import Files, is_chart
 from mlstack.app.package import PackageFolder, digest
 from mlstack.app.prototype import Prototype
 from mlstack.app.reader import as_overridden

@@ -21,7 +21,6 @@ from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ConfigError, RegistryError, TemplateError, TemplateRefusedError, YamlError
 from mlstack.objects import masking
 from mlstack.objects.kube_object import KubeObject, Schemas, Source, group_of
-from mlstack.render.patches import patched, read_patch
 from mlstack.render.template import (
     Engine,
     Pack,
@@ -335,6 +334,10 @@ class Loader:
     def _patched(self, objects: Sequence[KubeObject], component: str) -> tuple[KubeObject, ...]:
         # An environment without a file, as a preview's, has no patches.
         documents = self.app.patches(self.environment.name, component) if self.environment.file else ()
+        if not documents:
+            return tuple(objects)
+        from mlstack.render.patches import patched, read_patch
+
         patches = [
             read_patch(
                 document.value,
@@ -343,8 +346,6 @@ class Loader:
             )
             for document in documents
         ]
-        if not patches:
-            return tuple(objects)
         result = []
         changed = patched([obj.data for obj in objects], patches, self._schema_of)
         for obj, data in zip(objects, changed, strict=True):
