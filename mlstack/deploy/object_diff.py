@@ -65,6 +65,8 @@ def diff_live(context: DiffContext, manifest: KubeObject, live: Data) -> Change:
 
 
 def _diff(context: DiffContext, manifest: KubeObject, live: Data) -> Change:
+    if live["apiVersion"] != manifest.api_version:  # this very run brings the version that is wanted
+        return _diff_other_version(context, manifest, live)
     scalers, cluster = context.scalers, context.cluster
     replicas, policy = scalers.replicas(manifest, live), policy_of(context, manifest)
     try:
@@ -74,7 +76,7 @@ def _diff(context: DiffContext, manifest: KubeObject, live: Data) -> Change:
             policy = replace(policy, adopted=policy.adopted | {AUTOSCALING})
             resolution = resolve(cluster, manifest, replicas.asked, live, policy)
     except VersionGoneError:
-        return _diff_gone_version(context, manifest, live)
+        return _diff_other_version(context, manifest, live)
     except InvalidError as error:
         return _diff_refused(context, manifest, live, error)
     removed = removed_fields(context, manifest, live, resolution.forced.object, policy, replicas.spared)
@@ -386,15 +388,16 @@ def _displace(
     return update(context, manifest, live, changed, notes=(note,), prepare=patch)
 
 
-def _diff_gone_version(context: DiffContext, manifest: KubeObject, live: Data) -> Change:
-    """Give the change of an object whose field owners stand in a version that is not served any more.
+def _diff_other_version(context: DiffContext, manifest: KubeObject, live: Data) -> Change:
+    """Give the change of an object whose field owners stand in another version than it is wanted in.
 
-    A definition that drops a version leaves entries behind which no apply can read any more.
+    No apply can read such entries where the definition drops that version, or where it lacks a new field.
     """
     data = context.scalers.payload(manifest)
-    differing = managed_fields.compare(live, data, managed_fields.tree_of(data))
+    tree = managed_fields.union(managed_fields.owned(live), managed_fields.tree_of(data))
+    differing = managed_fields.compare(live, data, tree)
     changed = [change for change in differing if not change.path.startswith("apiVersion")]
-    note = "its field owners are rewritten first: they stand in a version that is not served any more"
+    note = f"its field owners are rewritten first, from another version to {manifest.version}"
     entries = [{**raw, "apiVersion": manifest.api_version} for raw in managed_fields.raw_entries(live)]
     return update(
         context,

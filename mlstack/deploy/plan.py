@@ -485,7 +485,9 @@ def _diff_object(context: DiffContext, manifest: KubeObject) -> Change:
         if isinstance(answer, MlstackError):
             raise answer
         live = answer
-    elif reachable and not context.is_absent(manifest):
+    elif not reachable:
+        live = _live_in_other_version(context, manifest)
+    elif not context.is_absent(manifest):
         live = context.cluster.get(ObjectRef.of(manifest.data))
     is_ending = live is not None and bool(live["metadata"].get("deletionTimestamp"))
     if (live is None or is_ending) and not context.options.create:
@@ -504,6 +506,16 @@ def _diff_object(context: DiffContext, manifest: KubeObject) -> Change:
     from mlstack.deploy.object_diff import diff_live
 
     return diff_live(context, manifest, live)
+
+
+def _live_in_other_version(context: DiffContext, manifest: KubeObject) -> Data | None:
+    """Give an object as the server has it, where the run's own definition brings the version wanted of it."""
+    kind = _kind(manifest.identity, context.cluster.kinds())
+    if kind is None or manifest.namespace in context.absent_namespaces:
+        return None
+    if kind.namespaced != bool(manifest.namespace):
+        return None
+    return context.cluster.get(ObjectRef(kind.api_version, kind.kind, manifest.namespace, manifest.name))
 
 
 def _unchanged(context: DiffContext, manifest: KubeObject, live: Data) -> Change:

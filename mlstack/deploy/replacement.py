@@ -304,7 +304,8 @@ def losses(live: Data, after: Data, *, has_objects: bool = True) -> tuple[str, .
     versions, others = _versions(live), _versions(after)
     stored = list((live.get("status") or {}).get("storedVersions") or ())
     texts += [
-        f"version `{name}` would be removed, and objects are stored in it"
+        f"version `{name}` would be removed, and objects are stored in it; once all are written anew in"
+        " another, take it from `status.storedVersions` of the definition"
         for name in stored
         if name not in others
     ]

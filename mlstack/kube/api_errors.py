@@ -42,7 +42,10 @@ _GO_VALUE = "got &value.valueUnstructured{Value:"
 _UNTYPED = re.compile(
     r"failed to (?:create typed \w+ object \([^)]*\)|convert new object \([^)]*\) to proper version): "
 )
-_VERSION_GONE = re.compile(r"request to convert CR (?:to|from) an invalid group/version")
+_VERSION_GONE = re.compile(
+    r"request to convert CR (?:to|from) an invalid group/version"
+    r"|failed to convert merged object to last applied version"
+)
 _FIELD = re.compile(r"(?P<field>\.\S+): (?P<message>.*)", re.DOTALL)
 # The request itself, and the server's way to write an empty path: the object as a whole.
 _NO_FIELDS = ("patch", "[]")
@@ -225,7 +228,7 @@ def _internal(answer: _Refusal) -> ClusterError:
         return TransientError(text, webhook=name, hint=hint)
     if _VERSION_GONE.search(message):
         return VersionGoneError(
-            f"{subject} was written in a version that its definition no longer has: {_short(message)}",
+            f"{subject} was written in another version of its definition: {_short(message)}",
             hint="rewrite the object and its managed fields in a version that is served",
         )
     if _OVER_LIMIT.search(message):

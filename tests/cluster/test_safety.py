@@ -544,6 +544,22 @@ def test_what_the_server_refuses_of_a_definition_is_explained(
         assert "never made anew" in (refused.value.hint or "")
 
 
+def test_an_object_follows_to_a_version_that_its_definition_gets_in_the_same_run(
+    stack: Stack, minikube: TestCluster, group: str
+) -> None:
+    first, second = (definition(group, "size", field) for field in ("old", "fresh"))
+    widget = {"kind": "Widget", "metadata": {"name": "it"}}
+    stack.deploy("a", first, {**widget, "apiVersion": f"{group}/v1", "spec": {"size": "1", "old": "x"}})
+    both = [version(first, "v1", storage=False), version(second, "v2", storage=True)]
+    wanted = {**widget, "apiVersion": f"{group}/v2", "spec": {"size": "1", "fresh": "y"}}
+    stack.write("a", {**first, "spec": {**first["spec"], "versions": both}}, wanted)
+    assert row_of(stack, "it").action == "update"
+    assert outcomes(stack.apply())["it"] == "updated"
+    found = minikube.request("GET", f"/apis/{group}/v2/namespaces/{stack.namespace}/widgets/it")
+    assert found["spec"] == wanted["spec"]
+    assert stack.diff().ok
+
+
 def test_a_rule_of_a_definition_about_changes_is_told_in_its_words(
     stack: Stack, minikube: TestCluster, group: str
 ) -> None:
