@@ -392,7 +392,11 @@ def report(changes: Changes) -> ChangeReport:
     from mlstack.readiness.capacity import footprint
 
     later = [change.desired for change in changes.changes if change.desired is not None]
-    now = [change.live or change.desired for change in changes.changes if change.action != "create"]
+    now = [
+        change.live if change.live and change.action in EXISTING else change.desired
+        for change in changes.changes
+        if change.action != "create"
+    ]
     takes = footprint(later)
     return row(
         ChangeReport,

@@ -233,6 +233,12 @@ def test_a_difference_tells_what_it_takes_more(run: Runner, app: Path) -> None:
     assert ran.json["takesMore"] == {"pods": 3, "requests.cpu": 1500, "requests.memory": 3 * GI}
     write_tree(app, {"environments/minikube/patches/web.yaml": PATCH.replace("replicas: 5", "replicas: 1")})
     assert "takes 1 pod, 0.5 cpu, 1Gi memory (-1 pod, " in run("diff minikube").out
+    claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\n"
+    file = {"components/data.yaml": f"{claim}spec: {{resources: {{requests: {{storage: 1Gi}}}}}}\n"}
+    write_tree(app, file)
+    run.ok("apply minikube -c data --no-wait")
+    run.ok("component rm data")
+    assert "takes 1 pod, 0.5 cpu, 1Gi memory (-1 pod, -0.5 cpu, -1Gi memory)" in run("diff minikube").out
     run.ok("component rm web")
     assert "takes nothing (-2 pods, -1 cpu, -2Gi memory)" in run("diff minikube").out
 
