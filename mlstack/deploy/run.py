@@ -179,7 +179,8 @@ class Run:
         if isinstance(error, MlstackError):
             if error.where is None and change.component:
                 error.where = f"component {change.component}"
-            text = error.message.removeprefix(f"`{change.identity}`: ")  # its line begins with the name
+            name = f"`{change.identity}`"  # its line begins with it
+            text = error.message.removeprefix(f"{name}: ").removeprefix(f"{name} ")
             self.end("failed", change, progress + text)
         elif isinstance(error, KeyboardInterrupt) and progress:
             self.end("failed", change, f"{progress}interrupted")
