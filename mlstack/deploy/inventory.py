@@ -126,9 +126,9 @@ class Inventory:
 # --- marks ---
 
 
-def set_id(name: str, namespace: str, *, kind: str = "ConfigMap", group: str = "") -> str:
-    """Give the ID of the set whose parent is this object: 55 characters, fit for a label."""
-    digest = hashlib.sha256(f"{name}.{namespace}.{kind}.{group}".encode()).digest()
+def set_id(name: str, namespace: str) -> str:
+    """Give the ID of the set whose parent is this ConfigMap: 55 characters, fit for a label."""
+    digest = hashlib.sha256(f"{name}.{namespace}.ConfigMap.".encode()).digest()
     return f"applyset-{urlsafe_b64encode(digest).decode().rstrip('=')}-v1"
 
 
@@ -488,17 +488,6 @@ def list_visible(cluster: Cluster, kind: str, *, namespace: str | None, labels: 
         return cluster.list("v1", kind, namespace=namespace, labels=labels, metadata_only=True).items
     except ForbiddenError:
         return ()
-
-
-def grow(
-    cluster: Cluster, inventory: Inventory, changes: Sequence[Change], *, on_event: OnEvent = silent
-) -> Inventory:
-    """Keep the union of an inventory and what a run is about to write; comes before its first write.
-
-    Raises:
-        ConflictError: somebody else changed it since it was read.
-    """
-    return write(cluster, inventory, grown(inventory, changes), on_event=on_event)
 
 
 def needs_writing(old: Inventory, new: Inventory) -> bool:

@@ -142,13 +142,9 @@ class PruneSet:
     def warning(self) -> str:
         """Say how much would go where that looks like a mistake."""
         going = sum(change.action == "delete" for change in self.changes)
-        too_much = f"{going} of {self.of} deployed objects would be deleted: more than half"
-        return too_much if is_too_much(going, self.of) else ""
-
-
-def is_too_much(going: int, members: int) -> bool:
-    """Tell whether so many deletions among so many members look like a mistake."""
-    return going >= LARGE and going * 2 > members
+        is_too_much = going >= LARGE and going * 2 > self.of
+        text = f"{going} of {self.of} deployed objects would be deleted: more than half"
+        return text if is_too_much else ""
 
 
 # --- candidates: what the files no longer bring ---

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -64,11 +63,6 @@ _IDLE: frozenset[Action] = frozenset({"unchanged", "kept", "missing"})
 _WORK = 2**11  # 7 ms a digest: nothing for a plan, 80 days for a dictionary of a billion words
 _SHOWN = 5  # differences that are named
 _LONGEST = 40  # characters of a value that is shown
-
-
-def new_salt() -> str:
-    """Give a salt that nobody can know beforehand."""
-    return os.urandom(16).hex()
 
 
 def digest(text: str, salt: str, *, costly: bool) -> str:

@@ -304,22 +304,20 @@ class ApiServerClient:
         uid: str | None = None,
         resource_version: str | None = None,
         grace_period_s: int | None = None,
-        dry_run: bool = False,
     ) -> dict[str, Any] | None:
         """Delete an object; gives it while it waits for finalizers, None once it is gone."""
         ids = {"uid": uid, "resourceVersion": resource_version}
         options = {
-            "dryRun": ["All"] if dry_run else None,
             "gracePeriodSeconds": grace_period_s,
             "preconditions": {key: value for key, value in ids.items() if value is not None} or None,
         }
-        # A body replaces all query options, `dryRun` too: everything stands in the body.
+        # A body replaces all query options: everything stands in the body.
         body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
         body |= {key: value for key, value in options.items() if value is not None}
         path = self._path(_check_name(ref))
         request = Request(method="DELETE", path=path, body=body, is_idempotent=uid is not None)
         response = self._transport.send(request)
-        if response.repeated and response.status == 404 and not dry_run:
+        if response.repeated and response.status == 404:
             return None
         answer = self._checked(response, ref).body
         if answer.get("kind") == "Status":

@@ -248,7 +248,6 @@ class Cluster(Protocol):
         uid: str | None = None,
         resource_version: str | None = None,
         grace_period_s: int | None = None,
-        dry_run: bool = False,
     ) -> dict[str, Any] | None:
         """Delete an object; gives it while it waits for finalizers, None once it is gone.
 

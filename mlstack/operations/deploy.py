@@ -34,7 +34,7 @@ from mlstack.deploy.changes import (
     silent,
 )
 from mlstack.deploy.history import History, before_leaving, run_summary
-from mlstack.deploy.inventory import Inventory, grow, has_moved, remove, shrunk
+from mlstack.deploy.inventory import Inventory, grown, has_moved, remove, shrunk
 from mlstack.deploy.inventory import write as write_inventory
 from mlstack.deploy.live import context_of, has_namespace
 from mlstack.deploy.permissions import check_rights, explaining_rights
@@ -177,7 +177,8 @@ def _carry_out(plan: ApplyPlan, run: Run) -> None:
         writes = [change for change in changes if change.desired is not None]
         deletions = [change for change in changes if change.desired is None]
         if not now.deletes:
-            inventory = grow(run.records, inventory, changes, on_event=run.tell)
+            wider = grown(inventory, changes)
+            inventory = write_inventory(run.records, inventory, wider, on_event=run.tell)
         run.apply(writes, now.changes.depends)
         there = [change for change in writes if change.action != "missing"]
         if there and options.wait and not now.deletes:
@@ -412,7 +413,7 @@ def plan(
     if out is not None and is_sound:
         from mlstack.deploy import reapply
 
-        reapply.write(out, reapply.approve(planned, now_s=clock.now_s(), salt=reapply.new_salt()))
+        reapply.write(out, reapply.approve(planned, now_s=clock.now_s(), salt=os.urandom(16).hex()))
     report = planned.report
     return row(
         PlanResult,

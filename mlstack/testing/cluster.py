@@ -176,13 +176,12 @@ class MemoryCluster:
         uid: str | None = None,
         resource_version: str | None = None,
         grace_period_s: int | None = None,
-        dry_run: bool = False,
     ) -> dict[str, Any] | None:
         """Delete an object; gives it while it waits for finalizers, None once it is gone.
 
         Pods end at once, whatever their grace.
         """
-        with self._write(ref, MANAGER, "Update", dry_run=dry_run) as write:
+        with self._write(ref, MANAGER, "Update", dry_run=False) as write:
             return write.delete(propagation, uid=uid, resource_version=resource_version)
 
     def logs(

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlstack.deploy import inventory, prune
+from mlstack.deploy.changes import Change
 from mlstack.deploy.inventory import Inventory, Member
 from mlstack.errors import MlstackError
 from mlstack.objects.kube_object import Identity, Kinds, records_name
@@ -162,5 +163,9 @@ def test_every_app_and_environment_has_a_name_kubernetes_takes(app: str, parts: 
 def test_too_much_is_more_than_half_of_enough(going: int, more: int) -> None:
     """Few deletions and at most half of all are never too much; everything of a larger set always is."""
     members = going + more
-    found = prune.is_too_much(going, members)
-    assert found == (going >= 4 and going > members / 2)
+    changes = tuple(
+        Change(identity=Identity("", "Secret", "ml", str(number)), component="a", action="delete")
+        for number in range(going)
+    )
+    found = prune.PruneSet(changes=changes, of=members).warning
+    assert bool(found) == (going >= 4 and going > members / 2)

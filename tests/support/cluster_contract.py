@@ -793,12 +793,6 @@ class ClusterContract:
         assert going["metadata"]["deletionTimestamp"]
         eventually(lambda: cluster.get(ref) is None)
 
-    def test_a_tried_deletion_deletes_nothing(self, cluster: Cluster, namespace: str) -> None:
-        first = cluster.apply(config_map(namespace, x="1")).object
-        cluster.delete(ObjectRef.of(first), propagation="Background", dry_run=True)
-        cluster.delete(ObjectRef.of(first), dry_run=True)
-        assert cluster.get(ObjectRef.of(first)) == first
-
     def test_delete_keeps_its_preconditions(self, cluster: Cluster, namespace: str) -> None:
         first = cluster.apply(config_map(namespace, x="1")).object
         ref = ObjectRef.of(first)

@@ -153,10 +153,6 @@ def test_its_owner_alone_may_read_it(file: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_salts_differ() -> None:
-    assert reapply.new_salt() != reapply.new_salt()
-
-
 def changed(file: Path, **facts: Any) -> str:
     """Say what is wrong with a file in which facts were changed, or left out by None."""
     reapply.write(file, APPROVAL)

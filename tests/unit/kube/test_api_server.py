@@ -69,9 +69,7 @@ def test_a_node_that_breaks_off_is_not_the_api_server(served: Serve) -> None:
 
 def test_delete_puts_everything_into_the_body(served: Serve) -> None:
     api, cluster = served(always(Answer(body={"kind": "Status", "status": "Success"})))
-    gone = cluster.delete(
-        REF, propagation="Background", uid="u", resource_version="7", grace_period_s=0, dry_run=True
-    )
+    gone = cluster.delete(REF, propagation="Background", uid="u", resource_version="7", grace_period_s=0)
     (asked,) = api.asked
     assert gone is None
     assert asked.query == {}
@@ -80,7 +78,6 @@ def test_delete_puts_everything_into_the_body(served: Serve) -> None:
         "apiVersion": "v1",
         "propagationPolicy": "Background",
         "gracePeriodSeconds": 0,
-        "dryRun": ["All"],
         "preconditions": {"uid": "u", "resourceVersion": "7"},
     }
 
@@ -89,7 +86,6 @@ def test_delete_names_the_propagation_by_default(served: Serve) -> None:
     api, cluster = served(always(Answer(body={"kind": "Status"})))
     cluster.delete(REF)
     assert api.asked[0].body["propagationPolicy"] == "Foreground"
-    assert "dryRun" not in api.asked[0].body
 
 
 def test_delete_gives_the_object_while_finalizers_hold_it(served: Serve) -> None:
