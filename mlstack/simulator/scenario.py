@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from math import inf
 from pathlib import Path
@@ -177,7 +178,7 @@ class ScenarioEvent:
     """Something that happens."""
 
     at_ms: int = spec_field("at", 0, read=_ms)  # when first
-    what: str = spec_field("what", "scale", among=EVENTS)
+    what: str = spec_field("what", "", among=EVENTS)
     name: str = spec_field("name", "")  # of the job, service, node or group of nodes
     count: int = spec_field("count", 1, maximum=_MOST_PODS)  # how many, where that has a meaning
     seconds: float = spec_field("seconds", 0, read=_seconds)  # how long it lasts, likewise
@@ -250,8 +251,8 @@ def classes() -> Iterator[Obj]:
 
 def training_job(job: JobPlan, grace_s: int) -> Obj:
     """Give the TrainingJob of a job."""
-    trainer = {"terminationGracePeriodSeconds": grace_s, **(job.spec.get("trainer") or {})}
-    spec = {"fault_tolerant": True, **job.spec, "trainer": trainer}
+    defaults = {"fault_tolerant": True, "trainer": {"terminationGracePeriodSeconds": grace_s}}
+    spec = merge_patch(defaults, job.spec)
     return manifest("paddlepaddle.org/v1", "TrainingJob", job.name, NAMESPACE, spec=spec)
 
 
@@ -331,8 +332,7 @@ def read(data: object, *, where: str) -> Scenario:
         scheduler=_scheduler(top.level("scheduler")),
         start_ms=_start_ms(top),
     )
-    unread = (text.removesuffix(" of a TrainingJob and is ignored") for text in top.warnings)
-    if faulty := [*top.faults, *_faults(scenario), *unread]:
+    if faulty := [*top.faults, *_faults(scenario), *_unread(top.warnings)]:
         raise ConfigError(
             "the scenario cannot be used: " + "; ".join(faulty),
             where=where,
@@ -380,30 +380,34 @@ def _spec(fields: SpecFields) -> Mapping[str, Any]:
             "entrypoint": "train",
             "min-instance": fields.get("min", 1),
             "max-instance": fields.get("max", 1),
-            "resources": _resources(fields.level("trainer")),
+            "resources": _resources(fields, "trainer"),
         },
         "pserver": {"min-instance": 0, "max-instance": 0, "resources": {}},
         "master": {"enabled": False},
     }
     if "pservers" in fields:
-        level = fields.level("pservers")
-        count = level.get("count", 1)
-        spec["pserver"] = {"min-instance": count, "max-instance": count, "resources": _resources(level)}
+        count = fields.level("pservers").get("count", 1)
+        resources = _resources(fields, "pservers", "count")
+        spec["pserver"] = {"min-instance": count, "max-instance": count, "resources": resources}
     if "master" in fields:
-        spec["master"] = {"resources": _resources(fields.level("master"))}
+        spec["master"] = {"resources": _resources(fields, "master")}
     merged: Mapping[str, Any] = merge_patch(spec, own_spec_names(fields.get("spec", _NO_FIELDS)))
     return merged
 
 
-def _resources(fields: SpecFields) -> dict[str, Any]:
-    """Give requests; GPUs as limits too, as Kubernetes wants them."""
-    requests, gpu = _requests(fields), _REQUESTS["gpu"]
+def _resources(fields: SpecFields, name: str, *others: str) -> dict[str, Any]:
+    """Read the requests of a role; GPUs are limits too, as Kubernetes wants them."""
+    level, gpu = fields.level(name), _REQUESTS["gpu"]
+    level.check((*_REQUESTS, *others))
+    requests = _requests(level)
     return {"requests": requests, **({"limits": {gpu: requests[gpu]}} if gpu in requests else {})}
 
 
 def _event(fields: SpecFields) -> ScenarioEvent:
     event = ScenarioEvent(**read_fields(ScenarioEvent, fields))
-    if EVENTS.get(event.what) and not event.name:
+    if "what" not in fields:
+        fields.fault("`what` is missing")
+    elif EVENTS.get(event.what) and not event.name:
         fields.fault(f"`{event.what}` needs the `name` of what it happens to")
     return event
 
@@ -413,7 +417,7 @@ def _scheduler(fields: SpecFields) -> SchedulerSettings:
     scoring = fields.get("scoring", "least-allocated", among=("least-allocated", "most-allocated"))
     return SchedulerSettings(
         scoring=scoring,
-        bind_rate=max(1, fields.get("bindRate", 100)),
+        bind_rate=fields.get("bindRate", 100, minimum=1),
         preempts=fields.get("preempts", True),
     )
 
@@ -424,26 +428,33 @@ def _faults(scenario: Scenario) -> Iterator[str]:
         yield "scenario: no `nodes`"
     if scenario.begin_ms >= scenario.end_ms:
         yield "scenario: `begin` must be less than `seconds`"
-    names = [job.name for job in scenario.jobs]
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        yield f"two jobs are called `{name}`"
     for job in scenario.jobs:
         try:
-            parse(training_job(job, scenario.grace_s))
+            faults = _unread(parse(training_job(job, scenario.grace_s)).warnings)
         except SpecError as error:
-            yield from (f"job `{job.name}`: {fault}" for fault in error.faults)
+            faults = iter(error.faults)
+        yield from (f"job `{job.name}`: {fault}" for fault in faults)
     targets: dict[str, Sequence[str]] = {
         "service": [service.name for service in scenario.services],
-        "job": names,
+        "job": [job.name for job in scenario.jobs],
         "node": [f"{group.name}-{index}" for group in scenario.nodes for index in _numbers(scenario, group)],
         "group of nodes": [group.name for group in scenario.nodes],
     }
+    for kind in ("job", "service", "node"):
+        if repeated := [name for name, times in Counter(targets[kind]).items() if times > 1]:
+            yield f"two {kind}s are called `{repeated[0]}`"
     for index, event in enumerate(scenario.events):
         kind = EVENTS.get(event.what, "")
         if event.name and kind and event.name not in targets[kind]:
             near = nearest(event.name, targets[kind])
             hint = f"; did you mean `{near}`?" if near else ""
             yield f"scenario.events[{index}]: there is no {kind} `{event.name}`{hint}"
+
+
+def _unread(warnings: Iterable[str]) -> Iterator[str]:
+    """Give those of the warnings of a reader that tell of fields nobody reads."""
+    ending = " of a TrainingJob and is ignored"
+    return (text.removesuffix(ending) for text in warnings if text.endswith(ending))
 
 
 def _numbers(scenario: Scenario, group: NodeGroup) -> range:

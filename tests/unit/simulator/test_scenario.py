@@ -76,6 +76,10 @@ def test_a_scenario_is_called_like_its_file() -> None:
         ({"nodes": NODES, "jobs": [{"name": "j", "count": 10**9}]}, "`count` must be at most 10000"),
         ({"nodes": NODES, "services": [{"name": "s", "replicas": 10**9}]}, "must be at most 100000"),
         ({"nodes": NODES, "begin": 30, "seconds": 30}, "`begin` must be less"),
+        ({"nodes": NODES, "events": [{"name": "w"}]}, r"used: scenario.events\[0\]: `what` is missing$"),
+        ({"nodes": [*NODES, *NODES]}, "two nodes are called `n-0`"),
+        ({"nodes": NODES, "services": [{"name": "s"}, {"name": "s"}]}, "two services are called `s`"),
+        ({"nodes": NODES, "scheduler": {"bindRate": 0}}, "`bindRate` must be at least 1"),
         ([], "must be a map"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -83,6 +87,21 @@ def test_a_scenario_is_called_like_its_file() -> None:
 def test_faults_are_told(data: object, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         scenario.read(data, where="a.yaml")
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        ({"trainer": {"cpu": 1, "memroy": 1}}, r"trainer: `memroy` is no field$"),
+        ({"pservers": {"cpu": 1, "cuont": 1}}, r"pservers: `cuont` is no field$"),
+        ({"spec": {"sped": 1}}, r"used: job `j`: spec: `sped` is no field$"),
+        ({"spec": {"trainer": 5}}, r"spec.trainer: must be a map, got 5"),
+    ],
+    ids=["trainer", "servers", "spec", "no map"],
+)
+def test_what_nobody_reads_of_a_job_is_told(job: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        spec_of(**job)
 
 
 @pytest.mark.parametrize(
