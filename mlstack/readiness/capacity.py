@@ -517,12 +517,38 @@ def pods_of_pytorch_job(spec: Mapping[str, Any]) -> Iterator[PodTemplate]:
         yield row
 
 
+# What a TrainingJob says of all its pods as a pod does; and what its master asks for where it does not say.
+_OF_ELASTIC_PODS = (
+    *("imagePullSecrets", "runtimeClassName", "schedulerName", "securityContext", "serviceAccountName"),
+    *("tolerations", "volumes"),
+)
+_ELASTIC_MASTER = {
+    "requests": {"cpu": "1", "memory": "500Mi"},
+    "limits": {"cpu": "2", "memory": "1Gi"},
+}
+
+
 @pods_rule("paddlepaddle.org/TrainingJob")
 def pods_of_elastic_job(spec: Mapping[str, Any]) -> Iterator[PodTemplate]:
-    """Trainers between their bounds, servers as many as are asked for at least, and a master."""
+    """Trainers between their bounds, as many servers as are asked for, and a master unless it is off."""
+    shared = {name: spec[name] for name in _OF_ELASTIC_PODS if name in spec}
+    selector = spec.get("NodeSelector") or spec.get("nodeSelector") or {}
     for role in ("trainer", "pserver", "master"):
         part = spec.get(role) or {}
-        least = number(part, "min-instance", int(role == "master" and bool(part)))
-        most = number(part, "max-instance", least) if role == "trainer" else least
-        containers = [{"name": role, "resources": part.get("resources") or {}}]
-        yield PodTemplate(role, least, {**spec, "containers": containers}, least, most)
+        least, most = (
+            number(part, f"{end}-instance", number(part, f"{end}Instance")) for end in ("min", "max")
+        )
+        if role == "master":
+            least = int(part.get("enabled") is not False)
+        if role == "trainer" and spec.get("scaling") == "Manual":
+            least = most
+        resources = part.get("resources") or (_ELASTIC_MASTER if role == "master" else {})
+        image = spec.get("image") or "paddlepaddle/paddlecloud-job"
+        usual_class = "mlstack-trainer" if role == "trainer" else "mlstack-training"
+        pod = {
+            **shared,
+            "nodeSelector": {**selector, **(part.get("nodeSelector") or {})},
+            "priorityClassName": part.get("priorityClassName") or usual_class,
+            "containers": [{"name": role, "image": image, "resources": resources}],
+        }
+        yield PodTemplate(role, least, pod, least, max(least, most) if role == "trainer" else least)

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from mlstack.elastic import training_job
+from mlstack.elastic.pods import pod_spec
 from mlstack.objects.kube_object import KubeObject
-from mlstack.readiness.capacity import Footprint, footprint
+from mlstack.objects.resources import requests
+from mlstack.readiness.capacity import Footprint, footprint, pods_of
 from tests.support.builders import write_tree
 from tests.support.cli import Runner
 from tests.support.registry import small_app
@@ -90,8 +93,19 @@ def of(key: str, spec: dict[str, Any]) -> Footprint:
             {
                 "trainer": {"min-instance": 2, "max-instance": 10, "resources": {"requests": {"cpu": 1}}},
                 "pserver": {"min-instance": 1, "max-instance": 1, "resources": {"requests": {"cpu": 1}}},
+                "master": {"enabled": False},
             },
             *(3, 3, 11),
+        ),
+        (  # a master of one core comes unless it is off
+            "paddlepaddle.org/TrainingJob",
+            {"trainer": {"minInstance": 2, "maxInstance": 10, "resources": {"requests": {"cpu": 1}}}},
+            *(3, 3, 11),
+        ),
+        (
+            "paddlepaddle.org/TrainingJob",
+            {"scaling": "Manual", "trainer": {"max-instance": 3, "resources": {"requests": {"cpu": 1}}}},
+            *(4, 4, 4),
         ),
         (
             "trainer.kubeflow.org/TrainJob",
@@ -120,6 +134,26 @@ def test_each_kind_tells_how_many_pods_it_makes(
     assert [amounts.get("requests.cpu", 0) for amounts in (whole.least, whole.now, whole.most)] == [
         1000 * count for count in counts
     ]
+
+
+def test_pods_of_a_training_job_are_known_as_its_controller_makes_them() -> None:
+    asked = {"resources": {"requests": {"cpu": 2}, "limits": {"nvidia.com/gpu": 1}}}
+    spec = {
+        "image": "x:1",
+        "priority": 5,  # of the job: a pod with it is refused
+        "NodeSelector": {"zone": "a"},
+        "tolerations": [{"operator": "Exists"}],
+        "trainer": {"min-instance": 1, "max-instance": 1, "nodeSelector": {"disk": "ssd"}, **asked},
+        "pserver": {"min-instance": 1, "priorityClassName": "high", **asked},
+    }
+    job = obj("paddlepaddle.org/TrainingJob", spec)
+    for template in pods_of(job):
+        made = pod_spec(training_job.parse(job.data), template.role)
+        assert requests(template.spec) == requests(made)
+        assert template.spec["nodeSelector"] == made.get("nodeSelector")
+        assert template.spec["priorityClassName"] == made["priorityClassName"]
+        assert template.containers[0]["image"] == made["containers"][0]["image"]
+        assert set(template.spec) <= set(made)
 
 
 def test_spark_asks_for_its_overhead_too() -> None:
