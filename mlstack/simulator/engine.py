@@ -225,7 +225,6 @@ class SimulatedCluster(ClientWrapper):
     def __init__(self, store: SimulatedStore, refuse: Callable[[str, ObjectRef], None] | None = None) -> None:
         self._store = store
         self._refuse = refuse or (lambda verb, ref: None)
-        self._generated = 0
         self._applied: dict[ObjectRef, Mapping[str, Any]] = {}
         self.calls: Counter[str] = Counter()  # how many requests there were, by verb
 
@@ -261,10 +260,6 @@ class SimulatedCluster(ClientWrapper):
         return self._put(live, merge_patch(_without(live, before, obj), intent), dry_run=dry_run)
 
     def _create(self, obj: Mapping[str, Any], *, dry_run: bool = False) -> Applied:
-        if not obj["metadata"].get("name"):
-            self._generated += 1
-            name = f"{obj['metadata'].get('generateName', '')}{self._generated:06x}"
-            obj = changed(obj, metadata={"name": name})
         ref = ObjectRef.of(obj)
         self._refuse("create", ref)
         if self._get(ref) is not None:
@@ -375,7 +370,7 @@ class Kubelets:
 
     def heal(self, node: str) -> None:
         """Let a node come back; pods deleted meanwhile end now."""
-        self._set_ready(node, "True", taints=[])
+        self._set_ready(node, "True")
         self._silent.discard(node)
         for pod in self._pods_on(node):
             self._sync(pod)
@@ -431,8 +426,10 @@ class Kubelets:
     def _pods_on(self, node: str) -> list[Obj]:
         return [pod for pod in self._store.all("Pod") if pod["spec"].get("nodeName") == node]
 
-    def _set_ready(self, node: str, status: str, taints: list[Obj]) -> None:
+    def _set_ready(self, node: str, status: str, *effects: str) -> None:
         if live := self._store.get("Node", node):
+            taints = [taint for taint in live["spec"].get("taints") or () if taint.get("key") != _UNREACHABLE]
+            taints += [{"key": _UNREACHABLE, "effect": effect} for effect in effects]
             now = self._kernel.timestamp
             conditions = with_condition(live, "Ready", status, lastTransitionTime=now)
             self._store.update(live, spec={"taints": taints}, status={"conditions": conditions})
@@ -440,8 +437,7 @@ class Kubelets:
     def _give_up(self, node: str) -> None:
         if node not in self._silent or self._store.get("Node", node) is None:
             return
-        taints = [{"key": _UNREACHABLE, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
-        self._set_ready(node, "Unknown", taints)
+        self._set_ready(node, "Unknown", "NoSchedule", "NoExecute")
         for pod in self._pods_on(node):
             self._kernel.after(_tolerated_ms(pod["spec"]), partial(self._evict, node, pod))
 

@@ -113,10 +113,15 @@ def run_all(function: Callable[[_Trial], _Result], trials: Sequence[_Trial], wor
     if workers <= 1 or len(trials) <= 1:
         return [function(trial) for trial in trials]
     from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
+    from multiprocessing import active_children, get_context
 
     with ProcessPoolExecutor(min(workers, len(trials)), mp_context=get_context("spawn")) as pool:
-        return list(pool.map(function, trials))
+        try:
+            return list(pool.map(function, trials))
+        except BaseException:  # an interrupted run leaves no other to its end
+            for process in active_children():
+                process.terminate()
+            raise
 
 
 # --- the figures of one simulated run, small enough to be handed between processes ---
@@ -315,13 +320,12 @@ class JctOutcome(NamedTuple):
     mean_jct_s: float  # mean time from the coming of a job to its end
     p95_jct_s: float  # the time that 19 of 20 jobs stay below
     makespan_s: float  # time from the start to the end of the last job
-    changes: int  # how often the number of trainers of a running job was changed
 
 
-def _jct(trace: Sequence[TraceJob], ends_ms: Mapping[str, int], changes: int = 0) -> JctOutcome:
+def _jct(trace: Sequence[TraceJob], ends_ms: Mapping[str, int]) -> JctOutcome:
     times = sorted(ends_ms[job.key] - job.at_ms for job in trace)
     mean_ms, p95_ms = sum(times) / len(times), times[ceil(0.95 * len(times)) - 1]
-    return JctOutcome(mean_ms / 1000, p95_ms / 1000, max(ends_ms.values()) / 1000, changes)
+    return JctOutcome(mean_ms / 1000, p95_ms / 1000, max(ends_ms.values()) / 1000)
 
 
 def run_rigid(trace: Sequence[TraceJob]) -> JctOutcome:
@@ -351,7 +355,7 @@ def run_policy(trace: Sequence[TraceJob], config: PolicyConfig) -> JctOutcome:
     runs: dict[str, _Run] = {}
     ends_ms: dict[str, int] = {}
     pool = (Node(name="pool", allocatable=(SLOTS,), used=(0,)),)
-    now_ms, changes = 0, 0
+    now_ms = 0
     again_ms: list[int] = []
     moves_ms: tuple[int, ...] = ()
     while coming or runs:
@@ -374,10 +378,9 @@ def run_policy(trace: Sequence[TraceJob], config: PolicyConfig) -> JctOutcome:
         for decision in decided.decisions.values():
             run = runs[decision.job]
             if decision.target != run.job.target or decision.victims:
-                changes += bool(run.job.target)
                 run.scale(decision, now_ms)
                 again_ms = [now_ms + JCT_TICK_MS]
-    return _jct(trace, ends_ms, changes)
+    return _jct(trace, ends_ms)
 
 
 class _Run:

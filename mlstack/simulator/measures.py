@@ -255,13 +255,8 @@ Value = Callable[[Sample], float]
 class Series(NamedTuple):
     """What is measured of every sample."""
 
-    unit: str
     digits: int  # after the point
     value: Value
-
-
-def _share(part: str) -> Series:
-    return Series("% of the cores", 3, lambda sample: sample.share(part))
 
 
 # What is measured of every resource, in percent of what all nodes offer, and the field of a sample it is.
@@ -270,13 +265,13 @@ PARTS = {"utilisation": "running"} | {
 }
 
 SERIES = {
-    **{name: _share(part) for name, part in PARTS.items()},
-    "pending_jobs": Series("jobs", 0, lambda sample: sample.pending_jobs),
-    "complete_jobs": Series("jobs", 0, lambda sample: sample.complete),
-    "jain": Series("Jain's index", 4, lambda sample: jain(sample.trainers)),
-    "trainers": Series("pods", 0, lambda sample: sum(sample.trainers)),
-    "created": Series("pods", 0, lambda sample: sample.created),
-    "deleted": Series("pods", 0, lambda sample: sample.deleted),
+    **{name: Series(3, partial(Sample.share, part=part)) for name, part in PARTS.items()},
+    "pending_jobs": Series(0, lambda sample: sample.pending_jobs),
+    "complete_jobs": Series(0, lambda sample: sample.complete),
+    "jain": Series(4, lambda sample: jain(sample.trainers)),
+    "trainers": Series(0, lambda sample: sum(sample.trainers)),
+    "created": Series(0, lambda sample: sample.created),
+    "deleted": Series(0, lambda sample: sample.deleted),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -105,6 +106,7 @@ class SimulationEnvironment:
         self._controllers: list[SimulatedController] = []
         self._faults = self.kernel.generator("faults")
         self._chance = self.kernel.generator("happenings")
+        self._made = Counter[str]()  # nodes of each group, those that are gone again included
         self._observer = measures.ClusterObserver()
         self.store.watch(("Pod", "Node", "TrainingJob", "Deployment"), self._observer.hear)
         self._kubelets = engine.Kubelets(self.store, scenario.start_ms)
@@ -161,11 +163,11 @@ class SimulationEnvironment:
             raise TransientError("the server is busy", where=str(ref))
 
     def _add_nodes(self, group: NodeGroup) -> None:
-        first = sum(node["metadata"]["name"].startswith(f"{group.name}-") for node in self.store.all("Node"))
-        for node in objects.nodes(group, first):
+        for node in objects.nodes(group, self._made[group.name]):
             if group.background:  # it is there when the scheduler first hears of the node
                 self.store.write(objects.background(node["metadata"]["name"], group.background))
             self.store.write(node)
+        self._made[group.name] += group.count
 
     def _happen(self, event: ScenarioEvent) -> None:
         name, kubelets = event.name, self._kubelets
@@ -422,7 +424,6 @@ class SimulatedController:
 # --- EDL's own way to run jobs: ReplicaSets and a Job, and every 5 s a parallelism from policy `edl-v010` ---
 
 BASELINE_TICK_MS = 5_000
-MAX_LOAD_PCT = 97
 
 
 class Baseline:
@@ -431,7 +432,7 @@ class Baseline:
     def __init__(self, environment: SimulationEnvironment, mode: str) -> None:
         self._store, self._kernel = environment.store, environment.kernel
         self._grace_s = environment.scenario.grace_s
-        self._config = PolicyConfig(mode=mode, max_load_pct=MAX_LOAD_PCT)
+        self._config = PolicyConfig(mode=mode)
         self._nodes: dict[str, NodeFacts] = {}
         self._pods: dict[str, PodFacts] = {}
         self._jobs: list[JobPlan] = []

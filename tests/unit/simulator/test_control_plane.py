@@ -280,8 +280,9 @@ def test_pods_leave_a_silent_node_when_they_tolerate_it_no_longer() -> None:
     assert {pod["spec"]["nodeName"] for pod in sandbox.going("w-")} == {"n0-0"}
 
 
-def test_a_node_that_comes_back_takes_pods_again() -> None:
-    sandbox = Sandbox(4)
+def test_a_node_that_comes_back_takes_pods_again_and_has_its_own_taints() -> None:
+    sandbox, own = Sandbox(4), [{"key": "mine", "effect": "PreferNoSchedule"}]
+    sandbox.store.update(sandbox.store.all("Node")[0], spec={"taints": own})
     sandbox.kubelets.fail("n0-0")
     sandbox.run(60)
     sandbox.pod("late")
@@ -289,6 +290,7 @@ def test_a_node_that_comes_back_takes_pods_again() -> None:
     assert sandbox.node_of("late") == ""
     sandbox.kubelets.heal("n0-0")
     sandbox.run(10)
+    assert sandbox.store.all("Node")[0]["spec"]["taints"] == own
     assert sandbox.phase_of("late") == "Running"
 
 

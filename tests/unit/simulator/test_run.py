@@ -101,6 +101,11 @@ def test_new_nodes_are_used(calm: list[int]) -> None:
     assert sum(at_end(run(event(60, "add-nodes", "n", count=2)))) > sum(calm)
 
 
+def test_a_node_that_comes_takes_the_name_of_no_other() -> None:
+    outcome = run(event(20, "remove-node", "n-0"), event(30, "add-nodes", "n"))
+    assert outcome.samples[-1].allocatable == outcome.samples[0].allocatable
+
+
 def test_a_suspended_job_has_no_pods_and_comes_back() -> None:
     outcome = run(event(50, "suspend-job", "j-0"), event(100, "resume-job", "j-0"))
     assert by_second(outcome)[70].jobs[0].pods == 0
