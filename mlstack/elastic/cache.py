@@ -446,12 +446,7 @@ class _SnapshotBuilder:
         assert spec is not None and job.trainer is not None
         trainers = [pod for pod in pods if pod.role == "trainer"]
         has_pods = stage != "waiting"  # those that are left of a job that waits are on their way out
-        live = [pod for pod in trainers if pod.is_live and has_pods]
-        held = [
-            Held(node=pod.node, request=vector(pod.requests, self._names))
-            for pod in pods
-            if has_pods and pod.role != "trainer" and pod.is_live and pod.node in self._used
-        ]
+        live = [pod for pod in pods if pod.is_live and has_pods]
         # Fewest and most trainers are without those that the API server does not take.
         ceiling = max(limits.ceiling or spec.maximum, spec.trainer.minimum, 1)
         return Job(
@@ -470,18 +465,7 @@ class _SnapshotBuilder:
             created_ms=spec.created_ms,
             state=stage,
             target=job.target,
-            trainers=tuple(
-                Trainer(
-                    name=pod.name,
-                    node=pod.node,
-                    planned=pod.planned,
-                    created_ms=pod.created_ms,
-                    is_ready=pod.is_ready,
-                    is_tried=pod.is_tried,
-                    is_meeting=pod.name == job.meeting,
-                )
-                for pod in sorted(live, key=lambda pod: pod.name)
-            ),
+            trainers=_trainers(job, live),
             lacks_meeting=has_pods and not limits.failed and self._lacks_meeting(job, pods),
             not_before_ms=limits.not_before_ms,
             refused=limits.refused,
@@ -493,9 +477,17 @@ class _SnapshotBuilder:
             speed=spec.speed,
             leaving=sum(not pod.ending and pod.gone_ms is not None for pod in trainers),
             failed=limits.failed,
-            # Their nodes count it as used.
-            held=tuple(sorted(held, key=lambda room: (room.node, room.request))),
+            held=self._held(live),
         )
+
+    def _held(self, live: Iterable[PodFacts]) -> tuple[Held, ...]:
+        """Give the room of bound masters and parameter servers, which their nodes count as used."""
+        held = [
+            Held(node=pod.node, request=vector(pod.requests, self._names))
+            for pod in live
+            if pod.role != "trainer" and pod.node in self._used
+        ]
+        return tuple(sorted(held, key=lambda room: (room.node, room.request)))
 
     def _lacks_meeting(self, job: JobFacts, pods: Iterable[PodFacts]) -> bool:
         """Tell whether the trainer is gone at which the others meet, and a new one would take its place.
@@ -505,6 +497,22 @@ class _SnapshotBuilder:
         if not job.meeting or any(pod.name == job.meeting and not pod.ending for pod in pods):
             return False
         return not any(pod.key == f"{job.namespace}/{job.meeting}" for pod in self._foreign)
+
+
+def _trainers(job: JobFacts, live: Iterable[PodFacts]) -> tuple[Trainer, ...]:
+    return tuple(
+        Trainer(
+            name=pod.name,
+            node=pod.node,
+            planned=pod.planned,
+            created_ms=pod.created_ms,
+            is_ready=pod.is_ready,
+            is_tried=pod.is_tried,
+            is_meeting=pod.name == job.meeting,
+        )
+        for pod in sorted(live, key=lambda pod: pod.name)
+        if pod.role == "trainer"
+    )
 
 
 def _resources(

@@ -70,19 +70,14 @@ class NodeFacts:
 
 def parse_node(obj: Mapping[str, Any]) -> NodeFacts:
     """Read a Node."""
-    metadata, status = obj["metadata"], obj.get("status") or {}
-    spec = obj.get("spec") or {}
-    ready = {"type": "Ready", "status": "True"}.items()
-    is_ready = any(ready <= condition.items() for condition in status.get("conditions") or ())
-    effects = ("NoSchedule", "NoExecute")
-    taints = tuple(taint for taint in spec.get("taints") or () if taint.get("effect") in effects)
+    status = obj.get("status") or {}
     allocatable = resources.amounts(status.get("allocatable") or status.get("capacity"))
     most = {**allocatable, **resources.amounts(status.get("capacity"))}
     return NodeFacts(
-        place=NodePlace(metadata["name"], metadata.get("labels") or {}, taints),
+        place=resources.node_place(obj),
         allocatable=allocatable,
         devices={name: n for name, n in most.items() if n and resources.is_device(name)},
-        takes_pods=is_ready and not spec.get("unschedulable") and not metadata.get("deletionTimestamp"),
+        takes_pods=resources.is_node_ready(obj) and not (obj.get("spec") or {}).get("unschedulable"),
     )
 
 
@@ -90,17 +85,6 @@ def parse_node(obj: Mapping[str, Any]) -> NodeFacts:
 
 Ending = Literal["", "succeeded", "failed", "lost"]
 
-# What a kubelet or the control plane writes as the reason of a pod that it ended or turned away, not the pod
-# itself (kubernetes/pkg/kubelet: eviction, preemption, nodeshutdown, lifecycle, cm). What a kubelet refuses
-# for the settings of the pod, as `SysctlForbidden`, is not among them: another try at once fares no better.
-_ENDED_BY_OTHERS = frozenset(
-    (
-        *("Evicted", "InvalidNodeInfo", "NodeAffinity", "NodeLost", "NodeName", "NodePorts", "NodeShutdown"),
-        *("NodeUnschedulable", "Preempted", "Preempting", "SMTAlignmentError", "Shutdown", "TaintToleration"),
-        *("Terminated", "TopologyAffinityError", "UnexpectedAdmissionError", "UnknownReason"),
-        *("UnexpectedPredicateFailureType", "VolumeAttachmentLimitExceeded"),
-    )
-)
 # What only more room can mend, in the words of the scheduler; a port of a node is room too.
 _WANTS_ROOM = ("Insufficient", "Too many pods", "free ports")
 
@@ -205,8 +189,7 @@ def _ending(status: Mapping[str, Any], conditions: Mapping[str, Any], *, is_dele
     if phase not in ("Succeeded", "Failed"):
         return ""
     disrupted = (conditions.get("DisruptionTarget") or {}).get("status") == "True"
-    reason = str(status.get("reason") or "")  # `OutOfnvidia.com/gpu`: the node is short of that
-    if is_deleted or disrupted or reason in _ENDED_BY_OTHERS or reason.startswith("OutOf"):
+    if is_deleted or disrupted or resources.is_ended_by_others(str(status.get("reason") or "")):
         return "lost"
     return "succeeded" if phase == "Succeeded" else "failed"
 

@@ -161,20 +161,24 @@ def pod_spec(
         "affinity": _affinity(nodes, is_required=is_required) if nodes else {},
         "volumes": [*job.volumes, *scratch],
     }
-    leaving = [
-        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": part.unreachable_s}
-        for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-    ]
     return {
         **{field: value for field, value in optional.items() if value},
         "automountServiceAccountToken": bool(job.service_account),
         "enableServiceLinks": False,
         "securityContext": {**_POD_SECURITY, **job.security_context},
-        "tolerations": [*job.tolerations, *leaving],
+        "tolerations": [*job.tolerations, *_leaving(part.unreachable_s)],
         "restartPolicy": "Never" if role == "trainer" else "Always",
         "terminationGracePeriodSeconds": part.grace_s,
         "containers": [_container(job, role, index), *([_etcd(job)] if has_etcd else [])],
     }
+
+
+def _leaving(after_s: int) -> list[Object]:
+    """Let a pod leave a node so long after that has ceased to answer."""
+    return [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": after_s}
+        for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+    ]
 
 
 def _container(job: TrainingJob, role: RoleName, index: int | None) -> Object:

@@ -20,6 +20,7 @@ _QUANTITY = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))([KMGTPE]i|[numk
 _DECIMAL = {"": 0, "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _MAX_EXPONENT = 1000
+_HOST_PORT = "hostport:"  # begins the name of a port of a node among resources: `hostport:7164:TCP`
 
 
 def quantity(value: Any) -> Decimal | None:
@@ -102,7 +103,7 @@ def _host_ports(spec: Mapping[str, Any]) -> dict[str, int]:
         for port in container.get("ports") or ():
             number = port.get("hostPort") or (port.get("containerPort") if spec.get("hostNetwork") else None)
             if number:
-                ports[host_port(number, port.get("protocol") or "TCP")] = 1
+                ports[f"{_HOST_PORT}{number}:{port.get('protocol') or 'TCP'}"] = 1
     return ports
 
 
@@ -130,7 +131,8 @@ def written(resource: str, value: int) -> str:
     if resource == "cpu":
         return f"{value / 1000:g}"
     if is_host_port(resource):
-        return port_words(resource, value)
+        number, _, protocol = resource.removeprefix(_HOST_PORT).partition(":")
+        return f"{'host port' if value == 1 else f'{value} host ports'} {number}/{protocol}"
     if resource in ("memory", "ephemeral-storage", "storage") or resource.startswith("hugepages-"):
         for unit, size in (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20)):
             if value >= size:
@@ -138,25 +140,24 @@ def written(resource: str, value: int) -> str:
     return str(value)
 
 
-# --- ports of nodes as resources: one name for each port and protocol, and how people read it ---
-
-_HOST_PORT = "hostport:"
-
-
-def host_port(number: int, protocol: str) -> str:
-    """Name a port of a node among resources: `hostport:7164:TCP`."""
-    return f"{_HOST_PORT}{number}:{protocol}"
-
-
 def is_host_port(resource: str) -> bool:
     """Tell whether a resource is a port of the node: each node has one of it, unsaid."""
     return resource.startswith(_HOST_PORT)
 
 
-def port_words(resource: str, pieces: int) -> str:
-    """Write so many of a port as people read it: `host port 7164/TCP`, `3 host ports 7164/TCP`."""
-    number, _, protocol = resource.removeprefix(_HOST_PORT).partition(":")
-    return f"{'host port' if pieces == 1 else f'{pieces} host ports'} {number}/{protocol}"
+# What a kubelet or the control plane writes as the reason of a pod that it ended or turned away, not the pod
+# itself (kubernetes/pkg/kubelet: eviction, preemption, nodeshutdown, lifecycle, cm). What a kubelet refuses
+# for the settings of the pod, as `SysctlForbidden`, is not among them: another try at once fares no better.
+_ENDED_BY_OTHERS = (
+    "Evicted InvalidNodeInfo NodeAffinity NodeLost NodeName NodePorts NodeShutdown NodeUnschedulable"
+    " Preempted Preempting SMTAlignmentError Shutdown TaintToleration Terminated TopologyAffinityError"
+    " UnexpectedAdmissionError UnexpectedPredicateFailureType UnknownReason VolumeAttachmentLimitExceeded"
+)
+
+
+def is_ended_by_others(reason: str) -> bool:
+    """Tell by its reason whether a pod that failed is not at fault; `OutOfcpu`: its node is short of that."""
+    return reason in _ENDED_BY_OTHERS.split() or reason.startswith("OutOf")
 
 
 # --- LimitRanges: what they write into the containers of a namespace, and which pods they refuse ---
@@ -239,8 +240,6 @@ class QuotaFacts:
     """What is known of a ResourceQuota."""
 
     key: str  # `namespace/name`
-    uid: str
-    version: int
     hard: Amounts  # what the namespace may have in all, as its controller has taken note of it
     used: Amounts  # what it has
     scopes: tuple[Scope, ...]  # which pods count; all of them have to hold
@@ -270,14 +269,8 @@ def parse_quota(obj: Mapping[str, Any]) -> QuotaFacts:
         {str(name): amount(_resource(name), str(value)) for name, value in (quantities or {}).items()}
         for quantities in (status.get("hard") or spec.get("hard"), status.get("used"))
     )
-    return QuotaFacts(
-        key=f"{metadata.get('namespace')}/{metadata['name']}",
-        uid=str(metadata.get("uid") or ""),
-        version=int(version) if (version := str(metadata.get("resourceVersion") or "")).isdigit() else 0,
-        hard=hard,
-        used=used,
-        scopes=tuple(scopes),
-    )
+    key = f"{metadata.get('namespace')}/{metadata['name']}"
+    return QuotaFacts(key=key, hard=hard, used=used, scopes=tuple(scopes))
 
 
 def _resource(name: str) -> str:
@@ -304,9 +297,8 @@ def excess(
         needed = usage_in(quota, weighed, others)
         short = exceeded(quota, needed)
         if short:
-            text = (
-                f"exceeded quota: {quota.key.rpartition('/')[2]}, for the whole gang: {lack(quota, needed)}"
-            )
+            name = quota.key.rpartition("/")[2]
+            text = f"exceeded quota: {name}, for the whole gang: {lack(quota, needed)}"
             return Excess(text, is_for_good=any(needed[name] > quota.hard[name] for name in short))
     return None
 
@@ -334,14 +326,12 @@ def exceeded(quota: QuotaFacts, needed: Amounts) -> list[str]:
 
 def lack(quota: QuotaFacts, needed: Amounts) -> str:
     """Say of each entry of a quota that leaves too little how much is needed and used."""
-    return "; ".join(_lack(quota, name, needed[name]) for name in exceeded(quota, needed))
-
-
-def _lack(quota: QuotaFacts, name: str, value: int) -> str:
-    more, used, hard = (
-        written(_resource(name), amount) for amount in (value, quota.used.get(name, 0), quota.hard[name])
-    )
-    return f"{name}: {more} more, {used} of {hard} used"
+    texts = []
+    for name in exceeded(quota, needed):
+        values = (needed[name], quota.used.get(name, 0), quota.hard[name])
+        more, used, hard = (written(_resource(name), value) for value in values)
+        texts.append(f"{name}: {more} more, {used} of {hard} used")
+    return "; ".join(texts)
 
 
 def _usage(spec: Mapping[str, Any]) -> dict[str, int]:
@@ -388,6 +378,20 @@ class NodePlace:
     taints: tuple[Mapping[str, Any], ...] = ()  # that keep pods away, as the node has them
 
 
+def node_place(node: Mapping[str, Any]) -> NodePlace:
+    """Read what a Node tells pods; taints that only advise against it are left out."""
+    metadata, taints = node["metadata"], (node.get("spec") or {}).get("taints") or ()
+    hard = tuple(taint for taint in taints if taint.get("effect") in ("NoSchedule", "NoExecute"))
+    return NodePlace(str(metadata["name"]), metadata.get("labels") or {}, hard)
+
+
+def is_node_ready(node: Mapping[str, Any]) -> bool:
+    """Tell whether a node is Ready and is to stay."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    is_ready = any(row.get("type") == "Ready" and row.get("status") == "True" for row in conditions)
+    return is_ready and not node["metadata"].get("deletionTimestamp")
+
+
 def is_eligible(spec: Mapping[str, Any], place: NodePlace) -> bool:
     """Tell whether a pod may go to a node, room aside; `required` is its required node affinity."""
     return is_selected(spec, place) and untolerated(spec, place) is None
@@ -411,14 +415,10 @@ def required_affinity(spec: Mapping[str, Any]) -> Any:
 def untolerated(spec: Mapping[str, Any], place: NodePlace) -> Mapping[str, Any] | None:
     """Give the first taint of a node that keeps a pod away, None where none does."""
     tolerations = spec.get("tolerations") or ()
-    return next(
-        (
-            taint
-            for taint in place.taints
-            if not any(_tolerates(toleration, taint) for toleration in tolerations)
-        ),
-        None,
-    )
+    for taint in place.taints:
+        if not any(_tolerates(toleration, taint) for toleration in tolerations):
+            return taint
+    return None
 
 
 def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, Any]) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mlstack.dataclass import dataclass
+from mlstack.objects.resources import is_ended_by_others
 from mlstack.readiness.rule import (
     REPLACEMENTS,
     SUSPENDED,
@@ -46,10 +47,6 @@ HOPELESS = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 SHORT_GRACE_S = 5.0
 # By the third time, twenty and more seconds apart, it is no race at the start any more.
 MOST_RESTARTS = 3
-# Why a kubelet or the control plane ends pods that are not at fault; their owner makes others.
-_TAKEN = frozenset(
-    {"Evicted", "NodeShutdown", "Terminated", "Preempting", "NodeLost", "NodeAffinity", "Shutdown"}
-)
 _LOG_LINES = 3
 _PROBE_FAILED = "Unhealthy"  # the reason under which kubelets tell of probes
 _PROBE_CHARACTERS = 300
@@ -105,7 +102,7 @@ def trouble_of(pod: Pod, facts: Facts) -> Trouble | None:
         if ended.get("exitCode"):
             reason = f"container {container.get('name')}: {_ended(ended, pod, container, facts)}"
             break
-    return Trouble(reason=reason, is_final=status.get("reason") not in _TAKEN)
+    return Trouble(reason=reason, is_final=not is_ended_by_others(str(status.get("reason") or "")))
 
 
 def worst(pods: Sequence[Pod], facts: Facts) -> Trouble | None:

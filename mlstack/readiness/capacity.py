@@ -108,7 +108,8 @@ def fits(
 def _doubt(pods: PodSet, rivals: Sequence[PodSet], verdicts: Sequence[tuple[Verdict, str]]) -> str:
     for rival, (verdict, _) in zip(rivals, verdicts, strict=True):
         if verdict != "fits now" and _may_displace(rival, pods):
-            return f"{_name(rival)} has a higher priority, and may displace its pods"
+            name = f"{rival.object} ({rival.role})" if rival.role else rival.object
+            return f"{name} has a higher priority, and may displace its pods"
     if pods.maker:
         return f"there is room for what it says, and the operator of {pods.maker} may add to its pods"
     return ""
@@ -153,15 +154,13 @@ def _verdict(
         return "not known", "; ".join(pods.doubts) or unseen or "the cluster has no nodes"
     if pods.is_per_node:
         return _verdict_per_node(pods, rivals, field)
-    if not any(placement.could_hold(pods, node) for node in nodes):
-        text = _ruled_out(pods, [placement.empty(node) for node in nodes], "has")
-        of_pools = [pool.node for pool in pools if pool.node is not None]
-        if not any(placement.could_hold(pods, node) for node in of_pools):
-            return ("not known", f"{text}; {unseen}") if unseen else ("never", text)
-    if not (is_short or pods.doubts) and placement.always_fits(pods, rivals, field.beside):
-        return "fits now", ""
     most = min(sum(rival.count for rival in rivals), 1000)
     added = [replace(pool.node, count=min(pool.more, most)) for pool in pools if pool.node is not None]
+    if not any(placement.could_hold(pods, node) for node in (*nodes, *added)):
+        text = _ruled_out(pods, [placement.empty(node) for node in nodes], "has")
+        return ("not known", f"{text}; {unseen}") if unseen else ("never", text)
+    if not (is_short or pods.doubts) and placement.always_fits(pods, rivals, field.beside):
+        return "fits now", ""
     growth = "an autoscaler may add " + ", ".join(f"{pool.more} nodes to {pool.name}" for pool in pools)
     text = f"{_ruled_out(pods, nodes)}; {growth}" if is_short and added else growth
     # Into which domain a node comes that is not there yet is not known.
@@ -209,10 +208,6 @@ def _may_displace(rival: PodSet, pods: PodSet) -> bool:
     if value is not None and own_value is not None:
         return value > own_value
     return bool(name) and name != own_name
-
-
-def _name(pods: PodSet) -> str:
-    return f"{pods.object} ({pods.role})" if pods.role else pods.object
 
 
 # --- what limits it, as kube-scheduler says it ---
@@ -519,19 +514,15 @@ def pods_of_pytorch_job(spec: Mapping[str, Any]) -> Iterator[PodTemplate]:
 
 # What a TrainingJob says of all its pods as a pod does; and what its master asks for where it does not say.
 _OF_ELASTIC_PODS = (
-    *("imagePullSecrets", "runtimeClassName", "schedulerName", "securityContext", "serviceAccountName"),
-    *("tolerations", "volumes"),
+    "imagePullSecrets runtimeClassName schedulerName securityContext serviceAccountName tolerations volumes"
 )
-_ELASTIC_MASTER = {
-    "requests": {"cpu": "1", "memory": "500Mi"},
-    "limits": {"cpu": "2", "memory": "1Gi"},
-}
+_ELASTIC_MASTER = {"requests": {"cpu": "1", "memory": "500Mi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
 
 
 @pods_rule("paddlepaddle.org/TrainingJob")
 def pods_of_elastic_job(spec: Mapping[str, Any]) -> Iterator[PodTemplate]:
     """Trainers between their bounds, as many servers as are asked for, and a master unless it is off."""
-    shared = {name: spec[name] for name in _OF_ELASTIC_PODS if name in spec}
+    shared = {name: spec[name] for name in _OF_ELASTIC_PODS.split() if name in spec}
     selector = spec.get("NodeSelector") or spec.get("nodeSelector") or {}
     for role in ("trainer", "pserver", "master"):
         part = spec.get(role) or {}
@@ -544,11 +535,10 @@ def pods_of_elastic_job(spec: Mapping[str, Any]) -> Iterator[PodTemplate]:
             least = most
         resources = part.get("resources") or (_ELASTIC_MASTER if role == "master" else {})
         image = spec.get("image") or "paddlepaddle/paddlecloud-job"
-        usual_class = "mlstack-trainer" if role == "trainer" else "mlstack-training"
         pod = {
             **shared,
             "nodeSelector": {**selector, **(part.get("nodeSelector") or {})},
-            "priorityClassName": part.get("priorityClassName") or usual_class,
             "containers": [{"name": role, "image": image, "resources": resources}],
+            **{name: part[name] for name in ("priorityClassName",) if name in part},
         }
         yield PodTemplate(role, least, pod, least, max(least, most) if role == "trainer" else least)

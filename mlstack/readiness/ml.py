@@ -184,14 +184,9 @@ def ray_job(facts: Facts) -> Readiness:
 # --- Kueue: queues that admit, workloads that are admitted ---
 
 # What no other object can mend: the queue itself has to be changed.
-_PERMANENT = frozenset(
-    {
-        "MultipleMultiKueueAdmissionChecks",
-        "MultiKueueAdmissionCheckAppliedPerFlavor",
-        "MultiKueueWithProvisioningRequest",
-        "NotSupportedWithTopologyAwareScheduling",
-        "BadConfig",
-    }
+_PERMANENT = (
+    *("BadConfig", "MultiKueueAdmissionCheckAppliedPerFlavor", "MultiKueueWithProvisioningRequest"),
+    *("MultipleMultiKueueAdmissionChecks", "NotSupportedWithTopologyAwareScheduling"),
 )
 
 
@@ -232,24 +227,21 @@ def workload(facts: Facts) -> Readiness:
 # start. Where upstream's webhook refuses all else, its words are followed (trainer's and JobSet's fields are
 # immutable, pkg/webhook/v1beta1/experiment/validator of Katib, pkg/webhooks/admission/jobs of Volcano).
 _ONCE = "runs one once, as it was at its start."
-_FOLLOWED: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "argoproj.io/Workflow": (
-        _ONCE,
-        ("suspend", "parallelism", "activeDeadlineSeconds", "ttlStrategy", "podGC", "shutdown"),
-    ),
+_FOLLOWED: Mapping[str, tuple[str, str]] = {
+    "argoproj.io/Workflow": (_ONCE, "suspend parallelism activeDeadlineSeconds ttlStrategy podGC shutdown"),
     "ray.io/RayJob": (
         _ONCE,
-        ("suspend", "activeDeadlineSeconds", "shutdownAfterJobFinishes", "ttlSecondsAfterFinished"),
+        "suspend activeDeadlineSeconds shutdownAfterJobFinishes ttlSecondsAfterFinished",
     ),
-    "trainer.kubeflow.org/TrainJob": (_ONCE, ("suspend", "activeDeadlineSeconds")),
-    "jobset.x-k8s.io/JobSet": (_ONCE, ("suspend", "ttlSecondsAfterFinished")),
+    "trainer.kubeflow.org/TrainJob": (_ONCE, "suspend activeDeadlineSeconds"),
+    "jobset.x-k8s.io/JobSet": (_ONCE, "suspend ttlSecondsAfterFinished"),
     "kubeflow.org/Experiment": (
         "changes how many trials there are, and nothing else.",
-        ("parallelTrialCount", "maxTrialCount", "maxFailedTrialCount"),
+        "parallelTrialCount maxTrialCount maxFailedTrialCount",
     ),
     "batch.volcano.sh/Job": (
         "changes how many pods there are, and nothing else.",
-        ("minAvailable", r"tasks\[[^]]*\]\.replicas", r"tasks\[[^]]*\]\.minAvailable", "priorityClassName"),
+        r"minAvailable tasks\[[^]]*\]\.replicas tasks\[[^]]*\]\.minAvailable priorityClassName",
     ),
 }
 
@@ -262,7 +254,7 @@ def new_run_of_what_runs_once(live: Mapping[str, Any], changed: Sequence[FieldCh
     operator makes a RayJob's cluster once. What is suspended has no pods, and is read when it resumes.
     """
     why, names = _FOLLOWED[key_of(live)]
-    followed = re.compile(rf"(metadata|spec\.({'|'.join(names)}))(?![A-Za-z])")
+    followed = re.compile(rf"(metadata|spec\.({'|'.join(names.split())}))(?![A-Za-z])")
     lasting = [change for change in changed if not followed.match(change.path)]
     facts = Facts(data=live)
     if not lasting or facts.text("jobDeploymentStatus") == "Suspended" or facts.has("Suspended"):

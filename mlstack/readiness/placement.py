@@ -36,8 +36,10 @@ from mlstack.objects.resources import (
     NodePlace,
     amounts,
     is_host_port,
+    is_node_ready,
     is_selected,
     larger,
+    node_place,
     requests,
     required_affinity,
     selects,
@@ -145,18 +147,14 @@ def spread(pods: PodSet, nodes: Iterable[NodeRoom]) -> PodSet:
 
 def parse_node(obj: Mapping[str, Any], taken: Iterable[Amounts]) -> NodeRoom:
     """Read a Node of which the pods on it have taken so much."""
-    metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
-    taints = [row for row in spec.get("taints") or () if row.get("effect") in ("NoSchedule", "NoExecute")]
+    place, status = node_place(obj), obj.get("status") or {}
     cordon = {"key": f"{OF_CONDITIONS}unschedulable", "effect": "NoSchedule"}
-    if spec.get("unschedulable") and not any(row.get("key") == cordon["key"] for row in taints):
-        taints.append(cordon)
+    is_cordoned = (obj.get("spec") or {}).get("unschedulable")
+    if is_cordoned and not any(taint.get("key") == cordon["key"] for taint in place.taints):
+        place = replace(place, taints=(*place.taints, cordon))
     allocatable = amounts(status.get("allocatable") or status.get("capacity"))
     free = _without(allocatable, *taken)
-    conditions = status.get("conditions") or ()
-    is_ready = any(row.get("type") == "Ready" and row.get("status") == "True" for row in conditions)
-    place = NodePlace(str(metadata["name"]), metadata.get("labels") or {}, tuple(taints))
-    is_ready = is_ready and not metadata.get("deletionTimestamp")
-    return NodeRoom(place=place, allocatable=allocatable, free=free, is_ready=is_ready)
+    return NodeRoom(place=place, allocatable=allocatable, free=free, is_ready=is_node_ready(obj))
 
 
 def placed_by(spec: Mapping[str, Any], devices: Iterable[str] = ()) -> str:

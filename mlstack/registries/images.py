@@ -16,7 +16,7 @@ from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.references import PodTemplate
-from mlstack.objects.resources import NodePlace, is_eligible
+from mlstack.objects.resources import NodePlace, is_eligible, node_place
 from mlstack.readiness.capacity import pods_of
 from mlstack.registries.distribution import (
     DIGEST,
@@ -325,7 +325,6 @@ def pinned(image: str) -> str:
 
 
 _UNREAD = " may not be read"
-_KEEPS_AWAY = ("NoSchedule", "NoExecute")
 _OF_THE_MOMENT = "node.kubernetes.io/"  # not ready, cordoned: it may take pods soon
 
 
@@ -427,16 +426,11 @@ def _nodes(cluster: Cluster) -> list[tuple[NodePlace, str]]:
         return []
     nodes = []
     for node in items:
-        metadata, spec, status = (node.get(part) or {} for part in ("metadata", "spec", "status"))
-        info, labels = status.get("nodeInfo") or {}, metadata.get("labels") or {}
-        hard = tuple(
-            taint
-            for taint in spec.get("taints") or ()
-            if taint.get("effect") in _KEEPS_AWAY and not str(taint.get("key")).startswith(_OF_THE_MOMENT)
-        )
-        system = labels.get("kubernetes.io/os") or info.get("operatingSystem") or "linux"
-        if architecture := labels.get("kubernetes.io/arch") or info.get("architecture"):
-            place = NodePlace(str(metadata.get("name")), labels, hard)
+        place, info = node_place(node), (node.get("status") or {}).get("nodeInfo") or {}
+        lasting = (taint for taint in place.taints if not str(taint.get("key")).startswith(_OF_THE_MOMENT))
+        place = replace(place, taints=tuple(lasting))
+        system = place.labels.get("kubernetes.io/os") or info.get("operatingSystem") or "linux"
+        if architecture := place.labels.get("kubernetes.io/arch") or info.get("architecture"):
             nodes.append((place, f"{system}/{architecture}"))
     return nodes
 

@@ -41,12 +41,7 @@ _LEFT_OUT = ("Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service")
 
 
 def install(cluster: TestCluster, folder: Path) -> None:
-    """Have what the controller's prototype brings, without the controller itself.
-
-    Args:
-        cluster: the cluster.
-        folder: must not exist.
-    """
+    """Have what the controller's prototype brings, without the controller itself; `folder` is made."""
     found = render_one(folder, "elastic/elastic-controller", {"image": "registry.example.org/mlstack:1"})
     for obj in found.objects:
         if obj.kind not in _LEFT_OUT:
@@ -66,12 +61,7 @@ def installed_on(cluster: TestCluster, folder: Path) -> Iterator[None]:
 
 
 class ElasticController:
-    """One `mlstack elastic run`.
-
-    Attributes:
-        program: the process.
-        port: where it answers probes.
-    """
+    """One `mlstack elastic run`: its process is `program`, and it answers probes at `port`."""
 
     def __init__(
         self,
@@ -85,14 +75,9 @@ class ElasticController:
         kubeconfig: Path | None = None,
         times: Mapping[str, Any] | None = None,
     ) -> None:
-        """Describe it; `start` starts it.
+        """Describe it; `start` starts it. Its kubeconfig and its log are in `folder`.
 
         Args:
-            cluster: where it works.
-            folder: gets its kubeconfig and its log.
-            name: by which it stands for election.
-            namespaces: where it looks after jobs.
-            options: further words of its command line.
             is_named: whether it is told its name; else it names its process itself.
             kubeconfig: how it reaches the cluster. Default: as its service account, straight.
             times: constants of its patience that are other than people meet, so that a test ends sooner.
@@ -138,16 +123,12 @@ class ElasticController:
 
 
 class Writes:
-    """Notes the writes that pass a proxy; `proxy.trouble` of `Troubled`.
-
-    Attributes:
-        is_silent: whether nothing passes at all.
-        seen: time (monotonic, in seconds), method and path of each write that passed.
-    """
+    """Notes the writes that pass a proxy; `proxy.trouble` of `Troubled`."""
 
     def __init__(self) -> None:
-        """Begin with nothing seen."""
-        self.is_silent, self.seen = False, list[tuple[float, str, str]]()
+        """Let everything pass, with nothing seen."""
+        self.is_silent = False  # whether nothing passes at all
+        self.seen: list[tuple[float, str, str]] = []  # time (monotonic), method and path of each write
 
     def __call__(self, method: str, path: str) -> Answer | None:
         """Let a request pass, or not."""
@@ -202,15 +183,9 @@ def jobs_of(cluster: TestCluster, namespace: str) -> Iterator[Jobs]:
 
 
 class Jobs:
-    """The training jobs of one namespace of a cluster, as a test sees them.
-
-    Args:
-        cluster: the cluster.
-        namespace: the namespace.
-    """
+    """The training jobs of one namespace of a cluster, as a test sees them."""
 
     def __init__(self, cluster: TestCluster, namespace: str) -> None:
-        """Hold the parts."""
         self.cluster, self.namespace = cluster, namespace
 
     def create(self, job: Mapping[str, Any]) -> None:

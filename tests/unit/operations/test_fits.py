@@ -77,6 +77,19 @@ def test_what_runs_and_what_quotas_leave_decide(run: Runner, app: Path) -> None:
     assert "never: Deployment dev/web (web), 2 pods" in out and max(map(len, out.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("entry", ["pods", "count/pods", "requests.cpu", "count/pods and cpu"])
+def test_a_quota_counts_the_pods_of_workloads(run: Runner, app: Path, entry: str) -> None:
+    run.ok("env snapshot dev")
+    file = app / "environments/dev/cluster.json"
+    content = json.loads(file.read_text())
+    hard = {"requests.cpu": {"requests.cpu": "5"}, "count/pods and cpu": {"count/pods": "1", "cpu": "6"}}
+    file.write_text(json.dumps({**content, "quotas": [{"name": "q", "hard": hard.get(entry, {entry: "1"})}]}))
+    row, short = verdict(run, code=1), entry.partition(" ")[0]
+    lacking = "6 more, 0 of 5 used" if short == "requests.cpu" else "2 more, 0 of 1 used"
+    assert row["verdict"] == "blocked by quota"
+    assert row["reason"] == f"exceeded quota: q, for all its pods: {short}: {lacking}"
+
+
 def test_a_snapshot_without_pods_or_quota_says_so(run: Runner, app: Path) -> None:
     run.ok("env snapshot dev")
     file = app / "environments/dev/cluster.json"
