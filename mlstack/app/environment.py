@@ -51,11 +51,8 @@ class EnvironmentParams:
 class ClusterIdentity:
     """What tells one cluster from another, whatever a context is called."""
 
-    # UID of the namespace kube-system.
     uid: str | None = key(TEXT, "UID of the namespace kube-system.", default=None)
-    # `sha256:…` of the server's CA bundle.
     ca: str | None = key(DIGEST, "Hash of the server's CA bundle.", default=None)
-    # the address it was reached at; shown to people, never compared.
     server: str | None = key(TEXT, "The address it was reached at; for people only.", default=None)
 
 

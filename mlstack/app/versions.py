@@ -215,10 +215,6 @@ class LockedRegistry:
     )
 
 
-def _read_name(fields: FieldReader, name: str) -> str:
-    return read_package(fields, name).full_name
-
-
 @dataclass(frozen=True, kw_only=True)
 class LockedPackage:
     """One installed package: exact version and `sha256:…` of its content."""
@@ -240,7 +236,6 @@ class LockedPackage:
         reader=_read_ranges,
         hash=False,
     )
-    # `*` for the app, else names of environments with requirements of their own
     environments: tuple[str, ...] = key(
         list_of(WORD),
         "Where the package's name without a version means this one: `*` for everywhere, names of environments"
