@@ -93,11 +93,8 @@ def _host_ports(spec: Mapping[str, Any]) -> dict[str, int]:
 
     Of one address (`hostIP`) or of all is the same here: jobs serve on all of them.
     """
-    sidecars = [
-        container
-        for container in spec.get("initContainers") or ()
-        if container.get("restartPolicy") == "Always"
-    ]
+    started_first = spec.get("initContainers") or ()
+    sidecars = [container for container in started_first if container.get("restartPolicy") == "Always"]
     ports: dict[str, int] = {}
     for container in (*(spec.get("containers") or ()), *sidecars):
         for port in container.get("ports") or ():
@@ -209,23 +206,32 @@ def _refusals(spec: Mapping[str, Any], rule: Mapping[str, Any]) -> Iterator[str]
 
 
 def _outside(asked: Mapping[str, int], most: Mapping[str, int], rule: Mapping[str, Any]) -> Iterator[str]:
+    # The sums of a pod may be the other way round: containers need not have both a request and a limit.
     kind = rule.get("type")
     for name, text in (rule.get("min") or {}).items():
-        words = f"minimum {name} usage per {kind} is {text}"
+        words, least = f"minimum {name} usage per {kind} is {text}", amount(name, str(text))
         if name not in asked:
-            yield f"{words}.  No request is specified"
-        elif asked[name] < amount(name, str(text)):
+            yield f"{words}. No request is specified"
+        elif asked[name] < least:
             yield f"{words}, but request is {written(name, asked[name])}"
-    for name, text in (rule.get("max") or {}).items():
-        words = f"maximum {name} usage per {kind} is {text}"
-        if name not in most:
-            yield f"{words}.  No limit is specified"
-        elif most[name] > amount(name, str(text)):
+        elif most.get(name, least) < least:
             yield f"{words}, but limit is {written(name, most[name])}"
+    for name, text in (rule.get("max") or {}).items():
+        words, highest = f"maximum {name} usage per {kind} is {text}", amount(name, str(text))
+        if name not in most:
+            yield f"{words}. No limit is specified"
+        elif most[name] > highest:
+            yield f"{words}, but limit is {written(name, most[name])}"
+        elif asked.get(name, 0) > highest:
+            yield f"{words}, but request is {written(name, asked[name])}"
     for name, text in (rule.get("maxLimitRequestRatio") or {}).items():
-        ratio = most.get(name, 0) / asked[name] if asked.get(name) else 0.0
-        if ratio > float(quantity(text) or 0):
-            yield f"{name} max limit to request ratio per {kind} is {text}, but provided ratio is {ratio:f}"
+        words = f"{name} max limit to request ratio per {kind} is {text}, but"
+        if not asked.get(name):
+            yield f"{words} no request is specified or request is 0"
+        elif not most.get(name):
+            yield f"{words} no limit is specified or limit is 0"
+        elif (ratio := most[name] / asked[name]) > float(quantity(text) or 0):
+            yield f"{words} provided ratio is {ratio:f}"
 
 
 # --- ResourceQuotas: what they leave a namespace, and which priority classes they grant it ---
