@@ -26,9 +26,6 @@ _SELF = "."
 class _Missing:
     """Tells an absent field from one that is null."""
 
-    def __repr__(self) -> str:
-        return "absent"
-
 
 MISSING = _Missing()
 
@@ -476,8 +473,7 @@ def _spellings(part: str) -> Iterator[str]:
         yield ",".join(f"{name}={value}" for name, value in keys.items())
     elif kind == "v":
         yield str(json.loads(rest))
-        yield rest
-    else:
+    if kind != "k":
         yield rest
 
 
