@@ -148,30 +148,37 @@ def layout(table: TextTable, *, width: int = WIDTH) -> Iterator[str]:
     """Write a table as aligned plain text that fits the width where its cells allow it.
 
     The column named `cut` is shortened first; the last one is wrapped at spaces, unless it is the one to cut,
-    and so is the one named `wrap`.
+    and so is the one named `wrap`. What finds no room in the last one stands below its row.
     """
-    rows = [tuple(one_line(cell) for cell in row) for row in table.rows]
+    rows = [table.columns, *(tuple(one_line(cell) for cell in row) for row in table.rows)]
     widths = _widths(table, rows, width)
-    yield _join(table.columns, widths)
     wrapped = {table.columns[-1], table.wrap} - {table.cut}
-    for row in rows:
+    for *others, last in rows:
+        below = ""
+        needed = max(_NARROWEST, *map(text_width, last.split(" ")))
+        if others and table.columns[-1] in wrapped and widths[-1] < min(needed, text_width(last)):
+            last, below = "", last
         cells = [
             _wrap(cell.split(" "), limit) if name in wrapped else [shorten(cell, limit)]
-            for name, cell, limit in zip(table.columns, row, widths, strict=True)
+            for name, cell, limit in zip(table.columns, (*others, last), widths, strict=True)
         ]
         for line in zip_longest(*cells, fillvalue=""):
             yield _join(line, widths)
+        yield from fold(TextLine(f"    {below}", hang=4), width=width) if below else ()
+
+
+_NARROWEST = 12  # of a column that is shortened or wrapped
 
 
 def _widths(table: TextTable, rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    widths = [max(map(text_width, cells)) for cells in zip(table.columns, *rows, strict=True)]
+    widths = [max(map(text_width, cells)) for cells in zip(*rows, strict=True)]
     room = width - len(GAP) * (len(widths) - 1)
     for name in filter(None, (table.cut, table.wrap)):
         index = table.columns.index(name)
         spare = room - sum(widths) + widths[index]
         words = [word for row in rows for word in row[index].split(" ")] if name == table.wrap else []
-        widths[index] = min(widths[index], max(spare, len(name), 12, *map(text_width, words)))
-    widths[-1] = max(min(widths[-1], room - sum(widths[:-1])), 20 if len(widths) > 1 else 1)
+        widths[index] = min(widths[index], max(spare, len(name), _NARROWEST, *map(text_width, words)))
+    widths[-1] = max(min(widths[-1], room - sum(widths[:-1])), 1)
     return widths
 
 

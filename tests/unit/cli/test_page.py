@@ -62,6 +62,14 @@ def test_column_to_wrap_loses_nothing_before_the_last_one() -> None:
     assert lines[1].endswith("done    1 created, 20 unchanged and 3")
 
 
+def test_what_finds_no_room_in_the_last_column_stands_below_its_row() -> None:
+    names, kinds = ("kubeflow-core", "prototype", "kubeflow-core", "kubeflow/core@0.1.0"), "StatefulSet, " * 9
+    table = TextTable(("COMPONENT", "TYPE", "PROTOTYPE", "FROM", "KINDS"), ((*names, kinds), (*names, "Job")))
+    header, row, *below, last = layout(table, width=72)
+    assert (header.split()[-1], row.split(), last.split()) == ("KINDS", [*names], [*names, "Job"])
+    assert max(map(len, below)) <= 72 and " ".join(map(str.strip, below)) == kinds.strip()
+
+
 def test_last_column_is_one_line_when_it_is_the_one_to_cut() -> None:
     header, row = layout(TextTable(("NAME", "DEFAULT"), (("a", "word " * 40),), cut="DEFAULT"))
     assert header == "NAME  DEFAULT"
