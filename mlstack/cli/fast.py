@@ -115,6 +115,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self.heard = 0  # the signal that came
+        self.is_told = False
         self._taken: list[list[int]] = []
         self._report = sys.unraisablehook
 

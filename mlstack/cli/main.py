@@ -448,7 +448,9 @@ def main(argv: Sequence[str] | None = None, *, ports: Ports | None = None) -> in
         except (ClosedOutputError, BrokenPipeError):
             return stop_writing()
         except (KeyboardInterrupt, typer.Abort):
-            say(interruption.word)
+            if not interruption.is_told:  # else by a command of the demo
+                say(interruption.word)
+            interruption.is_told = True
             return interruption.exit_code
         except MlstackError as error:
             return _fail(words, error.exit_code, error)

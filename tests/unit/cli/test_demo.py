@@ -3,10 +3,12 @@
 import contextlib
 import io
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
+import mlstack.cli.main as boundary
 from mlstack.cli.commands import program
 from mlstack.cli.main import main
 
@@ -47,3 +49,12 @@ def test_a_step_that_ends_otherwise_is_told(
     with contextlib.suppress(SystemExit):
         assert main(["demo"]) == 70
     assert "gave 0, not 5" in capsys.readouterr().err
+
+
+def test_an_interruption_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(program, "SCRIPT", "version\n")
+    monkeypatch.setattr(boundary, "emit", lambda *args: signal.raise_signal(signal.SIGINT))
+    assert main(["demo"]) == 130
+    assert "".join(capsys.readouterr()).count("interrupted") == 1
