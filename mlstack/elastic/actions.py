@@ -15,7 +15,7 @@ from mlstack.elastic.cache import ClusterCache, free_room, job_ref, minus
 from mlstack.elastic.facts import JobFacts, PodFacts, SetFacts
 from mlstack.elastic.pods import PLANNED
 from mlstack.elastic.snapshot import Decision, Reason, ScalePlan, Snapshot, Vector
-from mlstack.elastic.state import LONGEST, JobContext, Lifecycle, missing_pods
+from mlstack.elastic.state import JobContext, Lifecycle, missing_pods, shortened
 from mlstack.errors import (
     ClusterError,
     ConflictError,
@@ -384,9 +384,10 @@ class JobReconciler:
                 why = f"{job.spec.ttl_s} s after its end"
                 return [Action("delete", "delete", job_ref(job), job.key, why, uid=job.uid)]
             self.due.append(due_ms)
-        actions = delete_pods(job, context.trainers, why)
-        if any(its_set.replicas for its_set in self.cache.sets_of(job).values()):
-            actions += self._supports(context, why, is_running=False, sets_only=True)
+        actions, sets = delete_pods(job, context.trainers, why), self.cache.sets_of(job)
+        at_work = {_set_ref(job, name) for name, its_set in sets.items() if its_set.replicas}
+        if at_work:
+            actions += self._supports(context, why, is_running=False, sets_only=True, only=at_work)
         return actions
 
     # --- masters and parameter servers: brought into being, held to their nodes, let go again ---
@@ -455,7 +456,7 @@ class JobReconciler:
         elif changed:
             record.restored_ms = self.now_ms
         wrong |= {
-            ObjectRef("apps/v1", "StatefulSet", job.namespace, role.set_name)
+            _set_ref(job, role.set_name)
             for role in job.servers
             if role.set_name not in sets or sets[role.set_name].replicas != role.count
         }
@@ -561,11 +562,15 @@ class JobReconciler:
         return decision, self.take_off(context, why=text)
 
 
+def _set_ref(job: JobFacts, name: str) -> ObjectRef:
+    return ObjectRef("apps/v1", "StatefulSet", job.namespace, name)
+
+
 def _unplaced(waiting: Sequence[PodFacts]) -> str:
     server = next((pod for pod in waiting if pod.unplaced), None)
     if server is None:
         return "its masters and parameter servers found no node"
-    return f"`{server.name}` found no node: {server.unplaced[:LONGEST]}"
+    return f"`{server.name}` found no node: {shortened(server.unplaced)}"
 
 
 def _explain_losses(job: JobFacts, decision: Decision, life: Lifecycle) -> Decision:

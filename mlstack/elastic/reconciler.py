@@ -31,7 +31,7 @@ from mlstack.elastic.cache import MOVES_KEPT_MS, ClusterCache, build_snapshot, j
 from mlstack.elastic.facts import JobFacts
 from mlstack.elastic.policy.plan import plan as decide
 from mlstack.elastic.snapshot import Decision, PolicyConfig, ScalePlan, Snapshot
-from mlstack.elastic.state import EVENT_API_VERSION, LONGEST, JobContext, JobEvent, JobRecord, Lifecycle
+from mlstack.elastic.state import EVENT_API_VERSION, JobContext, JobEvent, JobRecord, Lifecycle
 from mlstack.errors import ClusterError, ConflictError, ObjectNotFoundError, TransientError, UnreachableError
 from mlstack.kube.client import Cluster, ObjectRef
 
@@ -242,7 +242,7 @@ class Reconciler:
             done.due.append(done.now_ms + _LOOK_MS)
         elif trial.is_passing or (trial.is_quota and is_leaving):
             record.passing.fail(done.now_ms)
-            record.passing_refusal = trial.refusal[:LONGEST]
+            record.passing_refusal = state.shortened(trial.refusal)
             done.due.append(record.passing.until_ms)
         else:
             record.give_up(job.generation, done.now_ms, refusal=trial.refusal)

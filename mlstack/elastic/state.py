@@ -84,7 +84,7 @@ class JobEvent:
             "action": self.action,
             "reason": self.reason,
             "type": self.type,
-            "note": self.text[:_LONGEST],
+            "note": shortened(self.text, _LONGEST),
             "regarding": {
                 "apiVersion": API_VERSION,
                 "kind": KIND,
@@ -193,10 +193,13 @@ GANG_MS = (60_000, 3_600_000)
 WRITE_MS = (2_000, 60_000)
 BAR_MS = (60_000, 3_600_000)
 
-LONGEST = 300
-"""So much is kept of what a server said: an admission webhook may say much."""
 MOST_NODES = 50
 """So many nodes are kept in a status, those that are passed over longest."""
+
+
+def shortened(text: str, most: int = 300) -> str:
+    """Give so much of what a server said as is kept: an admission webhook may say much."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 @dataclass
@@ -291,7 +294,7 @@ class JobRecord:
     def give_up(self, generation: int, now_ms: int, *, refusal: str = "") -> None:
         """Note that the gang of the job as it is finds no place, or why the cluster does not take it."""
         self.gang.fail(now_ms)
-        self.given_up, self.gang_refusal = generation, refusal[:LONGEST]
+        self.given_up, self.gang_refusal = generation, shortened(refusal)
 
     def leave_gang(self) -> None:
         """Forget what was watched of a gang that is taken off."""
@@ -301,7 +304,7 @@ class JobRecord:
         """Note that the cluster takes no more trainers of the job; what one pass tells counts once."""
         if not self.growth.is_waiting(now_ms) or self.capped != generation:
             self.growth.fail(now_ms)
-        self.ceiling, self.capped, self.growth_refusal = ceiling, generation, why[:LONGEST]
+        self.ceiling, self.capped, self.growth_refusal = ceiling, generation, shortened(why)
 
     def bar(self, node: str, now_ms: int) -> None:
         """Note that a node has no room in truth: it is passed over for a while."""
@@ -390,7 +393,7 @@ def _tries(name: str, backoff: Backoff) -> dict[str, Any]:
 def _until(why: str, backoff: Backoff) -> str:
     """Say what the API server does not take, and until when it is not asked again."""
     moment = datetime.fromtimestamp(backoff.until_ms // 1000, UTC).strftime("%H:%M:%S UTC")
-    return f"{why[:LONGEST]}; tried again at {moment}"
+    return f"{shortened(why)}; tried again at {moment}"
 
 
 # --- what a new leader restores: it goes on where the one before it stopped ---

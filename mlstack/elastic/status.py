@@ -12,7 +12,7 @@ from mlstack.clock import micro_time, timestamp
 from mlstack.elastic import training_job
 from mlstack.elastic.facts import PodFacts
 from mlstack.elastic.snapshot import Decision, Priority
-from mlstack.elastic.state import LONGEST, JobContext
+from mlstack.elastic.state import JobContext, shortened
 
 _MOST_RECORDS = 10
 
@@ -84,7 +84,7 @@ class _Standing:
 
     def hindrance(self) -> str:
         if self.record.refusal:
-            return f"; refused: {self.record.refusal[:LONGEST]}"
+            return f"; refused: {shortened(self.record.refusal)}"
         if self.life.message and not self.life.outcome:
             return f"; {self.life.message}"
         # Nobody makes these anew before they have ended, since two of a name could be at work.
@@ -234,10 +234,10 @@ def _degraded(standing: _Standing) -> Claim:
         if standing.before.get("startTime") and standing.missing:
             return True, "MinimumLost", f"the gang is not whole any more; {standing.unready()}"
         if record.taken_names:
-            return True, "NameTaken", "; ".join(sorted(record.taken_names.values()))[:LONGEST]
+            return True, "NameTaken", shortened("; ".join(sorted(record.taken_names.values())))
         refusal = record.growth_refused(job.generation, now_ms)
         if refusal := refusal or (record.refusal if standing.missing else ""):
-            return True, "Refused", refusal[:LONGEST]
+            return True, "Refused", shortened(refusal)
     if job.spec and job.spec.warnings:
         return False, "Warnings", "; ".join(job.spec.warnings)
     return False, "AsExpected", ""

@@ -456,8 +456,9 @@ def _listening(listen: str) -> tuple[Metrics | None, Callable[[], None]]:
     try:
         server = HealthServer(metrics, address=address[1:-1] if in_brackets else address, port=int(port))
     except OSError as error:
+        why = str(error.strerror or error).partition(" (while")[0].lower()  # Python names the address again
         raise UsageError(
-            f"cannot listen at `{listen}`: {(error.strerror or str(error)).lower()}",
+            f"cannot listen at `{listen}`: {why}",
             hint="--listen takes a free port of this machine",
         ) from error
     server.start()

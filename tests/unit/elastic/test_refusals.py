@@ -358,9 +358,10 @@ def test_a_stateful_set_of_somebody_else_costs_others_nothing_a_second_time(stag
     metadata = {"name": "bad-pserver", "namespace": "default"}
     stage.put({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": spec})
     rich(stage)
-    stage.put(training_job("bad", minimum=2, maximum=2, pservers=1, priority=5))
+    stage.put(training_job("bad", minimum=2, maximum=2, pservers=1, priority=5, with_master=True))
     for _ in range(30):
-        stage.step(seconds=1)
+        done = stage.step(seconds=1)
+        assert done.decisions["default/bad"].target or not done.refused  # it is not asked to have no pods
         stage.run_pods()
     assert conditions(stage, "bad")["Admitted"][1] == "Refused"
     before = uids(stage, "rich")
@@ -399,12 +400,13 @@ def _trials_in(work: Any) -> list[Any]:
     return [cell for cell in work.__closure__ or () if hasattr(cell.cell_contents, "job")]
 
 
-def test_plan_and_status_tell_the_same(stage: Stage) -> None:
-    stage.cluster.admits = refusing("bad-")
+def test_plan_and_status_tell_the_same_and_that_it_is_not_all(stage: Stage) -> None:
+    stage.cluster.admits = refusing("bad-", error=lambda words: ForbiddenError(5 * words))
     stage.put(training_job("bad"))
     stage.step()
 
     message = conditions(stage, "bad")["Admitted"][2]
+    assert "…; tried again at" in message and len(message) < 350
     row = planned(look(stage.memory, stage.clock.now_ms), PolicyConfig()).jobs[0]
     assert (row.target, row.cause, row.reasons) == (0, "refused", (f"refused: {message}",))
     assert standings(stage.memory).jobs[0].reason == message
