@@ -1,4 +1,4 @@
-"""The policies of `policies.rules` that need a function: each is called as the policy, with `_` for `-`."""
+"""The built-in policies that need a function; those that a line of a table says stand in `policies.rules`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ _ACCELERATOR_LABELS = (
     "nvidia.com/gpu.product",
 )
 
-# --- GPUs ---
+# --- GPUs and memory ---
 
 
-@policy
+@policy("""gpu-limits: ml | error
+    | GPUs are not overcommitted: pods with a request that is not the limit are refused
+    | set the GPU under `resources.limits`, and leave the request out or make it equal""")
 def _gpu_limits(stack: PolicyContext) -> Violations:
     for pods, container in stack.containers:
         resources = container.at("resources")
@@ -30,11 +32,12 @@ def _gpu_limits(stack: PolicyContext) -> Violations:
             if not limit:
                 yield pods.obj, resources.says(f"asks for {request.value} {name} and has no limit of it")
             elif request and amount(name, str(request.value)) != amount(name, str(limit.value)):
-                says = f"asks for {request.value} {name}, its limit is {limit.value}"
-                yield pods.obj, request.says(says)
+                yield pods.obj, request.says(f"asks for {request.value} {name}, its limit is {limit.value}")
 
 
-@policy
+@policy("""gpu-nodes: ml, cost | warning
+    | a pod on a GPU node that asks for no GPU keeps an expensive node busy and may find its GPU taken
+    | ask for the GPU under `resources.limits`, or leave out the node selector""")
 def _gpu_nodes(stack: PolicyContext) -> Violations:
     for pods in stack.pods:
         selector = pods.spec.at("nodeSelector")
@@ -45,7 +48,9 @@ def _gpu_nodes(stack: PolicyContext) -> Violations:
                 yield pods.obj, selector.at(label).says(f"chooses {product}, and asks for no GPU")
 
 
-@policy
+@policy("""gpu-tolerations: ml | error
+    | a pod waits for ever where all GPU nodes have a taint that it does not tolerate
+    | add the toleration to the pod's template; see `taints` in the environment's cluster.json""")
 def _gpu_tolerations(stack: PolicyContext) -> Violations:
     """Ask the snapshot's nodes; on GKE the toleration of the resource's own name comes by itself."""
     for pods in stack.whole_pods:
@@ -72,12 +77,12 @@ def _untolerated(node: Mapping[str, Any], resource: str, spec: Field) -> list[st
     return barring
 
 
-# --- memory ---
-
 _TORCH_IMAGE = re.compile(r"(^|[/_-])(pytorch|torch|torchserve|torchtune|vllm(-openai)?)([:@_-]|$)")
 
 
-@policy
+@policy("""shared-memory: ml | error
+    | data loaders of PyTorch and NCCL pass tensors through /dev/shm, which a container has 64 MiB of
+    | mount an `emptyDir` with `medium: Memory` and a `sizeLimit` at /dev/shm""")
 def _shared_memory(stack: PolicyContext) -> Violations:
     for pods in stack.whole_pods:
         for container in () if pods.spec.at("hostIPC").value is True else pods.main_containers:
@@ -95,7 +100,9 @@ _VARIABLE = re.compile(rf"(.*_)?{_STATE}_?(DIR|PATH|DIRECTORY|FOLDER)", re.IGNOR
 _PASSING = ("emptyDir", "configMap", "secret", "projected", "downwardAPI", "image")
 
 
-@policy
+@policy("""checkpoint-storage: ml | error
+    | what a training job writes into its container is gone with the pod, at the first failure
+    | mount a PersistentVolumeClaim where it writes, or write to a bucket""")
 def _checkpoint_storage(stack: PolicyContext) -> Violations:
     for pods in stack.whole_pods:
         volumes = pods.spec.at("volumes").items
@@ -106,37 +113,30 @@ def _checkpoint_storage(stack: PolicyContext) -> Violations:
                 for mount in container.at("volumeMounts").items
             }
             for place, path in _written(container):
-                if not _outlives(path, mounts):
+                is_folder = path.startswith("/") and not path.startswith(("/dev/", "/proc/"))
+                if is_folder and not _outlives(path, mounts):
                     says = f"writes to {path}, which no volume keeps that outlives the pod"
                     yield pods.obj, place.says(says)
 
 
 def _written(container: Field) -> Iterator[tuple[Field, str]]:
-    """Give the folders that options and variables name for what is to be kept."""
+    """Give what options and variables name for what is to be kept."""
     for words in container.all("command|args"):
         items = words.items
         for index, word in enumerate(items):
             match = _OPTION.fullmatch(word.text)
             if match:
                 after = items[index + 1].text if index + 1 < len(items) else ""
-                yield from _folder(word, match["path"] if match["path"] is not None else after)
+                yield word, match["path"] if match["path"] is not None else after
     for variable in container.at("env").items:
         if _VARIABLE.fullmatch(variable.at("name").text):
-            yield from _folder(variable.at("value"), variable.at("value").text)
-
-
-def _folder(place: Field, path: str) -> Iterator[tuple[Field, str]]:
-    if path.startswith("/") and not path.startswith(("/dev/", "/proc/")):
-        yield place, path
+            yield variable.at("value"), variable.at("value").text
 
 
 def _outlives(path: str, mounts: Mapping[str, bool]) -> bool:
     """Tell whether the nearest mount above a path is of a volume that stays."""
     above = [mount for mount in mounts if f"{path.rstrip('/')}/".startswith(f"{mount}/")]
     return bool(above) and mounts[max(above, key=len)]
-
-
-_OF_ONE_NODE = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
 
 
 def _users_of_single_claims(stack: PolicyContext) -> Iterator[tuple[Pods, Field, str]]:
@@ -148,11 +148,13 @@ def _users_of_single_claims(stack: PolicyContext) -> Iterator[tuple[Pods, Field,
     for pods in stack.pods:
         for name in pods.spec.all("volumes[].persistentVolumeClaim?.claimName"):
             own = modes.get((pods.obj.namespace, name.text), [])
-            if own and _OF_ONE_NODE.issuperset(own):
+            if own and {"ReadWriteOnce", "ReadWriteOncePod"}.issuperset(own):
                 yield pods, name, ", ".join(own)
 
 
-@policy
+@policy("""claim-access: ml | error
+    | a claim of one node holds pods on other nodes up for ever, as of a job with several workers
+    | ask for the access mode ReadWriteMany or ReadOnlyMany, or give each pod a claim of its own""")
 def _claim_access(stack: PolicyContext) -> Violations:
     users = [*_users_of_single_claims(stack)]
     for pods, name, modes in users:
@@ -189,7 +191,9 @@ def is_training(obj: KubeObject) -> bool:
     return (obj.group, obj.kind) in _DEADLINES
 
 
-@policy
+@policy("""training-deadline: ml, cost | warning
+    | a job that hangs, as one whose workers wait for each other, keeps its GPUs until somebody looks
+    | set `activeDeadlineSeconds` of the job to more than it ever needs""")
 def _training_deadline(stack: PolicyContext) -> Violations:
     for obj in stack.objects:
         path = _DEADLINES.get((obj.group, obj.kind))
@@ -198,7 +202,9 @@ def _training_deadline(stack: PolicyContext) -> Violations:
             yield obj, next(field for field in deadlines if not field).says("a job with GPUs has no deadline")
 
 
-@policy
+@policy("""finished-pods: ml, cost | warning
+    | workers of MPI and clusters of Ray go on when the job is done, and keep their GPUs
+    | set `runPolicy.cleanPodPolicy: Running` of an MPIJob, `shutdownAfterJobFinishes: true` of a RayJob""")
 def _finished_pods(stack: PolicyContext) -> Violations:
     for obj in [*stack.of_kind("kubeflow.org", "MPIJob"), *stack.of_kind("ray.io", "RayJob")]:
         spec = Field(obj.data).at("spec")
@@ -212,19 +218,18 @@ def _finished_pods(stack: PolicyContext) -> Violations:
             yield obj, shutdown.says("leaves its cluster running")
 
 
-_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-
-
-@policy
+@policy("""training-queue: ml | error
+    | where Kueue shares out the GPUs, a job without a queue takes what was promised to others
+    | label the job `kueue.x-k8s.io/queue-name` with a LocalQueue of its namespace""")
 def _training_queue(stack: PolicyContext) -> Violations:
-    group = "kueue.x-k8s.io/"
     is_served = any(
-        version.startswith(group) and "LocalQueue" in kinds for version, kinds in (stack.apis or {}).items()
+        version.startswith("kueue.x-k8s.io/") and "LocalQueue" in kinds
+        for version, kinds in (stack.apis or {}).items()
     )
     if not is_served and not stack.of_kind("kueue.x-k8s.io", "LocalQueue"):
         return
     for obj in stack.objects:
-        label = Field(obj.data).at("metadata", "labels", _QUEUE_LABEL)
+        label = Field(obj.data).at("metadata", "labels", "kueue.x-k8s.io/queue-name")
         is_meant = is_training(obj) and obj.group != "batch.volcano.sh" and not label.text
         if is_meant and any(pods.asks_for_gpus for pods in stack.pods_of(obj)):
             yield obj, label.says("a job with GPUs names no queue, and the cluster has Kueue")
@@ -233,7 +238,9 @@ def _training_queue(stack: PolicyContext) -> Violations:
 # --- what runs stays up ---
 
 
-@policy
+@policy("""requests: reliability | warning
+    | without requests the container counts as nothing to the scheduler, and is the first to be killed
+    | set `resources.requests` of cpu and memory, in the template or by the component's parameters""")
 def _requests(stack: PolicyContext) -> Violations:
     for pods in stack.whole_pods:
         whole = {name for part in pods.spec.at("resources").all("requests|limits") for name in part.names}
@@ -245,9 +252,6 @@ def _requests(stack: PolicyContext) -> Violations:
                 yield pods.obj, resources.says(f"asks for no {' and no '.join(missing)}")
 
 
-_REPLICATED = (("apps", "Deployment"), ("apps", "StatefulSet"))
-
-
 def _serving(stack: PolicyContext) -> Iterator[Pods]:
     services = [
         (obj.namespace, Field(obj.data).at("spec", "selector")) for obj in stack.of_kind("", "Service")
@@ -257,18 +261,22 @@ def _serving(stack: PolicyContext) -> Iterator[Pods]:
         is_selected = any(
             selector.names and selector.value.items() <= pods.labels.items() for selector in selectors
         )
-        if (pods.obj.group, pods.obj.kind) in _REPLICATED and is_selected:
+        if pods.obj.group == "apps" and pods.obj.kind in ("Deployment", "StatefulSet") and is_selected:
             yield pods
 
 
-@policy
+@policy("""readiness-probe: reliability | warning
+    | without a probe a model server gets requests before its model is loaded, and after it hangs
+    | give the container that the Service leads to a `readinessProbe`""")
 def _readiness_probe(stack: PolicyContext) -> Violations:
     for pods in _serving(stack):
         if not any(container.at("readinessProbe") for container in pods.containers):
             yield pods.obj, pods.spec.at("containers").says("serve without a `readinessProbe`")
 
 
-@policy
+@policy("""disruption-budget: reliability | warning
+    | without a budget a drain of nodes, as of an upgrade, may take all replicas of a service at once
+    | add a PodDisruptionBudget with `maxUnavailable: 1` that selects these pods""")
 def _disruption_budget(stack: PolicyContext) -> Violations:
     for pods in _serving(stack):
         replicas = Field(pods.obj.data).at("spec", "replicas")
@@ -284,7 +292,9 @@ def _budgets(stack: PolicyContext, pods: Pods) -> Iterator[KubeObject]:
             yield budget
 
 
-@policy
+@policy("""budget-blocks: reliability | error
+    | a budget that lets no pod go stops every drain: upgrades of nodes hang until somebody deletes it
+    | let one pod go: `maxUnavailable: 1`, or fewer in `minAvailable` than there are replicas""")
 def _budget_blocks(stack: PolicyContext) -> Violations:
     for pods in stack.pods:
         replicas = Field(pods.obj.data).at("spec", "replicas")
@@ -300,7 +310,9 @@ def _budget_blocks(stack: PolicyContext) -> Violations:
                     yield budget, least.says(says)
 
 
-@policy
+@policy("""claim-rollout: reliability | error
+    | the new pod of a rolling update waits for the volume of the old one, and the old one for it
+    | set `strategy: {type: Recreate}`, or use a claim that many nodes may mount""")
 def _claim_rollout(stack: PolicyContext) -> Violations:
     for pods, claim, _ in _users_of_single_claims(stack):
         strategy = Field(pods.obj.data).at("spec", "strategy")
@@ -315,7 +327,9 @@ def _claim_rollout(stack: PolicyContext) -> Violations:
 # --- nobody may do more than the work needs ---
 
 
-@policy
+@policy("""non-root: security | warning
+    | root in a container is root on the node once it finds a way out of it
+    | set `runAsNonRoot: true` and `runAsUser` in the pod's `securityContext`""")
 def _non_root(stack: PolicyContext) -> Violations:
     for pods in stack.whole_pods:
         for container in pods.all_containers if pods.spec.at("os", "name").text != "windows" else ():
@@ -328,7 +342,9 @@ def _non_root(stack: PolicyContext) -> Violations:
                 yield pods.obj, contexts[0].says("may run as root")
 
 
-@policy
+@policy("""restricted: security | warning
+    | a namespace of Pod Security level `restricted` refuses pods that keep more than they need
+    | set `allowPrivilegeEscalation: false`, `capabilities.drop: [ALL]`, `seccompProfile` RuntimeDefault""")
 def _restricted(stack: PolicyContext) -> Violations:
     for pods in stack.whole_pods:
         profile = pods.spec.at("securityContext", "seccompProfile", "type")
@@ -336,14 +352,11 @@ def _restricted(stack: PolicyContext) -> Violations:
             context = container.at("securityContext")
             own = context.at("seccompProfile", "type").text or profile.text
             dropped = [capability.text for capability in context.all("capabilities.drop[]")]
-            lacking = [
-                name
-                for name, is_set in (
-                    ("allowPrivilegeEscalation", context.at("allowPrivilegeEscalation").value is False),
-                    ("capabilities.drop", "ALL" in dropped),
-                    ("seccompProfile", own in ("RuntimeDefault", "Localhost")),
-                )
-                if not is_set
-            ]
+            is_set = {
+                "allowPrivilegeEscalation": context.at("allowPrivilegeEscalation").value is False,
+                "capabilities.drop": "ALL" in dropped,
+                "seccompProfile": own in ("RuntimeDefault", "Localhost"),
+            }
+            lacking = [name for name in is_set if not is_set[name]]
             if lacking:
                 yield pods.obj, context.says(f"is not restricted: {', '.join(lacking)}")

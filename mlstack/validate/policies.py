@@ -1,6 +1,6 @@
 """Policies: what a team wants of its objects beyond what the API server takes; the table, sets and waivers.
 
-Built-in ones stand in `policies.rules`; an app's own are files.
+Built-in ones stand in `policies.rules`, or in `builtin_policies.py` with a function; an app's own are files.
 """
 
 from __future__ import annotations
@@ -138,20 +138,13 @@ def _kserve_parts(spec: Field) -> _Parts:
         yield part, models, bool(models)
 
 
-_OF_WORKFLOW = (
-    *("affinity", "hostNetwork", "nodeSelector", "securityContext", "serviceAccountName", "tolerations"),
-    "volumes",
-)
-
-
 def _argo_parts(spec: Field) -> _Parts:
     """Each template is a pod, which has from the workflow what it does not say itself."""
     workflow = spec.at("workflowSpec") if spec.at("workflowSpec") else spec
-    shared = {name: workflow.at(name) for name in _OF_WORKFLOW}
     for template in workflow.at("templates").items:
         apart = [*template.all("container|script?"), *template.all("containerSet?.containers[]")]
         if apart:
-            pod = _Completed(template.value, template.keys, template.subject, shared)
+            pod = _Completed(template.value, template.keys, template.subject, dict(workflow.entries))
             yield pod, [*apart, *template.at("sidecars").items], False
 
 
@@ -215,37 +208,34 @@ class PolicyOutcome:
     waived: int  # that objects have waived, with a reason
 
 
-CHECKS: dict[str, Check] = {}
-"""The functions that find what does not keep a policy, by its id; the others are lines in the table."""
+_BUILTIN: dict[str, Policy] = {}
 
 
-def policy(check: Check) -> Check:
-    """Let a function stand for the policy of its name in `policies.rules`."""
-    CHECKS[check.__name__.lstrip("_").replace("_", "-")] = check
-    return check
+def policy(text: str) -> Callable[[Check], None]:
+    """Enter a built-in policy that the function below checks: `ID: SETS | SEVERITY | why | what to do`."""
+    id, _, rest = text.partition(": ")
+    sets, severity, reason, fix = map(str.strip, rest.split(" | "))
+    level: Literal["error", "warning"] = "error" if severity == "error" else "warning"
+
+    def enter(check: Check) -> None:
+        _BUILTIN[id] = Policy(
+            id=id, sets=tuple(sets.split(", ")), severity=level, reason=reason, fix=fix, check=check
+        )
+
+    return enter
 
 
 @cache
 def builtin() -> Mapping[str, Policy]:
     """Give the built-in policies by id."""
-    from mlstack.validate import builtin_policies  # noqa: F401 -- it fills the table
+    from mlstack.validate import builtin_policies  # noqa: F401 -- it enters those that need a function
 
-    rows: dict[tuple[str, str], list[KindRules]] = {}
+    rows: dict[str, list[KindRules]] = {}
     for entry in load("policies.rules"):
-        rows.setdefault((entry.operator, entry.source), []).append(entry)
-    policies = {}
-    for (title, rest), own in rows.items():
-        id, _, sets = title.partition(": ")
-        severity, reason, fix = map(str.strip, rest.split(" | "))
-        policies[id] = Policy(
-            id=id,
-            sets=tuple(sets.split(", ")),
-            severity="error" if severity == "error" else "warning",
-            reason=reason,
-            fix=fix,
-            check=CHECKS.get(id) or partial(_unkept, own),
-        )
-    return policies
+        rows.setdefault(f"{entry.operator} | {entry.source}", []).append(entry)
+    for text, own in rows.items():
+        policy(text)(partial(_unkept, own))
+    return _BUILTIN
 
 
 def _unkept(rows: Sequence[KindRules], stack: PolicyContext) -> Violations:

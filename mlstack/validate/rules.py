@@ -330,8 +330,6 @@ def load(file: str) -> list[KindRules]:
         _, line = lines.popleft()
         if line.startswith("@ "):
             operator, _, source = line[2:].partition(" | ")
-            if not lines or lines[0][1].startswith("@ "):
-                table.append(KindRules(operator, source, (), ()))
             continue
         if line.startswith("let "):
             RULES[line[4:]] = _later(line[4:])  # a part may name itself
