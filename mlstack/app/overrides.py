@@ -144,7 +144,8 @@ def refuse_undeclared(overrides: Overrides, app: AppReader) -> None:
     for owner, name, origin in overrides.keys(every):
         if owner is not None:
             if owner not in every:
-                raise not_found(f"no component `{owner}`", owner, every, where=str(origin))
+                hint = "mlstack component list"
+                raise not_found(f"no component `{owner}`", owner, every, where=str(origin), hint=hint)
             continue
         declared = declared or app.spellings_of(app.components())
         if name in declared:

@@ -565,7 +565,7 @@ class Vendor:
                     return locked, own_name
         names = [own_name for locked in candidates for own_name in self.folder(locked).prototype_names]
         message = f"package `{owner}` has no prototype `{prototype}`"
-        raise not_found(message, prototype, names, where=where)
+        raise not_found(message, prototype, names, where=where, hint=f"mlstack pkg describe {owner}")
 
     def _by_short_name(self, name: str, plain: Mapping[str, LockedPackage], where: str | None) -> _Named:
         for matches in self._matches(name, plain):

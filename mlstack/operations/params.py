@@ -298,7 +298,7 @@ def list_own_params(
     if component is not None:
         app.component_with_params(component)
     if module is not None and module not in app.modules:
-        raise not_found(f"no module `{module}`", module, app.modules)
+        raise not_found(f"no module `{module}`", module, app.modules, hint="mlstack module list")
     if environment is None:
         layers = [(component or "", app.own_layer(scope))]
     else:

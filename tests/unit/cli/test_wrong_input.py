@@ -89,6 +89,7 @@ param set front image --file nothing | 4 | no file `nothing` | relative paths st
 param set front image --file components | 2 | cannot read `components`: is a directory | give a text file
 param set --env=prdo front replicas 2 | 4 | no environment `prdo` | did you mean `prod`?
 param set --module=m color red | 4 | no module `m` | mlstack component list
+param list --module other | 4 | no module `other` | mlstack module list
 param unset front color | 4 | `color` is not set for front | it comes from prototype ours/tools/web
 generate web back --image x --replicas 10 | 2 | `replicas` must be 0 to 9 pods, got 10 | --help
 generate web back --image x --color blue | 2 | `color` must be one of `red`, `green`, got "blue" | --help
@@ -126,6 +127,9 @@ FILES: dict[str, dict[str, Any]] = {
     },
     "param explain plain | 2 | `plain` is a plain manifest, which has no parameters"
     " | edit components/plain.yaml": {"components/plain.yaml": OBJECT},
+    "render prod --values v.yaml | 4 | no component `other` (v.yaml:1) | mlstack component list": {
+        "v.yaml": "components: {other: {color: red}}\n"
+    },
     "render prod --values v.yaml | 3 | `front` is a component, no parameter (v.yaml:1)"
     " | components: {front:": {"v.yaml": "front: {color: red}\n"},
     'render prod --values v.yaml | 3 | `replicas` must be an integer, got "x" (v.yaml:3)'
