@@ -158,11 +158,15 @@ def update_packages(
     notes = _pinned(app, names)
     if preview:
         catalog = AppCatalog(app.app.registries, app.lock.packages, root=app.root)
-        requirements = requirements_of(app, entered)
-        planned = installation.plan(app, requirements, catalog, free=free)
+        planned = installation.plan(app, requirements_of(app, entered), catalog, free=free)
         return _preview(app, planned, notes)
     changed = installation.change(app, entered, free=free)
     packages = _moved(changed.before, changed.lock)
+    for name in app.environment_names if packages else ():
+        try:
+            render.load(app, name)
+        except MlstackError as error:
+            notes.append(f"`{name}` does not render now: {error}")
     return Updated(preview=False, packages=packages, notes=(*notes, *changed.notes))
 
 

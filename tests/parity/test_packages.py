@@ -348,6 +348,8 @@ def test_p12_a_preview_says_what_an_update_does_to_each_component_in_each_enviro
         assert ("plain", environment, "extra", "gone") not in effects
         assert ("plain", environment, "left", "gone") not in effects
     assert any("`plain` would not render for `gke`" in note for note in preview["notes"])
+    notes = run("pkg update ours/workers -o json").json["notes"]
+    assert "`gke` does not render now: `zone` is required by `plain` and not set" in notes
     assert effects["plain", "minikube", "replicas", "default"] == (1, 2, "")
     assert effects["plain", "gke", "replicas", "hidden"][2].startswith(f"{gke}:")
     assert effects["tuned", "gke", "size", "renamed"][:2] == ("size", "scale")
