@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from importlib import import_module
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from mlstack.cli.output import (
@@ -89,10 +89,8 @@ def show(page: Page, *, to_stderr: bool = False) -> None:
 
 def text(page: Page) -> str:
     """Write a page as plain text."""
-    lines: list[str] = []
-    for block in page.blocks:
-        lines += layout(block) if isinstance(block, TextTable) else fold(block)
-    return "\n".join(lines)
+    parts = (layout(block) if isinstance(block, TextTable) else fold(block) for block in page.blocks)
+    return "\n".join(chain.from_iterable(parts))
 
 
 # --- layout ---

@@ -290,8 +290,7 @@ def _copy_result(result: images.CopyResult) -> Page:
 @view
 def _param_changed(result: params.ParamChanged) -> Page:
     state = f"set {result.name} = {one_line_value(result.value) or 'null'}"
-    if not result.changed:
-        state = f"{result.name} is {one_line_value(result.value)} already"
+    state = state if result.changed else f"{result.name} is {one_line_value(result.value)} already"
     return shown(result, [f"{state} ({result.place}, {result.file})"], result.name)
 
 
