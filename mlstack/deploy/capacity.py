@@ -36,6 +36,7 @@ from mlstack.objects.resources import (
     requests,
     rules_of,
     selects,
+    unspecified,
     usage_in,
     with_defaults,
 )
@@ -507,7 +508,10 @@ def _within(rows: list[PodSet], here: Sequence[int], quota: QuotaFacts) -> list[
     together = usage_in(quota, [pod for pods in by_object.values() for pod in pods], {})
     for at in here:
         alone = usage_in(quota, by_object[rows[at].object], {})
-        if exceeded(quota, alone):
+        is_coming = rows[at].count or rows[at].is_per_node
+        if is_coming and (silent := unspecified(quota, rows[at].spec)):
+            rows[at] = replace(rows[at], blocked=rows[at].blocked or f"failed quota: {name}: {silent}")
+        elif exceeded(quota, alone):
             text = f"exceeded quota: {name}, for all its pods: {lack(quota, alone)}"
             rows[at] = replace(rows[at], blocked=rows[at].blocked or text)
         elif any(alone.get(entry) for entry in exceeded(quota, together)):

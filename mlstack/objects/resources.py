@@ -321,6 +321,30 @@ def usage_in(
     return needed
 
 
+def unspecified(quota: QuotaFacts, spec: Mapping[str, Any]) -> str:
+    """Say what a quota wants said of each container of a pod and is not, in the API server's words.
+
+    A quota of processors or memory refuses pods that do not say what they take of it: `Constraints` in
+    pkg/quota/v1/evaluator/core/pods.go. What has a limit requests it, if nothing else.
+    """
+    if spec.get("resources") or not all(_is_in(scope, spec) for scope in quota.scopes):
+        return ""
+    containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    missing: dict[str, list[str]] = {}
+    for name in sorted(_COMPUTE & quota.hard.keys()):
+        for container in containers:
+            resources = container.get("resources") or {}
+            asked = {**(resources.get("limits") or {})}
+            asked |= {} if name.startswith("limits.") else resources.get("requests") or {}
+            if _resource(name) not in asked:
+                missing.setdefault(name, []).append(str(container.get("name")))
+    rows = (f"{name} for: {','.join(sorted(names))}" for name, names in missing.items())
+    return f"must specify {'; '.join(rows)}" if missing else ""
+
+
+_COMPUTE = frozenset(f"{kind}{name}" for kind in ("", "requests.", "limits.") for name in ("cpu", "memory"))
+
+
 def exceeded(quota: QuotaFacts, needed: Amounts) -> list[str]:
     """Give the entries of a quota that leave less than is needed."""
     return [

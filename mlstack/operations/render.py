@@ -249,7 +249,7 @@ def _against(snapshot: ClusterSnapshot | None, state: DesiredState) -> Iterator[
                 where=str(obj.source) if obj.source else None,
             )
     yield from too_large(state.objects, [node["allocatable"] for node in snapshot.nodes])
-    yield from over_quota(state.objects, snapshot.quotas, state.namespace)
+    yield from over_quota(state.objects, snapshot.quotas, state.namespace, limits=snapshot.limits)
 
 
 def _definitions(app: AppReader, objects: Sequence[KubeObject]) -> list[Mapping[str, Any]]:

@@ -13,7 +13,19 @@ from mlstack.errors import ConfigError
 from mlstack.names import nearest
 from mlstack.objects.kube_object import CRD_GROUP, Kind, Kinds, KubeObject, Schemas, is_group, plural_of
 from mlstack.objects.references import PodTemplate, templates
-from mlstack.objects.resources import Amounts, amounts, is_host_port, parse_quota, requests, usage_in, written
+from mlstack.objects.resources import (
+    Amounts,
+    amounts,
+    is_host_port,
+    parse_quota,
+    refusal,
+    requests,
+    rules_of,
+    unspecified,
+    usage_in,
+    with_defaults,
+    written,
+)
 from mlstack.validate.api_server_rules import pod_rule, rules_for
 from mlstack.validate.formats import Fault, Field, Problem, Problems, Subject, fault_of, shown
 from mlstack.validate.operator_rules import operator_rules_for
@@ -328,21 +340,35 @@ def too_large(objects: Sequence[KubeObject], nodes: Sequence[Mapping[str, Any]])
 
 
 def over_quota(
-    objects: Sequence[KubeObject], quotas: Sequence[Mapping[str, Any]], namespace: str
+    objects: Sequence[KubeObject],
+    quotas: Sequence[Mapping[str, Any]],
+    namespace: str,
+    *,
+    limits: Sequence[Mapping[str, Any]] = (),
 ) -> Iterator[Fault]:
     """Warn where all objects of a namespace together are or ask for more than a quota gives.
+
+    And of pods that a quota refuses, as they do not say what they take, or its LimitRanges: `limits`, each
+    with `limits` as in its specification.
 
     Requests and limits of pods, storage (of each class too), and counts of objects, in the words of
     https://kubernetes.io/docs/concepts/policy/resource-quotas/.
     """
     own = [obj for obj in objects if obj.namespace == namespace]
-    pods = [(template.spec, template.replicas) for obj in own for template in templates(obj)]
+    rules = [rule for row in limits for rule in rules_of({"spec": row})]
+    pods = [(obj, pod, with_defaults(pod.spec, rules)) for obj in own for pod in templates(obj)]
+    for obj, pod, spec in pods:
+        if text := refusal(spec, rules):
+            yield _warning(obj, pod, text)
     others: Counter[str] = Counter()
     for obj in own:
         others.update(_counts(obj))
     for row in quotas:
         quota = parse_quota({"metadata": row, "spec": row})
-        asked = usage_in(quota, pods, others)
+        for obj, pod, spec in pods:
+            if text := unspecified(quota, spec):
+                yield _warning(obj, pod, f"failed quota: {row['name']}: {text}")
+        asked = usage_in(quota, [(spec, pod.replicas) for _, pod, spec in pods], others)
         for name, hard in sorted(quota.hard.items()):
             if (count := asked.get(name, 0)) > hard:
                 resource = name.rpartition("requests.")[2].removeprefix("limits.")

@@ -50,6 +50,10 @@ def verdict(run: Runner, *, code: int) -> dict[str, Any]:
     return dict(row)
 
 
+def warnings(run: Runner) -> list[str]:
+    return [fault["message"] for fault in run("validate dev -o json").json["faults"]]
+
+
 def test_what_runs_and_what_quotas_leave_decide(run: Runner, app: Path) -> None:
     run.ok("env snapshot dev")
     assert verdict(run, code=0)["verdict"] == "fits now"
@@ -88,6 +92,25 @@ def test_a_quota_counts_the_pods_of_workloads(run: Runner, app: Path, entry: str
     lacking = "6 more, 0 of 5 used" if short == "requests.cpu" else "2 more, 0 of 1 used"
     assert row["verdict"] == "blocked by quota"
     assert row["reason"] == f"exceeded quota: q, for all its pods: {short}: {lacking}"
+
+
+def test_a_quota_wants_every_container_to_say_what_it_takes(run: Runner, app: Path) -> None:
+    run.ok("env snapshot dev")
+    file = app / "environments/dev/cluster.json"
+    quota = {"name": "q", "hard": {"requests.cpu": "9", "limits.cpu": "9", "memory": "9Gi", "pods": "9"}}
+    file.write_text(json.dumps({**json.loads(file.read_text()), "quotas": [quota]}))
+    row = verdict(run, code=1)
+    assert (row["verdict"], row["reason"]) == (
+        "blocked by quota",
+        "failed quota: q: must specify limits.cpu for: main; memory for: main",
+    )
+    assert "failed quota: q: must specify limits.cpu for: main; memory for: main" in warnings(run)
+    limits = {"name": "l", "limits": [{"type": "Container", "default": {"cpu": "4", "memory": "1Gi"}}]}
+    file.write_text(json.dumps({**json.loads(file.read_text()), "limits": [limits]}))
+    assert warnings(run) == []
+    limits["limits"] = [{"type": "Container", "default": {"memory": "1Gi"}, "max": {"cpu": "2"}}]
+    file.write_text(json.dumps({**json.loads(file.read_text()), "limits": [limits]}))
+    assert "maximum cpu usage per Container is 2, but request is 3" in warnings(run)
 
 
 def test_a_snapshot_without_pods_or_quota_says_so(run: Runner, app: Path) -> None:
