@@ -156,14 +156,18 @@ def schema(kind: str) -> dict[str, Any]:
     return {**head, **body, **({"$defs": dict(sorted(definitions.items()))} if definitions else {})}
 
 
+def _helps(kind: type) -> dict[str, str]:
+    """Give what is said of each field that is a key of a file too."""
+    return {key.field: key.schema["description"] for key in keys_of(kind) if "description" in key.schema}
+
+
 def _object(found: type, definitions: dict[str, Any]) -> dict[str, Any]:
-    hints, said = _hints(found), {**USUAL, **_attributes(found)}
+    hints, said = _hints(found), {**USUAL, **_helps(found), **_attributes(found)}
     names = {field.name: camel(field.name) for field in fields(found)}
     if found is EnvironmentDescription:  # the keys of its file stand among its own
-        keys = keys_of(Environment)
         hints |= _hints(Environment)
-        said |= {key.field: key.schema["description"] for key in keys}
-        settings = {"name": "name", "file": "file"} | {key.field: key.name for key in keys}
+        said |= _helps(Environment)
+        settings = {"name": "name", "file": "file"} | {key.field: key.name for key in keys_of(Environment)}
         names = settings | {name: key for name, key in names.items() if name != "environment"}
     properties = {}
     if "ok" not in names and hasattr(found, "ok"):
