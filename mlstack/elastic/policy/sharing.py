@@ -195,7 +195,8 @@ class Admission:
         missing = total_need(left, len(cluster.snapshot.resources))
         cluster.unplaced[job.key] = Unplaced(key=job.key, missing=missing)
         if state.is_admitted:
-            lost = ", ".join(dict.fromkeys(need.name for need in left))
+            names = [need.name if need.name != "trainer" else "its minimum of trainers" for need in left]
+            lost = ", ".join(dict.fromkeys(names))
             cluster.suspend(state, "lost", f"taken off: no room for {lost}, which it cannot run without")
         return False
 
@@ -436,7 +437,7 @@ class Balance:
     def _move_one(self) -> bool:
         failed: set[Hashable] = set()
         gaining = [state for state in self._cluster.states.values() if can_gain(state, self._now_ms)]
-        for state in sorted(gaining, key=lambda state: (-state.job.priority, state.share, state.job.key)):
+        for state in sorted(gaining, key=_rank):
             # What decides what it could get: where the poorest of a kind finds nothing, no other does.
             job = state.job
             standing = (job.priority, job.weight, job.minimum, job.maximum, job.speed, job.curve)

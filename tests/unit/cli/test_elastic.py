@@ -167,6 +167,7 @@ def test_one_pass_does_what_is_due_and_frees_the_lease(run: Runner, stage: Stage
     assert stage.status("big") == {}
     run.ok("elastic run --once --lease-namespace default --identity me")
     assert stage.status("big")["phase"] == "Pending"
+    run.play("elastic run --once --dry-run | 0 | nothing to do | !status")
     lease = stage.get("Lease", "mlstack-elastic", "coordination.k8s.io/v1")
     assert lease is not None and "holderIdentity" not in lease["spec"]
 

@@ -257,6 +257,7 @@ def test_lost_minimum_is_restored_at_the_cost_of_others() -> None:
 def test_running_job_whose_minimum_has_no_place_is_taken_off() -> None:
     found = decide(moment(running("a", "n0", minimum=2), cores=(1,)))
     assert (targets(found), causes(found, "a")) == ({"a": 0}, ["lost"])
+    assert "no room for its minimum of trainers" in found.decisions["a"].reasons[0].text
 
 
 def test_of_trainers_of_one_age_the_highest_indexes_go_first() -> None:
