@@ -180,11 +180,7 @@ def candidates(resolved: ResolvedTarget, inventory: Inventory, changes: Sequence
     return PruneSet(
         changes=tuple(deletions[key] for key in order),
         forgotten=_forgotten(verdicts),
-        notes=tuple(
-            f"{key} is left alone: it {verdict.reason}"
-            for key, verdict in verdicts.items()
-            if verdict.fate == "foreign"
-        ),
+        notes=_left_alone(verdicts),
         of=len(members),
     )
 
@@ -204,6 +200,11 @@ def _brought_elsewhere(resolved: ResolvedTarget) -> tuple[frozenset[Identity], s
     except MlstackError as error:
         return frozenset(), f"may have moved to a component that cannot be rendered: {error.message}"
     return frozenset(obj.identity for obj in whole.objects), ""
+
+
+def _left_alone(verdicts: Verdicts) -> tuple[str, ...]:
+    items = sorted(verdicts.items(), key=lambda item: str(item[0]))
+    return tuple(f"{key} is left alone: it {it.reason}" for key, it in items if it.fate == "foreign")
 
 
 def _forgotten(verdicts: Verdicts) -> frozenset[Identity]:
@@ -235,18 +236,20 @@ def everything(
 ) -> PruneSet:
     """Say what becomes of all members that are to go, and of what the files bring; nothing is written.
 
-    Objects of the files that carry the marks of another app or environment, or none, are kept: other people
-    may depend on them.
+    Objects of the files that carry the marks of another app or environment, or none, are left alone:
+    other people may depend on them.
 
     Raises:
         UsageError: a namespace that is to go would take along what is not.
         ClusterError: the cluster cannot be asked.
     """
     state, cluster = resolved.state, resolved.cluster
-    asked = [*members]
-    for obj in placed(state.objects, cluster):  # it may be there, ours or another's
-        if obj.identity not in inventory.members:
-            asked.append(Member(identity=obj.identity, api_version=obj.api_version, component=obj.component))
+    in_files = [  # they may be there, ours or another's
+        Member(identity=obj.identity, api_version=obj.api_version, component=obj.component)
+        for obj in placed(state.objects, cluster)
+        if obj.identity not in inventory.members
+    ]
+    asked = [*members, *in_files]
     if not spare.namespaces and not resolved.selective:  # made before everything else, by no component
         namespace = Identity("", "Namespace", "", resolved.place.namespace)
         asked.append(Member(identity=namespace, api_version="v1"))
@@ -261,12 +264,15 @@ def everything(
         if in_namespace and not spare.foreign and not is_claim(key):
             verdicts[key] = PruneVerdict("delete", f"goes with namespace `{key.namespace}`")
     taken = refuse_along(cluster, inventory, verdicts, namespaces, spare)
-    changes = _deletions(resolved, served, lives, verdicts)
+    judged = {member.identity: verdicts.get(member.identity, _HIDDEN) for member in in_files}
+    theirs = {key: verdict for key, verdict in judged.items() if verdict.fate == "foreign"}
+    own = [member for member in served if member.identity not in theirs]
+    changes = _deletions(resolved, own, lives, verdicts)
     going = [change.live for change in changes if change.action == "delete" and change.live is not None]
     return PruneSet(
         changes=changes,
         forgotten=_forgotten(verdicts) & inventory.members.keys(),
-        notes=(*taken_along(going, cluster), *retained(going, cluster), *taken),
+        notes=(*_left_alone(theirs), *taken_along(going, cluster), *retained(going, cluster), *taken),
     )
 
 

@@ -71,10 +71,14 @@ def test_what_belongs_to_others_stays(stack: Stack, clusters: Clusters, tmp_path
     other.deploy("a", config_map("shared"))
     clusters["minikube"].create({**config_map(), "metadata": {"name": "foreign", "namespace": "ml"}})
     stack.write("a", config_map("shared"), config_map("foreign"))
-    assert {row.name: row.text for row in stack.delete().objects} == {
-        "shared": "belongs to environment `minikube` of app `other`",
-        "foreign": "was not made by mlstack",
-    }
+    result = stack.delete()
+    assert (result.objects, result.notes) == (
+        (),
+        (
+            "ConfigMap ml/foreign is left alone: it was not made by mlstack",
+            "ConfigMap ml/shared is left alone: it belongs to environment `minikube` of app `other`",
+        ),
+    )
 
 
 def test_what_has_lost_its_label_is_not_said_to_be_made_by_others(
