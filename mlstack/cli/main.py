@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from inspect import cleandoc
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -136,10 +136,9 @@ class PolicyCommand(Command):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Write the value that it has then."""
-        after = [*args[1:], "-"]
         whole = [
             "--policy=all" if word == "--policy" and following.startswith("-") else word
-            for word, following in zip(args, after, strict=True)
+            for word, following in zip_longest(args, args[1:], fillvalue="-")
         ]
         return super().parse_args(ctx, whole)
 

@@ -120,6 +120,9 @@ FILES: dict[str, dict[str, Any]] = {
     },
     "generate web Shop.cart --image x | 2 | a module `shop` is there, and `Shop` differs from it in"
     " letter case alone | choose another name": {"components/shop/params.yaml": HEAD.format("ModuleParams")},
+    "validate | 2 | which environment? There are other, prod | name one": {
+        "environments/other/environment.yaml": HEAD.format("Environment")
+    },
     "component rm front | 3 | `front` is the last target of `prod`; without one everything would be"
     " deployed (environments/prod/environment.yaml) | mlstack env targets prod NAME, or --all": {
         ENV: HEAD.format("Environment") + "targets: [front, front]\n",
