@@ -133,7 +133,8 @@ def check(resolved: ResolvedTarget, changes: Sequence[Change]) -> Capacity:
     pod_sets = within_quotas([spread(pods, nodes) for pods in pod_sets], live.quotas, objects, freed)
     running = [pod for pod in live.pods or () if _uid(pod) not in gone]
     pod_sets = _beside(_unread(pod_sets, live), running, nodes)
-    rows = fits(pod_sets, nodes, waiting=waiting(live, gone), pools=pools(live, nodes))
+    lowest = min((pod["spec"].get("priority") or 0 for pod in running), default=0)
+    rows = fits(pod_sets, nodes, waiting=waiting(live, gone), pools=pools(live, nodes), lowest=lowest)
     return Capacity(fits=(*rows, *unclear), notes=live.notes)
 
 

@@ -420,14 +420,6 @@ def services_of(facts: Facts) -> Iterator[tuple[str, str]]:
             yield str(service.get("namespace")), str(service.get("name"))
 
 
-@rule("cert-manager.io/Issuer", "cert-manager.io/ClusterIssuer", "cert-manager.io/Certificate")
-def certificate(facts: Facts) -> Readiness:
-    """An issuer or certificate is ready when it says so; what fails is tried again."""
-    if facts.has("Ready"):
-        return ready()
-    return unseen(facts) or waiting(facts.why("Ready") or facts.why("Issuing") or "is not issued yet")
-
-
 @rule("gateway.networking.k8s.io/Gateway")
 def gateway(facts: Facts) -> Readiness:
     """A Gateway is ready when it is programmed into whatever carries the traffic."""

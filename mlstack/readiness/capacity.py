@@ -81,10 +81,11 @@ def fits(
     *,
     waiting: Sequence[PodSet] = (),
     pools: Sequence[NodePool] = (),
+    lowest: int = 0,
 ) -> tuple[Fit, ...]:
     """Judge the pods of every object, all of them together and beside those that wait already.
 
-    `nodes` are without the pods that are replaced.
+    `nodes` are without the pods that are replaced, `lowest` is the lowest priority of those that run.
     """
     rivals = [*wanted, *waiting]
     daemons = [pods for pods in wanted if pods.is_per_node]
@@ -96,7 +97,7 @@ def fits(
         if keys not in fields:
             bare = placement.grouped(nodes, rivals, keys)
             beside = [placement.beside_daemons(node, daemons) for node in bare]
-            fields[keys] = _Field(bare, placement.grouped(beside, rivals, keys) if daemons else bare)
+            fields[keys] = _Field(bare, placement.grouped(beside, rivals, keys) if daemons else bare, lowest)
         verdicts.append(_verdict(pods, rivals, fields[keys], grown))
     rows: dict[str, list[tuple[PodSet, Verdict, str]]] = {}
     for pods, (verdict, reason) in zip(wanted, verdicts, strict=False):
@@ -136,6 +137,7 @@ class _Field(NamedTuple):
 
     bare: Sequence[NodeRoom]
     beside: Sequence[NodeRoom]  # with the new pods on each that every node gets
+    lowest: int  # priority of a pod on them
 
 
 def _verdict(
@@ -172,7 +174,7 @@ def _verdict(
         return "fits after autoscaling", text
     is_certain = is_short and not unseen and not (pods.spreading and added)
     if is_certain and placement.room(pods, [*nodes, *added]) < pods.count:
-        return _without_room(pods, _ruled_out(pods, nodes))
+        return _without_room(pods, field, _ruled_out(pods, nodes))
     doubts = (*pods.doubts, *([unseen] if is_short and unseen else ()))
     if doubts:
         return "not known", "; ".join(doubts)
@@ -180,10 +182,12 @@ def _verdict(
     return "may fit", text if is_short else in_some
 
 
-def _without_room(pods: PodSet, text: str) -> tuple[Verdict, str]:
+def _without_room(pods: PodSet, field: _Field, text: str) -> tuple[Verdict, str]:
     name, value = pods.priority
-    if (name or (value or 0) > 0) and pods.spec.get("preemptionPolicy") != "Never":
+    if (name or (value or 0) > min(0, field.lowest)) and pods.spec.get("preemptionPolicy") != "Never":
         return "not known", f"{text}; its priority may displace other pods"
+    if pods.maker == "TrainingJob" and field.lowest < 0:
+        return "not known", f"{text}; trainers of other jobs may go for it"
     return "does not fit now", text
 
 
@@ -191,7 +195,7 @@ def _verdict_per_node(pods: PodSet, rivals: Sequence[PodSet], field: _Field) -> 
     """Judge pods of which every node that they may go to gets one."""
     eligible = [node for node in field.bare if placement.is_eligible(pods, node)]
     if full := [node for node in eligible if placement.pieces(pods, node) < 1]:
-        return _without_room(pods, _ruled_out(pods, full))
+        return _without_room(pods, field, _ruled_out(pods, full))
     if pods.doubts:
         return "not known", "; ".join(pods.doubts)
     # What its own pods take is taken off already; the others may all come to one node.

@@ -344,6 +344,22 @@ def test_a_quota_blocks_before_anything_is_written(cluster: TestCluster, stack: 
     assert cluster.find(f"/apis/apps/v1/namespaces/{stack.namespace}/deployments/web") is None
 
 
+def test_pods_of_a_priority_below_all_others_may_make_room(cluster: TestCluster, stack: Stack) -> None:
+    classes, pods = "/apis/scheduling.k8s.io/v1/priorityclasses", f"/api/v1/namespaces/{stack.namespace}/pods"
+    add_node(cluster, "n", cpu="4", memory="16Gi")
+    cluster.request("POST", classes, {"metadata": {"name": "trainer"}, "value": -10})
+    try:
+        pod = workload("t", 1, {"cpu": "3"}, priorityClassName="trainer")["spec"]["template"]["spec"]
+        cluster.request("POST", pods, {"metadata": {"name": "t"}, "spec": pod})
+        cluster.wait_for(f"{pods}/t", lambda found: found["status"].get("phase") == "Running")
+        stack.write("web", workload("web", 1, {"cpu": "3"}))
+        row = check(stack)["web"]
+        assert row.verdict == "not known" and row.reason.endswith("its priority may displace other pods")
+        stack.apply(check_capacity=True)  # waits until it runs
+    finally:
+        cluster.request("DELETE", f"{classes}/trainer")
+
+
 def test_an_autoscaler_is_believed_where_it_says_so(cluster: TestCluster, stack: Stack) -> None:
     add_node(cluster, "pool-1-abcd", cpu="4", memory="16Gi")
     stack.write("web", workload("web", 3, {"cpu": "3"}))

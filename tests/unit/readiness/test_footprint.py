@@ -11,9 +11,11 @@ from mlstack.elastic import training_job
 from mlstack.elastic.pods import pod_spec
 from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.resources import requests
-from mlstack.readiness.capacity import Footprint, footprint, pods_of
+from mlstack.readiness.capacity import Footprint, fits, footprint, pods_of
+from mlstack.readiness.placement import parse_node, pod_set
 from tests.support.builders import write_tree
 from tests.support.cli import Runner
+from tests.support.elastic import node
 from tests.support.registry import small_app
 
 GI = 2**30
@@ -154,6 +156,15 @@ def test_pods_of_a_training_job_are_known_as_its_controller_makes_them() -> None
         assert template.spec.get("priorityClassName") in (None, made["priorityClassName"])
         assert template.containers[0]["image"] == made["containers"][0]["image"]
         assert set(template.spec) <= set(made)
+
+
+def test_trainers_of_other_jobs_may_go_for_those_of_a_training_job() -> None:
+    room = parse_node(node("n", cpu="4"), [{"cpu": 3000}])
+    spec = pod(cpu="3", priority=-10, preemptionPolicy="Never")
+    trainers = pod_set("TrainingJob ml/x", spec, count=1, metadata={}, maker="TrainingJob")
+    assert fits([trainers], [room])[0].verdict == "does not fit now"
+    (row,) = fits([trainers], [room], lowest=-10)
+    assert row.verdict == "not known" and row.reason.endswith("trainers of other jobs may go for it")
 
 
 def test_spark_asks_for_its_overhead_too() -> None:
