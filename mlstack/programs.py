@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
 DEFAULT_TIMEOUT_S = 120.0
+UNATTENDED_S = 300.0  # of a login without a terminal: a code may be typed into a browser elsewhere
 TIMEOUT_VARIABLE = "MLSTACK_PROGRAM_TIMEOUT"
+MORE_TIME = f"{TIMEOUT_VARIABLE}=10m gives it more time"
 MAX_ERROR_LINES = 12
 
 
@@ -85,8 +87,7 @@ def run(
         with _killed_on_error(process):
             stdout, stderr = process.communicate(stdin, timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
-        hint = f"{TIMEOUT_VARIABLE}=10m gives it more time"
-        raise ProgramError(f"`{shown}` took more than {timeout_s:g} seconds", hint=hint) from error
+        raise ProgramError(f"`{shown}` took more than {timeout_s:g} seconds", hint=MORE_TIME) from error
     errors = stderr.decode(errors="replace")
     if process.returncode != 0:
         raise ProgramError(f"`{shown}` failed: {_last_lines(errors)}", status=process.returncode)
@@ -118,10 +119,10 @@ def ask(
 ) -> bytes:
     """Run a program that may speak to the person, as long as that takes, and give what it answers.
 
-    What it says on stderr, the person reads as it comes. `program` is a name on the PATH, or a path.
+    Its stderr is the person's; without a terminal its time is limited. `program` is on the PATH, or a path.
 
     Raises:
-        ProgramError: an exit status other than 0, or None if it cannot run.
+        ProgramError: an exit status other than 0, or None if it cannot run or takes too long.
         ProgramMissingError: there is no such program.
     """
     import atexit
@@ -132,6 +133,7 @@ def ask(
         raise ProgramMissingError(f"there is no program `{program}`")
     command, environ = [path, *arguments], {**os.environ, **settings}
     stdin = None if reads_terminal else subprocess.DEVNULL
+    timeout_s = None if reads_terminal else limit_s(TIMEOUT_VARIABLE, UNATTENDED_S, os.environ)
     try:
         process = subprocess.Popen(command, env=environ, stdin=stdin, stdout=subprocess.PIPE)
     except (OSError, ValueError) as error:  # a zero byte in an argument
@@ -141,9 +143,13 @@ def ask(
     atexit.register(process.terminate)
     try:
         with process:
-            output: bytes = process.communicate()[0]
+            try:
+                output: bytes = process.communicate(timeout=timeout_s)[0]
+            finally:
+                process.terminate()  # does nothing to one that has ended
+    except subprocess.TimeoutExpired as error:
+        raise ProgramError(f"`{program}` took more than {timeout_s:g} seconds", hint=MORE_TIME) from error
     finally:
-        process.terminate()  # does nothing to one that has ended
         atexit.unregister(process.terminate)
     if process.returncode != 0:
         raise ProgramError(f"`{program}` failed", status=process.returncode)

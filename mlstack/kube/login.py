@@ -318,8 +318,9 @@ def ask_plugin(resolved: ContextLogin, plugin: Plugin) -> Proof:
         install = plugin.install_hint or "install it and make sure that it is on the PATH"
         raise resolved.fault(f"{subject} is not installed", install) from None
     except programs.ProgramError as error:
-        text = f"failed with exit code {error.status}" if error.status is not None else "cannot run"
-        raise resolved.fault(f"{subject} {text}", hint) from None
+        text = error.message.partition("` ")[2].partition(":")[0]
+        text += f" with exit code {error.status}" if error.status is not None else ""
+        raise resolved.fault(f"{subject} {text}", error.hint or hint) from None
     except ValueError as error:  # says nothing of what may be secret
         raise resolved.fault(f"{subject} gives no answer that can be used: {error}", hint) from None
 

@@ -254,6 +254,17 @@ def test_a_file_that_is_no_program_is_told(tmp_path: Path) -> None:
     assert failed(tmp_path, plugin).message.endswith("cannot run")
 
 
+def test_one_that_never_answers_is_given_up_where_nobody_may_be_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = plugins.make(tmp_path / "p")
+    Path(plugin.command).write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setenv("MLSTACK_PROGRAM_TIMEOUT", "0.1s")
+    error = failed(tmp_path, plugin, interactiveMode="Never")
+    assert error.message.endswith("of context `test` took more than 0.1 seconds")
+    assert error.hint == "MLSTACK_PROGRAM_TIMEOUT=10m gives it more time"
+
+
 class Terminal:
     """A standard input that says whether it is a terminal."""
 
