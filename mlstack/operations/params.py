@@ -168,7 +168,7 @@ def _declared(app: AppDir, place: ParamScope, key: str) -> tuple[KeyPath, Param,
     if place.environment is not None:
         app.environment(place.environment)
     if place.module is not None and place.module not in app.modules:
-        message, hint = f"no module `{place.module}`", "mlstack component list"
+        message, hint = f"no module `{place.module}`", "mlstack module list"
         raise not_found(message, place.module, app.modules, hint=hint)
     path = split_path(key)
     if not is_key(path):

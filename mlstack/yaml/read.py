@@ -468,7 +468,7 @@ class _Reader:
                 if event.style == '"' or event.tag is not None:
                     self._check_carried(key, event)
             if key in mapping and key is not _MERGE and key not in merged:
-                self._fail(f"`{key}` is set twice", event)
+                self._fail(f"`{key}` is set twice", event, hint="keep one of them")
             inner = path
             if positions is not None:
                 inner = (*path, key)

@@ -43,6 +43,7 @@ generate web back --image x --replicas many | 2 | `replicas` must be an integer,
 generate web Front --image x | 2 | a component `front` is there, and `Front` differs | on macOS
 env add Prod | 2 | an environment `prod` is there, and `Prod` differs | choose another name
 registry add Ours ../registry | 2 | a registry `ours` is there, and `Ours` differs | choose
+component rename front ../x | 2 | `../x` cannot be a component name | use up to 63
 component rm frnt | 4 | no component `frnt` | did you mean `front`?
 env add prod | 2 | there is an environment `prod` already | mlstack env describe prod
 env add b --context minikub | 4 | the kubeconfig has no context `minikub` | did you mean `minikube`?
@@ -88,7 +89,7 @@ param set front image '' | 2 | `image` must not be empty | mlstack prototype des
 param set front image --file nothing | 4 | no file `nothing` | relative paths start at
 param set front image --file components | 2 | cannot read `components`: is a directory | give a text file
 param set --env=prdo front replicas 2 | 4 | no environment `prdo` | did you mean `prod`?
-param set --module=m color red | 4 | no module `m` | mlstack component list
+param set --module=m color red | 4 | no module `m` | mlstack module list
 param list --module other | 4 | no module `other` | mlstack module list
 param unset front color | 4 | `color` is not set for front | it comes from prototype ours/tools/web
 generate web back --image x --replicas 10 | 2 | `replicas` must be 0 to 9 pods, got 10 | --help
@@ -175,7 +176,7 @@ FILES: dict[str, dict[str, Any]] = {
     " | a value is missing here": {PARAMS: ENV_PARAMS + "globals: [\na: }\n"},
     "render prod | 3 | broken YAML: a tab cannot indent (environments/prod/params.yaml:4)"
     " | indent with spaces": {PARAMS: ENV_PARAMS + "globals:\n\ta: 1\n"},
-    "render prod | 3 | `globals` is set twice (environments/prod/params.yaml:4) |": {
+    "render prod | 3 | `globals` is set twice (environments/prod/params.yaml:4) | keep one": {
         PARAMS: ENV_PARAMS + "globals: {}\nglobals: {}\n"
     },
     "render prod | 3 | broken YAML: control characters are not allowed (environments/prod/params.yaml:3)"
