@@ -228,9 +228,8 @@ class Group(PlainHelp, TyperGroup):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the first example of its commands."""
         commands = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
-        examples = [
-            cleandoc(command.epilog).splitlines()[2] for command in commands if command and command.epilog
-        ]
+        shown = [command for command in commands if command and command.epilog and not command.hidden]
+        examples = [cleandoc(command.epilog or "").splitlines()[2] for command in shown]
         self.epilog = "\n".join(["\b", "Example:", *examples[:_GROUP_EXAMPLES]])
         super().format_epilog(ctx, formatter)
 
@@ -501,7 +500,7 @@ def _fail(words: Sequence[str], code: int, error: MlstackError) -> int:
 
 def _usage_error(error: Any) -> MlstackError:
     option, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
-    text = str(error.message if option else error.format_message()).strip().rstrip(".")
+    text = " ".join(str(error.message if option else error.format_message()).split()).rstrip(".")
     path = context.command_path if context else "mlstack"
     hint = f"{path} --help"
     if option and context:

@@ -225,10 +225,9 @@ def _app_changed(result: app.AppChanged) -> Page:
 
 @view
 def _environment_removed(result: app.EnvironmentRemoved) -> Page:
-    text = f"removed environment `{result.name}` from the app; its cluster was not touched"
-    if result.override:
-        text = f"environment `{result.name}` is what its shared files say again"
-    return shown(result, [text], result.name)
+    removed = f"removed environment `{result.name}` from the app; its cluster was not touched"
+    restored = f"environment `{result.name}` is what its shared files say again"
+    return shown(result, [restored if result.override else removed], result.name)
 
 
 @view

@@ -63,8 +63,7 @@ TABLE_VIEWS |= {
 @view
 def _registry_added(result: registries.RegistryAdded) -> Page:
     text = f"added registry `{result.name}` with {count(result.packages, 'package')}: {result.address}"
-    if result.known:
-        text = f"registry `{result.name}` is in the app already: {result.address}"
+    text = f"registry `{result.name}` is in the app already: {result.address}" if result.known else text
     more = ["it is the registry that mlstack brings along: nothing is downloaded"] if result.bundled else []
     step = f"registry describe {result.name}" if result.packages else f"pkg install {result.name}/PACKAGE"
     return shown(result, [text, *more], result.name, f"next: mlstack {step}")
@@ -101,10 +100,9 @@ _STYLES: dict[str, Style] = {"added": "add", "removed": "remove", "changed": "ch
 
 @view
 def _registry_removed(result: registries.RegistryRemoved) -> Page:
-    text = f"removed registry `{result.name}`: {result.address}"
-    if result.override:
-        text = f"registry `{result.name}` is not read from {result.address} any more"
-    return shown(result, [text], result.name)
+    overridden = f"registry `{result.name}` is not read from {result.address} any more"
+    removed = f"removed registry `{result.name}`: {result.address}"
+    return shown(result, [overridden if result.override else removed], result.name)
 
 
 @view

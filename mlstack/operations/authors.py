@@ -108,8 +108,6 @@ class Linted(Record):
 def lint_registry(folder: Path) -> Linted:
     """Look through a registry's folder, or a package's: files, templates, examples, index and digests."""
     faults = _Faults()
-    if not folder.is_dir():
-        raise NotFoundError(f"no folder `{folder}`", hint="relative paths start at the working directory")
     refuse_chart(folder, "which helm looks through", f"helm lint {folder}")
     is_package = (folder / "package.yaml").is_file()
     places = [folder] if is_package else package_folders(folder)

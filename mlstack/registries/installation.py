@@ -302,7 +302,7 @@ def full_ref(app: AppDir, text: str, *, offline: bool = False) -> PackageRef:
     owners = sorted({locked.registry for locked in app.lock.packages if locked.name == name})
     notes: list[str] = []
     if not owners and not offline:
-        every = indexes(app.app.registries, root=app.root, notes=notes)
+        every = [*indexes(app.app.registries, root=app.root, notes=notes)]
         owners = [registry for registry, index in every if name in index.packages]
     if len(owners) == 1:
         return parse_package_ref(f"{owners[0]}/{name}{at}{version}")
@@ -312,7 +312,10 @@ def full_ref(app: AppDir, text: str, *, offline: bool = False) -> PackageRef:
         raise NotFoundError(message, hint="write the registry in front")
     if offline:
         raise NotFoundError(f"no installed package `{name}`", hint="mlstack pkg list --installed")
-    raise NotFoundError(f"no registry has a package `{name}`", hint="mlstack pkg list")
+    is_registry = name in [registry for registry, _ in every]
+    hint = f"`{name}` is a registry: mlstack registry describe {name}" if is_registry else "mlstack pkg list"
+    names = [own for _, index in every if not is_registry for own in index.packages]
+    raise not_found(f"no registry has a package `{name}`", name, names, hint=hint)
 
 
 def read_package(app: AppDir, ref: PackageRef) -> tuple[Package, LockedPackage, tuple[str, ...]]:

@@ -19,7 +19,7 @@ from mlstack.app.package import PackageFolder
 from mlstack.app.params import spelling_table
 from mlstack.app.prototype import Example, Package, Prototype
 from mlstack.app.versions import IndexPackage, RegistryIndex, joined
-from mlstack.errors import ConfigError, RegistryError, UsageError
+from mlstack.errors import ConfigError, NotFoundError, RegistryError, UsageError
 from mlstack.names import check_registry_name
 from mlstack.objects.managed_fields import FieldChange
 from mlstack.objects.resources import quantity
@@ -86,8 +86,11 @@ def package_folders(folder: Path) -> list[Path]:
     """Give the package folders of a registry, sorted: its own, or those in `prototypes` beside it.
 
     Raises:
-        RegistryError: there is none.
+        NotFoundError: there is no such folder.
+        RegistryError: there is no package.
     """
+    if not folder.is_dir():
+        raise NotFoundError(f"no folder `{folder}`", hint="relative paths start at the working directory")
     source = folder if _has_packages(folder) else folder.parent / "prototypes"
     if not _has_packages(source):
         message = f"no package folder in `{folder}`, nor in `prototypes` beside it"

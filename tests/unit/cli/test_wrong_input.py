@@ -55,6 +55,10 @@ env set prod --kubernetes-version 1.99 | 2
 env rm prdo | 4 | no environment `prdo` | did you mean `prod`?
 pkg install ours/tols | 4 | registry `ours` has no package `tols` | did you mean `tools`?
 pkg install our/tools | 4 | no registry `our` in app.yaml | did you mean `ours`?
+pkg install tols | 4 | no registry has a package `tols` | did you mean `tools`?
+pkg install ours | 4 | no registry has a package `ours` | `ours` is a registry: mlstack registry describe ours
+registry index nothing | 4 | no folder `nothing` | relative paths start at
+completion | 2 | missing argument 'SHELL'. Choose from: bash, zsh | mlstack completion --help
 pkg install tools/ | 2 | `tools/` is not a package | write `registry/package`
 pkg install ours/tools@9 | 4 | package `tools` has no version `9` | known versions: 1.2.0
 pkg rm ours/tools | 2 | package `ours/tools` is used by `front` | mlstack component rm front
