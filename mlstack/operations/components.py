@@ -124,7 +124,7 @@ def list_components(
 def _component_row(app: AppDir, component: Component | Manifest, kinds: tuple[str, ...]) -> ComponentRow:
     about: dict[str, Any] = {"type": "manifest", "prototype": None, "package": None}
     if isinstance(component, Component):
-        prototype = app.prototype(component.prototype)
+        prototype = app.prototype(component.prototype, where=component.file)
         package = f"{prototype.registry}/{prototype.package}@{prototype.version}"
         about = {"type": "prototype", "prototype": prototype.name, "package": package}
     elif isinstance(component, Kustomization):
@@ -139,8 +139,8 @@ def _kinds(
     if place is not None or isinstance(component, Manifest):
         objects = loader.render(component).objects
     else:
-        prototype, resolved = app.prototype(component.prototype), app.resolve(component, None)
-        objects = loader.from_values(component, prototype, resolved).objects
+        prototype = app.prototype(component.prototype, where=component.file)
+        objects = loader.from_values(component, prototype, app.resolve(component, None)).objects
     return tuple(sorted({obj.kind for obj in objects}))
 
 

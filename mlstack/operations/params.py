@@ -328,7 +328,7 @@ def _own_rows(app: AppDir, component: str, layer: Layer) -> Iterator[ParamRow]:
 def _rows(
     app: AppDir, component: Component, environment: str | None, overrides: Overrides
 ) -> Iterator[ParamRow]:
-    prototype = app.prototype(component.prototype, environment=environment)
+    prototype = app.prototype(component.prototype, where=component.file, environment=environment)
     resolved = app.resolve(component, environment, overrides)
     for name, value in resolved.values.items():
         setting = resolved.setting(name)
@@ -348,7 +348,7 @@ def diff_params(app: AppDir, first: str, second: str, *, components: Sequence[st
     for full_name, component in sorted(chosen.items()):
         if not isinstance(component, Component):
             continue
-        prototype = app.prototype(component.prototype)
+        prototype = app.prototype(component.prototype, where=component.file)
         left, right = (app.resolve(component, environment).values for environment in (first, second))
         for name in {**left, **right}:
             if left.get(name) != right.get(name):

@@ -48,7 +48,7 @@ class ComponentTrials:
         overrides: Overrides = NO_OVERRIDES,
         store: ByteStore = NO_STORE,
     ) -> None:
-        self.prototype = app.prototype(component.prototype, environment=environment)
+        self.prototype = app.prototype(component.prototype, where=component.file, environment=environment)
         resolved = app.resolve(component, environment, overrides)
         self.resolved = app.secrets.filled(self.prototype, resolved, stand_ins=True)
         place = app.environment(environment) if environment is not None else Environment(name="default")

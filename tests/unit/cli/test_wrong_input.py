@@ -133,6 +133,9 @@ FILES: dict[str, dict[str, Any]] = {
         ENV: HEAD.format("Environment") + "targets: [front, front]\n",
         "components/back.yaml": OBJECT,
     },
+    "component list | 4 | no installed package has a prototype `wbe` (components/back.yaml) | did you mean": {
+        "components/back.yaml": HEAD.format("Component") + "prototype: wbe\n"
+    },
     "param explain plain | 2 | `plain` is a plain manifest, which has no parameters"
     " | edit components/plain.yaml": {"components/plain.yaml": OBJECT},
     "render prod --values v.yaml | 4 | no component `other` (v.yaml:1) | mlstack component list": {
