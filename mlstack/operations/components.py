@@ -15,7 +15,7 @@ from mlstack.app import components as edits
 from mlstack.app import document, files, layout
 from mlstack.app.app import Component, Kustomization, Manifest, PackageRef, Stack
 from mlstack.app.app_dir import AppDir
-from mlstack.app.components import ComponentRequest, draft
+from mlstack.app.components import ComponentRequest, Draft, draft
 from mlstack.app.document import API_VERSION, fields_of
 from mlstack.app.edit import app_lock, write_files
 from mlstack.app.environment import Environment
@@ -27,7 +27,7 @@ from mlstack.app.schema import check_file
 from mlstack.dataclass import Record, row
 from mlstack.deploy.inventory import Inventory, load_inventory
 from mlstack.disk_cache import NO_STORE, ByteStore
-from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
+from mlstack.errors import ConfigError, MlstackError, NotFoundError, TemplateRefusedError, UsageError
 from mlstack.kube.client import Opener
 from mlstack.kube.parallel import prefetch
 from mlstack.names import check_package_name, not_found
@@ -106,11 +106,10 @@ def list_components(
     With `kinds` they are rendered, as they are in an environment, or without one by what all share.
     """
     place = app.environment(environment) if environment is not None else None
-    names = [module] if module is not None else []
     if module is not None:
         _check_known(app, module)
     rows, notes = [], list[str]()
-    for component in app.components() if module is None else app.selected(None, names):
+    for component in app.components() if module is None else app.selected(None, [module]):
         brought: tuple[str, ...] = ()
         if kinds:
             try:
@@ -210,8 +209,7 @@ def _name_to_keep(app: AppDir, component: Component, new: str, store: ByteStore)
     """Give the name that the component's file has to hold so that its objects stay what they are."""
     prototype = app.prototype(component.prototype, where=component.file)
     resolved = app.resolve(component, None)
-    name = None if resolved.values.get("name") else component.name
-    name = name if "name" in prototype.params else None
+    name = component.name if "name" in prototype.params and not resolved.values.get("name") else None
     values = {**resolved.values, **({"name": name} if name else {})}
     loader = Loader(app, Environment(name="preview"), store=store)
     with suppress(ConfigError):  # what does not render now has nothing that could change
@@ -224,11 +222,11 @@ def _name_to_keep(app: AppDir, component: Component, new: str, store: ByteStore)
         changed = [a for a, b in zip(before, after, strict=False) if a.data != b.data]
         if changed or len(before) != len(after):
             what = f"`{changed[0].identity}`" if changed else "its objects"
-            raise UsageError(
-                f"component `{component.full_name}` cannot be renamed: {what} would change with its name",
-                where=component.file,
-                hint=f"make a second one, apply it, then: mlstack component rm {component.full_name}",
+            message = (
+                f"component `{component.full_name}` cannot be renamed: {what} would change with its name"
             )
+            hint = f"make a second one, apply it, then: mlstack component rm {component.full_name}"
+            raise UsageError(message, where=component.file, hint=hint)
     return name
 
 
@@ -346,6 +344,8 @@ def generate(
     with app.locked():
         prototype, package = find_usable(app, request.prototype)
         component = draft(app, request, prototype, passed=store)
+        if not re.fullmatch(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?", component.component.name):
+            _preview(app, component, store)  # refuses a name that objects would have and cannot
         place = prototype.examples[request.example].environment if request.example else ""
         usual = f"is for an environment such as `{place}`: mlstack env add {place}"
         notes = (
@@ -355,12 +355,11 @@ def generate(
             f"example `{request.example}` {usual}" if place and place not in app.environment_names else "",
             *prototype.notes.splitlines(),
         )
-        name = component.component.full_name
-        exists = name in app.component_files
+        exists = component.component.full_name in app.component_files
         if package is not None and (replace or not exists):
             installation.change(app, {APP: (package,)})
         file = app.add_component(component.component, replace=replace)
-    about = {"name": name, "file": file, "replaced": exists}
+    about = {"name": component.component.full_name, "file": file, "replaced": exists}
     return row(Generated, component.component, **about, notes=tuple(filter(str.strip, notes)))
 
 
@@ -375,10 +374,16 @@ def preview_prototype(
     if request.name is None and "name" not in request.texts:
         request = replace(request, name=prototype.name)
     component = draft(app, request, prototype, passed=store)
+    return _preview(app, component, store, environment)
+
+
+def _preview(app: AppDir, new: Draft, store: ByteStore, environment: str | None = None) -> DesiredState:
     place = app.environment(environment) if environment is not None else Environment(name="preview")
-    return render.preview(
-        app, component.component, component.prototype, component.resolved, environment=place, store=store
-    )
+    try:
+        return render.preview(app, new.component, new.prototype, new.resolved, environment=place, store=store)
+    except TemplateRefusedError as error:
+        hint = re.sub(r"mlstack param set \S+ (\S+) VALUE", r"add --\1=VALUE", error.hint or "")
+        raise UsageError(error.message, where=error.where, hint=hint or None) from error
 
 
 # --- apps that begin with a stack ---

@@ -114,10 +114,8 @@ def _plan(
     if error := refusal_error(changes):
         raise error
     if plan.pruned.warning and not options.allow_large_prune:
-        raise UsageError(
-            plan.pruned.warning,
-            hint="see `mlstack diff`; if this is meant, --allow-large-prune; to leave them, --no-prune",
-        )
+        hint = "see `mlstack diff`; if this is meant, --allow-large-prune; to leave them, --no-prune"
+        raise UsageError(plan.pruned.warning, hint=hint)
     # What lies in no namespace is known for sure only now: the server tells it of custom resources.
     guard.refuse_outside(place, (change.subject for change in changes if change.component))
     is_new = place.cluster is None and resolved.target.context is None and guard.is_known(identity)
@@ -272,10 +270,8 @@ def _still_valid(plan: ApplyPlan, run: Run) -> ApplyPlan:
     if not plan.writes or not has_moved(run.cluster, plan.inventory):
         return plan
     if plan.deletes:
-        raise OutdatedError(
-            f"environment `{plan.place.name}` was deployed since this was shown",
-            hint="nothing was deleted; run the command again to see what is there now",
-        )
+        hint = "nothing was deleted; run the command again to see what is there now"
+        raise OutdatedError(f"environment `{plan.place.name}` was deployed since this was shown", hint=hint)
     now = _plan(plan.resolved, plan.options, what=plan.what, may_be_empty=not plan.resolved.state.objects)
     refuse_new(plan.changes, now.changes)
     still = {change.identity for change in now.changes.changes}

@@ -547,7 +547,6 @@ def _address(to: str, app: AppDir | None) -> str:
         return str((app.root / Path(ref.address.removeprefix("file://")).expanduser()).resolve())
     if not ref.address.startswith(SCHEME) or protocol != "oci":
         hint = "publish into a folder of a checkout and commit it there: mlstack pkg publish DIR FOLDER"
-        raise RegistryError(
-            f"registry `{to}` is neither an OCI registry nor a folder: {ref.address}", hint=hint
-        )
+        message = f"registry `{to}` is neither an OCI registry nor a folder: {ref.address}"
+        raise RegistryError(message, hint=hint)
     return ref.address

@@ -338,10 +338,12 @@ def unlock(plan: UnlockPlan) -> UnlockResult:
         plan.lease.release(plan.term)
         now = plan.lease.read()
         if now is not None:
-            raise LockedError(
-                f"another run has locked environment `{plan.place.name}` meanwhile: {lock.describe(now)}",
-                hint="it was left alone; if that run is dead too, repeat the command",
+            holder, hint = (
+                lock.describe(now),
+                "it was left alone; if that run is dead too, repeat the command",
             )
+            message = f"another run has locked environment `{plan.place.name}` meanwhile: {holder}"
+            raise LockedError(message, hint=hint)
     is_held = plan.term is not None
     return row(UnlockResult, plan, plan.place, environment=plan.place.name, unlocked=is_held)
 
@@ -508,7 +510,5 @@ def _newest(past: History) -> Revision:
     revisions = past.revisions()
     if revisions:
         return revisions[-1]
-    raise NotFoundError(
-        f"environment `{past.environment}` has no history in namespace `{past.namespace}`",
-        hint=f"mlstack apply {past.environment}",
-    )
+    message = f"environment `{past.environment}` has no history in namespace `{past.namespace}`"
+    raise NotFoundError(message, hint=f"mlstack apply {past.environment}")

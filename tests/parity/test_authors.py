@@ -208,6 +208,20 @@ def test_c18_ksonnets_own_prototypes_work_under_their_names(bare: Runner, name: 
     assert {obj["metadata"]["name"] for obj in objects} == {"web"}
 
 
+def test_c3_a_name_that_objects_cannot_have_is_refused_at_once(bare: Runner) -> None:
+    bare.play(
+        """
+        pkg install kubeflow/starter kubeflow/core
+        generate config-map Bad_Name | 2 | `Bad_Name` is no name for objects | hint: add --name=VALUE
+        prototype preview config-map Bad_Name | 2 | hint: add --name=VALUE
+        component list -o name | 0 | !Bad_Name
+        generate config-map Bad_Name --name=good
+        generate core Any_Name
+        component list -o name | 0 | Any_Name | Bad_Name
+        """
+    )
+
+
 def test_c18_pods_of_an_image_without_root_pass_pod_security_restricted(bare: Runner) -> None:
     bare("pkg install kubeflow/starter")
     ran = bare("prototype preview deployment web --image web:1 --runAsNonRoot=true -o json")
