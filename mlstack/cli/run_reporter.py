@@ -98,10 +98,8 @@ def is_meant(environment: str, session: Session) -> bool:
     """Tell whether `--yes-i-mean` names the environment."""
     name = session.options.yes_i_mean
     if name not in (None, environment):
-        raise UsageError(
-            f"`--yes-i-mean {name}` names another environment than `{environment}`",
-            hint=f"nothing was done; if you mean it: --yes-i-mean {environment}",
-        )
+        hint = f"nothing was done; if you mean it: --yes-i-mean {environment}"
+        raise UsageError(f"`--yes-i-mean {name}` names another environment than `{environment}`", hint=hint)
     return name is not None
 
 
@@ -113,10 +111,9 @@ def name_typed(
     `what` would be done, as a message says it, and `action`, as a question does.
     """
     if not session.ports.interactive():
-        raise UsageError(
-            f"environment `{environment}` is protected: {what}, and nobody is here to type its name",
-            hint=f"nothing was done; --yes is not enough, repeat with: --yes-i-mean {environment}",
-        )
+        message = f"environment `{environment}` is protected: {what}, and nobody is here to type its name"
+        hint = f"nothing was done; --yes is not enough, repeat with: --yes-i-mean {environment}"
+        raise UsageError(message, hint=hint)
     if report is not None:
         show(views_deploy.change_summary(report), to_stderr=True)
     question = f"`{environment}` is protected. Type its name to {action}:"

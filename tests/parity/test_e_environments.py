@@ -122,3 +122,24 @@ def test_e18_a_protected_environment_wants_its_name(demo: Path, run: Runner) -> 
     run.typed = "gke"
     run.ok("apply gke")
     assert "Type its name" in run.asked[-1]
+    run.play(
+        """
+        env rm gke --yes-i-mean minikube | 2 | names another environment
+        types minikube
+        env rm gke | 1 | nothing was done
+        types gke
+        env rm gke
+        env list -o name | 0 | minikube | !gke
+        """
+    )
+
+
+def test_e18_a_protected_environment_is_not_removed_unasked(demo: Path, run: Runner) -> None:
+    run.play(
+        """
+        env set gke --protected
+        env rm gke | 2 | `env rm` would remove it from the app | repeat with: --yes-i-mean gke
+        env rm gke --yes-i-mean gke
+        env rm minikube
+        """
+    )

@@ -149,7 +149,7 @@ def test_e10_env_set_leaks_nothing_personal(run: Runner, app: Path) -> None:
     assert text == HEAD.format("Environment") + "context: minikube\nnamespace: default\nprotected: true\n"
     run.ok("env rename dev own")
     assert run("env describe own -o json").json["namespace"] == "ada"
-    run.ok("env rm own")
+    run.ok("env rm own --yes-i-mean own")
     run.ok("env add own --no-preset")
     assert run("env describe own -o json").json["namespace"] == "default"
     assert run("env set own --override --protected").code == 2

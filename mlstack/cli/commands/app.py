@@ -358,13 +358,19 @@ def set_(
     return session.call(operations.app.change_environment, changes=changes, kubeconfig=kubeconfig)
 
 
-@env.command(examples=["staging", "gke --override"])
+@env.command(takes="folder output yes_i_mean", examples=["staging", "gke --override"])
 def rm(
     session: Session,
     name: str = ENV,
     override: bool = option("--override", "Only what you alone have otherwise."),
 ) -> object:
     """Remove an environment from the app; the cluster is not touched."""
+    from mlstack.cli import run_reporter
+
+    if not run_reporter.is_meant(name, session) and not override and session.app.environment(name).protected:
+        action = "remove it from the app"
+        if not run_reporter.name_typed(name, session, f"`env rm` would {action}", action):
+            return 1
     return operations.app.remove_environment(session.app, name, override=override)
 
 

@@ -241,9 +241,8 @@ def plan(
 
     config = _policy(policy, headroom, moves)
     if snapshot is not None and (context or namespace or max_priority):
-        raise UsageError(
-            "`--snapshot` needs no cluster", hint="leave --context, --namespace and --max-priority away"
-        )
+        hint = "leave --context, --namespace and --max-priority away"
+        raise UsageError("`--snapshot` needs no cluster", hint=hint)
     grants = _grants(max_priority)
     if snapshot is not None:
         moment = snapshots.read(read_text(snapshot), where=str(snapshot))
@@ -380,9 +379,8 @@ def _scenario(name: str) -> Scenario:
         raise UsageError(f"`{name}` is no single simulation", hint="leave --csv, --plot and --seed away")
     file = Path(name)
     if not file.exists():
-        raise NotFoundError(
-            f"no scenario `{name}`", hint=f"one of {', '.join(_GOALS)}, or a file that describes one"
-        )
+        hint = f"one of {', '.join(_GOALS)}, or a file that describes one"
+        raise NotFoundError(f"no scenario `{name}`", hint=hint)
     return scenario.load(read_text(file), where=name)
 
 
