@@ -204,7 +204,7 @@ def _do_one_pass(cluster: Cluster, controller: Controller, settings: ControllerS
     for line in (*done.actions, *(f"{action} refused: {error}" for action, error in done.refused)):
         write(str(line))
     if not done.actions:
-        say("nothing to do: every job is as it is to be")
+        say("nothing to do")
     return 1 if done.refused else 0
 
 
