@@ -267,10 +267,7 @@ def level(
 ) -> dict[str, Any]:
     """Write a level of a job: its fields under each of their spellings, of which one may be given.
 
-    Args:
-        fields: schemas by EDL's names, or ours.
-        validations: further rules.
-        hints: what to add to the message about two spellings of a field.
+    `hints` are what to add to the message about two spellings of a field.
     """
     twice = [once(name, (hints or {}).get(name, "")) for name in fields if len(spellings(name)) > 1]
     return {

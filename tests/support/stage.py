@@ -34,20 +34,15 @@ class StageClock:
 
 
 class Counting(ClientWrapper):
-    """A cluster that notes what is written to it.
-
-    Attributes:
-        writes: how often something was written.
-        tries: names of the pods that were tried by dry run.
-        refuses: is asked before each write, dry runs aside, and raises what it fails with.
-        admits: is given each object that is to be created, by dry run too, and likewise raises.
-    """
+    """A cluster that notes what is written to it."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
-        self.writes = 0
-        self.tries: list[str] = []
+        self.writes = 0  # how often something was written
+        self.tries: list[str] = []  # names of the pods that were tried by dry run
+        # Is asked before each write, dry runs aside, and raises what it fails with.
         self.refuses: Callable[[], None] = lambda: None
+        # Is given each object that is to be created, by dry run too, and likewise raises.
         self.admits: Callable[[Obj], None] = lambda obj: None
 
     def create(self, obj: Any, *, manager: str = MANAGER, dry_run: bool = False) -> Any:
@@ -64,12 +59,7 @@ class Counting(ClientWrapper):
 
 
 class Stage:
-    """A cluster and the controller on it, one step at a time.
-
-    Args:
-        nodes: names of its nodes, all alike.
-        cpu: of each node.
-    """
+    """A cluster with nodes that are alike, and the controller on it, one step at a time."""
 
     def __init__(self, *nodes: str, cpu: str = "8") -> None:
         self.clock = StageClock()

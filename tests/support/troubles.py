@@ -17,12 +17,7 @@ Obj = dict[str, Any]
 
 
 class Troubles:
-    """Happenings on a stage, each by its name.
-
-    Args:
-        stage: the cluster.
-        random: what decides where chance does.
-    """
+    """Happenings on a stage, each by its name; `random` decides where chance does."""
 
     def __init__(self, stage: Stage, random: Random) -> None:
         """Hold the parts."""

@@ -458,8 +458,7 @@ def _listening(listen: str) -> tuple[Metrics | None, Callable[[], None]]:
     except OSError as error:
         why = str(error.strerror or error).partition(" (while")[0].lower()  # Python names the address again
         raise UsageError(
-            f"cannot listen at `{listen}`: {why}",
-            hint="--listen takes a free port of this machine",
+            f"cannot listen at `{listen}`: {why}", hint="--listen takes a free port of this machine"
         ) from error
     server.start()
     return metrics, server.stop

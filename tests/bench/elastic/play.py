@@ -34,19 +34,12 @@ OF_CLASS = ("priority", "preemptionPolicy")
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """What one run gave.
+    """What one run gave."""
 
-    Attributes:
-        samples: one a second, by time since the window of the scenario began.
-        usage: what the programs used, by name.
-        late_ms: how late each sample was taken.
-        off_ms: how late each thing of the scenario happened.
-    """
-
-    samples: list[Sample]
-    usage: dict[str, Usage]
-    late_ms: list[int]
-    off_ms: list[int]
+    samples: list[Sample]  # one a second, by time since the window of the scenario began
+    usage: dict[str, Usage]  # what the programs used, by name
+    late_ms: list[int]  # how late each sample was taken
+    off_ms: list[int]  # how late each thing of the scenario happened
 
 
 def play(scenario: Scenario, programs: Programs, folder: Path, *, policy: str = "fair") -> Played:

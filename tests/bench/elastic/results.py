@@ -15,10 +15,7 @@ from mlstack.simulator.run import SimulationOutcome
 def write_result(base: Path, outcome: SimulationOutcome, circumstances: Mapping[str, object]) -> None:
     """Write one run: `<base>.csv` (a row a second), `<base>.svg` (drawn), `<base>.json` (figures).
 
-    Args:
-        base: path without ending.
-        outcome: the run.
-        circumstances: what tells how far it can be trusted.
+    `circumstances` tell how far it can be trusted.
     """
     base.with_suffix(".csv").write_text(report.rows(outcome.samples))
     base.with_suffix(".svg").write_text(report.draw(outcome.samples, base.name))
@@ -34,13 +31,7 @@ def write_figures(base: Path, outcome: SimulationOutcome, circumstances: Mapping
 
 
 def judged(folder: Path, case: str, *, kept: str = "") -> tuple[Row, ...]:
-    """Judge all runs of a case that a folder has.
-
-    Args:
-        folder: where they are.
-        case: whose goals are meant.
-        kept: what the files are called before the number; the case, where nothing is said.
-    """
+    """Judge all runs of a case that a folder has, in files called `kept`, or as the case, and a number."""
     return compare_runs(case, kept_figures(folder, kept or case))
 
 

@@ -20,21 +20,13 @@ MANY = settings(max_examples=min(10_000, 8 * settings().max_examples))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kind:
-    """What moments may hold.
+    """What moments may hold."""
 
-    Attributes:
-        is_alike: all trainers request the same, all jobs are of one priority and go anywhere.
-        has_gangs: jobs have masters and parameter servers.
-        has_others: pods of others wait or go, nodes are cordoned, trainers wait for a node.
-        has_limits: jobs are tied to nodes, passed over nodes, cooling or about to end.
-        jobs: most jobs.
-    """
-
-    is_alike: bool = False
-    has_gangs: bool = True
-    has_others: bool = True
-    has_limits: bool = True
-    jobs: int = 5
+    is_alike: bool = False  # all trainers request the same, all jobs are of one priority and go anywhere
+    has_gangs: bool = True  # jobs have masters and parameter servers
+    has_others: bool = True  # pods of others wait or go, nodes are cordoned, trainers wait for a node
+    has_limits: bool = True  # jobs are tied to nodes, passed over nodes, cooling or about to end
+    jobs: int = 5  # most jobs
 
 
 def moments(**kind: bool | int) -> st.SearchStrategy[Snapshot]:
