@@ -11,6 +11,7 @@ from importlib import import_module
 from inspect import cleandoc
 from itertools import pairwise, zip_longest
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -19,7 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 from mlstack import __version__
 from mlstack.cli.commands import COMMANDS, NEXT_STEP, OPTIONS, SUMMARY, program_help
 from mlstack.cli.fast import INTERRUPTED_EXIT_CODE, Interruption
-from mlstack.cli.options import MISSING, SHARED, Options, is_list, parameter
+from mlstack.cli.options import MISSING, SHARED, Options, is_list, parameter, prototype_options
 from mlstack.cli.output import ClosedOutputError, guarded, json_escaped, say, stop_writing, write
 from mlstack.cli.page import emit
 from mlstack.cli.ports import Ports, Session
@@ -175,6 +176,11 @@ class FreeOptionsCommand(Command):
         for kind, piece in self.pieces(ctx, args, free=True):
             rewritten += ["--set", "=".join(piece)[2:]] if kind == "free" else piece
         return super().parse_args(ctx, rewritten)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Offer the options, and the parameters of the prototype."""
+        names = prototype_options(ctx.params.get(self.params[0].name), incomplete)
+        return [*super().shell_complete(ctx, incomplete), *(SimpleNamespace(value=n, help="") for n in names)]
 
 
 def _is_true(name: str, text: str) -> bool:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from copy import copy
+from importlib import import_module
 from inspect import Parameter
 from itertools import pairwise
 from pathlib import Path
@@ -202,16 +203,10 @@ def _packages(root: Path) -> Iterator[str]:
     return (package.partition("@")[0] for package in folders)
 
 
-def _check_package(name: str) -> None:
-    from mlstack.app.app import parse_package_ref
-
-    parse_package_ref(name)
-
-
 environments = _in_app(_environments, names.check_environment_name)
 components = _in_app(_components, names.check_app_name)
 modules = _in_app(_modules, names.check_module_name)
-packages = _in_app(_packages, _check_package)
+packages = _in_app(_packages, lambda name: import_module("mlstack.app.app").parse_package_ref(name))
 prototypes = _in_app(
     lambda root: (file.parent.name for file in root.glob("vendor/*/*/*/prototype.yaml")),
     names.check_package_name,
@@ -243,12 +238,6 @@ def _policy_names() -> set[str]:
     return {ALL, *policies, *(name for policy in policies.values() for name in policy.sets)}
 
 
-def _bundled(kind: str) -> Iterable[str]:
-    from mlstack.app import files
-
-    return files.presets() if kind == "presets" else files.stacks()
-
-
 def _installable() -> Iterator[str]:
     """Give the packages of the app's registries, of those far away as they are remembered."""
     from mlstack.app.app_dir import AppDir
@@ -276,8 +265,8 @@ def _of_findings() -> Iterable[str]:
 installable = _offering(_installable)
 registries = _offering(_registry_names)
 policy_sets = _offering(_policy_names)
-presets = _offering(lambda: _bundled("presets"))
-stacks = _offering(lambda: _bundled("stacks"))
+presets = _offering(lambda: import_module("mlstack.app.files").presets())
+stacks = _offering(lambda: import_module("mlstack.app.files").stacks())
 formats = _offering(lambda: FORMATS)
 finding_formats = _offering(lambda: (*FORMATS, *_of_findings()))
 
@@ -317,8 +306,15 @@ def parameters(ctx: typer.Context, incomplete: str) -> list[str]:
     return _keys(ctx.params.get("component") or "", incomplete)
 
 
-def _declared(component: str | None) -> Mapping[str, Any]:
-    """Give the schemas of a component's parameters, of None those that any installed prototype declares.
+def prototype_options(prototype: str | None, incomplete: str) -> list[str]:
+    """Give the parameters of a prototype as options; nothing of one that is not here."""
+    with suppress(MlstackError):
+        return _matching((f"--{name}" for name in _declared("", prototype or "")), incomplete)
+    return []
+
+
+def _declared(component: str | None, prototype: str = "") -> Mapping[str, Any]:
+    """Give the schemas of a component's or a prototype's parameters, else those of all installed prototypes.
 
     They are remembered for the files that decide them: to read prototypes takes longer than anybody waits.
     """
@@ -330,26 +326,28 @@ def _declared(component: str | None) -> Mapping[str, Any]:
     files = [root / "app.yaml", root / "mlstack.lock"]
     files += [root / f"components/{component.replace('.', '/')}.yaml"] if component else []
     content = b"\0".join(file.read_bytes() if file.is_file() else b"" for file in files)
-    identity = f"{component}\0{disk_cache.program_identity()}\0".encode()
+    identity = f"{component}\0{prototype}\0{disk_cache.program_identity()}\0".encode()
     key = f"completion:{hashlib.blake2b(identity + content).hexdigest()}"
     store = disk_cache.of_user(os.environ)
     stored = store.get(key)
     if stored is None:
-        stored = json.dumps(_schemas(root, component, store)).encode()
+        stored = json.dumps(_schemas(root, component, prototype, store)).encode()
         store.put(key, stored)
     schemas: dict[str, Any] = json.loads(stored)
     return schemas
 
 
-def _schemas(root: Path, component: str | None, store: Cache) -> dict[str, Any]:
+def _schemas(root: Path, component: str | None, prototype: str, store: Cache) -> dict[str, Any]:
     from mlstack.app.app import Component
     from mlstack.app.app_dir import AppDir
 
     app = AppDir(root, store=store)
-    params = app.vendor.declared_params() if component is None else {}
-    if component is not None:
-        chosen = app.component(component) if component in app.component_files else None
-        params = {**app.prototype(chosen.prototype).params} if isinstance(chosen, Component) else {}
+    chosen = app.component(component) if component and component in app.component_files else None
+    prototype = chosen.prototype if isinstance(chosen, Component) else prototype
+    if prototype:
+        params = {**app.prototype(prototype).params}
+    else:
+        params = app.vendor.declared_params() if component is None else {}
     return {name: {} if param.secret else dict(param.schema) for name, param in params.items()}
 
 

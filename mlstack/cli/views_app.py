@@ -17,6 +17,7 @@ from mlstack.cli.page import (
     columns,
     count,
     facts,
+    json_text,
     one_line_value,
     section,
     shown,
@@ -77,8 +78,6 @@ def _versions(result: Versions) -> Page:
 
 @view
 def _schema(result: app.Schema) -> Page:
-    from mlstack.cli.page import json_text
-
     return shown(result, json_text(result).splitlines(), result.name)
 
 

@@ -394,5 +394,4 @@ def generate(
 
 def _pairs(words: Sequence[str]) -> dict[str, str | None]:
     """Read `PARAM=VALUE` words; a word without `=` is a switch, which only a boolean parameter takes."""
-    parts = [word.partition("=") for word in words]
-    return {name: text if equals else None for name, equals, text in parts}
+    return {name: text if equals else None for name, equals, text in (word.partition("=") for word in words)}
