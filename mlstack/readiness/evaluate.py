@@ -113,7 +113,7 @@ FRESH_S = 10.0
 # A kind that was defined a moment ago is not listed at once.
 _SOON_S = 1.0
 
-MISSING = Readiness("missing", "not applied")
+MISSING = Readiness("missing", "not in the cluster")
 SERVICE_LABEL = "kubernetes.io/service-name"
 
 
