@@ -37,7 +37,7 @@ from mlstack.operations import items_of, written_by
 from mlstack.render import render
 from mlstack.render.component import Loader
 from mlstack.render.patches import patched, read_patch
-from mlstack.render.reach import NO_FIELD, ComponentTrials, Path, Reach, path_text
+from mlstack.render.reach import NO_FIELD, ComponentTrials, Path, Reach, loader_for, path_text
 
 
 class ExplainedSetting(Record):
@@ -114,7 +114,7 @@ def explain_param(
     Without an environment its layers are left out.
     """
     explained = app.component_with_params(component)
-    trials = ComponentTrials(app, explained, environment=environment, overrides=overrides, store=store)
+    trials = ComponentTrials(loader_for(app, environment, overrides, store), explained, environment)
     prototype, chains = trials.prototype, trials.resolved.chains
     set_names = [name for name, chain in chains.items() if any(part.layer != "default" for part in chain)]
     paths = [(name,) for name in set_names] if parameter is None else [_place(trials, parameter)]
@@ -212,7 +212,7 @@ def explain_field(
     settings: tuple[FieldParameter, ...] = ()
     notes: tuple[str, ...] = ()
     if isinstance(component, Component) and origin in ("template", "patch"):
-        trials = ComponentTrials(app, component, environment=environment, overrides=overrides, store=store)
+        trials = ComponentTrials(loader_for(app, environment, overrides, store), component, environment)
         names = {**trials.prototype.params, **trials.resolved.chains}
         deciding = (decided for name in names for decided in _deciding(trials, (name,), obj, path))
         settings = tuple(row(FieldParameter, decided) for decided in deciding)
@@ -372,9 +372,10 @@ def lint_params(app: AppDir, *, components: Sequence[str] = (), store: ByteStore
     chosen = {component.full_name for component in app.selected(None, components)}
     names: Sequence[str | None] = app.environment_names or (None,)
     uses = _uses(app, names, chosen)
+    loaders = {name: loader_for(app, name, NO_OVERRIDES, store) for name in names}
     findings: list[LintFinding] = []
     for group in _by_line(uses):
-        judged = [_judged(app, use, store=store) for use in group]
+        judged = [_judged(use, loaders) for use in group]
         findings += [finding for finding in judged[:1] if finding is not None and all(judged)]
     if not components:
         findings += _unused(app, {where for where, _ in uses})
@@ -430,14 +431,14 @@ def _by_line(uses: Mapping[tuple[str, str], _Use]) -> list[list[_Use]]:
     return [group for there in groups.values() for group in there]
 
 
-def _judged(app: AppDir, use: _Use, *, store: ByteStore) -> LintFinding | None:
+def _judged(use: _Use, loaders: Mapping[str | None, Loader]) -> LintFinding | None:
     facts: dict[str, Any] = {"component": use.component, "name": use.name, "where": str(use.setting.origin)}
     if not use.counts_in and use.is_same:
         return LintFinding(kind="same", message="says what counts without it", **facts)
     if not use.counts_in:
         return LintFinding(kind="hidden", message="other values count wherever it applies", **facts)
     reached = (
-        ComponentTrials(app, component, environment=environment, store=store).reaches(use.name)
+        ComponentTrials(loaders[environment], component, environment).reaches(use.name)
         for component, environment in use.counts_in
     )
     if all(reach == ((), NO_FIELD) for reach in reached):

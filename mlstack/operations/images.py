@@ -108,6 +108,9 @@ def list_images(
     state = render.load(
         app, environment, components=components, overrides=overrides, store=store, locate=True, stand_ins=True
     )
+    objects: dict[str, list[KubeObject]] = defaultdict(list)
+    for obj in state.objects:
+        objects[obj.component].append(obj)
     uses: dict[str, _Uses] = defaultdict(_Uses)
     for component in app.selected(app.environment(environment), components):
         resolved, params = Resolved({}, {}), tuple[ImageParam, ...]()
@@ -121,8 +124,8 @@ def list_images(
                 if not declared[name].secret
                 for param in _image_params(value, (name,), declared[name].schema)
             )
-        objects = [obj for obj in state.objects if obj.component == component.full_name]
-        _add_component(uses, component.full_name, objects, resolved, params)
+        name = component.full_name
+        _add_component(uses, name, objects[name], resolved, params)
     rows = (
         ImageRow(image=image, pinned="@sha" in image, used_by=tuple(use.objects), origins=tuple(use.origins))
         for image, use in sorted(uses.items())

@@ -67,7 +67,7 @@ class Loader:
         locate: bool = False,
         stand_ins: bool = False,
     ) -> None:
-        self.app, self.environment, self._overrides = app, environment, overrides
+        self.app, self.environment, self.overrides = app, environment, overrides
         self._store, self._locate, self._stand_ins = store, locate, stand_ins
         self._renderers: dict[str, Renderer] = {}
         self._code = Pack(store, f"templates:{app.root}")
@@ -92,7 +92,7 @@ class Loader:
                 return self._manifest(component)
             environment = self.environment.name
             prototype = self.app.prototype(component.prototype, where=component.file, environment=environment)
-            resolved = self.app.resolve(component, environment, self._overrides)
+            resolved = self.app.resolve(component, environment, self.overrides)
             checked, filled = self._filled(prototype, resolved)
             # What was read elsewhere is to leave no trace: not even a hash of it.
             passed = self._store if filled.values == resolved.values else NO_STORE

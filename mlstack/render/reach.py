@@ -10,12 +10,12 @@ from mlstack.app import schema
 from mlstack.app.app import Component
 from mlstack.app.document import KeyPath, Origin, json_type, schema_types
 from mlstack.app.environment import Environment
-from mlstack.app.overrides import NO_OVERRIDES, Overrides
+from mlstack.app.overrides import Overrides
 from mlstack.app.params import Setting, at, inner_param
 from mlstack.app.prototype import Param, mask_value
 from mlstack.app.reader import AppReader
 from mlstack.dataclass import dataclass
-from mlstack.disk_cache import NO_STORE, ByteStore
+from mlstack.disk_cache import ByteStore
 from mlstack.errors import ConfigError, NotFoundError, RegistryError
 from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.masking import mask_object
@@ -36,23 +36,21 @@ class Reach:
     value: Any  # None if the field is absent; of a text with many lines those that the parameter decides
 
 
-class ComponentTrials:
-    """One component of an environment, rendered as it is and with other values."""
+def loader_for(app: AppReader, environment: str | None, overrides: Overrides, store: ByteStore) -> Loader:
+    """Give what renders the components of an environment; of none, as all would share them."""
+    place = app.environment(environment) if environment is not None else Environment(name="default")
+    return Loader(app, place, overrides=overrides, store=store)
 
-    def __init__(
-        self,
-        app: AppReader,
-        component: Component,
-        *,
-        environment: str | None,
-        overrides: Overrides = NO_OVERRIDES,
-        store: ByteStore = NO_STORE,
-    ) -> None:
+
+class ComponentTrials:
+    """One component, rendered as it is and with other values by a loader of its environment, if any."""
+
+    def __init__(self, loader: Loader, component: Component, environment: str | None) -> None:
+        app = loader.app
         self.prototype = app.prototype(component.prototype, where=component.file, environment=environment)
-        resolved = app.resolve(component, environment, overrides)
+        resolved = app.resolve(component, environment, loader.overrides)
         self.resolved = app.secrets.filled(self.prototype, resolved, stand_ins=True)
-        place = app.environment(environment) if environment is not None else Environment(name="default")
-        self._loader, self._component = Loader(app, place, overrides=overrides, store=store), component
+        self._loader, self._component = loader, component
         self._before, self._fault = None, ""
         try:
             self._before = self._rendered({})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -253,14 +254,16 @@ def _requests(stack: PolicyContext) -> Violations:
 
 
 def _serving(stack: PolicyContext) -> Iterator[Pods]:
-    services = [
-        (obj.namespace, Field(obj.data).at("spec", "selector")) for obj in stack.of_kind("", "Service")
-    ]
+    """Give the pods of workloads that a Service leads to, Services looked up by a label that each wants."""
+    by_label: dict[tuple[str, str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for service in stack.of_kind("", "Service"):
+        selector = Field(service.data).at("spec", "selector")
+        for name in selector.names[:1]:
+            by_label[service.namespace, name, str(selector.value[name])].append(selector.value)
     for pods in stack.pods:
-        selectors = [selector for namespace, selector in services if namespace == pods.obj.namespace]
-        is_selected = any(
-            selector.names and selector.value.items() <= pods.labels.items() for selector in selectors
-        )
+        labels, namespace = pods.labels, pods.obj.namespace
+        near = (by_label.get((namespace, name, str(value)), ()) for name, value in labels.items())
+        is_selected = any(selector.items() <= labels.items() for rows in near for selector in rows)
         if pods.obj.group == "apps" and pods.obj.kind in ("Deployment", "StatefulSet") and is_selected:
             yield pods
 

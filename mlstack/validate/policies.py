@@ -5,6 +5,7 @@ Built-in ones stand in `policies.rules`, or in `builtin_policies.py` with a func
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache, cached_property, partial
@@ -92,13 +93,27 @@ class PolicyContext:
         """Give every container with its pods."""
         return ((pods, container) for pods in self.pods for container in pods.all_containers)
 
-    def pods_of(self, obj: KubeObject) -> list[Pods]:
+    def pods_of(self, obj: KubeObject) -> Sequence[Pods]:
         """Give those of one object."""
-        return [pods for pods in self.pods if pods.obj is obj]
+        return self._pods_by_object.get(id(obj), ())
+
+    @cached_property
+    def _pods_by_object(self) -> Mapping[int, Sequence[Pods]]:
+        rows: dict[int, list[Pods]] = defaultdict(list)
+        for pods in self.pods:
+            rows[id(pods.obj)].append(pods)
+        return rows
 
     def of_kind(self, group: str, *kinds: str) -> list[KubeObject]:
         """Give the objects of some kinds of a group."""
-        return [obj for obj in self.objects if obj.group == group and obj.kind in kinds]
+        return [obj for kind in kinds for obj in self._by_kind.get((group, kind), ())]
+
+    @cached_property
+    def _by_kind(self) -> Mapping[tuple[str, str], Sequence[KubeObject]]:
+        rows: dict[tuple[str, str], list[KubeObject]] = defaultdict(list)
+        for obj in self.objects:
+            rows[obj.group, obj.kind].append(obj)
+        return rows
 
 
 # --- where pods are written ---

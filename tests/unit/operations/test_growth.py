@@ -1,0 +1,85 @@
+"""Twice the components are at most about twice the work, whatever the command."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from tests.support.builders import write_tree
+from tests.support.cli import Runner
+from tests.support.registry import small_app
+
+COMMANDS = (
+    "render gke",
+    "validate gke --policy",
+    "component list --kinds",
+    "param list",
+    "param list --env gke",
+    "param diff gke minikube",
+    "param lint",
+    "images list gke",
+    "footprint gke",
+    "env matrix",
+    "explain service/c7 spec.ports --env gke",
+    "diff local:gke local:minikube --summary",
+    "apply gke --yes",
+    "apply gke --yes",
+    "diff gke",
+    "status gke",
+    "history show gke",
+    "delete gke --yes",
+)
+SMALL, FACTOR, GROWTH = 24, 2, 1.3
+SELDOM = 20 * SMALL
+
+
+def calls(run: Runner, line: str) -> Counter[str]:
+    """Count the calls of each function of ours that a command makes."""
+    counts: Counter[str] = Counter()
+
+    def count(frame: FrameType, event: str, arg: Any) -> None:
+        _, ours, file = frame.f_code.co_filename.rpartition("/mlstack/")
+        if event == "call" and ours and not file.startswith("testing/"):
+            counts[f"{file}:{frame.f_code.co_qualname}"] += 1
+
+    threading.setprofile(count)
+    sys.setprofile(count)
+    try:
+        run(line)
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return counts
+
+
+@pytest.mark.slow
+def test_no_function_is_called_more_often_than_in_proportion(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[dict[str, Counter[str]]] = []
+    for size in (SMALL, FACTOR * SMALL):
+        root = small_app(tmp_path / str(size)).root
+        monkeypatch.chdir(root)
+        for line in ("env add gke --no-preset", "env add minikube --no-preset"):
+            assert run(line).code == 0
+        component = "apiVersion: mlstack.dev/v1\nkind: Component\nprototype: web\nparams: {image: nginx:%d}\n"
+        write_tree(root, {f"components/c{n}.yaml": component % n for n in range(size)})
+        params = "".join(f"  c{n}: {{replicas: 3}}\n" for n in range(size))
+        head = "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\ncomponents:\n"
+        write_tree(root, {"environments/gke/params.yaml": head + params})
+        run.clusters.clear()
+        counted.append({f"{line} ({number})": calls(run, line) for number, line in enumerate(COMMANDS)})
+    small, large = counted
+    steep = {
+        (line, name): f"{small[line][name]} -> {count}"
+        for line, counts in large.items()
+        for name, count in counts.items()
+        if count > SELDOM and count > GROWTH * FACTOR * small[line][name]
+    }
+    assert steep == {}
