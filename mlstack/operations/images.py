@@ -124,13 +124,12 @@ def list_images(
                 if not declared[name].secret
                 for param in _image_params(value, (name,), declared[name].schema)
             )
-        name = component.full_name
-        _add_component(uses, name, objects[name], resolved, params)
-    rows = (
+        _add_component(uses, component.full_name, objects[component.full_name], resolved, params)
+    rows = tuple(
         ImageRow(image=image, pinned="@sha" in image, used_by=tuple(use.objects), origins=tuple(use.origins))
         for image, use in sorted(uses.items())
     )
-    return ImageList(environment=environment, images=tuple(rows), notes=state.notes)
+    return ImageList(environment=environment, images=rows, notes=state.notes)
 
 
 def _add_component(

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache, cached_property, partial
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 from mlstack.app.document import AppDocument
@@ -81,7 +82,7 @@ class PolicyContext:
     @cached_property
     def pods(self) -> tuple[Pods, ...]:
         """Give every template of pods of every object."""
-        return tuple(pods for obj in self.objects for pods in (*_written_whole(obj), *_written_apart(obj)))
+        return tuple(chain.from_iterable(self._pods_by_object.values()))
 
     @cached_property
     def whole_pods(self) -> tuple[Pods, ...]:
@@ -99,10 +100,7 @@ class PolicyContext:
 
     @cached_property
     def _pods_by_object(self) -> Mapping[int, Sequence[Pods]]:
-        rows: dict[int, list[Pods]] = defaultdict(list)
-        for pods in self.pods:
-            rows[id(pods.obj)].append(pods)
-        return rows
+        return {id(obj): (*_written_whole(obj), *_written_apart(obj)) for obj in self.objects}
 
     def of_kind(self, group: str, *kinds: str) -> list[KubeObject]:
         """Give the objects of some kinds of a group."""

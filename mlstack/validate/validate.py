@@ -11,21 +11,10 @@ from typing import Any, NamedTuple
 
 from mlstack.errors import ConfigError
 from mlstack.names import nearest
+from mlstack.objects import resources
 from mlstack.objects.kube_object import CRD_GROUP, Kind, Kinds, KubeObject, Schemas, is_group, plural_of
 from mlstack.objects.references import PodTemplate, templates
-from mlstack.objects.resources import (
-    Amounts,
-    amounts,
-    is_host_port,
-    parse_quota,
-    refusal,
-    requests,
-    rules_of,
-    unspecified,
-    usage_in,
-    with_defaults,
-    written,
-)
+from mlstack.objects.resources import Amounts, amounts, is_host_port, parse_quota, requests, usage_in, written
 from mlstack.validate.api_server_rules import pod_rule, rules_for
 from mlstack.validate.formats import Fault, Field, Problem, Problems, Subject, fault_of, shown
 from mlstack.validate.operator_rules import operator_rules_for
@@ -325,7 +314,7 @@ def too_large(objects: Sequence[KubeObject], nodes: Sequence[Mapping[str, Any]])
     for obj in objects:
         for template in templates(obj):
             asked = _asked(template)
-            if any(_fits(asked, shape) for shape in shapes):
+            if any(all(value <= shape.get(name, 0) for name, value in asked.items()) for shape in shapes):
                 continue
             for resource, value in sorted(asked.items()):
                 most = max(shape.get(resource, 0) for shape in shapes)
@@ -355,10 +344,10 @@ def over_quota(
     https://kubernetes.io/docs/concepts/policy/resource-quotas/.
     """
     own = [obj for obj in objects if obj.namespace == namespace]
-    rules = [rule for row in limits for rule in rules_of({"spec": row})]
-    pods = [(obj, pod, with_defaults(pod.spec, rules)) for obj in own for pod in templates(obj)]
+    rules = [rule for row in limits for rule in resources.rules_of({"spec": row})]
+    pods = [(obj, pod, resources.with_defaults(pod.spec, rules)) for obj in own for pod in templates(obj)]
     for obj, pod, spec in pods:
-        if text := refusal(spec, rules):
+        if text := resources.refusal(spec, rules):
             yield _warning(obj, pod, text)
     others: Counter[str] = Counter()
     for obj in own:
@@ -366,7 +355,7 @@ def over_quota(
     for row in quotas:
         quota = parse_quota({"metadata": row, "spec": row})
         for obj, pod, spec in pods:
-            if text := unspecified(quota, spec):
+            if text := resources.unspecified(quota, spec):
                 yield _warning(obj, pod, f"failed quota: {row['name']}: {text}")
         asked = usage_in(quota, [(spec, pod.replicas) for _, pod, spec in pods], others)
         for name, hard in sorted(quota.hard.items()):
@@ -411,10 +400,6 @@ def _asked(template: PodTemplate) -> Amounts:
         for name, value in requests(template.spec).items()
         if name != "pods" and not is_host_port(name)
     }
-
-
-def _fits(asked: Amounts, node: Amounts) -> bool:
-    return all(value <= node.get(resource, 0) for resource, value in asked.items())
 
 
 def _warning(obj: KubeObject, template: PodTemplate, message: str) -> Fault:

@@ -23,7 +23,7 @@ LINES = {
     "importers": 3100,
     "kube": 3310,
     "objects": 2880,
-    "operations": 7540,
+    "operations": 7550,
     "readiness": 3240,
     "registries": 4090,
     "render": 3670,
