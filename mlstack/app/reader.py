@@ -318,7 +318,7 @@ class AppReader:
             if known := ", ".join(self.environment_names):
                 usual = f"there is {known}; {usual}"
             where = child.file if child else None
-            raise not_found(message, name, self.environment_names, where=where, hint=usual)
+            raise not_found(message, name, self.environment_names, where=where, hint=usual.rstrip())
         environment = FieldReader(document).record(Environment, name=name, file=file)
         given = frozenset(key for key, value in document.value.items() if value is not None)
         document = self.files.document(layout.environment_params_file(name), "EnvironmentParams")

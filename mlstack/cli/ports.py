@@ -168,7 +168,7 @@ class Session:
 
     def environment(self, name: str | None) -> str:
         """Give the environment that was named, else the chosen one (`env current --set`), else the only."""
-        name = name or self.app.current_environment()
+        name = self.app.current_environment() if name is None else name
         if name is not None:
             return name
         names = self.app.environment_names
@@ -281,7 +281,7 @@ class Session:
         return self.filled(
             Target,
             app=self.app,
-            environment=self.environment(environment or self.options.env),
+            environment=self.environment(self.options.env if environment is None else environment),
             overrides=self.overrides,
             store=code_store(),
             who=self.ports.who(),

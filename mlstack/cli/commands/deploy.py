@@ -155,10 +155,10 @@ def apply(session: Session, check_images: bool = CHECK_IMAGES) -> int:
         sound = operations.deploy.refuse_images if check_images else lambda plan: plan
         return _run_several(session, names, lambda name: sound(plan_one(env=name)), "apply")
     # A plan file ends with `.json` and exists, or has a folder before it.
-    env = session.only_environment or ""
-    file = Path(env) if env.endswith(".json") and ("/" in env or Path(env).is_file()) else None
+    env = session.only_environment
+    file = Path(env) if env and env.endswith(".json") and ("/" in env or Path(env).is_file()) else None
     if file is None:
-        plan = session.from_cluster(operations.deploy.plan_apply, options=how, env=env or None)
+        plan = session.from_cluster(operations.deploy.plan_apply, options=how, env=env)
     else:
         _refuse_decided(session)
         plan = session.from_cluster(partial(operations.deploy.plan_approved, file), options=how, env=env)

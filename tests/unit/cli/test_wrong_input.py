@@ -29,6 +29,11 @@ NAMES = """
 aply prod | 2 | no command `mlstack aply` | did you mean `mlstack apply`?
 param sett front color red | 2 | no command `mlstack param sett` | did you mean `mlstack param set`?
 render prdo | 4 | no environment `prdo` | did you mean `prod`?
+render '' | 4 | no environment `` | there is prod; mlstack env add
+apply '' | 4 | no environment `` | there is prod; mlstack env add
+delete '' --yes | 4 | no environment `` | there is prod; mlstack env add
+rollback '' 1 --yes | 4 | no environment `` | there is prod; mlstack env add
+ls | 2 | no command `mlstack ls` | did you mean `mlstack component list`?
 apply other.json | 4 | no environment `other.json` | mlstack plan ENV --out other.json
 render other | 4 | no environment `other` | mlstack env add other
 render prod -c frnt | 4 | no component or module `frnt` | did you mean `front`?
@@ -94,7 +99,7 @@ param set front image --file nothing | 4 | no file `nothing` | relative paths st
 param set front image --file components | 2 | cannot read `components`: is a directory | give a text file
 param set --env=prdo front replicas 2 | 4 | no environment `prdo` | did you mean `prod`?
 param set --module=m color red | 4 | no module `m` | mlstack module list
-param list --module other | 4 | no module `other` | mlstack module list
+param list --module other --own | 4 | no module `other` | mlstack module list
 param unset front color | 4 | `color` is not set for front | it comes from prototype ours/tools/web
 generate web back --image x --replicas 10 | 2 | `replicas` must be 0 to 9 pods, got 10 | --help
 generate web back --image x --color blue | 2 | `color` must be one of `red`, `green`, got "blue" | --help
