@@ -7,7 +7,6 @@ from typing import Any, NoReturn
 
 import pytest
 
-from mlstack.app.environment import Environment
 from mlstack.clock import timestamp
 from mlstack.deploy import history
 from mlstack.deploy.history import History, Revision
@@ -27,11 +26,6 @@ def names(state: DesiredState) -> list[str]:
 
 
 # --- sets ---
-
-
-def test_an_object_that_moved_to_the_applied_component_is_there_once() -> None:
-    whole = history.merged(state(a="x", b="y"), state(a="x y"))
-    assert [(each.name, each.component) for each in whole.objects] == [("x", "a"), ("y", "a")]
 
 
 def test_an_applied_component_forgets_its_timeout_and_dependencies_of_before() -> None:
@@ -229,22 +223,6 @@ def test_the_last_ten_stay_and_numbers_go_on(kept: History, cluster: Flaky) -> N
     assert len(secrets(cluster)) == 10
 
 
-def test_a_part_of_the_components_makes_a_whole_set(kept: History) -> None:
-    kept.record(draft("a", "b"), state(a="x", b="y"))
-    second = kept.record(draft("b"), state(b="z"), selective=True)
-    assert second is not None
-    assert names(kept.load(second)) == ["x", "z"]
-    assert second.components == ("b",)
-
-
-def test_what_failed_before_stays_known_until_it_is_applied_well(kept: History) -> None:
-    kept.record(replace(draft("a", "b"), result="failed"), state(a="x", b="y"))
-    kept.record(draft("b"), state(b="y"), selective=True)
-    assert not kept.revisions()[-1].is_good
-    kept.record(draft("a"), state(a="x"), selective=True)
-    assert kept.revisions()[-1].is_good
-
-
 def test_a_broken_revision_is_not_offered_and_cleaned_up(kept: History, cluster: Flaky) -> None:
     kept.record(draft("a"), state(a="x"))
     cluster.errors = []
@@ -331,10 +309,3 @@ def test_that_a_set_works_by_now_is_news(kept: History) -> None:
     settled = kept.record(draft("a"), state(a="x"), if_news=True)
     assert settled is not None
     assert settled.is_good
-
-
-def test_an_environment_has_a_past_once_a_revision_was_written(kept: History, cluster: Flaky) -> None:
-    place = Environment(name="gke", namespace="ml")
-    assert not History.of("demo", place, cluster).exists()
-    kept.record(draft("a"), state(a="x"))
-    assert History.of("demo", place, cluster).exists()

@@ -14,7 +14,6 @@ from mlstack.deploy.replacement import (
     RECREATE,
     demands,
     earlier_state,
-    is_allowed,
     judge,
     losses,
     narrowed,
@@ -131,11 +130,6 @@ def test_what_only_the_copy_stumbles_over_is_made_anew(fault: MlstackError) -> N
 
 def differing(path: str) -> FieldChange:
     return FieldChange(path=path, action="changed", old="a", new="b")
-
-
-def test_the_field_the_server_names_is_named() -> None:
-    causes = [Cause(field="spec.selector", message="field is immutable")]
-    assert sentence(an_object(*DEPLOYMENT), causes, [differing("spec.selector.matchLabels.app")]) == FIXED
 
 
 def test_the_words_of_a_rule_of_the_definition_are_told() -> None:
@@ -356,20 +350,6 @@ def test_a_removed_stored_version_is_a_loss_even_without_objects() -> None:
 
 
 @pytest.mark.parametrize(
-    "rest", [(), (version("v1", served=False, storage=False),)], ids=["gone", "not served"]
-)
-def test_a_version_that_is_served_no_more_is_missed_by_objects_alone(rest: tuple[Obj, ...]) -> None:
-    live = definition(version("v1", storage=False), version("v2"), stored=("v2",))
-    wanted = definition(*rest, version("v2"))
-    assert losses(live, wanted) == ("version `v1` would not be served any more",)
-    assert losses(live, wanted, has_objects=False) == ()
-
-
-def test_a_new_version_is_no_loss() -> None:
-    assert losses(definition(), definition(version(storage=False), version("v2"))) == ()
-
-
-@pytest.mark.parametrize(
     ("old", "new", "said"),
     [
         (TEXT, {"type": "integer"}, "field `a` would be integer instead of string"),
@@ -431,14 +411,6 @@ def test_what_allows_more_is_no_loss(old: Obj, new: Obj) -> None:
 
 def _around(schema: Mapping[str, Any]) -> Obj:
     return {"type": "object", "properties": {"a": deepcopy(dict(schema))}}
-
-
-@pytest.mark.parametrize(("value", "allowed"), [("true", True), ("false", False), ("yes", False)])
-def test_a_definition_may_say_itself_that_it_takes_things_away(value: str, allowed: bool) -> None:
-    found = definition()
-    found["metadata"]["annotations"] = {"mlstack.dev/allow-destructive": value}
-    assert is_allowed(found) is allowed
-    assert not is_allowed(definition())
 
 
 RULE = {"rule": "self.size() > 2", "message": "too short"}
@@ -514,10 +486,3 @@ def test_a_definition_that_would_lose_a_version_stays_as_it_is() -> None:
     mixed, told = earlier_state(versions("v1"), today)
     assert mixed.objects == today.objects
     assert told[0].startswith("CustomResourceDefinition widgets.x.org stays as it is: going back would lose")
-
-
-def test_a_definition_that_loses_nothing_goes_back() -> None:
-    earlier = versions("v1", "v2")
-    mixed, told = earlier_state(earlier, versions("v1"))
-    assert mixed.objects == earlier.objects
-    assert told == ()

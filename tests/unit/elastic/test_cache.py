@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic.cache import ClusterCache, JobLimits, build_snapshot
+from mlstack.elastic.cache import ClusterCache, build_snapshot
 from mlstack.kube.client import WatchEvent
 from tests.support.elastic import node, numbered, pod, training_job
 
@@ -33,21 +33,6 @@ def trainer(index: int, job: str = "train", **given: Any) -> Obj:
 
 def amounts(cache: ClusterCache, vector: tuple[int, ...]) -> dict[str, int]:
     return dict(zip(build_snapshot(cache, NOW_MS).resources, vector, strict=True))
-
-
-def test_pods_of_others_use_up_their_node() -> None:
-    cache = cache_of(node("n1"), pod("web", node="n1", cpu="2", phase="Running"))
-
-    (found,) = build_snapshot(cache, NOW_MS).nodes
-
-    assert amounts(cache, found.used)["cpu"] == 2000
-    assert amounts(cache, found.used)["pods"] == 1
-
-
-def test_a_pod_that_ended_uses_nothing() -> None:
-    cache = cache_of(node("n1"), pod("done", node="n1", cpu="2", phase="Succeeded"))
-
-    assert amounts(cache, build_snapshot(cache, NOW_MS).nodes[0].used)["cpu"] == 0
 
 
 def test_a_terminating_pod_is_room_to_come() -> None:
@@ -129,15 +114,6 @@ def test_init_containers_count_as_a_maximum() -> None:
     assert amounts(cache, build_snapshot(cache, NOW_MS).demands[0].request)["cpu"] == 4250
 
 
-def test_a_waiting_job_has_no_demands() -> None:
-    cache = cache_of(node("n1"), training_job(pservers=2))
-
-    snapshot = build_snapshot(cache, NOW_MS)
-
-    assert [(job.key, job.state) for job in snapshot.jobs] == [("default/train", "waiting")]
-    assert snapshot.demands == ()
-
-
 def test_pods_that_a_set_has_not_made_yet_are_demands() -> None:
     cache = cache_of(node("n1"), admitted(training_job(pservers=2), 1))
 
@@ -181,14 +157,6 @@ def test_labels_alone_make_no_trainer() -> None:
 
     assert snapshot.jobs[0].trainers == ()
     assert amounts(cache, snapshot.nodes[0].used)["pods"] == 2
-
-
-def test_the_first_success_makes_a_job_finishing() -> None:
-    cache = cache_of(
-        node("n1"), admitted(training_job(), 2), trainer(0, phase="Succeeded", node="n1"), trainer(1)
-    )
-
-    assert build_snapshot(cache, NOW_MS).jobs[0].state == "finishing"
 
 
 def test_old_news_change_nothing() -> None:
@@ -248,27 +216,6 @@ def test_a_list_drops_ghosts_and_keeps_what_is_newer() -> None:
     cache.replace("Pod", [numbered(pod("kept"), 4)], "10")
 
     assert sorted(found.name for found in cache.pods.values()) == ["kept", "newer"]
-
-
-def test_bars_that_are_over_are_left_out() -> None:
-    cache = cache_of(node("n1"), training_job())
-    limits = {"default/train": JobLimits(barred={"n1": NOW_MS + 1, "n2": NOW_MS})}
-
-    assert build_snapshot(cache, NOW_MS, limits).jobs[0].barred == {"n1": NOW_MS + 1}
-
-
-def test_priorities_come_from_classes() -> None:
-    low = {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": "mlstack-trainer"},
-    }
-    cache = cache_of({**low, "value": -10}, node("n1"), training_job(), pod("web", priority=1000))
-
-    snapshot = build_snapshot(cache, NOW_MS)
-
-    assert snapshot.jobs[0].pod_priority == -10
-    assert snapshot.demands[0].priority == 1000
 
 
 def curve(*points: Any) -> tuple[tuple[int, int], ...] | None:

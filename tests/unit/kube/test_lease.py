@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mlstack.errors import ObjectNotFoundError
-from mlstack.kube.lease import HeldError, Lease, LostError, Term
+from mlstack.kube.lease import HeldError, Lease, LostError
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
 from tests.support.deploying import VirtualClock
@@ -29,17 +27,6 @@ def lease(cluster: MemoryCluster, holder: str, clock: VirtualClock, **more: obje
     return Lease(cluster=cluster, **facts)  # type: ignore[arg-type]
 
 
-def test_a_free_lease_is_taken(cluster: MemoryCluster, clock: VirtualClock) -> None:
-    mine = lease(cluster, "ada", clock, labels={"mlstack.dev/app": "demo"})
-    taken = mine.take()
-    assert taken.before is None
-    assert taken.holder == "ada"
-    live = cluster.get(mine.ref)
-    assert live is not None
-    assert live["metadata"]["labels"] == {"mlstack.dev/app": "demo"}
-    assert live["spec"]["leaseDurationSeconds"] == 15
-
-
 def test_times_have_exactly_six_decimals(cluster: MemoryCluster, clock: VirtualClock) -> None:
     mine = lease(cluster, "ada", clock)
     mine.take()
@@ -56,15 +43,6 @@ def test_a_held_lease_is_not_taken(cluster: MemoryCluster, clock: VirtualClock) 
         lease(cluster, "grace", clock).take()
     assert refused.value.term.holder == "ada"
     assert 10 <= refused.value.left_s <= 11
-
-
-def test_an_expired_lease_goes_to_the_next(cluster: MemoryCluster, clock: VirtualClock) -> None:
-    lease(cluster, "ada", clock).take()
-    clock.sleep(17)
-    taken = lease(cluster, "grace", clock).take()
-    assert (taken.holder, taken.transitions) == ("grace", 1)
-    assert taken.before is not None
-    assert taken.before.holder == "ada"
 
 
 def test_a_renewed_lease_does_not_expire(cluster: MemoryCluster, clock: VirtualClock) -> None:
@@ -88,23 +66,6 @@ def test_a_lease_of_a_dead_process_need_not_expire(cluster: MemoryCluster, clock
     lease(cluster, "ada", clock).take()
     taken = lease(cluster, "grace", clock).take(is_gone=lambda name: name == "ada")
     assert taken.holder == "grace"
-
-
-def test_a_holder_takes_its_own_lease_again(cluster: MemoryCluster, clock: VirtualClock) -> None:
-    mine = lease(cluster, "ada", clock)
-    first = mine.take()
-    clock.sleep(1)
-    again = mine.take()
-    assert again.before is None
-    assert (again.uid, again.transitions) == (first.uid, 0)
-    assert again.acquired_s == first.acquired_s
-
-
-def test_a_released_lease_is_free(cluster: MemoryCluster, clock: VirtualClock) -> None:
-    mine = lease(cluster, "ada", clock)
-    mine.release(mine.take())
-    assert cluster.get(mine.ref) is None
-    assert lease(cluster, "grace", clock).take().before is None
 
 
 def test_release_leaves_the_lease_of_another_alone(cluster: MemoryCluster, clock: VirtualClock) -> None:
@@ -145,23 +106,3 @@ def test_an_emptied_lease_is_free(cluster: MemoryCluster, clock: VirtualClock) -
     cluster.patch(mine.ref, {"spec": {"holderIdentity": None}})
     assert mine.read() is None
     assert lease(cluster, "grace", clock).take().holder == "grace"
-
-
-def test_one_of_many_takes_it(cluster: MemoryCluster, clock: VirtualClock) -> None:
-    def attempt(name: str) -> Term | None:
-        try:
-            return lease(cluster, name, clock).take()
-        except HeldError:
-            return None
-
-    for _ in range(2):
-        with ThreadPoolExecutor(8) as pool:
-            results = list(pool.map(attempt, [f"worker-{number}" for number in range(8)]))
-        assert sum(result is not None for result in results) == 1
-        clock.sleep(20)
-
-
-def test_a_namespace_must_be_there(cluster: MemoryCluster, clock: VirtualClock) -> None:
-    with pytest.raises(ObjectNotFoundError) as missing:
-        lease(cluster, "ada", clock, namespace="nowhere").take()
-    assert missing.value.what == "namespace"

@@ -62,17 +62,6 @@ class Waiting:
         return self.patient.get(REF)
 
 
-def test_a_server_that_is_restarted_is_ridden_out() -> None:
-    waiting = Waiting()
-    waiting.fails_until(40, SILENT)
-    assert waiting.get() is not None
-    assert 40 <= waiting.clock.now_s() < 42
-    assert waiting.told == [
-        "the API server does not answer; trying again for 60 s",
-        "the API server answers again",
-    ]
-
-
 def test_a_server_that_stays_away_is_given_up() -> None:
     waiting = Waiting()
     waiting.fails_until(10_000, SILENT)
@@ -163,12 +152,6 @@ def test_a_server_that_has_just_started_may_not_know_everything_yet(error: Mlsta
     waiting.fails_until(100, error)
     with pytest.raises(type(error)):
         waiting.get()
-
-
-def test_a_watch_begins_again_when_it_could_not_begin() -> None:
-    waiting = Waiting()
-    first = next(waiting.patient.watch("v1", "Namespace", timeout_s=1))
-    assert first.type == "ADDED"
 
 
 def test_a_late_answer_to_an_early_question_does_not_end_the_silence() -> None:

@@ -9,12 +9,10 @@ import pytest
 from mlstack.errors import ConfigError
 from mlstack.objects import kube_object
 from mlstack.objects.kube_object import (
-    Identity,
     Kinds,
     KubeObject,
     ListType,
     Schema,
-    Source,
     list_type_of,
     normalised,
     same,
@@ -31,33 +29,6 @@ def stamp(data: dict[str, object], environment: str = "dev") -> KubeObject:
     labels = kube_object.marks(app="shop", environment=environment, component="core")
     stamped = kube_object.stamp(data, labels, namespace="ml", kinds=Kinds.builtin())
     return KubeObject(data=stamped, component="core")
-
-
-def test_identity_leaves_out_the_version_of_the_api() -> None:
-    old = KubeObject(data={**deployment(), "apiVersion": "apps/v1beta1"})
-    assert old.identity == KubeObject(data=deployment()).identity == Identity("apps", "Deployment", "", "web")
-
-
-def test_core_group_is_empty() -> None:
-    pod = KubeObject(data={"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "n"}})
-    assert (pod.group, pod.version, str(pod.identity)) == ("", "v1", "Pod n/a")
-
-
-def test_stamp_gives_namespace_and_labels() -> None:
-    stamped = stamp(deployment(labels={"app": "web"}))
-    assert stamped.namespace == "ml"
-    assert stamped.labels == {
-        "app": "web",
-        "app.kubernetes.io/managed-by": "mlstack",
-        "app.kubernetes.io/part-of": "shop",
-        "mlstack.dev/app": "shop",
-        "mlstack.dev/environment": "dev",
-        "mlstack.dev/component": "core",
-    }
-
-
-def test_stamp_keeps_a_namespace_the_object_names() -> None:
-    assert stamp(deployment(namespace="elsewhere")).namespace == "elsewhere"
 
 
 def test_stamp_gives_cluster_scoped_objects_no_namespace() -> None:
@@ -83,13 +54,6 @@ def test_nested_environment_names_fit_a_label_value() -> None:
     assert stamp(deployment(), "us-west/staging").labels["mlstack.dev/environment"] == "us-west.staging"
     query = kube_object.selector(app="shop", environment="us-west/staging")
     assert query == "mlstack.dev/app=shop,mlstack.dev/environment=us-west.staging"
-
-
-def test_the_same_object_from_two_components_is_refused() -> None:
-    one = KubeObject(data=deployment(), component="a", source=Source(component="a", file="a.yaml", line=3))
-    other = KubeObject(data=deployment(), component="b", source=Source(component="b", file="b.yaml"))
-    with pytest.raises(ConfigError, match=r"`Deployment web` .*`a` \(a.yaml:3\).*`b` \(b.yaml\)"):
-        kube_object.refuse_duplicates([one, other])
 
 
 # --- kinds ---
@@ -128,25 +92,9 @@ def test_built_in_kinds_have_plural_and_scope(
     assert (found.api_version, found.plural, found.namespaced) == (api_version, plural, namespaced)
 
 
-def test_a_removed_version_knows_where_it_was_served() -> None:
-    found = Kinds.builtin().lookup("flowcontrol.apiserver.k8s.io/v1beta3", "FlowSchema")
-    assert found is not None
-    assert [minor for minor in range(29, 39) if found.is_served_by(minor)] == [30, 31]
-
-
 def test_unknown_kinds_are_none() -> None:
     assert Kinds.builtin().lookup("v1", "Deployment") is None
     assert Kinds.builtin().lookup("example.org/v1", "Lamp") is None
-
-
-def test_a_crd_adds_its_served_versions() -> None:
-    kinds = Kinds.builtin().with_crds([CRD, {"kind": "ConfigMap", "apiVersion": "v1"}])
-    lamp = kinds.lookup("example.org/v1", "Lamp")
-    assert lamp is not None
-    assert (lamp.plural, lamp.namespaced) == ("lamps", True)
-    assert lamp.is_served_by(30)
-    assert kinds.lookup("example.org/v1alpha1", "Lamp") is None
-    assert kinds.lookup("v1", "Service") is not None
 
 
 @pytest.mark.parametrize(
