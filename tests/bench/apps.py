@@ -1,8 +1,7 @@
-"""Apps to measure with, and the same objects as a Helm chart and a kustomization."""
+"""Apps to measure with."""
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,50 +100,6 @@ def _member(namespace: str, number: int) -> dict[str, Any]:
         case _:
             text = "\n".join(f"setting{line} = {number}" for line in range(20))
             return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"settings": text}}
-
-
-def rendered(folder: Path, environment: str) -> list[str]:
-    """Render an environment and give its documents as texts."""
-    text = subprocess.run(
-        [*MLSTACK, "render", environment], cwd=folder, check=True, capture_output=True, text=True
-    ).stdout
-    return [part for part in text.split("---\n") if part.strip()]
-
-
-def helm_chart(folder: Path, documents: list[str]) -> Path:
-    """Write the documents as templates of a chart in which names, images and replicas are values."""
-    (folder / "templates").mkdir(parents=True)
-    (folder / "Chart.yaml").write_text("apiVersion: v2\nname: bench\nversion: 0.1.0\n")
-    values = ["components:"]
-    for number, document in enumerate(documents):
-        template = "\n".join(_with_values(document, f"c{number}", values))
-        (folder / "templates" / f"c{number}.yaml").write_text(template + "\n")
-    (folder / "values.yaml").write_text("\n".join(values) + "\n")
-    return folder
-
-
-def _with_values(document: str, key: str, values: list[str]) -> Iterator[str]:
-    values.append(f"  {key}:")
-    values.append("    marker: bench")
-    for line in document.splitlines():
-        field, colon, value = line.partition(": ")
-        name = field.strip(" -")
-        if colon and name in ("image", "replicas"):
-            values.append(f"    {name}: {value}")
-            yield f"{field}: {{{{ .Values.components.{key}.{name} }}}}"
-        else:
-            yield line.replace("{{", '{{ "{{" }}') if "{{" in line else line
-
-
-def kustomization(folder: Path, documents: list[str]) -> Path:
-    """Write the documents as one kustomization, a resource file each."""
-    folder.mkdir(parents=True)
-    names = [f"r{number}.yaml" for number in range(len(documents))]
-    for name, document in zip(names, documents, strict=True):
-        (folder / name).write_text(document)
-    listing = "\n".join(f"- {name}" for name in names)
-    (folder / "kustomization.yaml").write_text(f"resources:\n{listing}\n")
-    return folder
 
 
 def _mlstack(cwd: Path, *arguments: str) -> None:

@@ -1,7 +1,6 @@
-"""What a start costs: the import allow-list, and small commands beside a bare interpreter."""
+"""What a start costs: small commands beside a bare interpreter."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,26 +12,6 @@ from tests.bench.measure import Command, run_in_turn, show
 pytestmark = pytest.mark.bench
 
 ROUNDS = 15
-
-
-def test_imports_of_small_commands(tmp_path: Path) -> None:
-    app = serving_app(tmp_path / "app", components=1, environments=1)
-    print("\nthird-party packages imported")
-    for arguments in (["--version"], ["--help"], ["render", "e0"], ["param", "list"], ["env", "list"]):
-        print(f"  mlstack {' '.join(arguments):14} {', '.join(_third_party(app, arguments)) or 'none'}")
-
-
-def _third_party(app: Path, arguments: list[str]) -> list[str]:
-    code = (
-        "import sys\nfrom mlstack.cli.fast import main\n"
-        f"sys.argv[1:] = {arguments!r}\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "names = {name.partition('.')[0] for name in sys.modules}\n"
-        "own = names - set(sys.stdlib_module_names) - {'mlstack', '__main__'}\n"
-        "print(*sorted(n for n in own if not n.startswith('_')), file=sys.stderr)\n"
-    )
-    run = subprocess.run([sys.executable, "-c", code], cwd=app, capture_output=True, text=True, check=True)
-    return run.stderr.splitlines()[-1].split()
 
 
 def test_start_up_beside_a_bare_interpreter(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from mlstack.app.app_dir import AppDir, write_lock
 from mlstack.app.versions import Lock, LockedRegistry
 from mlstack.errors import NotFoundError, RegistryError
 from mlstack.registries.publish import build_index
-from mlstack.registries.registry import Registry, find_prototype, is_bundled, protocol_of
+from mlstack.registries.registry import Registry, find_prototype, protocol_of
 from tests.support import examples
 from tests.support.builders import Tree, write_tree
 from tests.support.packages import JOBS, registry_folder, vendored
@@ -51,26 +51,6 @@ def test_a_revision_of_a_folder_is_refused_not_ignored(tmp_path: Path) -> None:
     registry = opened(".", protocol="directory", root=tmp_path)
     with pytest.raises(RegistryError, match="is a folder, which has no revision `main`"):
         registry.at("main")
-
-
-@pytest.mark.parametrize(
-    ("address", "protocol"),
-    [
-        ("./packages", "directory"),
-        ("/srv/packages", "directory"),
-        ("~/packages", "directory"),
-        ("../x", "directory"),
-        ("packages/own", "directory"),
-        ("github.com/google/other/tree/master/x", "git"),
-        ("github.com/google/other", "git"),
-        ("https://example.org/x.git", "git"),
-        ("git@example.org:x/y.git", "git"),
-        ("ssh://git@example.org/x", "git"),
-        ("file:///srv/x.git#main:packages", "git"),
-    ],
-)
-def test_the_protocol_is_found_from_the_address(address: str, protocol: str) -> None:
-    assert protocol_of(address) == protocol
 
 
 @pytest.mark.parametrize("address", ["s3://example.org/x", "example.org/x", "https:/x", ""])
@@ -186,10 +166,6 @@ def test_the_shipped_index_is_fresh() -> None:
 def test_the_launch_post_leads_to_the_shipped_registry_offline(address: str, tmp_path: Path) -> None:
     index = opened(address, protocol=protocol_of(address), root=tmp_path).index
     assert {"core", "tf-job", "tf-serving"} <= index.packages.keys()
-
-
-def test_another_branch_of_that_repository_is_not_ours() -> None:
-    assert not is_bundled("github.com/google/kubeflow/tree/other/kubeflow")
 
 
 @pytest.mark.parametrize("name", ["core", "tf-job", "tf-serving"])
