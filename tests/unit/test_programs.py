@@ -22,12 +22,6 @@ def test_output_input_and_folder(tmp_path: Path) -> None:
     assert done.stderr == "talk\n"
 
 
-def test_settings_are_laid_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ONE", "1")
-    code = "import os; print(os.environ['ONE'], os.environ['TWO'])"
-    assert run(python(code), settings={"TWO": "2"}).stdout == b"1 2\n"
-
-
 def test_a_missing_program_is_named() -> None:
     with pytest.raises(ProgramError, match="`no-such-program` is needed and is not installed") as caught:
         find("no-such-program")
@@ -63,11 +57,6 @@ def test_a_program_out_of_time_is_ended_with_its_children() -> None:
 def test_no_shell_reads_the_arguments() -> None:
     done = run([*python("import sys; print(sys.argv[1])"), "$(echo x); `y` *"])
     assert done.stdout == b"$(echo x); `y` *\n"
-
-
-def test_one_that_is_asked_answers_in_its_own_time() -> None:
-    code = "import os, sys; print(os.environ['A'], sys.stdin.read())"
-    assert ask(sys.executable, ["-c", code], settings={"A": "1"}, reads_terminal=False) == b"1 \n"
 
 
 def test_one_that_is_asked_and_missing_is_another_fault_than_one_that_fails() -> None:

@@ -45,20 +45,6 @@ def moved(before: Change | None, now: Change) -> list[str]:
     return reapply.moved_objects(rows(*([before] if before else [])), rows(now))
 
 
-@pytest.mark.parametrize("action", ["create", "update", "recreate", "delete", "unchanged", "kept"])
-def test_the_same_change_may_be_done(action: Any) -> None:
-    assert moved(change(action), change(action)) == []
-
-
-@pytest.mark.parametrize("action", ["create", "update", "recreate"])
-def test_what_was_done_already_needs_nothing(action: Any) -> None:
-    assert moved(change(action), change("unchanged", uid="u1")) == []
-
-
-def test_a_deletion_that_nobody_needs_any_more_is_nothing_either() -> None:
-    assert reapply.moved_objects(rows(change("delete")), []) == []
-
-
 @pytest.mark.parametrize(
     ("before", "now", "said"),
     [
@@ -86,14 +72,6 @@ def test_a_deletion_that_nobody_needs_any_more_is_nothing_either() -> None:
 )
 def test_what_moved_is_said_object_by_object(before: Change | None, now: Change, said: str) -> None:
     assert moved(before, now) == [f"Deployment ml/web: {said}"]
-
-
-def test_another_value_of_an_approved_field_is_not_approved() -> None:
-    now = change(fields=(FieldChange(path="spec.replicas", action="changed", old=1, new=3),), fingerprint="x")
-    assert moved(change(), now) == [
-        "Deployment ml/web: differs in another way than when it was approved:"
-        " `spec.replicas` has another value"
-    ]
 
 
 @pytest.mark.parametrize("costly", [False, True])

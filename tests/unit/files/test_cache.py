@@ -20,13 +20,6 @@ def entries(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-def test_what_was_put_is_found_by_another_process(tmp_path: Path) -> None:
-    Cache(tmp_path / "cache" / "mlstack").put("a key / with anything \ud800", b"\x00data")
-    found = Cache(tmp_path / "cache" / "mlstack")
-    assert found.get("a key / with anything \ud800") == b"\x00data"
-    assert found.get("another key") is None
-
-
 def test_the_last_bytes_put_win(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
     cache.put("k", b"1")

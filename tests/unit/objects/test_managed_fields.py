@@ -22,14 +22,6 @@ def containers(image: str) -> list[dict[str, Any]]:
     return [{"name": "main", "image": image, "imagePullPolicy": "Always"}]
 
 
-def test_only_owned_fields_are_compared() -> None:
-    one, other = live(containers=containers("a")), live(containers=containers("b"), paused=True)
-    other["metadata"]["generation"] = 4
-    assert list(managed_fields.compare(one, other, TREE)) == [
-        FieldChange(path="spec.containers[main].image", action="changed", old="a", new="b")
-    ]
-
-
 def test_a_new_list_item_is_one_change_without_server_defaults() -> None:
     assert list(managed_fields.compare(live(), live(containers=containers("a")), TREE)) == [
         FieldChange(path="spec.containers", action="added", new=[{"name": "main", "image": "a"}])
@@ -62,15 +54,6 @@ def test_items_of_sets_appear_and_go() -> None:
     ]
 
 
-def test_minus_tells_a_thing_from_its_fields() -> None:
-    assert managed_fields.minus({"f:a": {}}, {"f:a": {"f:b": {}}}) == {"f:a": {}}
-    assert managed_fields.minus({"f:a": {".": {}, "f:b": {}}}, {"f:a": {}}) == {"f:a": {"f:b": {}}}
-
-
-def test_union_keeps_a_leaf_beside_its_fields() -> None:
-    assert managed_fields.union({"f:a": {}}, {"f:a": {"f:b": {}}}) == {"f:a": {".": {}, "f:b": {}}}
-
-
 def test_paths_name_things_and_their_fields() -> None:
     assert [managed_fields.path_text(path) for path in managed_fields.paths(TREE)] == [
         'metadata.labels["a.b/c"]',
@@ -94,10 +77,6 @@ def test_entries_of_one_manager_are_merged() -> None:
     ]
     assert managed_fields.owned({"metadata": {"managedFields": managed}}, "m") == {"f:a": {}, "f:b": {}}
     assert managed_fields.owned({}, "m") == {}
-
-
-def test_where_nothing_is_owned_nothing_differs() -> None:
-    assert list(managed_fields.compare(live(), live(replicas=4), {})) == []
 
 
 MAIN = 'k:{"name":"main"}'

@@ -15,7 +15,6 @@ from mlstack.errors import (
     ConflictError,
     ForbiddenError,
     InvalidError,
-    NotFoundError,
     SchemaError,
     TransientError,
     UsageError,
@@ -490,21 +489,6 @@ def values(row: ObjectChange) -> list[tuple[str, Any, Any]]:
     return [(one.path, one.old, one.new) for one in row.fields]
 
 
-def test_files_are_compared_without_a_cluster(two: Stack) -> None:
-    two.opener = lambda context: pytest.fail(f"asked {context}")
-    found = different(look(two, "minikube", "local:gke"))
-    assert found.keys() == {"ConfigMap prod/settings"}
-    assert values(found["ConfigMap prod/settings"]) == [("data.a", "1", "gke")]
-
-
-def test_an_environment_is_equal_to_itself(two: Stack) -> None:
-    assert look(two, "local:gke", "local:gke").ok
-    two.apply("gke")
-    assert look(two, "remote:gke", "remote:gke").ok
-    assert look(two, "remote:gke", "local:gke").ok
-    assert look(two, "local:gke", "remote:gke").ok
-
-
 def test_clusters_are_compared_by_what_we_own_there(two: Stack, clusters: dict[str, MemoryCluster]) -> None:
     two.apply("minikube")
     two.apply("gke")
@@ -515,24 +499,6 @@ def test_clusters_are_compared_by_what_we_own_there(two: Stack, clusters: dict[s
     )
     found = different(look(two, "remote:minikube", "remote:gke"))
     assert found.keys() == {"ConfigMap prod/settings"}
-
-
-def test_files_are_compared_with_another_cluster_by_a_dry_run_there(two: Stack) -> None:
-    two.apply("gke")
-    found = different(look(two, "local:minikube", "remote:gke"))
-    assert values(found["ConfigMap prod/settings"]) == [("data.a", "1", "gke")]
-    turned = different(look(two, "remote:gke", "local:minikube"))
-    assert values(turned["ConfigMap prod/settings"]) == [("data.a", "gke", "1")]
-    assert found.keys() == turned.keys() == {"ConfigMap prod/settings"}
-
-
-def test_objects_on_one_side_alone_are_told(two: Stack) -> None:
-    two.apply("minikube")
-    two.write("more", config_map("more"))
-    (row,) = different(look(two, "remote:minikube", "local:minikube")).values()
-    assert (row.name, row.action) == ("more", "create")
-    (row,) = different(look(two, "local:minikube", "remote:minikube")).values()
-    assert (row.name, row.action) == ("more", "delete")
 
 
 def test_components_filter_both_sides(two: Stack) -> None:
@@ -557,8 +523,3 @@ def test_comparing_writes_nothing(two: Stack, clusters: dict[str, MemoryCluster]
 def test_what_is_no_side_is_refused(word: str) -> None:
     with pytest.raises(UsageError):
         read_side(word)
-
-
-def test_an_unknown_environment_is_not_found(two: Stack) -> None:
-    with pytest.raises(NotFoundError):
-        look(two, "local:minikube", "local:gek")

@@ -86,13 +86,6 @@ def test_description_says_all_of_a_parameter(made: AppDir) -> None:
     assert rows["color"].limits == 'one of "red", "green"'
 
 
-def test_preview_in_an_environment_takes_its_namespace(made: AppDir) -> None:
-    app.add_environment(made, "gke", kubeconfig=KUBECONFIG, place=app.Place(context="gke"), use_preset=False)
-    wanted = ComponentRequest(prototype="web", name="page", texts={"image": "nginx"})
-    (found,) = components.preview_prototype(made, wanted, environment="gke").objects
-    assert (found.name, found.namespace) == ("page", "ml")
-
-
 RETIRED = """\
 retired:
 - {names: [cgi, perl], reason: nobody writes it, instead: use `web`}
@@ -163,12 +156,6 @@ def test_another_object_name_is_kept(made: AppDir) -> None:
     assert "  name: other\n" in content(made)
 
 
-def test_module_becomes_a_folder(made: AppDir) -> None:
-    assert generate(made, wanted("shop.front")).file == "components/shop/front.yaml"
-    by_option = ComponentRequest(prototype="web", name="back", module="shop/inner", texts={"image": "x"})
-    assert generate(made, by_option).name == "shop.inner.back"
-
-
 @pytest.mark.parametrize(
     ("texts", "params"),
     [({}, "replicas: 2\n  color: red"), ({"replicas": "3", "color": "green"}, "replicas: 3\n  color: green")],
@@ -201,12 +188,6 @@ def test_an_alias_says_which_prototype_it_is(made: AppDir, name: str, note: str)
 def test_a_prototypes_own_name_needs_no_note(made: AppDir, name: str) -> None:
     result = generate(made, ComponentRequest(prototype=name, name="front", texts={"image": "x"}))
     assert result.notes == ("Look at it with a browser.",)
-
-
-def test_notes_tell_of_use_and_deprecation(made: AppDir) -> None:
-    notes = generate(made, wanted(size="big")).notes
-    assert "Look at it with a browser." in notes
-    assert any("size" in note for note in notes)
 
 
 def test_list_knows_prototypes_and_manifests(made: AppDir) -> None:
