@@ -14,24 +14,6 @@ from tests.support.deploying import Stack, config_map, crd, deployment, existing
 Clusters = dict[str, MemoryCluster]
 
 
-def test_delete_goes_in_reverse_and_keeps_the_namespace(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.deploy("a", config_map(), deployment())
-    result = stack.delete()
-    assert [(row.kind, row.outcome) for row in result.objects] == [
-        ("Deployment", "deleted"),
-        ("ConfigMap", "deleted"),
-    ]
-    assert cluster.get(ObjectRef("v1", "Namespace", "", "ml")) is not None
-    assert stack.delete().objects == ()
-
-
-def test_jobs_go_and_definitions_stay(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.deploy("a", tfjob(), crd("tfjobs", "TFJob", group="kubeflow.org"))
-    result = stack.delete()
-    assert outcomes(result) == {"cnn": "deleted", "tfjobs.kubeflow.org": "kept"}
-    assert "every namespace" in result.objects[1].text
-
-
 def test_definitions_go_when_asked_and_name_what_goes_along(stack: Stack, cluster: MemoryCluster) -> None:
     stack.deploy("a", crd("tfjobs", "TFJob", group="kubeflow.org"))
     foreign = tfjob("theirs")
@@ -42,13 +24,6 @@ def test_definitions_go_when_asked_and_name_what_goes_along(stack: Stack, cluste
     assert result.notes == (
         "with definition `tfjobs.kubeflow.org` go 1 TFJob of all namespaces: default/theirs",
     )
-
-
-def test_a_dry_run_deletes_nothing(stack: Stack, cluster: MemoryCluster) -> None:
-    stack.deploy("a", config_map())
-    result = stack.delete(dry_run=True)
-    assert (result.dry_run, outcomes(result)) == (True, {"settings": "deleted"})
-    assert cluster.get(ObjectRef("v1", "ConfigMap", "ml", "settings")) is not None
 
 
 def test_one_component_alone(stack: Stack) -> None:
@@ -91,19 +66,6 @@ def test_what_has_lost_its_label_is_not_said_to_be_made_by_others(
     assert row.text == (
         "was applied by mlstack, and has lost its label `mlstack.dev/app`: nothing says whose it is"
     )
-
-
-def test_claims_stay_unless_asked(stack: Stack) -> None:
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "disk"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-    }
-    stack.deploy("a", claim)
-    assert outcomes(stack.delete()) == {"disk": "kept"}
-    plan_only = stack.delete(spare=KeepOptions(claims=False), dry_run=True)
-    assert outcomes(plan_only) == {"disk": "deleted"}
 
 
 def claim(name: str, **labels: str) -> dict[str, Any]:

@@ -52,12 +52,6 @@ def test_what_the_files_no_longer_bring_goes(stack: Stack, cluster: MemoryCluste
     assert stack.diff().ok
 
 
-def test_a_deletion_is_confirmed(stack: Stack) -> None:
-    turned(stack, ["one", "two"], ["one"])
-    plan = stack.plan()
-    assert (plan.destructive, plan.changes_existing) == (True, True)
-
-
 def test_members_carry_the_label_of_the_set(stack: Stack, cluster: MemoryCluster) -> None:
     stack.deploy("a", *maps("one"))
     parent, live = cluster.get(PARENT), cluster.get(ref("one"))
@@ -159,16 +153,6 @@ def test_more_than_half_is_refused(stack: Stack, cluster: MemoryCluster) -> None
         " --allow-large-prune",
     )
     assert list(outcomes(stack.apply(allow_large_prune=True)).values()).count("deleted") == 4
-
-
-def test_small_sets_may_change_whole(stack: Stack) -> None:
-    turned(stack, ["one", "two", "three"], ["four"])
-    assert outcomes(stack.apply()) == {
-        "one": "deleted",
-        "two": "deleted",
-        "three": "deleted",
-        "four": "created",
-    }
 
 
 def test_selected_components_prune_their_own_alone(stack: Stack, cluster: MemoryCluster) -> None:

@@ -6,22 +6,6 @@ from mlstack.simulator.engine import START_MS, Kernel, SimulatedStore
 POD = {"kind": "Pod", "metadata": {"name": "a", "namespace": "x"}, "spec": {}, "status": {}}
 
 
-def test_actions_happen_in_the_order_of_their_times_and_what_is_due_together_keeps_its_order() -> None:
-    kernel, order = Kernel(), []
-    for delay_ms, name in ((20, "last"), (5, "a"), (5, "b"), (5, "c")):
-        kernel.after(delay_ms, lambda name=name: order.append(name))
-    kernel.run(START_MS + 20)
-    assert order == ["a", "b", "c", "last"]
-
-
-def test_time_stands_where_the_run_ends_and_what_was_due_before_happens_at_once() -> None:
-    kernel, times = Kernel(), []
-    kernel.after(100, lambda: kernel.at(START_MS, lambda: times.append(kernel.now_ms)))
-    kernel.after(1_000, lambda: times.append(kernel.now_ms))
-    kernel.run(START_MS + 400)
-    assert (times, kernel.now_ms) == ([START_MS + 100], START_MS + 400)
-
-
 def test_generators_of_one_name_and_seed_draw_alike_and_others_do_not() -> None:
     draws = [Kernel(seed).generator(name).random() for seed, name in ((1, "a"), (1, "a"), (1, "b"), (2, "a"))]
     assert draws[0] == draws[1]
@@ -35,22 +19,6 @@ def test_a_write_has_a_higher_version_keeps_the_uid_and_changes_no_object_that_s
     assert int(bound["metadata"]["resourceVersion"]) > int(held["metadata"]["resourceVersion"])
     assert bound["metadata"]["uid"] == held["metadata"]["uid"]
     assert held["spec"] == {}
-
-
-def test_the_same_object_again_is_no_news() -> None:
-    store, events = SimulatedStore(Kernel()), []
-    pod = store.write(POD)
-    store.watch(["Pod"], events.append)
-    store.update(pod)
-    assert [event.type for event in events] == ["ADDED"]
-
-
-def test_an_object_of_the_same_name_is_another_one_after_removal() -> None:
-    store = SimulatedStore(Kernel())
-    pod = store.write(POD)
-    store.remove(pod)
-    store.write(POD)
-    assert store.current(pod) is None
 
 
 def test_events_arrive_after_a_moment_in_their_order() -> None:
