@@ -124,7 +124,6 @@ def test_d8_what_would_be_deleted_is_shown(live: Path, run: Runner) -> None:
 
 
 def test_d9_other_apps_never_appear(live: Path, run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a real cluster: tests/cluster/test_diff.py::test_other_apps_never_appear."""
     run.ok("init second --dir ../second")
     monkeypatch.chdir(live.parent / "second")
     run.ok("env add minikube --no-preset")

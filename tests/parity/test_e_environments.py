@@ -95,7 +95,6 @@ def test_e14_a_context_that_leads_elsewhere_is_refused(demo: Path, run: Runner) 
 
 
 def test_e15_without_a_kubeconfig_nothing_is_asked(demo: Path, run: Runner, tmp_path: Path) -> None:
-    """That TLS is verified: tests/cluster/test_kube.py::test_another_ca_is_not_trusted."""
     from mlstack.errors import NotFoundError
     from mlstack.kube.api_server import connect
 
@@ -104,7 +103,6 @@ def test_e15_without_a_kubeconfig_nothing_is_asked(demo: Path, run: Runner, tmp_
 
 
 def test_e17_a_missing_namespace_is_created_first(demo: Path, run: Runner) -> None:
-    """On a real cluster: tests/cluster/test_apply.py::test_a_missing_namespace_is_created_first."""
     run.ok("env set gke -n ml")
     assert "namespace `ml` is created first" in run("apply gke").err
     stray = config_map("stray")

@@ -61,7 +61,6 @@ def test_y2_fields_of_others_survive(live: Path, run: Runner) -> None:
 
 
 def test_y3_fields_that_left_the_files_go(live: Path, run: Runner) -> None:
-    """On a real cluster: tests/cluster/test_apply.py::test_removed_fields_go."""
     write(live, "a", config_map("a", y="1"))
     run.ok("apply minikube")
     assert data(run, "a") == {"y": "1"}
@@ -95,7 +94,6 @@ def test_y6_a_dry_run_names_each_object_and_changes_nothing(live: Path, run: Run
 
 
 def test_y7_a_dry_run_asks_the_server(live: Path, run: Runner) -> None:
-    """On a real cluster: tests/cluster/test_apply.py::test_dry_run_finds_what_the_server_would_refuse."""
     write(live, "c", {**config_map("c"), "nonsense": 1})
     assert run("apply minikube --dry-run").code == 6
     assert data(run, "c") is None

@@ -43,14 +43,6 @@ def test_new_values_read_as_a_person_would_write_them(tmp_path: Path) -> None:
     )
 
 
-def test_setting_the_same_value_again_changes_nothing(made: AppDir) -> None:
-    place = ParamScope(component="front")
-    params.set_param(made, place, "replicas", "2")
-    before = read_tree(made.root)
-    assert not params.set_param(made, place, "replicas", "2").changed
-    assert read_tree(made.root) == before
-
-
 @pytest.mark.parametrize(
     ("key", "text", "value"),
     [

@@ -58,12 +58,6 @@ def twice(stack: Stack) -> Stack:
     return stack
 
 
-def test_without_a_number_the_one_before_the_newest_comes_back(twice: Stack, clusters: Clusters) -> None:
-    assert outcomes(twice) == {"ConfigMap ml/settings": "updated", "ConfigMap ml/later": "deleted"}
-    assert live(clusters, "ConfigMap", "settings")["data"] == {"a": "1"}
-    assert live(clusters, "ConfigMap", "later") is None
-
-
 def test_going_back_makes_a_revision_of_its_own(twice: Stack) -> None:
     twice.rollback(1, who="ada@laptop")
     newest, _, first = twice.revisions()
@@ -76,11 +70,6 @@ def test_a_named_revision_comes_back_and_forth(twice: Stack, clusters: Clusters)
     twice.rollback(2)
     assert live(clusters, "ConfigMap", "settings")["data"] == {"a": "2"}
     assert live(clusters, "ConfigMap", "later") is not None
-
-
-def test_going_back_to_what_is_there_changes_nothing(twice: Stack) -> None:
-    assert set(outcomes(twice, 2).values()) == {"unchanged"}
-    assert len(twice.revisions()) == 2
 
 
 def test_the_files_say_something_else_is_said(twice: Stack) -> None:
@@ -191,11 +180,6 @@ def test_there_must_be_something_to_go_back_to(stack: Stack, applied: int, told:
         stack.apply()
     with pytest.raises(NotFoundError, match=f"has nothing to go back to: {told}"):
         stack.rollback()
-
-
-def test_a_number_that_is_gone_is_not_found(twice: Stack) -> None:
-    with pytest.raises(NotFoundError, match="has no revision 9; there are 1 to 2"):
-        twice.rollback(9)
 
 
 def test_a_rollback_is_a_plan_that_asks_like_any_other(twice: Stack, clusters: Clusters) -> None:
