@@ -511,9 +511,8 @@ def _diff_object(context: DiffContext, manifest: KubeObject) -> Change:
 def _live_in_other_version(context: DiffContext, manifest: KubeObject) -> Data | None:
     """Give an object as the server has it, where the run's own definition brings the version wanted of it."""
     kind = _kind(manifest.identity, context.cluster.kinds())
-    if kind is None or manifest.namespace in context.absent_namespaces:
-        return None
-    if kind.namespaced != bool(manifest.namespace):
+    is_absent = manifest.namespace in context.absent_namespaces
+    if kind is None or is_absent or kind.namespaced != bool(manifest.namespace):
         return None
     return context.cluster.get(ObjectRef(kind.api_version, kind.kind, manifest.namespace, manifest.name))
 

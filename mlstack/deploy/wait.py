@@ -11,10 +11,10 @@ from mlstack import clock as durations
 from mlstack.app.app import ReadyRules
 from mlstack.clock import STILL_S, Clock, backoff
 from mlstack.dataclass import dataclass
-from mlstack.deploy.changes import ApplyOptions, Change, OnEvent, RunEvent, RunEventKind, silent
+from mlstack.deploy.changes import ApplyOptions, Change, OnEvent, RunEvent, RunEventKind
 from mlstack.deploy.target import ResolvedTarget
 from mlstack.errors import ClusterError, ForbiddenError, MlstackError, NotReadyError, ObjectNotFoundError
-from mlstack.kube.client import Cluster, ObjectRef
+from mlstack.kube.client import Cluster, ObjectRef, asked_once
 from mlstack.kube.watch import ResourceWatcher, WatchSource
 from mlstack.objects import kube_object
 from mlstack.objects.kube_object import Identity, KubeObject
@@ -235,6 +235,8 @@ MANY_NAMESPACES = 5
 TICK_S = 1.0
 # How often an object that no watch tells of is asked for.
 ASK_S = 2.0
+# How long nothing may be heard before each object is asked for: proxies refuse watches, or hold them back.
+DEAF_S = 10.0
 _LONGEST_TICK_S = 2.0
 
 UNSEEN = Readiness("waiting", "not looked at yet")
@@ -298,6 +300,7 @@ class ReadinessWatcher:
             and (self._is_plain(obj) or (obj.kind in _WAITED_FOR and key_of(obj.data) not in self._rules))
         }
         self._resumed_s, self._tick_s = clock.now_s(), TICK_S
+        self._deaf_s = clock.now_s() + DEAF_S
 
     def __enter__(self) -> Self:
         """Begin to watch."""
@@ -393,18 +396,19 @@ class ReadinessWatcher:
     def _ask(self, desired: KubeObject, now_s: float) -> Data | None:
         """Ask for an object that no watch tells of: it is gone, or lost its labels, or may not be watched."""
         source = self._sources[desired.identity]
-        refused = isinstance(self._watches.error(source), ForbiddenError | ObjectNotFoundError)
-        if not refused and not self._watches.has_listed(source):
+        is_refused = isinstance(self._watches.error(source), ForbiddenError | ObjectNotFoundError)
+        if not is_refused and not self._watches.has_listed(source) and now_s < self._deaf_s:
             return None
         asked_s, live = self._answers.get(desired.identity, (-ASK_S, None))
         if now_s - asked_s < ASK_S:
             return live
         try:
-            live = self._cluster.get(ObjectRef.of(desired.data))
+            live = asked_once(self._cluster).get(ObjectRef.of(desired.data))
         except ForbiddenError as refusal:
             self._evaluator.note(refusal)
             return None
         except ClusterError:  # the server is away: what it said last must do
+            self._deaf_s = self._clock.now_s() + DEAF_S
             return live
         self._answers[desired.identity] = (now_s, live)
         return live
@@ -508,12 +512,7 @@ ESTABLISHED_S = 60.0
 
 
 def until_established(
-    cluster: Cluster,
-    ref: ObjectRef,
-    *,
-    clock: Clock,
-    timeout_s: float = ESTABLISHED_S,
-    on_event: OnEvent = silent,
+    cluster: Cluster, ref: ObjectRef, *, clock: Clock, timeout_s: float, on_event: OnEvent
 ) -> None:
     """Return when the API server serves what a definition defines; said every `STILL_S`."""
 

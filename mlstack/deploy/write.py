@@ -14,7 +14,7 @@ from mlstack.deploy.changes import Change, OnEvent, RunEvent, what_moved, with_u
 from mlstack.deploy.inventory import ref_of
 from mlstack.deploy.live import DiffContext
 from mlstack.deploy.plan import diff_object
-from mlstack.deploy.wait import ESTABLISHED_S, is_same, obstacles, own_finalizers, until_established
+from mlstack.deploy.wait import DEAF_S, ESTABLISHED_S, is_same, obstacles, own_finalizers, until_established
 from mlstack.errors import (
     ClusterError,
     ConflictError,
@@ -399,7 +399,10 @@ class DeletionWatcher:
             for awaited in waiting
             if now_s - awaited.asked_s >= _AGAIN_S
             if self._feed.error(awaited.source) is not None
-            or (awaited.source in listed_before and self._uids.get(awaited.gone.ref) != awaited.gone.uid)
+            or (
+                self._uids.get(awaited.gone.ref) != awaited.gone.uid
+                and (awaited.source in listed_before or now_s - awaited.since_s >= DEAF_S)
+            )
         ]
         lives = parallel.run(lambda awaited: self._cluster.get(awaited.gone.ref), doubtful)
         for awaited, live in zip(doubtful, lives, strict=True):

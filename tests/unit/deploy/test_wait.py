@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mlstack.deploy import wait
-from mlstack.deploy.changes import RunEvent
+from mlstack.deploy.changes import OnEvent, RunEvent, silent
 from mlstack.deploy.wait import Barriers, obstacles
 from mlstack.errors import ForbiddenError, NotReadyError
 from mlstack.kube.client import Listing, ObjectRef
@@ -38,26 +38,28 @@ def definition(**states: str) -> dict[str, Any]:
     return {"apiVersion": REF.api_version, "kind": REF.kind, "status": {"conditions": conditions}}
 
 
+def until_established(*answers: dict[str, Any], clock: VirtualClock, on_event: OnEvent = silent) -> None:
+    wait.until_established(Cluster(*answers), REF, clock=clock, timeout_s=60, on_event=on_event)
+
+
 def test_a_definition_is_waited_for() -> None:
     clock = VirtualClock(0)
     fresh: dict[str, Any] = {**definition(), "status": {"conditions": None}}
-    wait.until_established(Cluster(fresh, definition(), definition(Established="True")), REF, clock=clock)
+    until_established(fresh, definition(), definition(Established="True"), clock=clock)
     assert 0 < clock.now_s() < 1
 
 
 def test_a_refused_definition_ends_the_wait() -> None:
     clock = VirtualClock(0)
     with pytest.raises(NotReadyError, match="cannot be served"):
-        wait.until_established(Cluster(definition(NamesAccepted="False")), REF, clock=clock)
+        until_established(definition(NamesAccepted="False"), clock=clock)
     assert clock.now_s() == 0
 
 
 def test_a_definition_that_never_comes_is_told_and_ends_the_wait() -> None:
     clock, told = VirtualClock(0), list[float]()
     with pytest.raises(NotReadyError, match="not served within 60 s"):
-        wait.until_established(
-            Cluster(definition()), REF, clock=clock, on_event=lambda event: told.append(clock.now_s())
-        )
+        until_established(definition(), clock=clock, on_event=lambda event: told.append(clock.now_s()))
     assert told == [pytest.approx(30, abs=1)]
 
 

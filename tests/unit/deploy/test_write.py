@@ -184,19 +184,36 @@ def test_what_does_not_pass_fails_at_once(error: MlstackError) -> None:
     assert told.clock.now_s() == 0
 
 
+class Releasing(VirtualClock):
+    """A clock with which the object loses its finalizers after a second."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        super().__init__(0)
+        self._cluster = cluster
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        if self.now_s() > 1 and (self._cluster.get(REF) or {"metadata": {}})["metadata"].get("finalizers"):
+            self._cluster.patch(REF, {"metadata": {"finalizers": None}})
+
+
+def test_an_end_that_no_watch_tells_of_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Flaky()
+    held = {**settings().data, "metadata": {**settings().metadata, "finalizers": ["ex.com/hold"]}}
+    uid = cluster.apply(held).object["metadata"]["uid"]
+    monkeypatch.setattr(cluster, "watch", lambda *address, **options: iter(()))
+    told = Told(cluster, Releasing(cluster))
+    assert told.delete(change("delete", live_uid=uid)) == "deleted"
+    assert told.clock.now_s() < 20
+
+
 def test_what_is_written_to_an_object_that_goes_is_written_again_when_it_is_gone() -> None:
     cluster = Flaky()
     cluster.apply({**settings().data, "metadata": {**settings().metadata, "finalizers": ["ex.com/hold"]}})
     old = cluster.delete(REF)
     assert old is not None
 
-    class Releasing(VirtualClock):
-        def sleep(self, seconds: float) -> None:
-            super().sleep(seconds)
-            if self.now_s() > 1 and (cluster.get(REF) or {"metadata": {}})["metadata"].get("finalizers"):
-                cluster.patch(REF, {"metadata": {"finalizers": None}})
-
-    told = Told(cluster, Releasing(0))
+    told = Told(cluster, Releasing(cluster))
     applied = told.write(change("update", live_uid=old["metadata"]["uid"]))
     assert applied.object["metadata"]["uid"] != old["metadata"]["uid"]
     assert (cluster.get(REF) or {})["data"] == {"a": "1"}

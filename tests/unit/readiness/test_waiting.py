@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.errors import ForbiddenError, NotReadyError, UnreachableError, WatchExpiredError
+from mlstack.errors import ForbiddenError, NotReadyError, TransientError, UnreachableError, WatchExpiredError
 from mlstack.kube.client import ObjectRef
 from mlstack.readiness.rule import NO_NODE_S, TIMEOUT_ANNOTATION, WAIT_ANNOTATION
 from tests.support.deploying import config_map, crd, deployment, tfjob
@@ -229,6 +229,15 @@ def test_a_job_that_ended_and_was_removed_is_done(still: Watched) -> None:
     still.cluster.faults += [lambda cluster, kind: None, delete]
     still.wait(wanted)
     assert still.found[wanted.identity].state == "done"
+
+
+def test_a_server_whose_watches_a_proxy_refuses_is_asked_for_each_object(still: Watched) -> None:
+    def refuse(cluster: FaultyCluster, kind: str) -> None:
+        raise TransientError("a watch is no request")
+
+    still.cluster.faults += [refuse] * 1000
+    with pytest.raises(NotReadyError, match="0 of 1 pods ready"):  # so it was looked at
+        still.wait(still.apply(deployment()))
 
 
 def test_an_object_whose_labels_were_taken_is_still_seen(running: Watched) -> None:
