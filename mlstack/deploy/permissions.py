@@ -220,12 +220,11 @@ def explained(
         yield
     except (ForbiddenError, InvalidError, TransientError) as error:
         webhook = _WEBHOOK.search(error.message)
-        is_policy = isinstance(error, ForbiddenError) and error.why == "policy"
-        if webhook is None and not is_policy and "ValidatingAdmissionPolicy" not in error.message:
-            raise
+        is_policy = "ValidatingAdmissionPolicy" in error.message or getattr(error, "why", "") == "policy"
         text = error.message.removeprefix(f"`{ref}`: ").removeprefix(f"`{ref}` is refused: ")
         is_silent = isinstance(error, TransientError)
-        who, hint = "a policy of the cluster", f"{_EXEMPT}, then run the command again"
+        who = "a policy of the cluster" if is_policy else ""
+        hint = f"{_EXEMPT}, then run the command again" if is_policy else error.hint
         if webhook is not None:
             text, exempt = text.replace(webhook[0], "", 1), f"{_EXEMPT} (objectSelector)"
             configuration, named = _configuration(cluster, webhook[1]), ""
@@ -244,7 +243,8 @@ def explained(
                     f"see that the service behind the webhook runs, or {exempt}, then run the command again"
                 )
             who = f"admission webhook `{webhook[1]}`{named}"
-        why = f"cannot be written: {who} {text}" if is_silent else f"is refused by {who}: {text}"
+        is_named = who and not is_silent
+        why = f"is refused by {who}: {text}" if is_named else f"cannot be written: {f'{who} {text}'.strip()}"
         error.message = f"the {what} of environment `{environment}`, `{ref}`, {why}; {so}"
         error.hint, error.args = hint, (error.message,)
         raise

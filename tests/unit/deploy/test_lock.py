@@ -423,6 +423,9 @@ def test_a_policy_is_named_as_well(stack: Stack, error: ClusterError) -> None:
     assert "ValidatingAdmissionPolicy 'P'" in found.message
 
 
-def test_other_refusals_stay_what_they_are(stack: Stack) -> None:
-    gate(stack, lambda subject: ForbiddenError(f"{subject}: exceeded quota", why="quota"))
-    assert refused(stack).message == f"`ConfigMap default/{NAME}`: exceeded quota"
+def test_other_refusals_say_what_is_not_kept(stack: Stack) -> None:
+    gate(stack, lambda subject: ForbiddenError(f"{subject}: exceeded quota", why="quota", hint="see it"))
+    error = refused(stack)
+    inventory = f"the inventory of environment `minikube`, `ConfigMap default/{NAME}`"
+    assert error.message == f"{inventory}, cannot be written: exceeded quota; nothing was written"
+    assert error.hint == "see it"
