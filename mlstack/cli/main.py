@@ -66,8 +66,7 @@ OTHER_WORDS: Mapping[str, Sequence[str]] = {
 def nearest_option(name: str, params: Sequence[Any]) -> str | None:
     """Find the long option that a mistyped one most likely stands for."""
     options = {option[2:]: option for param in params for option in param.opts if option.startswith("--")}
-    near = nearest(name.lstrip("-"), options)
-    return options[near] if near is not None else None
+    return options.get(nearest(name.lstrip("-"), options) or "")
 
 
 # --- how commands are parsed, where typer does it otherwise ---
@@ -425,7 +424,6 @@ def root(
 
 # --- one command line ---
 
-USAGE_EXIT_CODE = 2
 FILE_EXIT_CODE = 3
 
 # The root of all usage faults: its place moved between typer's releases, its kinship did not.
@@ -459,7 +457,7 @@ def main(argv: Sequence[str] | None = None, *, ports: Ports | None = None) -> in
         except MlstackError as error:
             return _fail(words, error.exit_code, error)
         except ParserError as error:
-            return _fail(words, USAGE_EXIT_CODE, _usage_error(error))
+            return _fail(words, UsageError.exit_code, _usage_error(error))
         except OSError as error:
             reason = (error.strerror or str(error) or type(error).__name__).lower()
             place = str(error.filename) if error.filename else None

@@ -414,8 +414,7 @@ def emit(result: object, output_format: str) -> int:
     if output_format == "table":
         view = page_of(result)
         show(view)
-        for note in view.notes:
-            say(note)
+        say(*view.notes)
     elif output_format in FORMATS:
         write(FORMATS[output_format](result), exact=True)
     else:

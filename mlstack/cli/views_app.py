@@ -231,9 +231,8 @@ def _environment_removed(result: app.EnvironmentRemoved) -> Page:
 
 @view
 def _current_environment(result: app.CurrentEnvironment) -> Page:
-    if result.name is None:
-        return Page((), (), ("no environment is chosen: mlstack env current --set ENV",))
-    return shown(result, [result.name], result.name)
+    hint = "" if result.name else "no environment is chosen: mlstack env current --set ENV"
+    return shown(result, [result.name] if result.name else [], result.name or (), hint)
 
 
 # --- images ---
@@ -303,8 +302,8 @@ def _param_diff(result: params.ParamDiff) -> Page:
         return Page((), (), (f"no parameter differs between `{result.first}` and `{result.second}`",))
     first, second = result.first.upper(), result.second.upper()
     heads: Columns = {"COMPONENT": "component", "PARAM": "name", first: "first!", second: "second!"}
-    names = tuple(f"{row.component}.{row.name}" for row in result.rows)
-    return Page((table(result.rows, heads, cut=first),), names)
+    names = [f"{row.component}.{row.name}" for row in result.rows]
+    return shown(result, [table(result.rows, heads, cut=first)], names)
 
 
 @view

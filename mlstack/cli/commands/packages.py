@@ -394,4 +394,8 @@ def generate(
 
 def _pairs(words: Sequence[str]) -> dict[str, str | None]:
     """Read `PARAM=VALUE` words; a word without `=` is a switch, which only a boolean parameter takes."""
-    return {name: text if equals else None for name, equals, text in (word.partition("=") for word in words)}
+    parts = [word.partition("=") for word in words]
+    names = [name for name, _, _ in parts]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise UsageError(f"`--{twice}` is given twice", hint=f"once, with commas: --{twice}=ONE,TWO")
+    return {name: text if equals else None for name, equals, text in parts}

@@ -104,6 +104,7 @@ param unset front color | 4 | `color` is not set for front | it comes from proto
 generate web back --image x --replicas 10 | 2 | `replicas` must be 0 to 9 pods, got 10 | --help
 generate web back --image x --color blue | 2 | `color` must be one of `red`, `green`, got "blue" | --help
 generate web back --image x --color | 2 | `--color` needs a value | --color
+generate web back --image x --tags a=1 --tags b=2 | 2 | `--tags` is given twice | --tags=ONE,TWO
 generate web back --values /nowhere.yaml | 4 | no values file `/nowhere.yaml` | relative paths start at
 env set prod --ttl 5 | 2 | `--ttl 5` has no unit | --ttl 5h
 env set prod --allow-namespace 'Not One' | 2 | `Not One` cannot be a namespace | use up to 63
