@@ -18,6 +18,22 @@ def test_a2_init_refuses_to_overwrite_an_app(run: Runner) -> None:
     assert read_tree(Path("app1")) == before
 
 
+def test_a2_init_takes_a_folder_as_git_does(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop").mkdir()
+    monkeypatch.chdir(tmp_path / "shop")
+    run.play(
+        """
+        init . | 0 | created app `shop` in .
+        init . | 2 | there is an app at `.` already
+        init ../deep/other --stack training | 0 | created app `other` in ../deep/other
+        init ../a!b | 2 | `a!b` cannot be an app name
+        """
+    )
+    assert sorted(path.parent.name for path in tmp_path.rglob("app.yaml")) == ["other", "shop"]
+
+
 @pytest.mark.parametrize("value", [None, "/nonexistent"])
 def test_a3_init_needs_no_network_and_no_cluster(
     run: Runner, monkeypatch: pytest.MonkeyPatch, value: str | None

@@ -32,15 +32,13 @@ NEW_FOLDER = option("--dir DIR", "The folder to make. Default: NAME, here.")
 )
 def init(
     session: Session,
-    name: str = word("NAME", "The app's name, and that of its new folder."),
+    name: str = word("NAME", "The app's name, and that of its new folder; `.` is the one you are in."),
     folder: Path | None = NEW_FOLDER,
     stack: str | None = option(
         "--stack NAME", "Begin with components and environments: training, serving or full.", stacks
     ),
     environment: str | None = option("--env ENV", "Make a first environment of this name and choose it."),
-    context: str | None = option(
-        "--context NAME", "Its kubectl context. Default: the current one, if there is one."
-    ),
+    context: str | None = option("--context NAME", "Its kubectl context. Default: the current one, if any."),
     server: str | None = option("--server URL", "Take the context that leads to this API server."),
     namespace: str | None = option("--namespace -n NAME", "Its namespace. Default: that of the context."),
     skip_default_registries: bool = option(
@@ -49,6 +47,7 @@ def init(
 ) -> object:
     """Create an app directory; needs no network and no cluster."""
     place = folder or (session.folder or Path()) / name
+    name = place.resolve().name if name == "." or "/" in name else name  # a folder, as `git init` takes one
     if stack is not None:
         if environment or context or server or namespace or skip_default_registries:
             hint = f"mlstack init {name} --stack {stack}"
@@ -63,7 +62,7 @@ def init(
         context = kubeconfig.of_server(server).name
     default = not skip_default_registries
     chosen = {"environment": environment, "context": context, "kubeconfig": kubeconfig}
-    return session.call(operations.app.init, folder=place, default_registry=default, **chosen)
+    return session.call(operations.app.init, folder=place, name=name, default_registry=default, **chosen)
 
 
 def _place(session: Session, *, offline: bool) -> dict[str, Any]:
