@@ -250,11 +250,15 @@ class Loader:
             return TemplatePlace(component.file, line)
 
         documents = [document.content for document in self.app.read_manifest(component)]
-        objects = self._parsed(documents, component.full_name, component.file, place_of)
+        objects = [*self._parsed(documents, component.full_name, component.file, place_of)]
+        empty = (
+            f"component `{component.full_name}` brings nothing: its file holds no objects ({component.file})"
+        )
         return Rendered(
             component=component.full_name,
-            objects=self._patched([*objects], component.full_name),
+            objects=self._patched(objects, component.full_name),
             namespace=self.environment.namespace,
+            notes=() if objects else (empty,),  # a file that was cut off must not pass for one without faults
         )
 
     def _variables(self, component: Component, resolved: Resolved, namespace: str) -> dict[str, Any]:

@@ -69,6 +69,15 @@ def test_s5_the_namespace_stands_in_every_object(demo: Path, run: Runner) -> Non
     assert {each["metadata"]["namespace"] for each in run("render gke -o json").json["items"]} == {"ml"}
 
 
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "---\n---\n"])
+def test_s1_a_manifest_without_objects_is_told(demo: Path, run: Runner, text: str) -> None:
+    (demo / "components/cut.yaml").write_text(text)
+    note = "note: component `cut` brings nothing: its file holds no objects (components/cut.yaml)\n"
+    for line in ("render gke", "render gke", "validate gke"):
+        ran = run(line)
+        assert (ran.code, ran.err) == (0, note)
+
+
 def test_s6_render_and_validate_need_no_cluster(demo: Path, run: Runner) -> None:
     run.contexts = {}
     run.ok("render gke")
