@@ -52,7 +52,7 @@ def test_pod_may_use_up_its_grace(minikube: TestCluster, namespace: str) -> None
     _wait_for_phase(minikube, namespace, "Running", name="later")
     minikube.request("DELETE", _pod(namespace, "later"))
     minikube.wait_until_gone(_pod(namespace, "later"))
-    assert _phase(minikube, namespace) == "Running"
+    assert minikube.request("GET", _pod(namespace))["status"]["phase"] == "Running"
 
 
 def test_nothing_beyond_loopback_can_be_dialled(control_plane: ControlPlane) -> None:
@@ -129,10 +129,6 @@ def _create_pod(
         "spec": {**_pod_spec(gpus), **(spec or {})},
     }
     cluster.request("POST", f"/api/v1/namespaces/{namespace}/pods", body)
-
-
-def _phase(cluster: TestCluster, namespace: str) -> str:
-    return str(cluster.request("GET", _pod(namespace))["status"]["phase"])
 
 
 def _wait_for_phase(cluster: TestCluster, namespace: str, phase: str, *, name: str = "pod") -> Json:

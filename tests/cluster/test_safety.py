@@ -348,10 +348,6 @@ def test_a_stateful_set_made_anew_keeps_claims_that_it_owns(
 # --- the lock -----------------------------------------------------------------------------------------
 
 
-def lease_path(namespace: str) -> str:
-    return path(namespace, "leases", "mlstack-demo.minikube")
-
-
 def test_of_applies_at_once_each_ends_whole(stack: Stack, namespace: str, kubeconfig: Path) -> None:
     """Each run writes both objects with its own word; whoever is last, both say the same in the end."""
     stacks = [
@@ -420,7 +416,7 @@ def test_a_killed_run_of_this_machine_blocks_nobody(
 ) -> None:
     holding.send_signal(signal.SIGKILL)
     os.waitid(os.P_PID, holding.pid, os.WEXITED | os.WNOWAIT)
-    assert minikube.find(lease_path(namespace)) is not None
+    assert minikube.find(path(namespace, "leases", "mlstack-demo.minikube")) is not None
     stack.write("a", config_map())
     began = RealClock().now_s()
     assert outcomes(stack.apply(holder=holder("grace@laptop"), lock_timeout_s=0)) == {"settings": "created"}
@@ -520,16 +516,12 @@ def version(found: Data, name: str, *, storage: bool) -> Data:
     return {**found["spec"]["versions"][0], "name": name, "storage": storage}
 
 
-def settled(minikube: TestCluster, group: str) -> None:
-    minikube.wait_for(f"{DEFINITIONS}/widgets.{group}", is_established)
-
-
 @pytest.mark.parametrize("change", ["scope", "stored version"])
 def test_what_the_server_refuses_of_a_definition_is_explained(
     stack: Stack, minikube: TestCluster, group: str, change: str
 ) -> None:
     stack.deploy("a", definition(group, "size"))
-    settled(minikube, group)
+    minikube.wait_for(f"{DEFINITIONS}/widgets.{group}", is_established)
     then = definition(group, "size", scope="Cluster")
     said = "`scope` would change from Namespaced to Cluster"
     if change == "stored version":

@@ -23,7 +23,7 @@ def tfjobs(gke: TestCluster, namespace: str) -> Iterator[str]:
     source = upstream.crd("kubeflow.org/tfjobs.yaml")
     was_there = gke.find(_CRD) is not None
     gke.kubectl("apply", "--server-side", "--force-conflicts", "-f", source)
-    gke.wait_for(_CRD, _is_established)
+    gke.wait_for(_CRD, lambda crd: _is_true(crd, "Established"))
     path = f"/apis/kubeflow.org/v1/namespaces/{namespace}/tfjobs"
     gke.wait_for(path)
     yield path
@@ -60,10 +60,6 @@ def _tfjob(name: str) -> Json:
 def _is_true(found: Json, condition: str) -> bool:
     rows = found.get("status", {}).get("conditions") or []  # null in a CRD that was just made
     return any(row["type"] == condition and row["status"] == "True" for row in rows)
-
-
-def _is_established(crd: Json) -> bool:
-    return _is_true(crd, "Established")
 
 
 def _environment(pod: Json) -> dict[str, str]:

@@ -40,18 +40,6 @@ def with_quota(jobs: Jobs, **hard: str) -> None:
     jobs.cluster.wait_for(path, lambda found: set(found.get("status", {}).get("hard", {})) == set(names))
 
 
-def no_pods(jobs: Jobs) -> None:
-    with_quota(jobs, pods="0")
-
-
-def part_of_the_pods(jobs: Jobs) -> None:
-    with_quota(jobs, pods="3")
-
-
-def part_of_the_cpu(jobs: Jobs) -> None:
-    with_quota(jobs, requests_cpu="3500m")
-
-
 def small_containers(jobs: Jobs) -> None:
     jobs.create(limit("LimitRange", limits=[{"type": "Container", "max": {"cpu": "500m"}}]))
 
@@ -98,9 +86,13 @@ def policy(jobs: Jobs) -> None:
 
 
 CASES: dict[str, tuple[Any, Obj, str]] = {
-    "quota": (no_pods, {}, "exceeded quota: few"),
-    "quota of pods": (part_of_the_pods, {}, "pods: 5 more, 0 of 3 used"),
-    "quota of cpu for a part": (part_of_the_cpu, {}, "requests.cpu: 5 more, 0 of 3.5 used"),
+    "quota": (lambda jobs: with_quota(jobs, pods="0"), {}, "exceeded quota: few"),
+    "quota of pods": (lambda jobs: with_quota(jobs, pods="3"), {}, "pods: 5 more, 0 of 3 used"),
+    "quota of cpu for a part": (
+        lambda jobs: with_quota(jobs, requests_cpu="3500m"),
+        {},
+        "requests.cpu: 5 more, 0 of 3.5 used",
+    ),
     "service account": (None, {"serviceAccountName": "nobody"}, "serviceaccount"),
     "LimitRange": (small_containers, {}, "500m"),
     "Pod Security": (restricted, {"securityContext": {"runAsNonRoot": False}}, "violates PodSecurity"),

@@ -93,14 +93,6 @@ LATE = [event("uid-x", "WaitForFirstConsumer", "waiting", "Normal")]
 TWO_WORKERS = {"tfReplicaSpecs": {"PS": {"replicas": 1}, "Worker": {"replicas": 2}}}
 
 
-def with_conditions(**states: str | tuple[str, str, str]) -> dict[str, Any]:
-    return {"status": {"conditions": conditions(**states)}}
-
-
-def refusal(text: str) -> dict[str, Any]:
-    return with_conditions(ReplicaFailure=("True", "FailedCreate", text))
-
-
 def worker(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "metadata": {**data["metadata"], "labels": {ROLE: "worker"}}}
 
@@ -272,7 +264,8 @@ def test_what_pods_only_queue_for_is_told_apart() -> None:
     assert (found.queue, found.resource) == ("new-node", "nvidia.com/gpu")
     assert found.reason.endswith("; the autoscaler is adding a node")
     assert judge_pod(unscheduled()).queue == "node"
-    assert judge("apps/v1", "Deployment", **refusal(QUOTA)).queue == "quota"
+    refused = {"conditions": conditions(ReplicaFailure=("True", "FailedCreate", QUOTA))}
+    assert judge("apps/v1", "Deployment", status=refused).queue == "quota"
     waits = judge("v1", "PersistentVolumeClaim", events=LATE, pods=[unscheduled()], nodes=[])
     assert waits.queue == "node"
     job = tfjob("Created", PS=1)
