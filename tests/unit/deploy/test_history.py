@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from mlstack.app.environment import Environment
 from mlstack.clock import timestamp
 from mlstack.deploy import history
 from mlstack.deploy.history import History, Revision
@@ -309,3 +310,10 @@ def test_that_a_set_works_by_now_is_news(kept: History) -> None:
     settled = kept.record(draft("a"), state(a="x"), if_news=True)
     assert settled is not None
     assert settled.is_good
+
+
+def test_an_environment_has_a_past_once_a_revision_was_written(kept: History, cluster: Flaky) -> None:
+    place = Environment(name="gke", namespace="ml")
+    assert not History.of("demo", place, cluster).exists()
+    kept.record(draft("a"), state(a="x"))
+    assert History.of("demo", place, cluster).exists()

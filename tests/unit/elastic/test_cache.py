@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic.cache import ClusterCache, build_snapshot
+from mlstack.elastic.cache import ClusterCache, JobLimits, build_snapshot
 from mlstack.kube.client import WatchEvent
 from tests.support.elastic import node, numbered, pod, training_job
 
@@ -240,3 +240,10 @@ def test_reported_speeds_keep_their_ratios() -> None:
 def test_points_of_anything_but_numbers_are_passed_over(wrong: list[Any]) -> None:
     assert curve(wrong) is None
     assert curve([1, 0.5], wrong, [4, 1.5]) == ((1, 1), (4, 3))
+
+
+def test_bars_that_are_over_are_left_out() -> None:
+    cache = cache_of(node("n1"), training_job())
+    limits = {"default/train": JobLimits(barred={"n1": NOW_MS + 1, "n2": NOW_MS})}
+
+    assert build_snapshot(cache, NOW_MS, limits).jobs[0].barred == {"n1": NOW_MS + 1}
