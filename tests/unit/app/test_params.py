@@ -290,3 +290,10 @@ def test_overrides_come_back_from_plain_data_as_they_were() -> None:
     assert [resolved(back, name) for name in NAMES] == [resolved(given, name) for name in NAMES]
     assert Overrides().plain() == {}
     assert not Overrides.from_plain({})
+
+
+def test_the_default_is_the_lowest_layer_and_without_one_a_value_comes_from_nowhere() -> None:
+    resolved = resolve(GPUS | params(image={"type": "string"}), [], prototype="kubeflow/tf-job/tf-cnn")
+    assert resolved.values == {"num_gpus": 0, "image": None}
+    assert str(resolved.origin("num_gpus")) == "prototype kubeflow/tf-job/tf-cnn"
+    assert str(resolved.origin("image")) == "not set"

@@ -358,3 +358,9 @@ def test_a_missing_part_is_damage(cluster: MemoryCluster, monkeypatch: pytest.Mo
     cluster.delete(ObjectRef("v1", "ConfigMap", "default", written.parts[0]))
     (note,) = read(cluster).notes
     assert "is damaged (a part of it is missing)" in note
+
+
+def test_what_goes_missing_or_away_is_no_new_member() -> None:
+    others = [change("a", "missing"), change("b", "delete"), change("c", "kept")]
+    assert inventory.grown(EMPTY, others).members == {}
+    assert inventory.grown(EMPTY, [change("ml", component="")]).members == {}  # the environment's namespace

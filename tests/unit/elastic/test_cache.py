@@ -247,3 +247,17 @@ def test_bars_that_are_over_are_left_out() -> None:
     limits = {"default/train": JobLimits(barred={"n1": NOW_MS + 1, "n2": NOW_MS})}
 
     assert build_snapshot(cache, NOW_MS, limits).jobs[0].barred == {"n1": NOW_MS + 1}
+
+
+def test_priorities_come_from_classes() -> None:
+    low = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "mlstack-trainer"},
+    }
+    cache = cache_of({**low, "value": -10}, node("n1"), training_job(), pod("web", priority=1000))
+
+    snapshot = build_snapshot(cache, NOW_MS)
+
+    assert snapshot.jobs[0].pod_priority == -10
+    assert snapshot.demands[0].priority == 1000

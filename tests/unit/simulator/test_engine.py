@@ -46,3 +46,19 @@ def test_a_closed_watch_hears_nothing_that_was_on_its_way() -> None:
     watch.is_open = False
     kernel.run(kernel.now_ms + 1_000)
     assert events == []
+
+
+def test_the_same_object_again_is_no_news() -> None:
+    store, events = SimulatedStore(Kernel()), []
+    pod = store.write(POD)
+    store.watch(["Pod"], events.append)
+    store.update(pod)
+    assert [event.type for event in events] == ["ADDED"]
+
+
+def test_an_object_of_the_same_name_is_another_one_after_removal() -> None:
+    store = SimulatedStore(Kernel())
+    pod = store.write(POD)
+    store.remove(pod)
+    store.write(POD)
+    assert store.current(pod) is None
