@@ -375,3 +375,8 @@ def test_commands_share_a_role_where_the_verbs_are_alike() -> None:
         "kubectl create rolebinding m-# -n ml --role=m-# --user=USER",
     ]
     assert len({line.split()[3] for line in lines}) == 2
+
+
+def test_the_same_cluster_passes_whatever_its_address() -> None:
+    moved = ClusterIdentity(uid=HERE.uid, ca=HERE.ca, server="https://moved")
+    assert check(HERE, moved) == moved

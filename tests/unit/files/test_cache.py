@@ -199,3 +199,10 @@ def test_libraries_are_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_cache, "_LIBRARIES", ("jinja2", "no_such_library"))
     assert identity() != first
     disk_cache.program_identity.cache_clear()
+
+
+def test_what_was_put_is_found_by_another_process(tmp_path: Path) -> None:
+    Cache(tmp_path / "cache" / "mlstack").put("a key / with anything \ud800", b"\x00data")
+    found = Cache(tmp_path / "cache" / "mlstack")
+    assert found.get("a key / with anything \ud800") == b"\x00data"
+    assert found.get("another key") is None
