@@ -176,3 +176,7 @@ def test_a_damaged_one_says_where(file: Path) -> None:
 def test_one_that_is_not_there_is_not_found(file: Path) -> None:
     with pytest.raises(NotFoundError):
         reapply.read(file)
+
+
+def test_a_deletion_that_nobody_needs_any_more_is_nothing_either() -> None:
+    assert reapply.moved_objects(rows(change("delete")), []) == []

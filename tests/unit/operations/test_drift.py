@@ -65,6 +65,7 @@ def test_an_apply_that_is_behind_its_files_is_stale(applied: Stack) -> None:
     }
     assert rows(found)["more"].state == "new"
     assert found.counts == {"stale": 4}
+    assert look(applied).counts == found.counts  # looking has written nothing
 
 
 def test_a_removed_field_is_known_from_the_last_apply(applied: Stack, cluster: MemoryCluster) -> None:

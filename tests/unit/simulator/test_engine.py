@@ -62,3 +62,11 @@ def test_an_object_of_the_same_name_is_another_one_after_removal() -> None:
     store.remove(pod)
     store.write(POD)
     assert store.current(pod) is None
+
+
+def test_time_stands_where_the_run_ends_and_what_was_due_before_happens_at_once() -> None:
+    kernel, times = Kernel(), []
+    kernel.after(100, lambda: kernel.at(START_MS, lambda: times.append(kernel.now_ms)))
+    kernel.after(1_000, lambda: times.append(kernel.now_ms))
+    kernel.run(START_MS + 400)
+    assert (times, kernel.now_ms) == ([START_MS + 100], START_MS + 400)
