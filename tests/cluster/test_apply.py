@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.errors import ObjectNotFoundError
+from mlstack.deploy.changes import RunResult
+from mlstack.errors import InvalidError, ObjectNotFoundError
 from mlstack.render import render
 from mlstack.yaml import read, write
 from tests.support.cluster import TestCluster, User
@@ -37,6 +38,17 @@ def versions(cluster: TestCluster, namespace: str, *kinds: str) -> dict[str, str
 
 
 # --- apply ----------------------------------------------------------------------------------------
+
+
+def test_apply_creates_what_is_missing(stack: Stack, minikube: TestCluster, namespace: str) -> None:
+    stack.write("web", deployment(), config_map(a="1"), secret(password="hush"))
+    result = stack.apply()
+    assert result.ok
+    assert outcomes(result) == {"settings": "created", "keys": "created", "web": "created"}
+    live = minikube.request("GET", path(namespace, "configmaps", "settings"))
+    assert live["data"] == {"a": "1"}
+    assert live["metadata"]["labels"]["mlstack.dev/component"] == "web"
+    assert {entry["manager"] for entry in live["metadata"]["managedFields"]} == {"mlstack"}
 
 
 def test_second_apply_writes_nothing_and_one_change_one_object(
@@ -93,6 +105,33 @@ def test_cluster_scoped_custom_resources_get_no_namespace(
     assert outcomes(stack.apply()) == {"mars": "created", **kept}
     assert outcomes(stack.apply()) == {"mars": "unchanged", **kept}
     minikube.request("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/planets.{group}")
+
+
+def test_refused_objects_fail_the_run_with_what_was_done(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("a", config_map(), deployment(ports=[{"containerPort": 70000}]))
+    with pytest.raises(InvalidError) as caught:
+        stack.apply()
+    partial = caught.value.partial
+    assert isinstance(partial, RunResult)
+    assert not partial.ok
+    assert outcomes(partial) == {"settings": "created", "web": "failed"}
+    assert minikube.find(path(namespace, "configmaps", "settings")) is not None
+
+
+def test_an_immutable_field_is_explained(stack: Stack) -> None:
+    stack.deploy("a", deployment())
+    changed = deployment()
+    changed["spec"]["selector"]["matchLabels"] = {"app": "web", "tier": "front"}
+    changed["spec"]["template"]["metadata"]["labels"] = {"app": "web", "tier": "front"}
+    stack.write("a", changed)
+    with pytest.raises(
+        InvalidError, match=r"`spec.selector` cannot change while the object exists"
+    ) as caught:
+        stack.apply()
+    assert caught.value.hint is not None
+    assert 'mlstack.dev/recreate: "true"' in caught.value.hint
 
 
 def test_an_object_that_is_being_deleted_is_made_anew(
@@ -230,6 +269,33 @@ def _until(stack: Stack, accept: Callable[[dict[str, Any]], bool], timeout_s: fl
             return rows
         assert stack.clock.now_s() < deadline, rows
         stack.clock.sleep(0.2)
+
+
+# --- status -----------------------------------------------------------------------------------------
+
+
+def test_status_is_ok_when_all_pods_run(stack: Stack) -> None:
+    stack.deploy("a", deployment(replicas=2), config_map())
+    rows = _until(stack, lambda rows: rows["web"].state == "ready")
+    assert rows["web"].reason == "2 of 2 pods"
+    assert [pod.state for pod in rows["web"].pods] == ["ready", "ready"]
+    assert stack.status().ok
+
+
+# --- delete -----------------------------------------------------------------------------------------
+
+
+def test_delete_goes_in_reverse_and_a_second_time_finds_nothing(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.deploy("a", config_map(), deployment())
+    result = stack.delete()
+    assert [row.kind for row in result.objects] == ["Deployment", "ConfigMap"]
+    assert set(outcomes(result).values()) == {"deleted"}
+    assert minikube.find(path(namespace, "deployments", "web")) is None
+    pods = minikube.request("GET", f"/api/v1/namespaces/{namespace}/pods?labelSelector=app%3Dweb")["items"]
+    assert pods == []
+    assert stack.delete().objects == ()
 
 
 # --- agreement with kubectl -------------------------------------------------------------------------

@@ -343,6 +343,22 @@ def test_replicas_are_sent_once_and_then_are_the_autoscalers(
     assert owners(live, "f:spec", "f:replicas") == {"kube-controller-manager"}
 
 
+def test_an_autoscaler_that_goes_gives_the_number_back(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    where = path(namespace, "web")
+    stack.write("a", deployment(replicas=2), autoscaler())
+    stack.apply()
+    scaled(minikube, where, 5)
+    stack.write("a", deployment(replicas=3))
+    row = next(row for row in stack.diff().objects if row.name == "web")
+    assert [field.path for field in row.fields] == ["spec.replicas"]
+    stack.apply()
+    live = minikube.request("GET", where)
+    assert live["spec"]["replicas"] == 3
+    assert owners(live, "f:spec", "f:replicas") == {"mlstack"}
+
+
 def scale_by_an_autoscaler_that_goes(stack: Stack, minikube: TestCluster, where: str) -> None:
     """Bring two replicas and an autoscaler, let it ask for five, and take it away in a run of its own."""
     stack.write("a", deployment(replicas=2))

@@ -165,6 +165,19 @@ def test_a_target_outside_the_run_has_to_be_there(
     assert outcomes(stack.apply()) == {"late": "created", "other": "created"}
 
 
+def test_a_circle_is_refused_before_anything_is_written(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write(
+        "a",
+        annotated(config_map("one"), after="/ConfigMap/two"),
+        annotated(config_map("two"), after="/ConfigMap/one"),
+        config_map("other"),
+    )
+    assert "in a circle: `ConfigMap" in failed(stack, ConfigError).message
+    assert minikube.find(path(namespace, "configmaps", "other")) is None
+
+
 # --- hooks of charts -------------------------------------------------------------------------------
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mlstack.deploy.changes import ApplyOptions, RunResult
+from mlstack.errors import ConflictError
 from mlstack.operations import deploy
 from mlstack.operations.deploy import PlanResult
 from tests.support.cluster import TestCluster
@@ -37,6 +39,11 @@ def applied(stack: Stack, file: Path, *, environment: str = "minikube", **facts:
     return deploy.apply(found, clock=stack.clock)
 
 
+def edit(cluster: TestCluster, namespace: str, value: str) -> None:
+    patch = json.dumps({"data": {"a": value}})
+    cluster.kubectl("patch", "configmap", "settings", "-n", namespace, "-p", patch)
+
+
 def test_a_plan_is_applied_as_it_was_approved(
     stack: Stack, minikube: TestCluster, namespace: str, file: Path, settings: str
 ) -> None:
@@ -62,6 +69,28 @@ def test_a_plan_is_applied_as_it_was_approved(
     assert minikube.request("GET", settings)["data"] == {"a": "2"}
     old = f"/api/v1/namespaces/{namespace}/configmaps/old"
     wait_until(lambda: minikube.find(old) is None, what="the end of what was pruned")
+
+
+def test_an_edit_in_between_is_refused_and_left_alone(
+    stack: Stack, minikube: TestCluster, namespace: str, file: Path, settings: str
+) -> None:
+    stack.deploy("web", config_map(a="1"), config_map("other", b="1"))
+    stack.write("web", config_map(a="2"), config_map("other", b="2"))
+    planned(stack, file)
+    edit(minikube, namespace, "3")
+    before = minikube.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")["items"]
+    with pytest.raises(ConflictError) as caught:
+        applied(stack, file)
+    assert caught.value.exit_code == 6
+    assert caught.value.message.splitlines() == [
+        "the cluster has moved since the plan was made; nothing was done",
+        f"  ConfigMap {namespace}/settings: differs in another way than when it was approved:"
+        ' `data.a` is "3", was "1"',
+    ]
+    after = minikube.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")["items"]
+    assert after == before
+    edit(minikube, namespace, "1")
+    assert outcomes(applied(stack, file)) == {"settings": "updated", "other": "updated"}
 
 
 def test_what_controllers_and_others_do_to_their_own_fields_moves_nothing(
