@@ -34,7 +34,7 @@ LINES = {
 }
 MODULES = 183
 LINES_OF_PRODUCT = 71_700
-LINES_OF_TESTS = 78_700
+LINES_OF_TESTS = 78_800
 
 
 def lines(folder: Path) -> int:

@@ -1,6 +1,7 @@
 """Parameters: texts get types, layers merge, and each value knows where it was set."""
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -85,6 +86,15 @@ def test_undeclared_text_goes_by_the_readers_rules(text: str, value: Any) -> Non
     assert parse_text(None, text) == value
 
 
+@pytest.mark.parametrize("declared", [INTEGER, STRING, OBJECT, CSV, None])
+def test_as_string_keeps_the_text(declared: Any) -> None:
+    assert parse_text(declared, "5,6", as_string=True) == "5,6"
+
+
+def test_structured_text_is_read_by_the_given_reader() -> None:
+    assert parse_text(OBJECT, "a: 1") == {"a": 1}
+
+
 @pytest.mark.parametrize("value", [5, 2.5, True, ["a"], {"a": 1}, None])
 def test_typed_values_of_a_file_stay(value: Any) -> None:
     assert coerce(STRING, value) == value
@@ -125,9 +135,25 @@ def described(declared: dict[str, Param], *layers: Layer, prototype: str = "k/tf
     return caught.value.describe()
 
 
+@pytest.mark.parametrize(("lower", "higher"), list(pairwise(LAYERS[1:])))
+def test_each_layer_wins_over_the_one_below(lower: str, higher: str) -> None:
+    resolved = resolve(GPUS, [layer(lower, num_gpus=1), layer(higher, num_gpus=2)])
+    assert resolved.values == {"num_gpus": 2}
+    assert resolved.origin("num_gpus") == Origin(higher, 1)
+    chain = [(setting.layer, setting.value) for setting in resolved.chains["num_gpus"]]
+    assert chain == [("default", 0), (lower, 1), (higher, 2)]
+
+
 def test_layers_are_ordered_from_general_to_specific() -> None:
     assert set(LAYERS) > GLOBAL_LAYERS
     assert (LAYERS[0], LAYERS[-1]) == ("default", "command line")
+
+
+def test_the_default_is_the_lowest_layer_and_without_one_a_value_comes_from_nowhere() -> None:
+    resolved = resolve(GPUS | params(image={"type": "string"}), [], prototype="kubeflow/tf-job/tf-cnn")
+    assert resolved.values == {"num_gpus": 0, "image": None}
+    assert str(resolved.origin("num_gpus")) == "prototype kubeflow/tf-job/tf-cnn"
+    assert str(resolved.origin("image")) == "not set"
 
 
 ENV = {"type": "object", "default": {"a": {"x": 1}, "l": [1]}}
@@ -176,6 +202,15 @@ def test_layers_resolve_to_one_value(schema: Any, layers: list[Layer], value: An
     assert list(resolve(declared, layers).values.values()) == [value]
 
 
+@pytest.mark.parametrize("kind", ["component", "environment", "command line"])
+def test_an_unknown_name_is_refused_with_the_nearest_known_one(kind: str) -> None:
+    assert described(GPUS, layer(kind, file="a.yaml", num_gpu=1)) == (
+        "error: prototype `tf-cnn` has no parameter `num_gpu` (a.yaml:1)\nhint: did you mean `num_gpus`?"
+    )
+    message = described(GPUS, layer(kind, zzzz=1))
+    assert message.endswith("hint: mlstack prototype describe tf-cnn")
+
+
 def test_all_unknown_names_are_told_together() -> None:
     message = described(GPUS, layer("component", num_gpu=1), layer("environment", xyz=1), prototype="")
     assert message.splitlines()[:3] == [
@@ -183,6 +218,11 @@ def test_all_unknown_names_are_told_together() -> None:
         "  the prototype has no parameter `num_gpu` (component:1)",
         "  the prototype has no parameter `xyz` (environment:1)",
     ]
+
+
+def test_both_spellings_in_one_layer_are_refused() -> None:
+    message = described(GPUS, layer("component", numGpus=3, num_gpus=4))
+    assert "spellings of one parameter, and both are set (component:2)" in message
 
 
 def test_deprecated_parameters_and_old_values_are_noted_with_their_place() -> None:
@@ -290,10 +330,3 @@ def test_overrides_come_back_from_plain_data_as_they_were() -> None:
     assert [resolved(back, name) for name in NAMES] == [resolved(given, name) for name in NAMES]
     assert Overrides().plain() == {}
     assert not Overrides.from_plain({})
-
-
-def test_the_default_is_the_lowest_layer_and_without_one_a_value_comes_from_nowhere() -> None:
-    resolved = resolve(GPUS | params(image={"type": "string"}), [], prototype="kubeflow/tf-job/tf-cnn")
-    assert resolved.values == {"num_gpus": 0, "image": None}
-    assert str(resolved.origin("num_gpus")) == "prototype kubeflow/tf-job/tf-cnn"
-    assert str(resolved.origin("image")) == "not set"

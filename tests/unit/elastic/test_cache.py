@@ -35,6 +35,21 @@ def amounts(cache: ClusterCache, vector: tuple[int, ...]) -> dict[str, int]:
     return dict(zip(build_snapshot(cache, NOW_MS).resources, vector, strict=True))
 
 
+def test_pods_of_others_use_up_their_node() -> None:
+    cache = cache_of(node("n1"), pod("web", node="n1", cpu="2", phase="Running"))
+
+    (found,) = build_snapshot(cache, NOW_MS).nodes
+
+    assert amounts(cache, found.used)["cpu"] == 2000
+    assert amounts(cache, found.used)["pods"] == 1
+
+
+def test_a_pod_that_ended_uses_nothing() -> None:
+    cache = cache_of(node("n1"), pod("done", node="n1", cpu="2", phase="Succeeded"))
+
+    assert amounts(cache, build_snapshot(cache, NOW_MS).nodes[0].used)["cpu"] == 0
+
+
 def test_a_terminating_pod_is_room_to_come() -> None:
     cache = cache_of(node("n1"), pod("web", node="n1", cpu="2", phase="Running", gone_ms=NOW_MS + 5000))
 
@@ -114,6 +129,15 @@ def test_init_containers_count_as_a_maximum() -> None:
     assert amounts(cache, build_snapshot(cache, NOW_MS).demands[0].request)["cpu"] == 4250
 
 
+def test_a_waiting_job_has_no_demands() -> None:
+    cache = cache_of(node("n1"), training_job(pservers=2))
+
+    snapshot = build_snapshot(cache, NOW_MS)
+
+    assert [(job.key, job.state) for job in snapshot.jobs] == [("default/train", "waiting")]
+    assert snapshot.demands == ()
+
+
 def test_pods_that_a_set_has_not_made_yet_are_demands() -> None:
     cache = cache_of(node("n1"), admitted(training_job(pservers=2), 1))
 
@@ -157,6 +181,14 @@ def test_labels_alone_make_no_trainer() -> None:
 
     assert snapshot.jobs[0].trainers == ()
     assert amounts(cache, snapshot.nodes[0].used)["pods"] == 2
+
+
+def test_the_first_success_makes_a_job_finishing() -> None:
+    cache = cache_of(
+        node("n1"), admitted(training_job(), 2), trainer(0, phase="Succeeded", node="n1"), trainer(1)
+    )
+
+    assert build_snapshot(cache, NOW_MS).jobs[0].state == "finishing"
 
 
 def test_old_news_change_nothing() -> None:
@@ -218,6 +250,27 @@ def test_a_list_drops_ghosts_and_keeps_what_is_newer() -> None:
     assert sorted(found.name for found in cache.pods.values()) == ["kept", "newer"]
 
 
+def test_bars_that_are_over_are_left_out() -> None:
+    cache = cache_of(node("n1"), training_job())
+    limits = {"default/train": JobLimits(barred={"n1": NOW_MS + 1, "n2": NOW_MS})}
+
+    assert build_snapshot(cache, NOW_MS, limits).jobs[0].barred == {"n1": NOW_MS + 1}
+
+
+def test_priorities_come_from_classes() -> None:
+    low = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "mlstack-trainer"},
+    }
+    cache = cache_of({**low, "value": -10}, node("n1"), training_job(), pod("web", priority=1000))
+
+    snapshot = build_snapshot(cache, NOW_MS)
+
+    assert snapshot.jobs[0].pod_priority == -10
+    assert snapshot.demands[0].priority == 1000
+
+
 def curve(*points: Any) -> tuple[tuple[int, int], ...] | None:
     """Give what the plan sees of the speed that a job reported."""
     job = training_job()
@@ -240,24 +293,3 @@ def test_reported_speeds_keep_their_ratios() -> None:
 def test_points_of_anything_but_numbers_are_passed_over(wrong: list[Any]) -> None:
     assert curve(wrong) is None
     assert curve([1, 0.5], wrong, [4, 1.5]) == ((1, 1), (4, 3))
-
-
-def test_bars_that_are_over_are_left_out() -> None:
-    cache = cache_of(node("n1"), training_job())
-    limits = {"default/train": JobLimits(barred={"n1": NOW_MS + 1, "n2": NOW_MS})}
-
-    assert build_snapshot(cache, NOW_MS, limits).jobs[0].barred == {"n1": NOW_MS + 1}
-
-
-def test_priorities_come_from_classes() -> None:
-    low = {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": "mlstack-trainer"},
-    }
-    cache = cache_of({**low, "value": -10}, node("n1"), training_job(), pod("web", priority=1000))
-
-    snapshot = build_snapshot(cache, NOW_MS)
-
-    assert snapshot.jobs[0].pod_priority == -10
-    assert snapshot.demands[0].priority == 1000
