@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from mlstack.deploy.history import History, Revision, open_history
 from mlstack.deploy.inventory import load_inventory, ref_of
 from mlstack.deploy.live import namespaces_of, placed
 from mlstack.deploy.prune import candidates, find_by_labels
+from mlstack.deploy.replacement import other_owner
 from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.deploy.wait import UNSEEN, ReadinessWatcher, obstacles
 from mlstack.deploy.write import Gone, holders
@@ -29,7 +30,7 @@ from mlstack.kube.lease import Lease, Term
 from mlstack.objects import order
 from mlstack.objects.kube_object import KubeObject, selector
 from mlstack.objects.masking import mask_object, mask_values
-from mlstack.readiness.evaluate import Logs, ResourceStatus, inspect
+from mlstack.readiness.evaluate import MISSING, Logs, ResourceStatus, inspect
 from mlstack.readiness.rule import State, how_to_bring, how_to_install, is_unseen, operator_of
 from mlstack.render.render import known_secrets
 
@@ -235,9 +236,11 @@ def _result(
     resolved: ResolvedTarget, statuses: Sequence[ResourceStatus], surplus: Surplus, notes: Sequence[str]
 ) -> StatusResult:
     state, environment = resolved.state, resolved.place.name
-    components = []
+    components, by_component = [], defaultdict[str, list[ResourceStatus]](list)
+    for status in map(_own, statuses):
+        by_component[status.desired.component].append(status)
     for name in state.components:
-        own = [status for status in statuses if status.desired.component == name]
+        own = by_component[name]
         objects = tuple(_object(status, _hint(resolved.target.app, status, environment)) for status in own)
         is_fine = all(status.readiness.is_fine for status in own)
         components.append(ComponentStatus(name=name, ok=is_fine, objects=objects))
@@ -250,6 +253,13 @@ def _result(
         components=tuple(components),
         notes=(*state.notes, *surplus.going, *surplus.notes, *notes),
     )
+
+
+def _own(status: ResourceStatus) -> ResourceStatus:
+    """Judge what belongs to another environment as missing: how it does says nothing of this one."""
+    owner = other_owner(status.desired, status.live) if status.live else ""
+    missing = replace(status, readiness=replace(MISSING, reason=f"belongs to {owner}"), pods=())
+    return missing if owner else status
 
 
 def _object(status: ResourceStatus, hint: str) -> ObjectStatus:

@@ -46,6 +46,20 @@ def unscheduled() -> dict[str, Any]:
     return {"phase": "Pending", "conditions": [condition]}
 
 
+def test_what_belongs_to_another_environment_is_missing_in_this_one(stack: Stack) -> None:
+    version = "rbac.authorization.k8s.io/v1"
+    stack.write(
+        "a", {"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": "shared"}, "rules": []}
+    )
+    stack.apply()
+    file = "environments/dev/environment.yaml"
+    stack.write_text(file, (stack.app.root / file.replace("dev", "minikube")).read_text())
+    result = stack.status(environment="dev")
+    row = result.components[0].objects[0]
+    assert (row.state, row.reason) == ("missing", "belongs to environment `minikube` of app `demo`")
+    assert not result.ok and stack.status().ok
+
+
 def test_the_tree_of_components_and_objects(stack: Stack) -> None:
     stack.write("a", config_map("one"))
     stack.write("b", config_map("two"))
