@@ -536,17 +536,16 @@ def _poll(
 ) -> bool:
     """Ask until something holds; tell `event` after a while and again from time to time; false when late."""
     begun_s, due_s = clock.now_s(), STILL_S if event.kind == "still" else SAY_AFTER_S
-    for pause_s in backoff(0.05, 1.0):
-        if holds():
-            return True
+    pauses = backoff(0.05, 1.0)
+    while not holds():
         waited_s = clock.now_s() - begun_s
         if waited_s >= timeout_s:
             return False
         if waited_s >= due_s:
             on_event(event)
             event, due_s = replace(event, kind="still"), waited_s + STILL_S
-        clock.sleep(pause_s)
-    raise AssertionError("pauses have no end")
+        clock.sleep(next(pauses))
+    return True
 
 
 # --- what holds an object that is being deleted ---

@@ -222,8 +222,8 @@ class ObjectWriter:
 
     def _persist(self, change: Change, ask: Callable[[], T]) -> T:
         begun_s = told_s = self._clock.now_s()
-        said = ""
-        for pause_s in backoff(0.05, 1.0):
+        said, pauses = "", backoff(0.05, 1.0)
+        while True:
             try:
                 return ask()
             except MlstackError as error:
@@ -236,8 +236,7 @@ class ObjectWriter:
                     said, told_s = error.message, now_s
                     text = said.removeprefix(f"`{change.identity}`: ")
                     self._tell(RunEvent("still" if is_due else "waiting", change.identity, text))
-            self._clock.sleep(pause_s)
-        raise AssertionError("pauses have no end")
+            self._clock.sleep(next(pauses))
 
     def _patience_s(self, change: Change, error: MlstackError) -> float:
         """Give how long an error is worth another try, 0 if it will not pass."""

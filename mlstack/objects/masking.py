@@ -188,16 +188,13 @@ def _meant(escape: str) -> str:
     letters = escape.replace("\\", "") or "\\"
     match letters[0]:
         case "%" | "x":
-            return _of_bytes(bytes.fromhex(letters.replace(letters[0], "")))
+            data = bytes.fromhex(letters.replace(letters[0], ""))
+            return data.decode() if _is_text(data) else data.decode("latin-1")
         case "u":
             return bytes.fromhex(letters.replace("u", "")).decode("utf-16-be", "replace")
         case "U":
             return chr(min(int(letters[1:], 16), 0x10FFFF))
     return _LETTERS.get(letters, letters)
-
-
-def _of_bytes(data: bytes) -> str:
-    return data.decode() if _is_text(data) else data.decode("latin-1")
 
 
 def _in_base64(data: bytes) -> Iterator[tuple[str, bool]]:

@@ -257,9 +257,9 @@ def _result(
 
 def _own(status: ResourceStatus) -> ResourceStatus:
     """Judge what belongs to another environment as missing: how it does says nothing of this one."""
-    owner = other_owner(status.desired, status.live) if status.live else ""
-    missing = replace(status, readiness=replace(MISSING, reason=f"belongs to {owner}"), pods=())
-    return missing if owner else status
+    if not (owner := other_owner(status.desired, status.live) if status.live else ""):
+        return status
+    return replace(status, readiness=replace(MISSING, reason=f"belongs to {owner}"), pods=())
 
 
 def _object(status: ResourceStatus, hint: str) -> ObjectStatus:

@@ -168,10 +168,9 @@ def _no_targets(
     if own and strange:
         names = ", ".join(f"`{name}`" for name in strange)
         targets = " ".join((*environment.targets, *strange))
-        are = "is no target" if len(strange) == 1 else "are no targets"
         yield (
-            f"{names} {are} of `{environment.name}`: an apply of all its targets deletes it again;"
-            f" to keep it: mlstack env targets {environment.name} {targets}"
+            f"{names} {'are no targets' if strange[1:] else 'is no target'} of `{environment.name}`: an apply"
+            f" of all targets deletes it again; to keep it: mlstack env targets {environment.name} {targets}"
         )
 
 

@@ -52,7 +52,10 @@ class SchemaCheck:
         """Find what does not fit the schema; fields that it does not know only if it is closed."""
         schema = self.schemas.resolve(schema)
         value = field.value
-        wrong = self._wrong_null(schema) if value is None else _wrong_type(schema, value)
+        if value is None:
+            wrong = _expected(schema) if self.custom and not schema.get("nullable") else None
+        else:
+            wrong = _wrong_type(schema, value)
         if wrong:
             yield field.says(f"must be {wrong}, got {_described(value)}")
         if wrong or value is None:
@@ -68,9 +71,6 @@ class SchemaCheck:
             yield from _number(schema, field)
         if self.custom:
             yield from self._combined(schema, field)
-
-    def _wrong_null(self, schema: Schema) -> str | None:
-        return _expected(schema) if self.custom and not schema.get("nullable") else None
 
     def _enum(self, schema: Schema, field: Field) -> Problems:
         allowed = schema.get("enum")

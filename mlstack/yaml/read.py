@@ -356,7 +356,8 @@ def _translate(error: Exception, text: str, source: str) -> YamlError:
         return YamlError("broken YAML: a tab cannot indent", where=where, hint="indent with spaces")
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
     problem = str(problem).splitlines()[0]
-    return YamlError(f"broken YAML: {problem}", where=where, hint=_hint(problem))
+    hints = (hint for part, hint in _HINTS.items() if part in problem)
+    return YamlError(f"broken YAML: {problem}", where=where, hint=next(hints, None))
 
 
 def _line_of(text: str, match: re.Match[str] | None) -> int | None:
@@ -382,10 +383,6 @@ _HINTS = {
 
 
 _TEMPLATE = "put text that starts with `{{` in quotes; Helm's templates are rendered first: helm template"
-
-
-def _hint(problem: str) -> str | None:
-    return next((hint for part, hint in _HINTS.items() if part in problem), None)
 
 
 class _Reader:

@@ -23,7 +23,7 @@ LINES = {
     "importers": 3100,
     "kube": 3310,
     "objects": 2880,
-    "operations": 7550,
+    "operations": 7560,
     "readiness": 3240,
     "registries": 4090,
     "render": 3670,
@@ -33,8 +33,8 @@ LINES = {
     "yaml": 1610,
 }
 MODULES = 183
-LINES_OF_PRODUCT = 71_700
-LINES_OF_TESTS = 78_800
+LINES_OF_PRODUCT = 71_710
+LINES_OF_TESTS = 78_760
 
 
 def lines(folder: Path) -> int:
