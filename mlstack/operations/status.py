@@ -30,7 +30,7 @@ from mlstack.kube.lease import Lease, Term
 from mlstack.objects import order
 from mlstack.objects.kube_object import KubeObject, selector
 from mlstack.objects.masking import mask_object, mask_values
-from mlstack.readiness.evaluate import MISSING, Logs, ResourceStatus, inspect
+from mlstack.readiness.evaluate import MISSING, Logs, ResourceStatus, inspect, replacement_of
 from mlstack.readiness.rule import State, how_to_bring, how_to_install, is_unseen, operator_of
 from mlstack.render.render import known_secrets
 
@@ -256,8 +256,9 @@ def _result(
 
 
 def _own(status: ResourceStatus) -> ResourceStatus:
-    """Judge what belongs to another environment as missing: how it does says nothing of this one."""
-    if not (owner := other_owner(status.desired, status.live) if status.live else ""):
+    """Judge what belongs to another environment as missing, unless both may want it, as a definition."""
+    owner = other_owner(status.desired, status.live) if status.live else ""
+    if not owner or replacement_of(status.desired.data).shared:
         return status
     return replace(status, readiness=replace(MISSING, reason=f"belongs to {owner}"), pods=())
 

@@ -14,7 +14,7 @@ from mlstack.names import nearest
 from mlstack.objects import resources
 from mlstack.objects.kube_object import CRD_GROUP, Kind, Kinds, KubeObject, Schemas, is_group, plural_of
 from mlstack.objects.references import PodTemplate, templates
-from mlstack.objects.resources import Amounts, amounts, is_host_port, parse_quota, requests, usage_in, written
+from mlstack.objects.resources import Amounts, QuotaFacts, amounts, is_host_port, usage_in, written
 from mlstack.validate.api_server_rules import pod_rule, rules_for
 from mlstack.validate.formats import Fault, Field, Problem, Problems, Subject, fault_of, shown
 from mlstack.validate.operator_rules import operator_rules_for
@@ -346,30 +346,35 @@ def over_quota(
     own = [obj for obj in objects if obj.namespace == namespace]
     rules = [rule for row in limits for rule in resources.rules_of({"spec": row})]
     pods = [(obj, pod, resources.with_defaults(pod.spec, rules)) for obj in own for pod in templates(obj)]
-    for obj, pod, spec in pods:
-        if text := resources.refusal(spec, rules):
-            yield _warning(obj, pod, text)
     others: Counter[str] = Counter()
     for obj in own:
         others.update(_counts(obj))
+    for obj, pod, spec in pods:
+        if text := resources.refusal(spec, rules):
+            yield _warning(obj, pod, text)
     for row in quotas:
-        quota = parse_quota({"metadata": row, "spec": row})
+        quota = resources.parse_quota({"metadata": row, "spec": row})
         for obj, pod, spec in pods:
             if text := resources.unspecified(quota, spec):
                 yield _warning(obj, pod, f"failed quota: {row['name']}: {text}")
         asked = usage_in(quota, [(spec, pod.replicas) for _, pod, spec in pods], others)
-        for name, hard in sorted(quota.hard.items()):
-            if (count := asked.get(name, 0)) > hard:
-                resource = name.rpartition("requests.")[2].removeprefix("limits.")
-                is_asked = resource != name or f"requests.{name}" in asked
-                what = f"{'ask for' if is_asked else 'are'} {written(resource, count)} {resource}"
-                yield Fault(
-                    component="",
-                    object=f"ResourceQuota {namespace}/{row['name']}",
-                    path=f"spec.hard.{name}",
-                    message=f"all together {what}, the quota gives {row['hard'][name]}",
-                    severity="warning",
-                )
+        yield from _excesses(quota, asked, row, namespace)
+
+
+def _excesses(quota: QuotaFacts, asked: Amounts, row: Mapping[str, Any], namespace: str) -> Iterator[Fault]:
+    """Warn of each entry of a quota that all objects together exceed."""
+    for name, hard in sorted(quota.hard.items()):
+        if (count := asked.get(name, 0)) > hard:
+            resource = name.rpartition("requests.")[2].removeprefix("limits.")
+            is_asked = resource != name or f"requests.{name}" in asked
+            what = f"{'ask for' if is_asked else 'are'} {written(resource, count)} {resource}"
+            yield Fault(
+                component="",
+                object=f"ResourceQuota {namespace}/{row['name']}",
+                path=f"spec.hard.{name}",
+                message=f"all together {what}, the quota gives {row['hard'][name]}",
+                severity="warning",
+            )
 
 
 def _counts(obj: KubeObject) -> Counter[str]:
@@ -397,7 +402,7 @@ def _asked(template: PodTemplate) -> Amounts:
     """Give what a pod asks of its node; every empty node has room for its ports."""
     return {
         name: value
-        for name, value in requests(template.spec).items()
+        for name, value in resources.requests(template.spec).items()
         if name != "pods" and not is_host_port(name)
     }
 

@@ -29,7 +29,7 @@ LINES = {
     "render": 3670,
     "simulator": 3390,
     "testing": 2290,
-    "validate": 3725,
+    "validate": 3730,
     "yaml": 1610,
 }
 MODULES = 183

@@ -46,17 +46,19 @@ def unscheduled() -> dict[str, Any]:
     return {"phase": "Pending", "conditions": [condition]}
 
 
-def test_what_belongs_to_another_environment_is_missing_in_this_one(stack: Stack) -> None:
+def test_what_belongs_to_another_environment_is_missing_but_for_definitions(stack: Stack) -> None:
     version = "rbac.authorization.k8s.io/v1"
-    stack.write(
-        "a", {"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": "shared"}, "rules": []}
-    )
+    role = {"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": "shared"}, "rules": []}
+    stack.write("a", role, crd(group="example.org"))
     stack.apply()
     file = "environments/dev/environment.yaml"
     stack.write_text(file, (stack.app.root / file.replace("dev", "minikube")).read_text())
     result = stack.status(environment="dev")
-    row = result.components[0].objects[0]
-    assert (row.state, row.reason) == ("missing", "belongs to environment `minikube` of app `demo`")
+    states = {row.kind: (row.state, row.reason) for row in result.components[0].objects}
+    assert states == {
+        "ClusterRole": ("missing", "belongs to environment `minikube` of app `demo`"),
+        "CustomResourceDefinition": ("ready", ""),
+    }
     assert not result.ok and stack.status().ok
 
 
