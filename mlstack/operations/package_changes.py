@@ -164,7 +164,7 @@ def update_packages(
     packages = _moved(changed.before, changed.lock)
     for name in app.environment_names if packages else ():
         try:
-            render.load(app, name)
+            render.load(app, name, stand_ins=True)  # secrets of others are not asked for
         except MlstackError as error:
             notes.append(f"`{name}` does not render now: {error}")
     return Updated(preview=False, packages=packages, notes=(*notes, *changed.notes))

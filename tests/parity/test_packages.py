@@ -45,6 +45,16 @@ def test_p1_install_brings_the_newest_of_the_registry(registry: Path, run: Runne
     assert installed(run) == [("ours/base", "1.0.0", []), ("ours/tools", "2.0.0", [])]
 
 
+def test_an_update_asks_for_no_secret_to_tell_what_renders(registry: Path, run: Runner) -> None:
+    run.ok("generate web back --image=a")
+    file = Path("components/back.yaml")
+    file.write_text(f"{file.read_text()}  token: {{fromEnv: NOT_SET_ANYWHERE}}\n")
+    assert run("render gke -c back").code == 3
+    update = run("pkg update ours/tools -o json").json
+    assert update["packages"] != []
+    assert not [note for note in update["notes"] if "NOT_SET_ANYWHERE" in note]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["v1.2.0", "feature/x/y", "COMMIT", "1.3.0", "^1.2", "~1.3"])
 def test_p2_a_tag_branch_commit_version_or_range(
