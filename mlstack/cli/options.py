@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from copy import copy
-from importlib import import_module
 from inspect import Parameter
 from itertools import pairwise
 from pathlib import Path
@@ -203,10 +202,16 @@ def _packages(root: Path) -> Iterator[str]:
     return (package.partition("@")[0] for package in folders)
 
 
+def _check_package(name: str) -> None:
+    from mlstack.app.app import parse_package_ref
+
+    parse_package_ref(name)
+
+
 environments = _in_app(_environments, names.check_environment_name)
 components = _in_app(_components, names.check_app_name)
 modules = _in_app(_modules, names.check_module_name)
-packages = _in_app(_packages, lambda name: import_module("mlstack.app.app").parse_package_ref(name))
+packages = _in_app(_packages, _check_package)
 prototypes = _in_app(
     lambda root: (file.parent.name for file in root.glob("vendor/*/*/*/prototype.yaml")),
     names.check_package_name,
@@ -238,6 +243,12 @@ def _policy_names() -> set[str]:
     return {ALL, *policies, *(name for policy in policies.values() for name in policy.sets)}
 
 
+def _bundled(kind: str) -> Iterable[str]:
+    from mlstack.app import files
+
+    return files.presets() if kind == "presets" else files.stacks()
+
+
 def _installable() -> Iterator[str]:
     """Give the packages of the app's registries, of those far away as they are remembered."""
     from mlstack.app.app_dir import AppDir
@@ -265,8 +276,8 @@ def _of_findings() -> Iterable[str]:
 installable = _offering(_installable)
 registries = _offering(_registry_names)
 policy_sets = _offering(_policy_names)
-presets = _offering(lambda: import_module("mlstack.app.files").presets())
-stacks = _offering(lambda: import_module("mlstack.app.files").stacks())
+presets = _offering(lambda: _bundled("presets"))
+stacks = _offering(lambda: _bundled("stacks"))
 formats = _offering(lambda: FORMATS)
 finding_formats = _offering(lambda: (*FORMATS, *_of_findings()))
 
@@ -344,10 +355,8 @@ def _schemas(root: Path, component: str | None, prototype: str, store: Cache) ->
     app = AppDir(root, store=store)
     chosen = app.component(component) if component and component in app.component_files else None
     prototype = chosen.prototype if isinstance(chosen, Component) else prototype
-    if prototype:
-        params = {**app.prototype(prototype).params}
-    else:
-        params = app.vendor.declared_params() if component is None else {}
+    params = app.vendor.declared_params() if component is None else {}
+    params = {**app.prototype(prototype).params} if prototype else params
     return {name: {} if param.secret else dict(param.schema) for name, param in params.items()}
 
 
