@@ -34,7 +34,7 @@ LINES = {
 }
 MODULES = 183
 LINES_OF_PRODUCT = 71_720
-LINES_OF_TESTS = 78_760
+LINES_OF_TESTS = 78_780
 
 
 def lines(folder: Path) -> int:
