@@ -484,7 +484,7 @@ class AppDir(AppReader):
         if isinstance(present, Mapping) and present and spelling not in present:
             # Spell it as the file does already: two spellings in one layer are an error.
             if scope.component is not None:
-                params = self.prototype(self.component_with_params(scope.component).prototype).params
+                params = self.prototype_of(self.component_with_params(scope.component)).params
                 param = params.get(spelling_table(params).get(spelling, ""))
             else:
                 param = self.vendor.declared_params().get(spelling)
@@ -524,7 +524,7 @@ class AppDir(AppReader):
         for edited in self._requirements(entered or {}, removed or {}):
             if registry and edited.file == layout.APP_FILE:
                 edited.append(("registries",), to_map(registry, ("protocol",)))
-            files[edited.file] = edited.content
+            files[edited.file] = edited.text.encode()
         files[layout.LOCK_FILE] = write_lock(replace(lock, kustomizations=self.lock.kustomizations))
         for file in list(files):
             path = self.root / file

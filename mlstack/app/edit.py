@@ -183,11 +183,6 @@ class EditedFile:
         return self.text != self._before
 
     @property
-    def content(self) -> bytes:
-        """Give the bytes to write."""
-        return self.text.encode()
-
-    @property
     def value(self) -> Any:
         """Give the whole value as it is now."""
         if self._value_of != self.text:

@@ -166,7 +166,7 @@ def _chart_with(name: str, app: AppReader) -> str | None:
     """Give a component that is a chart with a value of that name."""
     for component in app.components():
         if isinstance(component, Component):
-            prototype = app.prototype(component.prototype, where=component.file)
+            prototype = app.prototype_of(component)
             if prototype.chart is not None and name in prototype.params:
                 return component.full_name
     return None

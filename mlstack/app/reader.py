@@ -437,12 +437,14 @@ class AppReader:
             self._prototypes[key] = prototype.called(name)
         return self._prototypes[key]
 
+    def prototype_of(self, component: Component, environment: str | None = None) -> Prototype:
+        """Give what a component is made from; a fault has the component's file as its place."""
+        return self.prototype(component.prototype, where=component.file, environment=environment)
+
     def need(self, component: str, api_version: str, kind: str, environment: str) -> Need | None:
         """Give what a component's prototype says of a kind that it needs; None of manifests, other kinds."""
         owner = self.component(component) if component in self.component_files else None
-        if not isinstance(owner, Component):
-            return None
-        needs = self.prototype(owner.prototype, environment=environment).needs
+        needs = self.prototype_of(owner, environment).needs if isinstance(owner, Component) else ()
         return next((need for need in needs if need.kind == f"{api_version}/{kind}"), None)
 
     # --- parameters ---
@@ -454,7 +456,7 @@ class AppReader:
 
         A chart's values are names of its own: no value for many components is meant for it.
         """
-        prototype = self.prototype(component.prototype, where=component.file, environment=environment)
+        prototype = self.prototype_of(component, environment)
         name = component.full_name
         layers = []
         alias = prototype.alias(component.prototype) or ""
@@ -503,7 +505,7 @@ class AppReader:
         Raises:
             ParamError: unknown names, spellings set twice, hostile characters, with file and line.
         """
-        prototype = self.prototype(component.prototype, where=component.file, environment=environment)
+        prototype = self.prototype_of(component, environment)
         layers = self.layers(component, environment, overrides)
         if overrides:
             refuse_undeclared(overrides, self)
@@ -522,10 +524,10 @@ class AppReader:
 
     def spellings_of(self, components: Iterable[Component | Manifest]) -> set[str]:
         """Give every spelling that the prototypes of components declare."""
-        used = {own.prototype: own.file for own in components if isinstance(own, Component)}
-        prototypes = [self.prototype(name, where=file) for name, file in used.items()]
-        prototypes = [prototype for prototype in prototypes if prototype.chart is None]
-        return {name for prototype in prototypes for name in spelling_table(prototype.params)}
+        used = {own.prototype: own for own in components if isinstance(own, Component)}
+        prototypes = map(self.prototype_of, used.values())
+        declared = [prototype.params for prototype in prototypes if prototype.chart is None]
+        return {name for params in declared for name in spelling_table(params)}
 
     def undeclared_globals(
         self, environment: str | None, components: Iterable[Component | Manifest]

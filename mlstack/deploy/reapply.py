@@ -173,8 +173,7 @@ def _sets_secrets(target: Target) -> bool:
         return False
     app = target.app
     names = {name for _, name, _ in target.overrides.keys(app.component_files)}
-    components = (component for component in app.components() if isinstance(component, Component))
-    prototypes = (app.prototype(component.prototype, where=component.file) for component in components)
+    prototypes = (app.prototype_of(each) for each in app.components() if isinstance(each, Component))
     declared = (param for prototype in prototypes for param in prototype.params.values() if param.secret)
     return any(names & {param.name, *param.aliases} for param in declared)
 

@@ -293,7 +293,7 @@ def _secret_names(app: AppDir, component: str | None = None) -> frozenset[str] |
             prototypes = app.vendor.prototypes()
         else:
             owner = app.component(component)
-            prototypes = (app.prototype(owner.prototype),) if isinstance(owner, Component) else ()
+            prototypes = (app.prototype_of(owner),) if isinstance(owner, Component) else ()
     except MlstackError:  # a package that is not installed, a component that is gone
         return None
     secret = [param for prototype in prototypes for param in prototype.params.values() if param.secret]

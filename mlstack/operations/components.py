@@ -123,7 +123,7 @@ def list_components(
 def _component_row(app: AppDir, component: Component | Manifest, kinds: tuple[str, ...]) -> ComponentRow:
     about: dict[str, Any] = {"type": "manifest", "prototype": None, "package": None}
     if isinstance(component, Component):
-        prototype = app.prototype(component.prototype, where=component.file)
+        prototype = app.prototype_of(component)
         package = f"{prototype.registry}/{prototype.package}@{prototype.version}"
         about = {"type": "prototype", "prototype": prototype.name, "package": package}
     elif isinstance(component, Kustomization):
@@ -138,7 +138,7 @@ def _kinds(
     if place is not None or isinstance(component, Manifest):
         objects = loader.render(component).objects
     else:
-        prototype = app.prototype(component.prototype, where=component.file)
+        prototype = app.prototype_of(component)
         objects = loader.from_values(component, prototype, app.resolve(component, None)).objects
     return tuple(sorted({obj.kind for obj in objects}))
 
@@ -207,7 +207,7 @@ def _renamed(component: Component, new: str) -> Component:
 
 def _name_to_keep(app: AppDir, component: Component, new: str, store: ByteStore) -> str | None:
     """Give the name that the component's file has to hold so that its objects stay what they are."""
-    prototype = app.prototype(component.prototype, where=component.file)
+    prototype = app.prototype_of(component)
     resolved = app.resolve(component, None)
     name = component.name if "name" in prototype.params and not resolved.values.get("name") else None
     values = {**resolved.values, **({"name": name} if name else {})}

@@ -399,7 +399,7 @@ def _uses(app: AppDir, names: Sequence[str | None], chosen: set[str]) -> dict[tu
         for component in app.selected(place):
             if not isinstance(component, Component) or component.full_name not in chosen:
                 continue
-            prototype = app.prototype(component.prototype, where=component.file, environment=environment)
+            prototype = app.prototype_of(component, environment)
             for name, chain in app.resolve(component, environment).chains.items():
                 param = prototype.param(name)
                 for number, setting in enumerate(chain):

@@ -115,7 +115,7 @@ def list_images(
     for component in app.selected(app.environment(environment), components):
         resolved, params = Resolved({}, {}), tuple[ImageParam, ...]()
         if isinstance(component, Component):
-            prototype = app.prototype(component.prototype, where=component.file, environment=environment)
+            prototype = app.prototype_of(component, environment)
             resolved = app.resolve(component, environment, overrides)
             declared = {name: prototype.param(name) for name in resolved.values}
             params = tuple(
@@ -320,7 +320,7 @@ class _Edits:
         """Set one parameter, or tell why it cannot be."""
         app = self._app
         component = app.component_with_params(origin.component)
-        prototype = app.prototype(component.prototype, where=component.file, environment=environment)
+        prototype = app.prototype_of(component, environment)
         values = app.resolve(component, environment).values
         path = split_path(origin.parameter)
         param, current = prototype.param(str(path[0])), at(values, path)

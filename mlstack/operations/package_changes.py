@@ -229,7 +229,7 @@ def _preview(app: AppDir, planned: Installation, notes: Sequence[str]) -> Update
 def _prototype(app: AppReader, component: Component, environment: str | None) -> Prototype | None:
     """Give what a component is made of; None for what is broken or gone."""
     with suppress(MlstackError):
-        return app.prototype(component.prototype, environment=environment)
+        return app.prototype_of(component, environment)
     return None
 
 

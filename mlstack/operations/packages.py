@@ -294,7 +294,7 @@ def _users(app: AppDir, wanted: PackageRef) -> Iterator[str]:
         if not isinstance(component, Component):
             continue
         try:
-            prototype = app.prototype(component.prototype, where=component.file)
+            prototype = app.prototype_of(component)
             owner, version = f"{prototype.registry}/{prototype.package}", prototype.version
         except MlstackError:  # the package is broken, or gone: what the name says must do
             owner, _, version = component.prototype.rpartition("/")[0].partition("@")

@@ -314,7 +314,7 @@ def list_own_params(
 def _own_rows(app: AppDir, component: str, layer: Layer) -> Iterator[ParamRow]:
     if component:
         chosen = app.component(component)
-        params = app.prototype(chosen.prototype).params if isinstance(chosen, Component) else {}
+        params = app.prototype_of(chosen).params if isinstance(chosen, Component) else {}
     else:
         params = app.vendor.declared_params()
     spellings = spelling_table(params)
@@ -328,7 +328,7 @@ def _own_rows(app: AppDir, component: str, layer: Layer) -> Iterator[ParamRow]:
 def _rows(
     app: AppDir, component: Component, environment: str | None, overrides: Overrides
 ) -> Iterator[ParamRow]:
-    prototype = app.prototype(component.prototype, where=component.file, environment=environment)
+    prototype = app.prototype_of(component, environment)
     resolved = app.resolve(component, environment, overrides)
     for name, value in resolved.values.items():
         setting = resolved.setting(name)
@@ -348,7 +348,7 @@ def diff_params(app: AppDir, first: str, second: str, *, components: Sequence[st
     for full_name, component in sorted(chosen.items()):
         if not isinstance(component, Component):
             continue
-        prototype = app.prototype(component.prototype, where=component.file)
+        prototype = app.prototype_of(component)
         left, right = (app.resolve(component, environment).values for environment in (first, second))
         for name in {**left, **right}:
             if left.get(name) != right.get(name):
@@ -460,7 +460,7 @@ def _values(
     for component in app.selected(app.environment(source), components):
         if not isinstance(component, Component):
             continue
-        prototype = app.prototype(component.prototype, environment=source)
+        prototype = app.prototype_of(component, source)
         layers = [layer for files in chain for layer in files.for_component(component.full_name)]
         spellings = spelling_table(prototype.params)
         own = _merged(

@@ -399,7 +399,7 @@ def _row(
 def _params(app: AppDir, environment: str, components: Sequence[str]) -> Iterator[tuple[Section, str, Any]]:
     for component in app.selected(app.environment(environment), components):
         if isinstance(component, Component):
-            params = app.prototype(component.prototype, where=component.file).params
+            params = app.prototype_of(component).params
             for name, value in app.resolve(component, environment).values.items():
                 if value is not None:
                     is_secret = name in params and params[name].secret

@@ -292,7 +292,7 @@ def _hint(app: AppDir, status: ResourceStatus, environment: str) -> str:
         install = how_to_bring(need, environment) if need else how_to_install(operator, environment)
         return f"look at the Deployment of the {operator.name}{flags}; {install}"
     component = app.component(name) if status.readiness.resource else None
-    if isinstance(component, Component) and "num_gpus" in app.prototype(component.prototype).params:
+    if isinstance(component, Component) and "num_gpus" in app.prototype_of(component).params:
         fewer = f"mlstack param set --env={environment} {name} num_gpus 0"
         return f"add GPU nodes with the device plugin, or: {fewer}"
     return ""

@@ -91,7 +91,7 @@ class Loader:
             if isinstance(component, Manifest):
                 return self._manifest(component)
             environment = self.environment.name
-            prototype = self.app.prototype(component.prototype, where=component.file, environment=environment)
+            prototype = self.app.prototype_of(component, environment)
             resolved = self.app.resolve(component, environment, self.overrides)
             checked, filled = self._filled(prototype, resolved)
             # What was read elsewhere is to leave no trace: not even a hash of it.

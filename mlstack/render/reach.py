@@ -47,7 +47,7 @@ class ComponentTrials:
 
     def __init__(self, loader: Loader, component: Component, environment: str | None) -> None:
         app = loader.app
-        self.prototype = app.prototype(component.prototype, where=component.file, environment=environment)
+        self.prototype = app.prototype_of(component, environment)
         resolved = app.resolve(component, environment, loader.overrides)
         self.resolved = app.secrets.filled(self.prototype, resolved, stand_ins=True)
         self._loader, self._component = loader, component

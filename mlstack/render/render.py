@@ -211,7 +211,7 @@ def known_secrets(app: AppReader, environment: str) -> tuple[str, ...]:
         for component in app.components():
             if isinstance(component, Component):
                 with suppress(MlstackError):  # of others it is known all the same
-                    prototype = app.prototype(component.prototype, environment=environment)
+                    prototype = app.prototype_of(component, environment)
                     resolved = app.resolve(component, environment)
                     values = app.secrets.filled(prototype, resolved, stand_ins=True).values
                     known.update(dict.fromkeys(masking.secret_texts(prototype.secret_values(values))))

@@ -404,7 +404,7 @@ from mlstack.disk_cache import Cache
 from mlstack.app.schema import check_params
 app = AppDir.find(Path({str(root)!r}), store=Cache(Path({str(root / "cache")!r})))
 component = app.component("cnn")
-check_params(app.prototype(component.prototype), app.resolve(component, "gke"), passed=app.store)
+check_params(app.prototype_of(component), app.resolve(component, "gke"), passed=app.store)
 heavy = ("jsonschema_rs", "jinja2", "ruamel", "kubernetes", "typer", "subprocess")
 print([name for name in heavy if name in sys.modules])
 """
