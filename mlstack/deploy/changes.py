@@ -216,14 +216,21 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 _LISTED = 5  # enough to see what it is about
-_DOES = {
-    "create": "it would be created",
-    "update": "it would be updated",
-    "recreate": "it would be made anew",
-    "delete": "it would be deleted",
-    "unchanged": "it is as wanted already",
-    "missing": "it is not there any more",
-    "kept": "it would be kept",
+OUTCOMES: Mapping[Action, RunEventKind] = {
+    "create": "created",
+    "update": "updated",
+    "recreate": "recreated",
+    "delete": "deleted",
+    "unchanged": "unchanged",
+}
+DONE: Mapping[Action, str] = {
+    "create": "created",
+    "update": "updated",
+    "recreate": "made anew",
+    "delete": "deleted",
+    "unchanged": "left as it is",
+    "missing": "left missing",
+    "kept": "kept",
 }
 
 
@@ -238,7 +245,7 @@ def _moved(approved: Change, now: Change) -> Iterator[str]:
         yield "it was made anew by somebody else" if now.live_uid else "it is gone"
         return
     if now.action != approved.action:
-        yield _DOES[now.action]
+        yield f"it would be {DONE[now.action]}"
     old, new = _hashes(approved.fields), _hashes(now.fields)
     for path in sorted(old.keys() | new.keys()):
         if path not in new:

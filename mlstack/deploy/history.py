@@ -33,6 +33,7 @@ from mlstack.objects.managed_fields import FieldChange
 Result = Literal["done", "failed", "not ready", "interrupted"]
 
 T = TypeVar("T")
+Identities = frozenset[kube_object.Identity]
 
 UNNAMED = "…"
 """Stands among the components that do not work for too many to be named."""
@@ -87,10 +88,14 @@ def last_good_revision(revisions: Sequence[Revision], components: Collection[str
 # --- sets ---
 
 
-def merged(before: DesiredState, applied: DesiredState) -> DesiredState:
-    """Give the whole set after some components were applied: theirs as applied, the others as known."""
-    fresh = {obj.identity for obj in applied.objects}
-    kept = [obj for obj in without(before, applied.known_as).objects if obj.identity not in fresh]
+def merged(before: DesiredState, applied: DesiredState, moved: Identities = frozenset()) -> DesiredState:
+    """Give the whole set after some components were applied: theirs as applied, the others as known.
+
+    What has `moved` to a component that was not applied is there as it was before.
+    """
+    known = {obj.identity for obj in without(before, applied.known_as).objects} | moved
+    known -= {obj.identity for obj in applied.objects}
+    kept = [obj for obj in before.objects if obj.identity in known]
 
     def of_others(facts: Mapping[str, T]) -> dict[str, T]:
         return {name: fact for name, fact in facts.items() if name not in applied.known_as}
@@ -456,7 +461,13 @@ class History:
         return state
 
     def record(
-        self, draft: Revision, state: DesiredState | None, *, selective: bool = False, if_news: bool = False
+        self,
+        draft: Revision,
+        state: DesiredState | None,
+        *,
+        selective: bool = False,
+        moved: Identities = frozenset(),
+        if_news: bool = False,
     ) -> Revision | None:
         """Write a revision, then let go of the oldest and of what is left of broken ones.
 
@@ -465,7 +476,7 @@ class History:
             state: what was applied; None if the draft's components were to go. One that is not `done` has
                 them still, and without a history to go on with nothing is written.
             selective: only the components of the state were applied: the others are taken from the
-                revision before.
+                revision before, as is what has `moved` to one of these.
             if_news: write nothing and give None if the newest revision says the same already.
         """
         items = self._items()
@@ -474,7 +485,7 @@ class History:
         if base is not None:
             earlier = self.load(base)
             gone = draft.components if draft.result == "done" else ()
-            state = without(earlier, gone) if state is None else merged(earlier, state)
+            state = without(earlier, gone) if state is None else merged(earlier, state, moved)
         if state is None:
             return None
         left = unsettled(base, draft.components, draft.result)

@@ -15,7 +15,7 @@ from mlstack.dataclass import dataclass, row
 from mlstack.deploy.changes import (
     DESTRUCTIVE,
     EXISTING,
-    Action,
+    OUTCOMES,
     ApplyOptions,
     Change,
     ChangeReport,
@@ -23,7 +23,6 @@ from mlstack.deploy.changes import (
     OnEvent,
     Refusal,
     RunEvent,
-    RunEventKind,
     RunKind,
     RunResult,
     digest_of,
@@ -69,14 +68,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-
-_OUTCOMES: Mapping[Action, RunEventKind] = {
-    "create": "created",
-    "update": "updated",
-    "recreate": "recreated",
-    "delete": "deleted",
-    "unchanged": "unchanged",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +211,7 @@ def pretend(plan: ApplyPlan, on_event: OnEvent) -> RunResult:
         on_event(RunEvent("note", None, note))
     for change in plan.changes.changes:
         text = change.reason or "; ".join(change.notes)
-        event = RunEvent(_OUTCOMES.get(change.action, "kept"), change.identity, text)
+        event = RunEvent(OUTCOMES.get(change.action, "kept"), change.identity, text)
         outcomes[change.identity] = event
         on_event(event)
     return run_result(plan.changes, outcomes, kind=plan.kind, dry_run=True)
@@ -253,7 +244,8 @@ def record(
     applied = replace(state, objects=tuple(obj for obj in state.objects if obj.identity not in missing))
     draft, news = _draft(plan, error, outcomes, now_s), None if plan.deletes else applied
     try:
-        past.record(draft, news, selective=plan.resolved.selective, if_news=not changed)
+        selective, moved = plan.resolved.selective, plan.pruned.moved
+        past.record(draft, news, selective=selective, moved=moved, if_news=not changed)
     except ClusterError as failure:
         if changed:
             on_event(RunEvent("note", None, f"the history of this run is incomplete: {failure.message}"))

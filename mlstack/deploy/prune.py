@@ -135,6 +135,7 @@ class PruneSet:
 
     changes: tuple[Change, ...] = ()  # a deletion each, or `kept` with the reason; in the order of execution
     forgotten: frozenset[Identity] = frozenset()  # not there any more, or another's: they leave the inventory
+    moved: frozenset[Identity] = frozenset()  # another component brings them now, or may: they stay
     notes: tuple[str, ...] = ()
     of: int = 0  # how many members were looked through
 
@@ -163,8 +164,8 @@ def candidates(resolved: ResolvedTarget, inventory: Inventory, changes: Sequence
     if not unbrought:
         return PruneSet(of=len(members))
     elsewhere, doubt = _brought_elsewhere(resolved) if resolved.selective else (frozenset[Identity](), "")
-    asked = [member for member in unbrought if member.identity not in elsewhere]
-    served, lives, hidden = lookup(resolved.cluster, asked)
+    moved = {member.identity for member in unbrought} & elsewhere
+    served, lives, hidden = lookup(resolved.cluster, [m for m in unbrought if m.identity not in moved])
     verdicts, deletions = dict[Identity, PruneVerdict](), dict[Identity, Change]()
     for member in served:
         key, live = member.identity, lives.get(member.identity)
@@ -173,6 +174,7 @@ def candidates(resolved: ResolvedTarget, inventory: Inventory, changes: Sequence
             verdict = PruneVerdict("gone")  # the files bring it under another API group
         elif verdict.fate == "delete" and doubt:
             verdict = PruneVerdict("kept", doubt)
+            moved.add(key)
         verdicts[key] = verdict
         if verdict.fate in ("kept", "delete"):
             deletions[key] = _deletion(member, verdict, live, _why(member, live))
@@ -180,6 +182,7 @@ def candidates(resolved: ResolvedTarget, inventory: Inventory, changes: Sequence
     return PruneSet(
         changes=tuple(deletions[key] for key in order),
         forgotten=_forgotten(verdicts),
+        moved=frozenset(moved),
         notes=_left_alone(verdicts),
         of=len(members),
     )

@@ -24,7 +24,7 @@ from mlstack.app.schema import check_file
 from mlstack.clock import timestamp
 from mlstack.dataclass import dataclass
 from mlstack.deploy import target as guard
-from mlstack.deploy.changes import DECIDING, Action, ApplyOptions, Change, Changes, RunResult, veiled
+from mlstack.deploy.changes import DECIDING, DONE, Action, ApplyOptions, Change, Changes, RunResult, veiled
 from mlstack.deploy.history import (
     CHANGING,
     DamagedHistoryError,
@@ -294,30 +294,19 @@ def moved_objects(approved: Sequence[Document], now: Sequence[Document]) -> list
     return [f"{row['object']}: {text}" for row, text in moved if text]
 
 
-_DONE: Mapping[Action, str] = {
-    "create": "created",
-    "update": "updated",
-    "recreate": "made anew",
-    "delete": "deleted",
-    "unchanged": "left as it is",
-    "missing": "left missing",
-    "kept": "kept",
-}
-
-
 def _moved(old: Document | None, now: Document) -> str:
     action: Action = now["action"]
     if action in _IDLE and (old is None or old["action"] in _IDLE or action == "unchanged"):
         return ""
     if old is None:
-        return f"would be {_DONE[action]}, which the plan does not hold"
+        return f"would be {DONE[action]}, which the plan does not hold"
     if action not in _IDLE and (old["action"], old["digest"]) == (action, now["digest"]):
         return ""
     if old["uid"] and now["uid"] and old["uid"] != now["uid"]:
         return "was deleted and made anew by somebody else"
     if old["action"] != action:
         gone = old["uid"] and not now["uid"]
-        return f"{'is gone and ' if gone else ''}would be {_DONE[action]}, not {_DONE[old['action']]}"
+        return f"{'is gone and ' if gone else ''}would be {DONE[action]}, not {DONE[old['action']]}"
     texts = list(_differences(old["fields"], now["fields"]))
     more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     named = f": {', '.join(texts[:_SHOWN])}{more}" if texts else ""

@@ -16,7 +16,7 @@ from typing import Any
 
 from mlstack.clock import Clock
 from mlstack.dataclass import dataclass
-from mlstack.deploy.changes import Change, OnEvent, RunEvent, RunEventKind
+from mlstack.deploy.changes import OUTCOMES, Change, OnEvent, RunEvent, RunEventKind
 from mlstack.deploy.live import DiffContext
 from mlstack.deploy.wait import Barriers
 from mlstack.deploy.write import WEBHOOK_S, DeletionWatcher, Gone, ObjectWriter, Steps
@@ -29,7 +29,6 @@ from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.objects.order import Barrier, Dependency, Depends, Graph, Node
 from mlstack.readiness.rule import ReadinessState
 
-_DONE: Mapping[str, RunEventKind] = {"create": "created", "update": "updated", "recreate": "recreated"}
 _MOST_WAITERS = 64
 _BINDING: frozenset[Dependency] = frozenset({"user", "needs"})
 # Whoever is done finds the next one waiting, not this thread still looking for it.
@@ -254,7 +253,7 @@ class Work:
         run.written[node] = applied.object
         for text in applied.warnings:
             run.tell(RunEvent("warning", node, text))
-        run.end(_DONE.get(change.action, "unchanged"), change, "; ".join(change.notes))
+        run.end(OUTCOMES.get(change.action, "unchanged"), change, "; ".join(change.notes))
 
     def skip(self, node: Node, why: str) -> None:
         """Take note that a node is not done."""

@@ -174,6 +174,21 @@ def test_a_component_that_never_worked_goes_again(run: Runner) -> None:
     assert live(run, "ConfigMap", "settings") is not None
 
 
+@pytest.mark.parametrize("renders", [True, False])
+def test_going_back_keeps_what_had_moved_to_a_component_applied_later(run: Runner, renders: bool) -> None:
+    write("web", config_map(a="1"), config_map("moving"))
+    run.ok("apply minikube --yes")
+    write("web", config_map(a="2"))
+    write("other", config_map("moving"), config_map("new") if renders else {})
+    run.ok("apply minikube -c web --yes")
+    write("other", config_map("moving"), config_map("new"))
+    run.ok("apply minikube -c other --yes")
+    run.ok("rollback minikube --yes")
+    assert live(run, "ConfigMap", "moving") is not None
+    assert live(run, "ConfigMap", "new") is None
+    assert live(run, "ConfigMap", "settings")["data"] == {"a": "2"}
+
+
 BINDING = ObjectRef("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "planted")
 
 

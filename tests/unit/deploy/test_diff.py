@@ -145,7 +145,7 @@ def test_what_moved_is_said() -> None:
     assert what_moved(ONE, replace(ONE, live_uid="", action="create")) == "it is gone"
     left = replace(change(), action="unchanged", left=(("data.a", "operator"),))
     assert what_moved(ONE, left) == (
-        "it is as wanted already, `data.a` is as wanted already, `data.a` belongs to `operator` now"
+        "it would be left as it is, `data.a` is as wanted already, `data.a` belongs to `operator` now"
     )
     many = change(*(to(f"data.{number}", 1, 2) for number in range(9)))
     assert what_moved(change(), many).endswith(" and 4 more")
