@@ -302,13 +302,10 @@ class ClusterSnapshot:
         served = ((version, *(f"{version}/{kind}" for kind in kinds)) for version, kinds in self.apis.items())
         return tuple(name for names in served for name in names)
 
-    def content(self) -> dict[str, Any]:
-        """Give what the file holds."""
-        return {"apiVersion": API_VERSION, "kind": _SNAPSHOT_KIND, **vars(self)}
-
     def text(self) -> str:
         """Write the file; the same cluster gives the same text but for the time."""
-        return json.dumps(self.content(), indent=1) + "\n"
+        content = {"apiVersion": API_VERSION, "kind": _SNAPSHOT_KIND, **vars(self)}
+        return json.dumps(content, indent=1) + "\n"
 
 
 def is_kept_label(name: str) -> bool:

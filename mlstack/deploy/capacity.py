@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
+from mlstack.app.environment import ClusterSnapshot
 from mlstack.dataclass import dataclass
 from mlstack.deploy.changes import Change
 from mlstack.deploy.object_diff import budget
@@ -26,19 +27,17 @@ from mlstack.kube.client import Cluster, Listing, ObjectRef
 from mlstack.objects.kube_object import Data, Identity, KubeObject
 from mlstack.objects.references import PodTemplate
 from mlstack.objects.resources import (
+    NamespaceLimits,
     QuotaFacts,
     amounts,
     exceeded,
     lack,
     larger,
+    limits_in,
     parse_quota,
-    refusal,
     requests,
-    rules_of,
     selects,
-    unspecified,
     usage_in,
-    with_defaults,
 )
 from mlstack.readiness.capacity import NO_ROOM, UNCOUNTED, Fit, NodePool, fits, pods_of, scaled_between
 from mlstack.readiness.placement import (
@@ -127,10 +126,13 @@ def check(resolved: ResolvedTarget, changes: Sequence[Change]) -> Capacity:
             # Of a workload that only grows, those that are there stay.
             goes = change.action == "recreate" or any(row.also_on for row in sets)
             gone |= {_uid(pod) for pod in old} if goes else set()
-    pod_sets = limited(_admitted(resolved.cluster, pod_sets, live), objects)
+    quotas = [quota for of_space in live.quotas.values() for quota in of_space or ()]
+    bodies = [obj.data for obj in objects]
+    limits = {space: limits_in(space, bodies, quotas) for space in {pods.namespace for pods in pod_sets}}
+    pod_sets = limited(_admitted(resolved.cluster, pod_sets, live), limits)
     nodes = node_rooms(live, gone)
     freed = [pod for pod in live.pods or () if _uid(pod) in gone]
-    pod_sets = within_quotas([spread(pods, nodes) for pods in pod_sets], live.quotas, objects, freed)
+    pod_sets = within_quotas([spread(pods, nodes) for pods in pod_sets], limits, freed)
     running = [pod for pod in live.pods or () if _uid(pod) not in gone]
     pod_sets = _beside(_unread(pod_sets, live), running, nodes)
     lowest = min((pod["spec"].get("priority") or 0 for pod in running), default=0)
@@ -456,45 +458,44 @@ def _beside(pod_sets: Iterable[PodSet], running: Sequence[Data], nodes: Sequence
     return rows
 
 
-def limited(
-    pod_sets: Iterable[PodSet], objects: Iterable[KubeObject], ranges: Sequence[Data] = ()
-) -> list[PodSet]:
-    """Give pods as LimitRanges leave them: those of the namespace, and those that come with the pods."""
-    rules: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for data in (*ranges, *(obj.data for obj in objects if (obj.group, obj.kind) == ("", "LimitRange"))):
-        rules[str(data["metadata"].get("namespace"))] += rules_of(data)
+def limited(pod_sets: Iterable[PodSet], limits: Mapping[str, NamespaceLimits]) -> list[PodSet]:
+    """Give pods with the defaults of their namespace, and those that it refuses with why."""
     rows = []
     for pods in pod_sets:
-        if of_space := rules[pods.namespace]:
-            spec = with_defaults(pods.spec, of_space)
-            asked = {name: value for name, value in requests(spec).items() if value > 0}
-            blocked = pods.blocked or refusal(spec, of_space)
-            pods = replace(pods, spec=spec, asked=asked, blocked=blocked)
-        rows.append(pods)
+        spec, refusals = limits[pods.namespace].admitted(pods.spec)
+        asked = {name: value for name, value in requests(spec).items() if value > 0}
+        rows.append(replace(pods, spec=spec, asked=asked, blocked=pods.blocked or "".join(refusals[:1])))
     return rows
 
 
-def within_quotas(
-    pod_sets: Sequence[PodSet],
-    quotas: Mapping[str, Sequence[QuotaFacts] | None],
-    objects: Iterable[KubeObject],
-    freed_pods: Sequence[Data] = (),
-) -> list[PodSet]:
-    """Give pods with the quota that refuses some of them, or that all of them together exceed.
+def limits_beside(
+    snapshot: ClusterSnapshot, objects: Sequence[KubeObject], namespace: str
+) -> dict[str, NamespaceLimits]:
+    """Give by namespace what limits pods: among objects, and in the `namespace` of a snapshot."""
 
-    `quotas` are those of each namespace, `objects` may bring more, `freed_pods` go before others come.
+    def whole(kind: str, row: Mapping[str, Any]) -> dict[str, Any]:
+        metadata = {"namespace": namespace, "name": row["name"]}
+        return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": row}
+
+    used = (snapshot.room or {}).get("used") or {}
+    quotas = [parse_quota(whole("ResourceQuota", row)) for row in snapshot.quotas]
+    quotas = [replace(quota, used=used.get(quota.name, {})) for quota in quotas]
+    bodies = [*(whole("LimitRange", row) for row in snapshot.limits), *(obj.data for obj in objects)]
+    return {space: limits_in(space, bodies, quotas) for space in {obj.namespace for obj in objects}}
+
+
+def within_quotas(
+    pod_sets: Sequence[PodSet], limits: Mapping[str, NamespaceLimits], freed_pods: Sequence[Data] = ()
+) -> list[PodSet]:
+    """Give pods with the quota that some of them, or all of them together, exceed.
+
+    `freed_pods` go before others come.
     """
-    coming = [parse_quota(obj.data) for obj in objects if obj.kind == "ResourceQuota" and not obj.group]
     rows = list(pod_sets)
-    for space in sorted({pods.namespace for pods in pod_sets}):
-        there = {quota.key: quota for quota in quotas.get(space) or ()}
-        for quota in coming:
-            if quota.namespace == space:
-                used = there[quota.key].used if quota.key in there else {}
-                there[quota.key] = replace(quota, used=used)
+    for space, of_space in limits.items():
         freed = [(pod["spec"], 1) for pod in freed_pods if pod["metadata"].get("namespace") == space]
         here = [at for at, pods in enumerate(rows) if pods.namespace == space]
-        for quota in there.values():
+        for quota in of_space.quotas:
             given_back = usage_in(quota, freed, {})
             left = replace(quota, used={name: n - given_back.get(name, 0) for name, n in quota.used.items()})
             rows = _within(rows, here, left)
@@ -502,21 +503,17 @@ def within_quotas(
 
 
 def _within(rows: list[PodSet], here: Sequence[int], quota: QuotaFacts) -> list[PodSet]:
-    name = quota.key.rpartition("/")[2]
     by_object: dict[str, list[tuple[Mapping[str, Any], int]]] = defaultdict(list)
     for at in here:
         by_object[rows[at].object].append((rows[at].spec, rows[at].count))
     together = usage_in(quota, [pod for pods in by_object.values() for pod in pods], {})
     for at in here:
         alone = usage_in(quota, by_object[rows[at].object], {})
-        is_coming = rows[at].count or rows[at].is_per_node
-        if is_coming and (silent := unspecified(quota, rows[at].spec)):
-            rows[at] = replace(rows[at], blocked=rows[at].blocked or f"failed quota: {name}: {silent}")
-        elif exceeded(quota, alone):
-            text = f"exceeded quota: {name}, for all its pods: {lack(quota, alone)}"
+        if exceeded(quota, alone):
+            text = f"exceeded quota: {quota.name}, for all its pods: {lack(quota, alone)}"
             rows[at] = replace(rows[at], blocked=rows[at].blocked or text)
         elif any(alone.get(entry) for entry in exceeded(quota, together)):
-            text = f"quota {name} is too small for all workloads together: {lack(quota, together)}"
+            text = f"quota {quota.name} is too small for all workloads together: {lack(quota, together)}"
             rows[at] = replace(rows[at], doubts=(*rows[at].doubts, text))
     return rows
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache
 from math import ceil
@@ -160,39 +161,51 @@ def is_ended_by_others(reason: str) -> bool:
 # --- LimitRanges: what they write into the containers of a namespace, and which pods they refuse ---
 
 
-def rules_of(obj: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """Give the rules of a LimitRange, each with the defaults that follow from its bounds."""
-    return tuple(map(_whole, (obj.get("spec") or {}).get("limits") or ()))
+@dataclass(frozen=True)
+class NamespaceLimits:
+    """What limits the pods of one namespace."""
+
+    rules: Sequence[Mapping[str, Any]]  # of all its LimitRanges
+    quotas: Sequence[QuotaFacts]
+
+    def admitted(self, spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
+        """Give a pod with its defaults, and in the API server's words why it is refused, if it is."""
+        lists = {name: list(spec[name]) for name in ("initContainers", "containers") if spec.get(name)}
+        for rule in self.rules:
+            if rule.get("type") == "Container":
+                lists = {name: [_filled(row, rule) for row in rows] for name, rows in lists.items()}
+        spec = {**spec, **lists}
+        refusals = [text for rule in self.rules for text in _refusals(spec, rule)][:1]
+        missing = [(quota.name, unspecified(quota, spec)) for quota in self.quotas]
+        return spec, [*refusals, *(f"failed quota: {name}: {text}" for name, text in missing if text)]
 
 
-def _whole(rule: Mapping[str, Any]) -> Mapping[str, Any]:
-    if rule.get("type") != "Container":
-        return rule
-    default = {**(rule.get("max") or {}), **(rule.get("default") or {})}
-    asked = {**(rule.get("min") or {}), **default, **(rule.get("defaultRequest") or {})}
-    return {**rule, "default": default, "defaultRequest": asked}
+def limits_in(
+    namespace: str, objects: Iterable[Mapping[str, Any]], quotas: Iterable[QuotaFacts] = ()
+) -> NamespaceLimits:
+    """Give what limits a namespace of the LimitRanges and ResourceQuotas among objects; of one name the last.
 
-
-def with_defaults(spec: Mapping[str, Any], rules: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Give a pod with what LimitRanges write into it."""
-    lists = {name: list(spec[name]) for name in ("initContainers", "containers") if spec.get(name)}
-    for rule in rules:
-        if rule.get("type") == "Container":
-            lists = {name: [_filled(row, rule) for row in rows] for name, rows in lists.items()}
-    return {**spec, **lists}
+    `quotas` are those that its cluster has: what is used of one stays used where an object changes it.
+    """
+    core = [obj for obj in objects if obj["apiVersion"] == "v1"]
+    own = [obj for obj in core if obj["metadata"].get("namespace") == namespace]
+    ranges = {obj["metadata"]["name"]: obj for obj in own if obj["kind"] == "LimitRange"}
+    known = {quota.name: quota for quota in quotas if quota.namespace == namespace}
+    for quota in (parse_quota(obj) for obj in own if obj["kind"] == "ResourceQuota"):
+        known[quota.name] = replace(quota, used=known.get(quota.name, quota).used)
+    rules = [rule for obj in ranges.values() for rule in (obj.get("spec") or {}).get("limits") or ()]
+    return NamespaceLimits(rules, [*known.values()])
 
 
 def _filled(container: Mapping[str, Any], rule: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give a container with the defaults of a rule, and those that follow from its bounds."""
     resources = container.get("resources") or {}
-    most = {**rule["default"], **(resources.get("limits") or {})}
+    own = resources.get("limits") or {}
+    default = {**(rule.get("max") or {}), **(rule.get("default") or {})}
+    asked = {**(rule.get("min") or {}), **default, **(rule.get("defaultRequest") or {})}
     # What has a limit of its own and no request requests its limit.
-    asked = {**rule["defaultRequest"], **(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {**container, "resources": {**resources, "limits": most, "requests": asked}}
-
-
-def refusal(spec: Mapping[str, Any], rules: Iterable[Mapping[str, Any]]) -> str:
-    """Say in the API server's words why a pod that has its defaults is refused, empty where it is not."""
-    return next((text for rule in rules for text in _refusals(spec, rule)), "")
+    asked |= {**own, **(resources.get("requests") or {})}
+    return {**container, "resources": {**resources, "limits": {**default, **own}, "requests": asked}}
 
 
 def _refusals(spec: Mapping[str, Any], rule: Mapping[str, Any]) -> Iterator[str]:
@@ -245,15 +258,11 @@ Scope = tuple[str, str, frozenset[str]]
 class QuotaFacts:
     """What is known of a ResourceQuota."""
 
-    key: str  # `namespace/name`
+    namespace: str
+    name: str
     hard: Amounts  # what the namespace may have in all, as its controller has taken note of it
     used: Amounts  # what it has
     scopes: tuple[Scope, ...]  # which pods count; all of them have to hold
-
-    @property
-    def namespace(self) -> str:
-        """Give its namespace."""
-        return self.key.partition("/")[0]
 
     @property
     def classes(self) -> frozenset[str]:
@@ -275,8 +284,8 @@ def parse_quota(obj: Mapping[str, Any]) -> QuotaFacts:
         {str(name): amount(_resource(name), str(value)) for name, value in (quantities or {}).items()}
         for quantities in (status.get("hard") or spec.get("hard"), status.get("used"))
     )
-    key = f"{metadata.get('namespace')}/{metadata['name']}"
-    return QuotaFacts(key=key, hard=hard, used=used, scopes=tuple(scopes))
+    place = {"namespace": str(metadata.get("namespace")), "name": str(metadata["name"])}
+    return QuotaFacts(**place, hard=hard, used=used, scopes=tuple(scopes))
 
 
 def _resource(name: str) -> str:
@@ -299,12 +308,11 @@ def excess(
     One pod alone is weighed by the API server; it does not know that others of the gang follow.
     """
     weighed = [(pod.get("spec") or {}, count) for pod, count in pods]
-    for quota in sorted(quotas, key=lambda quota: quota.key):
+    for quota in sorted(quotas, key=lambda quota: (quota.namespace, quota.name)):
         needed = usage_in(quota, weighed, others)
         short = exceeded(quota, needed)
         if short:
-            name = quota.key.rpartition("/")[2]
-            text = f"exceeded quota: {name}, for the whole gang: {lack(quota, needed)}"
+            text = f"exceeded quota: {quota.name}, for the whole gang: {lack(quota, needed)}"
             return Excess(text, is_for_good=any(needed[name] > quota.hard[name] for name in short))
     return None
 

@@ -21,7 +21,7 @@ from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import ForbiddenError, ObjectNotFoundError, SchemaError
 from mlstack.kube.client import Cluster, Opener
 from mlstack.objects.kube_object import DesiredState
-from mlstack.objects.resources import Amounts, NodePlace, amounts, is_gpu, parse_quota, required_affinity
+from mlstack.objects.resources import Amounts, NodePlace, amounts, is_gpu, required_affinity
 from mlstack.readiness.capacity import NO_ROOM, Fit, NodePool, fits, footprint
 from mlstack.readiness.placement import HOST, NodeRoom, PodSet, repelling, repels, spread
 from mlstack.readiness.rule import ODD
@@ -262,7 +262,7 @@ def _room(live: capacity.Occupancy, namespace: str) -> dict[str, Any]:
         "nodes": [{"shape": shape, "count": count, "free": free} for shape, free, count in rows],
         "waiting": sum(pods.count for pods in capacity.waiting(live)),
         "repelling": [json.loads(term) for term in sorted(terms)],
-        "used": {q.key.rpartition("/")[2]: dict(q.used) for q in live.quotas.get(namespace) or ()},
+        "used": {q.name: dict(q.used) for q in live.quotas.get(namespace) or ()},
         "pools": [
             {
                 "name": pool.name,
@@ -326,19 +326,10 @@ def fits_snapshot(
 def _fits(state: DesiredState, snapshot: ClusterSnapshot) -> FitsResult:
     nodes, pools = _nodes(snapshot), _pools(snapshot)
     new_pods, unclear = capacity.new_pods(state.objects)
-    ranges = [
-        {"metadata": {"namespace": state.namespace, "name": row["name"]}, "spec": {"limits": row["limits"]}}
-        for row in snapshot.limits
-    ]
-    new_pods = capacity.limited(new_pods, state.objects, ranges)
-    pod_sets = [_with_doubts(spread(pods, nodes), snapshot) for pods in new_pods]
-    used = (snapshot.room or {}).get("used") or {}
-    quotas = []
-    for kept in snapshot.quotas:
-        about = {"namespace": state.namespace, "name": kept["name"]}
-        quota = parse_quota({"metadata": about, "spec": {"hard": kept["hard"]}})
-        quotas.append(replace(quota, used=used.get(kept["name"], {})))
-    pod_sets = capacity.within_quotas(pod_sets, {state.namespace: quotas}, state.objects)
+    limits = capacity.limits_beside(snapshot, state.objects, state.namespace)
+    limited = capacity.limited(new_pods, limits)
+    pod_sets = [_with_doubts(spread(pods, nodes), snapshot) for pods in limited]
+    pod_sets = capacity.within_quotas(pod_sets, limits)
     rows = (*fits(pod_sets, nodes, pools=pools), *unclear)
     return FitsResult(
         ok=not any(row.verdict in NO_ROOM for row in rows),

@@ -232,6 +232,7 @@ def _against(snapshot: ClusterSnapshot | None, state: DesiredState) -> Iterator[
     """Find what the cluster of a snapshot does not serve, and has no room for."""
     if snapshot is None:
         return
+    from mlstack.deploy.capacity import limits_beside
     from mlstack.validate.formats import Fault
     from mlstack.validate.validate import over_quota, too_large
 
@@ -249,7 +250,7 @@ def _against(snapshot: ClusterSnapshot | None, state: DesiredState) -> Iterator[
                 where=str(obj.source) if obj.source else None,
             )
     yield from too_large(state.objects, [node["allocatable"] for node in snapshot.nodes])
-    yield from over_quota(state.objects, snapshot.quotas, state.namespace, limits=snapshot.limits)
+    yield from over_quota(state.objects, limits_beside(snapshot, state.objects, state.namespace))
 
 
 def _definitions(app: AppReader, objects: Sequence[KubeObject]) -> list[Mapping[str, Any]]:

@@ -14,7 +14,15 @@ from mlstack.names import nearest
 from mlstack.objects import resources
 from mlstack.objects.kube_object import CRD_GROUP, Kind, Kinds, KubeObject, Schemas, is_group, plural_of
 from mlstack.objects.references import PodTemplate, templates
-from mlstack.objects.resources import Amounts, QuotaFacts, amounts, is_host_port, usage_in, written
+from mlstack.objects.resources import (
+    Amounts,
+    NamespaceLimits,
+    QuotaFacts,
+    amounts,
+    is_host_port,
+    usage_in,
+    written,
+)
 from mlstack.validate.api_server_rules import pod_rule, rules_for
 from mlstack.validate.formats import Fault, Field, Problem, Problems, Subject, fault_of, shown
 from mlstack.validate.operator_rules import operator_rules_for
@@ -328,40 +336,29 @@ def too_large(objects: Sequence[KubeObject], nodes: Sequence[Mapping[str, Any]])
                 yield _warning(obj, template, f"a pod asks for {what}, which no node has together")
 
 
-def over_quota(
-    objects: Sequence[KubeObject],
-    quotas: Sequence[Mapping[str, Any]],
-    namespace: str,
-    *,
-    limits: Sequence[Mapping[str, Any]] = (),
-) -> Iterator[Fault]:
-    """Warn where all objects of a namespace together are or ask for more than a quota gives.
+def over_quota(objects: Sequence[KubeObject], limits: Mapping[str, NamespaceLimits]) -> Iterator[Fault]:
+    """Warn of pods that a LimitRange refuses, or a quota as they do not say what they take.
 
-    And of pods that a quota refuses, as they do not say what they take, or its LimitRanges: `limits`, each
-    with `limits` as in its specification.
+    And where all objects of a namespace together are or ask for more than a quota gives.
 
     Requests and limits of pods, storage (of each class too), and counts of objects, in the words of
     https://kubernetes.io/docs/concepts/policy/resource-quotas/.
     """
-    own = [obj for obj in objects if obj.namespace == namespace]
-    rules = [rule for row in limits for rule in resources.rules_of({"spec": row})]
-    pods = [(obj, pod, resources.with_defaults(pod.spec, rules)) for obj in own for pod in templates(obj)]
-    others: Counter[str] = Counter()
-    for obj in own:
-        others.update(_counts(obj))
-    for obj, pod, spec in pods:
-        if text := resources.refusal(spec, rules):
-            yield _warning(obj, pod, text)
-    for row in quotas:
-        quota = resources.parse_quota({"metadata": row, "spec": row})
-        for obj, pod, spec in pods:
-            if text := resources.unspecified(quota, spec):
-                yield _warning(obj, pod, f"failed quota: {row['name']}: {text}")
-        asked = usage_in(quota, [(spec, pod.replicas) for _, pod, spec in pods], others)
-        yield from _excesses(quota, asked, row, namespace)
+    for namespace in sorted(limits):
+        pods: list[tuple[Mapping[str, Any], int]] = []
+        others: Counter[str] = Counter()
+        for obj in objects:
+            if obj.namespace == namespace:
+                others.update(_counts(obj))
+                for template in templates(obj):
+                    spec, refusals = limits[namespace].admitted(template.spec)
+                    pods.append((spec, template.replicas))
+                    yield from (_warning(obj, template, text) for text in refusals)
+        for quota in limits[namespace].quotas:
+            yield from _excesses(quota, usage_in(quota, pods, others))
 
 
-def _excesses(quota: QuotaFacts, asked: Amounts, row: Mapping[str, Any], namespace: str) -> Iterator[Fault]:
+def _excesses(quota: QuotaFacts, asked: Amounts) -> Iterator[Fault]:
     """Warn of each entry of a quota that all objects together exceed."""
     for name, hard in sorted(quota.hard.items()):
         if (count := asked.get(name, 0)) > hard:
@@ -370,9 +367,9 @@ def _excesses(quota: QuotaFacts, asked: Amounts, row: Mapping[str, Any], namespa
             what = f"{'ask for' if is_asked else 'are'} {written(resource, count)} {resource}"
             yield Fault(
                 component="",
-                object=f"ResourceQuota {namespace}/{row['name']}",
+                object=f"ResourceQuota {quota.namespace}/{quota.name}",
                 path=f"spec.hard.{name}",
-                message=f"all together {what}, the quota gives {row['hard'][name]}",
+                message=f"all together {what}, the quota gives {written(resource, hard)}",
                 severity="warning",
             )
 

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from mlstack.objects.resources import NodePlace, is_eligible, refusal, rules_of, with_defaults
+from mlstack.objects.resources import NodePlace, is_eligible, limits_in
 
 
 def refused(rule: dict[str, Any], *containers: dict[str, dict[str, str]]) -> str:
-    rules = rules_of({"spec": {"limits": [rule]}})
-    return refusal(with_defaults({"containers": [{"resources": row} for row in containers]}, rules), rules)
+    metadata, spec = {"name": "team", "namespace": "ml"}, {"limits": [rule]}
+    limits = limits_in("ml", [{"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": spec}])
+    return "".join(limits.admitted({"containers": [{"resources": row} for row in containers]})[1])
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,11 @@ def test_a_quota_wants_every_container_to_say_what_it_takes(run: Runner, app: Pa
     limits["limits"] = [{"type": "Container", "default": {"memory": "1Gi"}, "max": {"cpu": "2"}}]
     file.write_text(json.dumps({**json.loads(file.read_text()), "limits": [limits]}))
     assert "maximum cpu usage per Container is 2, but request is 3" in warnings(run)
+    # What the app brings itself takes the place of what the cluster has under that name.
+    spec = {"limits": [{"type": "Container", "default": {"cpu": "4", "memory": "1Gi"}}]}
+    own = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": spec}
+    write_tree(app, {"components/limits.json": json.dumps(own)})
+    assert (warnings(run), verdict(run, code=1)["verdict"]) == ([], "never")  # no node has memory
 
 
 def test_a_snapshot_without_pods_or_quota_says_so(run: Runner, app: Path) -> None:
@@ -133,23 +138,16 @@ def test_a_snapshot_without_pods_or_quota_says_so(run: Runner, app: Path) -> Non
 
 def test_what_it_cannot_know_is_not_claimed(run: Runner, app: Path) -> None:
     run.ok("env snapshot dev")
-    body = json.loads(deployment(1, cpu="1"))
-    for field, words in {
-        "schedulerName": ("volcano", "scheduler volcano places it"),
-        "runtimeClassName": ("gvisor", "its runtime class may add to what it asks for"),
-        "nodeSelector": ({"kubernetes.io/hostname": "n1"}, "which the snapshot does not hold"),
-        "volumes": (
-            [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
-            "claim data may be bound",
-        ),
-    }.items():
-        spec = {**body["spec"]["template"]["spec"], field: words[0]}
-        template = {**body["spec"]["template"], "spec": spec}
-        write_tree(
-            app, {"components/web.json": json.dumps({**body, "spec": {**body["spec"], "template": template}})}
-        )
+    claim = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+    for field, value, reason in (
+        ("schedulerName", "volcano", "scheduler volcano places it"),
+        ("runtimeClassName", "gvisor", "its runtime class may add to what it asks for"),
+        ("nodeSelector", {"kubernetes.io/hostname": "n1"}, "which the snapshot does not hold"),
+        ("volumes", [claim], "claim data may be bound"),
+    ):
+        write_tree(app, {"components/web.json": with_pod(1, **{field: value})})
         row = verdict(run, code=0)
-        assert row["verdict"] == "not known" and words[1] in row["reason"]
+        assert row["verdict"] == "not known" and reason in row["reason"]
 
 
 def test_apply_and_plan_say_no_before_anything_is_written(run: Runner, app: Path) -> None:

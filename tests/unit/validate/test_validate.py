@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from mlstack.objects.kube_object import KubeObject, Source
+from mlstack.objects.resources import limits_in
 from mlstack.validate.formats import Fault, Field, path_of, shown
 from mlstack.validate.validate import deprecations, load_schemas, over_quota, validate_objects
 from mlstack.yaml.read import read_documents
@@ -281,8 +282,9 @@ def test_each_thing_that_a_quota_counts(name: str, enough: str, too_little: str,
     objects = [KubeObject(data=document.value) for document in documents]
 
     def faults(hard: Any) -> list[str]:
-        quota = {"name": "q", "hard": {name: hard}}
-        return [fault.message for fault in over_quota(objects, [quota], "ml")]
+        metadata, spec = {"name": "q", "namespace": "ml"}, {"hard": {name: hard}}
+        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": spec}
+        return [fault.message for fault in over_quota(objects, {"ml": limits_in("ml", [quota])})]
 
     assert faults(enough) == []
     (message,) = faults(too_little)
