@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, TypeVar
 
 from mlstack.cli.options import Options
 from mlstack.cli.output import prompt, say
@@ -232,7 +232,7 @@ class Session:
 
     def from_cluster(
         self,
-        read: Callable[..., Result],
+        read: Callable[Concatenate[Target, ...], Result],
         *args: Any,
         doing: str = "comparing with the cluster",
         env: str | None = None,

@@ -460,7 +460,7 @@ def _planned_waits(plan: ApplyPlan) -> tuple[PlannedWait, ...]:
     )
 
 
-def plan_approved(file: Path, target: Target, *, opener: Opener, options: ApplyOptions = _USUAL) -> ApplyPlan:
+def plan_approved(target: Target, file: Path, *, opener: Opener, options: ApplyOptions = _USUAL) -> ApplyPlan:
     """Work out what an apply of a plan file would do: what was approved, or nothing.
 
     Of `target` count the app directory, another context and parameters that the file may not hold; what

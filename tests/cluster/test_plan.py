@@ -35,7 +35,7 @@ def planned(stack: Stack, file: Path, **facts: Any) -> PlanResult:
 
 def applied(stack: Stack, file: Path, *, environment: str = "minikube", **facts: Any) -> RunResult:
     target = stack.target(environment, **facts)
-    found = deploy.plan_approved(file, target, opener=stack.opener, options=ApplyOptions(wait=False))
+    found = deploy.plan_approved(target, file, opener=stack.opener, options=ApplyOptions(wait=False))
     return deploy.apply(found, clock=stack.clock)
 
 

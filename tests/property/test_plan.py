@@ -73,7 +73,7 @@ def test_exactly_what_was_approved_is_done_or_nothing(
         then = content(cluster)
         try:
             found = deploy.plan_approved(
-                file, stack.target(), opener=stack.opener, options=ApplyOptions(wait=False)
+                stack.target(), file, opener=stack.opener, options=ApplyOptions(wait=False)
             )
             deploy.apply(found, clock=clock)
         except ConflictError:

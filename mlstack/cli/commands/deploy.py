@@ -161,7 +161,7 @@ def apply(session: Session, check_images: bool = CHECK_IMAGES) -> int:
         plan = session.from_cluster(operations.deploy.plan_apply, options=how, env=env)
     else:
         _refuse_decided(session)
-        plan = session.from_cluster(partial(operations.deploy.plan_approved, file), options=how, env=env)
+        plan = session.from_cluster(operations.deploy.plan_approved, file, options=how, env=env)
     if check_images:
         plan = operations.deploy.refuse_images(plan)
     # A plan file was approved when it was made; a protected environment wants its name all the same.
