@@ -546,11 +546,10 @@ def list_type_of(schema: Schema) -> ListType:
 
 def same(one: Any, other: Any) -> bool:
     """Say whether two values are equal as JSON: 1 is 1.0, and no number is true."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
-    is_number = isinstance(one, int | float) and isinstance(other, int | float)
-    return bool(one == other) and (is_number or type(one) is type(other))
+    if type(one) is type(other):
+        return bool(one == other)
+    return {type(one), type(other)} == {int, float} and float(one) == float(other)

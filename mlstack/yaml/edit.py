@@ -20,6 +20,7 @@ from typing import Any
 
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, YamlError
+from mlstack.objects.kube_object import same
 from mlstack.yaml import write
 from mlstack.yaml.read import Mark, read_documents, read_marks
 from mlstack.yaml.scalars import resolve_key, write_double_quoted, write_string
@@ -45,7 +46,7 @@ def set_value(text: str, path: Path, value: Any, *, source: str) -> str:
         ValueError: the value cannot be written.
     """
     before = _read(text, source)
-    if _has(before, path) and _same(_value_at(before, path), value):
+    if _has(before, path) and same(_value_at(before, path), value):
         return text
     expected = _with(before, path, value, text, source)
     edit = _Edit(text, source)
@@ -85,7 +86,7 @@ def _checked(versions: Iterable[str], expected: Any, path: Path, source: str) ->
     """Give the first version that reads as expected."""
     for version in versions:
         try:
-            if _same(_read(version, source), expected):
+            if same(_read(version, source), expected):
                 return version
         except YamlError:
             continue
@@ -110,18 +111,6 @@ def _has(value: Any, path: Path) -> bool:
             return False
         value = value[step]
     return True
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Compare values as they are read back: `1` is `1.0`, but not `true` or `"1"`."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, float) or isinstance(other, float):
-        kinds = {type(one), type(other)}
-        return kinds <= {int, float} and float(one) == float(other)
-    return type(one) is type(other) and bool(one == other)
 
 
 def _with(before: Any, path: Path, value: Any, text: str, source: str) -> Any:

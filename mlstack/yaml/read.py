@@ -92,10 +92,11 @@ def read_documents(
         YamlError: broken YAML, a key set twice, an unknown tag, or a value that kubectl refuses.
     """
     text = text.removeprefix("\ufeff")
+    if not text.endswith("\n"):  # as kubectl does, for a literal block that ends the file
+        text += "\n"
     documents: Sequence[Document] | None = None
     if text.lstrip().startswith("{"):
-        document = _read_json(text, source, with_positions)
-        documents = [document] if document else None
+        documents = _read_json(text, source, with_positions)
     elif not is_yaml_1_2:
         documents = _read_by_shape(text, with_positions)
     if documents is None:
@@ -139,35 +140,41 @@ def _mark(event: Any, skipped: int) -> Mark:
     return Mark(_KINDS[type(event).__name__], start, end, style, getattr(event, "value", ""), tagged)
 
 
-def _read_json(text: str, source: str, with_positions: bool) -> Document | None:
+def _read_json(text: str, source: str, with_positions: bool) -> list[Document] | None:
     """Read text that starts like a JSON object as JSON, which kubectl does; None when it is none.
 
-    JSON is not quite a part of YAML: libyaml refuses escapes of surrogate pairs, for one.
+    JSON is not quite a part of YAML: libyaml refuses escapes of surrogate pairs, and objects one after the
+    other, as jq writes them.
     """
+    numbers: dict[str, Any] = dict.fromkeys(("parse_int", "parse_float", "parse_constant"), resolve_plain)
+    decoder = json.JSONDecoder(object_pairs_hook=_unique, **numbers)
+    documents: list[Document] = []
+    start = end = 0
+    line = 1
     try:
-        value = json.loads(
-            text,
-            object_pairs_hook=_unique,
-            parse_int=resolve_plain,
-            parse_float=resolve_plain,
-            parse_constant=resolve_plain,
-        )
+        while match := _JSON_START.search(text, end):
+            line += text.count("\n", start, match.start())
+            value, end = decoder.raw_decode(text, start := match.start())
+            positions = _json_positions(text[start:end], line) if with_positions else {}
+            documents.append(Document(value, line, positions))
     except (ValueError, RecursionError):
         return None  # read as YAML, whose messages have lines
     if escape := re.search(_UNCARRIED_ESCAPE, text):
         where = f"{source}:{_line_of(text, escape)}"
         message = f"a string cannot hold the character U+{escape[1].upper()}"
         raise YamlError(message, where=where, hint="remove it from the value")
-    line = text[: len(text) - len(text.lstrip())].count("\n") + 1
-    positions: Mapping[Path, Position] = {}
-    if with_positions:
-        try:
-            positions = next(iter(_Reader(text, source, True).documents())).positions
-        except YamlError:
-            positions = {(): Position(line, 1)}
-    return Document(value, line, positions)
+    return documents
 
 
+def _json_positions(text: str, line: int) -> Mapping[Path, Position]:
+    try:
+        places = next(_Reader(text, "", True).documents()).positions
+    except YamlError:
+        return {(): Position(line, 1)}
+    return {path: Position(at.line + line - 1, at.column) for path, at in places.items()}
+
+
+_JSON_START = re.compile(r"[^ \t\r\n]")
 # NUL, and half a surrogate pair, as JSON writes them; backslashes before them are in pairs.
 _UNCARRIED_ESCAPE = (
     r"(?<!\\)(?:\\\\)*\\u(0000|[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..\\u)[dD][c-fC-F]..)"

@@ -1,26 +1,18 @@
 """Law: what `emit` writes reads the same under YAML 1.1, 1.2 and goyaml's rules; JSON likewise."""
 
-import io
 import json
 import shutil
 import subprocess
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ruamel.yaml import YAML
 
 from mlstack.yaml import write as emit
 from mlstack.yaml.scalars import resolve_plain, write_scalar
 from tests.property import strategies
-
-READERS = {
-    "PyYAML with libyaml": lambda text: yaml.load(text, Loader=yaml.CSafeLoader),
-    "PyYAML": lambda text: yaml.load(text, Loader=yaml.SafeLoader),
-    "ruamel, YAML 1.2": lambda text: YAML(typ="safe", pure=True).load(io.StringIO(text)),
-}
+from tests.property.test_scalars import READERS
 
 
 def typed(value: Any) -> Any:

@@ -43,6 +43,7 @@ def read(text: str) -> Any:
         ('\n{"a": 1, }\n', {"a": 1}),
         ('{"a":\t"x\\/y"}', {"a": "x/y"}),
         ("{a: 1, b}\n", {"a": 1, "b": None}),
+        ("a: |\n  no line end", {"a": "no line end\n"}),
     ],
 )  # fmt: skip
 def test_text_becomes_the_value_that_kubectl_reads(text: str, value: Any) -> None:
@@ -56,7 +57,7 @@ def test_text_becomes_the_value_that_kubectl_reads(text: str, value: Any) -> Non
         "on: 1\n0x10: 2\n1.50: 3\nno: 4\n1e6: 5\n1234567.5: 6\n.inf: 7\n2001-01-01: 8\n",
         "a: !!str 12\nb: !!int '12'\nc: !!float 1\nd: !!map {}\ne: ! 12\nf: !!binary aGVsbG8=\n!!str 1: g\n",
         "a: >\n  folded\n  text\n\n  more\nb: |+\n  kept\n\nc: 'it''s'\nd: \"\\u00e9\\x41\\n\"\n",
-        "e: multi\n  line\nf: 'multi\n\n  line'\n",
+        "e: multi\n  line\nf: 'multi\n\n  line'\ng: |\n  no line end",
         "a:\n- 1\n-\n  - 2\n- b: c\n  d: e\n? f\n: g\n",
     ],
 )
@@ -122,6 +123,9 @@ def test_json_has_positions_too() -> None:
     document = read_document('{\n  "a": "\\/",\n  "b": [\n    1\n  ]\n}\n', source="a.json")
     assert document.position(["b", 0]) == Position(4, 5)
     assert read_document('\n{"a": "\\ud83d\\ude80"}', source="a.json").position(["a"]) == Position(2, 1)
+    stream = read_documents('{"a": 1}{"a": 2}\n\n{\n "b": "\\/"}\n', source="a.json", with_positions=True)
+    assert [(each.value, each.line) for each in stream] == [({"a": 1}, 1), ({"a": 2}, 1), ({"b": "/"}, 3)]
+    assert stream[2].position(["b"]) == Position(4, 2)
 
 
 @pytest.mark.parametrize(
