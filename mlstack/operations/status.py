@@ -282,7 +282,8 @@ def _hint(app: AppDir, status: ResourceStatus, environment: str) -> str:
     desired = status.desired
     name = desired.component
     if status.readiness.state == "missing":
-        return f"mlstack apply {environment} -c {name}"
+        command = f"mlstack apply {environment} -c {name}"
+        return f"rename it, or take it over: {command} --adopt" if status.live else command
     if is_unseen(desired.data, status.readiness):
         operator = operator_of(desired.api_version, desired.kind)
         if operator is None:

@@ -54,10 +54,11 @@ def test_what_belongs_to_another_environment_is_missing_but_for_definitions(stac
     file = "environments/dev/environment.yaml"
     stack.write_text(file, (stack.app.root / file.replace("dev", "minikube")).read_text())
     result = stack.status(environment="dev")
-    states = {row.kind: (row.state, row.reason) for row in result.components[0].objects}
+    states = {row.kind: (row.state, row.reason, row.hint) for row in result.components[0].objects}
+    hint = "rename it, or take it over: mlstack apply dev -c a --adopt"
     assert states == {
-        "ClusterRole": ("missing", "belongs to environment `minikube` of app `demo`"),
-        "CustomResourceDefinition": ("ready", ""),
+        "ClusterRole": ("missing", "belongs to environment `minikube` of app `demo`", hint),
+        "CustomResourceDefinition": ("ready", "", ""),
     }
     assert not result.ok and stack.status().ok
 
