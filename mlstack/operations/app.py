@@ -463,7 +463,7 @@ def environment_targets(app: AppDir, name: str, targets: Sequence[str] | None) -
 def _checked(
     app: AppDir, name: str, changes: Mapping[str, Any], kubeconfig: Kubeconfig | None = None
 ) -> dict[str, Any]:
-    """Check new values as far as a schema cannot; give them as the file has them, lists last."""
+    """Refuse new values that are unfit; give them as the file has them, lists last."""
     from mlstack.validate.validate import check_version
 
     if changes.get("context") not in (None, IN_CLUSTER) and kubeconfig is not None:
@@ -485,7 +485,11 @@ def _checked(
         message = f"`{parent}` extends `{name}`: they cannot extend each other"
         raise UsageError(message, hint=f"mlstack env describe {parent}")
     lists = {key: list(value) or None for key, value in values.items() if isinstance(value, tuple)}
-    return {key: value for key, value in values.items() if key not in lists} | lists
+    written = {key: value for key, value in values.items() if key not in lists} | lists
+    fields = [Param(name=key.name, schema=key.schema) for key in keys_of(Environment)]
+    if faults := [fault for field in fields for fault in check_value(field, written.get(field.name))]:
+        raise UsageError("\n".join(faults), hint="mlstack env set --help")
+    return written
 
 
 def remove_environment(app: AppDir, name: str, *, override: bool = False) -> EnvironmentRemoved:

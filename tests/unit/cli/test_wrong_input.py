@@ -108,6 +108,7 @@ generate web back --image x --tags a=1 --tags b=2 | 2 | `--tags` is given twice 
 generate web back --values /nowhere.yaml | 4 | no values file `/nowhere.yaml` | relative paths start at
 env set prod --ttl 5 | 2 | `--ttl 5` has no unit | --ttl 5h
 env set prod --allow-namespace 'Not One' | 2 | `Not One` cannot be a namespace | use up to 63
+env set prod --extends '' | 2 | `extends` must match `^[a-zA-Z0-9] | mlstack env set --help
 render prod --set color | 2 | `--set color` is not `key=value` | write --set
 render prod --set colr=red | 4 | no component has a parameter `colr` (--set colr) | did you mean `color`?
 render prod --set front.colr=red | 4
