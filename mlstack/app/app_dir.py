@@ -519,8 +519,7 @@ class AppDir(AppReader):
             for path, data in package.files.items()
         }
         files |= beside or {}
-        kept = {package.folder for package in lock.packages}
-        stale = [*self._stale([package.locked.folder for package in fetched], files), *self._unlocked(kept)]
+        stale = [*self._stale([package.locked.folder for package in fetched], files), *self.unlocked(lock)]
         for edited in self._requirements(entered or {}, removed or {}):
             if registry and edited.file == layout.APP_FILE:
                 edited.append(("registries",), to_map(registry, ("protocol",)))
@@ -530,13 +529,15 @@ class AppDir(AppReader):
             path = self.root / file
             if path.is_file() and path.read_bytes() == files[file]:
                 del files[file]
+        kept = {package.folder for package in lock.packages}
         gone = tuple(package for package in self.lock.packages if package.folder not in kept)
         if files or stale or delete:
             self.write(files, [*stale, *delete])
         return gone
 
-    def _unlocked(self, locked: Collection[str]) -> Iterator[str]:
-        """Give folders of packages that are not locked: they go, or a command that was killed left them."""
+    def unlocked(self, lock: Lock) -> Iterator[str]:
+        """Give folders of packages that a lock does not name: a command that was killed may leave such."""
+        locked = {package.folder for package in lock.packages}
         for folder in sorted((self.root / layout.VENDOR).glob("*/*@*")):
             name = folder.relative_to(self.root).as_posix()
             if folder.is_dir() and name not in locked and folder.parent.name != "kustomize":

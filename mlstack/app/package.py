@@ -70,12 +70,11 @@ def file_digests(files: Files) -> dict[str, str]:
     return {path: f"sha256:{hashlib.sha256(data).hexdigest()}" for path, data in ordered}
 
 
-def changed_files(files: Files, digests: Mapping[str, str]) -> tuple[str, ...]:
-    """Tell which files are not as their digests say: `path was changed`, `path is missing`, `path is new`."""
-    now = file_digests(files)
-    states = {path: "is missing" for path in digests if path not in now}
-    states |= {path: "is new" for path in now if path not in digests}
-    states |= {path: "was changed" for path in now if digests.get(path, now[path]) != now[path]}
+def changed_files(now: Mapping[str, str], before: Mapping[str, str]) -> tuple[str, ...]:
+    """Compare the digests of files, by their paths: `path was changed`, `path is missing`, `path is new`."""
+    states = {path: "is missing" for path in before if path not in now}
+    states |= {path: "is new" for path in now if path not in before}
+    states |= {path: "was changed" for path in now if before.get(path, now[path]) != now[path]}
     return tuple(f"`{path}` {state}" for path, state in sorted(states.items()))
 
 
@@ -436,7 +435,7 @@ class Vendor:
             message = f"package `{locked.ref}` is refused: {error}"
             raise RegistryError(message, where=error.where, hint=restore) from error
         if folder.digest != locked.digest:
-            changed = changed_files(folder.files, locked.files) if locked.files else ()
+            changed = changed_files(file_digests(folder.files), locked.files) if locked.files else ()
             differs = listed(changed, _NAMED_FILES) or f"{folder.digest[:19]}, locked {locked.digest[:19]}"
             message = f"the content of package `{locked.ref}` is not what mlstack.lock says: {differs}"
             hint = f"{restore} restores it; to change a prototype, put it in a registry of your own"

@@ -11,7 +11,7 @@ from typing import Any
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
 from mlstack.app.files import read_folder
-from mlstack.app.package import PackageFolder, Vendor, changed_files, digest
+from mlstack.app.package import PackageFolder, Vendor, changed_files, digest, file_digests
 from mlstack.app.params import spelling_table
 from mlstack.app.prototype import Package, Param, Prototype, mask_value
 from mlstack.app.reader import AppReader
@@ -341,7 +341,7 @@ class PackageDiff(Record):
     first: str
     second: str
     changes: tuple[PrototypeChange, ...]  # in the order of prototypes and parameters
-    files: tuple[str, ...]  # `path was changed`, `path is missing`, `path is new`
+    files: tuple[str, ...]
     requires: tuple[str, ...] = ()  # what is required differently
 
 
@@ -359,17 +359,9 @@ def diff_packages(app: AppDir, text: str, first: str, second: str) -> PackageDif
         first=old.version,
         second=new.version,
         changes=tuple(_prototype_changes(old, new)),
-        files=_changed_to(old_locked, new_locked),
+        files=changed_files(new_locked.files, old_locked.files),
         requires=tuple(_requirement_changes(old, new)),
     )
-
-
-def _changed_to(old: LockedPackage, new: LockedPackage) -> tuple[str, ...]:
-    """Tell which files two versions have differently."""
-    states = {path: "was changed" for path in old.files if new.files.get(path, "") != old.files[path]}
-    states |= {path: "is gone" for path in old.files if path not in new.files}
-    states |= {path: "is new" for path in new.files if path not in old.files}
-    return tuple(f"`{path}` {state}" for path, state in sorted(states.items()))
 
 
 def _prototype_changes(old: Package, new: Package) -> Iterator[PrototypeChange]:
@@ -432,6 +424,9 @@ def verify_packages(app: AppDir) -> Verified:
             faults.append(VerifyFault(package=copy.source, fault="is missing from vendor/"))
         elif digest(read_folder(app.root / copy.folder, source=copy.folder)) != copy.digest:
             faults.append(VerifyFault(package=copy.source, fault=f"{copy.folder} is not what was copied"))
+    lacks = "is in vendor/, and mlstack.lock does not name it"
+    left = [folder.removeprefix("vendor/") for folder in app.unlocked(app.lock)]
+    faults += [VerifyFault(package=name, fault=lacks) for name in left]
     count = len(app.lock.packages) + len(app.lock.kustomizations)
     return Verified(ok=not faults, packages=count, signed=signed, faults=tuple(faults))
 
@@ -446,7 +441,7 @@ def _faults(app: AppDir, locked: LockedPackage) -> Iterator[str]:
     except MlstackError as error:
         yield f"is refused: {error}"
         return
-    changed = changed_files(files, locked.files) if locked.files else []
+    changed = changed_files(file_digests(files), locked.files) if locked.files else ()
     yield from changed
     if not changed and PackageFolder(files, source=locked.folder).digest != locked.digest:
         yield "is not what mlstack.lock says, whose digests contradict each other"

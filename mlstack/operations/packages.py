@@ -9,10 +9,10 @@ from typing import Any
 from mlstack.app.app import Component, PackageRef
 from mlstack.app.app_dir import AppDir, Copy
 from mlstack.app.prototype import Prototype
-from mlstack.app.versions import KSONNET_PREFIX, IndexPackage, LockedPackage, RegistryIndex
+from mlstack.app.versions import KSONNET_PREFIX, IndexPackage, LockedPackage, RegistryIndex, newest
 from mlstack.dataclass import Record, row
 from mlstack.errors import MlstackError, NotFoundError, UsageError
-from mlstack.names import nearest, not_found
+from mlstack.names import fits, nearest, not_found
 from mlstack.readiness.rule import need_text
 from mlstack.registries import installation
 from mlstack.registries.installation import (
@@ -162,21 +162,21 @@ def _required_first(packages: Iterable[LockedPackage], named: Sequence[str]) -> 
     by_name: dict[str, list[LockedPackage]] = {}
     for package in packages:
         by_name.setdefault(package.full_name, []).append(package)
-    ordered: dict[str, None] = {}
+    ordered: list[LockedPackage] = []
+    visited: set[str] = set()
 
     def visit(name: str) -> None:
-        if name in ordered or name in visiting:
-            return
-        visiting.add(name)
-        for package in by_name.get(name, ()):
-            for needed in sorted(package.requires):
+        if name not in visited:
+            visited.add(name)
+            for needed in [
+                needed for package in by_name.get(name, ()) for needed in sorted(package.requires)
+            ]:
                 visit(needed)
-        ordered[name] = None
+            ordered.extend(by_name.get(name, ()))
 
-    visiting: set[str] = set()
     for name in named or sorted(by_name):
         visit(name)
-    return [package for name in ordered for package in by_name.get(name, ())]
+    return ordered
 
 
 def list_packages(app: AppDir, *, installed_only: bool = False) -> PackageList:
@@ -185,19 +185,18 @@ def list_packages(app: AppDir, *, installed_only: bool = False) -> PackageList:
     A registry that does not answer is noted; with `installed_only` none is asked, and each version is a row.
     """
     versions: dict[str, tuple[str, ...]] = {}
-    for locked in app.lock.packages:
-        versions[locked.full_name] = (*versions.get(locked.full_name, ()), locked.version)
     rows: dict[tuple[str, str], PackageRow] = {}
-    for package in app.vendor.packages():
-        name = f"{package.registry}/{package.name}"
-        environments = _environments(app, name, package.version)
-        rows[name, package.version] = row(
-            PackageRow, package, package=name, installed=(package.version,), environments=environments
-        )
+    for locked in app.lock.packages:
+        name, version = locked.full_name, locked.version
+        versions[name] = (*versions.get(name, ()), version)
+        about = {"package": name, "installed": (version,), "environments": locked.only_in}
+        rows[name, version] = row(PackageRow, app.vendor.package(locked), **about)
     if installed_only:
         return PackageList(packages=tuple(row for _, row in sorted(rows.items())))
-    latest = {name: row for (name, _), row in rows.items()}
-    listed = {name: row(PackageRow, kept, installed=versions[name]) for name, kept in latest.items()}
+    latest = newest(app.lock.packages).items()
+    listed = {
+        name: row(PackageRow, rows[name, locked.version], installed=versions[name]) for name, locked in latest
+    }
     notes: list[str] = []
     for registry, index in indexes(app.app.registries, root=app.root, notes=notes):
         for short_name, offer in index.packages.items():
@@ -206,12 +205,6 @@ def list_packages(app: AppDir, *, installed_only: bool = False) -> PackageList:
                 package=name, version=version, installed=versions.get(name, ()), summary=offer.summary
             )
     return PackageList(packages=tuple(row for _, row in sorted(listed.items())), notes=tuple(notes))
-
-
-def _environments(app: AppDir, package: str, version: str) -> tuple[str, ...]:
-    """Give the environments that have this version in place of the app's."""
-    locked = (entry for entry in app.lock.packages if (entry.full_name, entry.version) == (package, version))
-    return next((entry.only_in for entry in locked), ())
 
 
 def describe_package(app: AppDir, text: str) -> PackageDescription:
@@ -229,7 +222,7 @@ def describe_package(app: AppDir, text: str) -> PackageDescription:
         package,
         package=name,
         installed=tuple(entry.version for entry in app.lock.packages if entry.full_name == name),
-        environments=_environments(app, name, package.version),
+        environments=locked.only_in,
         requires=tuple(requires),
         needs=tuple(dict.fromkeys(need.kind for prototype in prototypes for need in prototype.needs)),
         checked_with=checked,
@@ -256,7 +249,7 @@ def remove_package(app: AppDir, text: str, *, environment: str | None = None) ->
         if not meant:
             message, hint = f"package `{target}` is not installed", "mlstack pkg list --installed"
             raise not_found(message, target.full_name, [locked.full_name for locked in packages], hint=hint)
-        _refuse_needed(app, target, meant, is_last=len(meant) == len(versions))
+        _refuse_needed(app, target, meant, [locked for locked in versions if locked not in meant])
         required = app.app.packages
         # What no requirement names by its version was brought by the one without: that goes with it.
         is_whole = target not in required or len(meant) == len(versions)
@@ -266,8 +259,10 @@ def remove_package(app: AppDir, text: str, *, environment: str | None = None) ->
         return PackageRemoved(packages=installation.remove(app, {APP: tuple(removed)}, gone=meant))
 
 
-def _refuse_needed(app: AppDir, wanted: PackageRef, meant: Sequence[LockedPackage], *, is_last: bool) -> None:
-    """Refuse to remove what components, environments or other packages need."""
+def _refuse_needed(
+    app: AppDir, wanted: PackageRef, meant: Sequence[LockedPackage], left: Sequence[LockedPackage]
+) -> None:
+    """Refuse to remove what components, environments or other packages need; `left` are other versions."""
     if users := list(_users(app, wanted)):
         names = ", ".join(f"`{user}`" for user in users)
         hint = f"mlstack component rm {users[0]}"
@@ -275,13 +270,17 @@ def _refuse_needed(app: AppDir, wanted: PackageRef, meant: Sequence[LockedPackag
     for name in app.environment_names:
         own = app.environment_chain(name)[-1].environment.packages
         if any(ref.full_name == wanted.full_name for ref in own) and (
-            is_last or any(name in locked.environments for locked in meant)
+            not left or any(name in locked.environments for locked in meant)
         ):
             hint = f"mlstack pkg rm --env {name} {wanted.full_name}"
             raise UsageError(f"package `{wanted}` is asked for by environment `{name}`", hint=hint)
-    others = [other for other in app.lock.packages if other not in meant]
-    needing = [other for other in others if wanted.full_name in other.requires]
-    needing = [other for other in needing if is_last or other.requires[wanted.full_name] == wanted.version]
+    needing = [
+        other
+        for other in app.lock.packages
+        if other not in meant
+        and wanted.full_name in other.requires
+        and not any(fits(locked.version, other.requires[wanted.full_name]) for locked in left)
+    ]
     if needing:
         names = ", ".join(f"`{package}`" for package in dict.fromkeys(other.full_name for other in needing))
         hint = f"mlstack pkg rm {needing[0].full_name}"

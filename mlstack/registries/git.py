@@ -184,7 +184,10 @@ class GitCheckout:
         """
         place = self._place(path)
         below = {file: file.relative_to(place) for file in self._entries if file.is_relative_to(place)}
-        inside = {file: inner for file, inner in below.items() if not _is_hidden(inner)}
+        hidden = {
+            file for file in below for part in below[file].parts if part[0] == "." or part == "__pycache__"
+        }
+        inside = {file: inner for file, inner in below.items() if file not in hidden}
         if any(self._entries[file].mode == "120000" for file in inside):
             raise RegistryError(f"the folder `{path}` holds a link", hint="put the file itself there")
         if len(inside) > MAX_FILES or sum(self._entries[file].size for file in inside) > MAX_BYTES:
@@ -223,10 +226,6 @@ class GitCheckout:
             position = start + self._entries[path].size + 1
             contents[path] = answer[start : position - 1]
         return contents
-
-
-def _is_hidden(path: PurePosixPath) -> bool:
-    return any(part.startswith(".") or part == "__pycache__" for part in path.parts)
 
 
 # --- stores: bare repositories in the user's cache, one a URL ---

@@ -153,11 +153,12 @@ def change(
     Raises:
         ConfigError, NotFoundError, RegistryError: as of `plan`; nothing is written.
     """
-    catalog: AppCatalog | None = None
+    made_for: object = None
     for _ in range(_MOST_ROUNDS):
         registries, before = app.app.registries, app.lock
         # What was fetched serves again, unless others have changed what it was fetched for.
-        if catalog is None or not catalog.serves(registries, before.packages):
+        if made_for != (registries, before.packages):
+            made_for = registries, before.packages
             catalog = AppCatalog(registries, before.packages, root=app.root)
             catalog.let_in_changed(force or ())
         exact = {scope: tuple(map(catalog.exact, refs)) for scope, refs in entered.items()}

@@ -46,10 +46,6 @@ class AppCatalog:
         self._fetched: dict[_Key, FetchedPackage] = {}
         self._said: dict[_Key, Mapping[str, str]] = {}  # what fetched packages say they require
 
-    def serves(self, refs: Iterable[RegistryRef], locked: Iterable[LockedPackage]) -> bool:
-        """Tell whether it was made for these registries and locked packages."""
-        return list(self._refs.values()) == list(refs) and list(self._locked.values()) == list(locked)
-
     # --- what the resolver asks ---
 
     def versions(self, package: str, wanted: str) -> Iterable[str]:
@@ -362,10 +358,8 @@ def select(
         for key, names in places.items()
     }
     for ref in requirements.app:
-        if ref.is_exact:
-            version = next(iter(catalog.versions(ref.full_name, ref.version)), ref.version)
-            if (ref.full_name, version) not in choices:  # it stands beside others
-                choices = {**_beside(ref, usual, catalog), **choices}
+        if ref.is_exact and (ref.full_name, ref.version) not in choices:  # it stands beside others
+            choices = {**_beside(ref, usual, catalog), **choices}
     return tuple(choices[key] for key in sorted(choices))
 
 
@@ -408,8 +402,8 @@ def _resolve(
     try:
         result = resolver.resolve(wishes, max_rounds=_MOST_ROUNDS)
     except ResolutionImpossible as error:
-        asked = [cause.requirement for cause in error.causes]
-        raise _contradiction(asked, catalog, provider.reasons, file) from error
+        causes = provider.contradiction or [cause.requirement for cause in error.causes]
+        raise _contradiction(causes, catalog, provider.reasons, file) from error
     return {package: candidate.version for package, candidate in sorted(result.mapping.items())}
 
 
@@ -436,6 +430,7 @@ class _Provider:
     def __init__(self, catalog: AppCatalog, preferred: Mapping[str, str]) -> None:
         self._catalog, self._preferred = catalog, preferred
         self.reasons: dict[_Candidate, _Wish] = {}
+        self.contradiction: Sequence[_Wish] = ()  # the last that no version at all suits
 
     def identify(self, requirement_or_candidate: _Wish | _Candidate) -> str:
         return requirement_or_candidate.package
@@ -460,19 +455,27 @@ class _Provider:
         refused = {candidate.version for candidate in incompatibilities[identifier]}
 
         def candidates() -> Iterator[_Candidate]:
-            for version in self._versions(identifier, wishes[0].versions):
-                if version not in refused and all(fits(version, wish.versions) for wish in wishes):
-                    candidate = _Candidate(identifier, version)
-                    self.reasons.setdefault(candidate, wishes[0])
-                    yield candidate
+            is_suited = False
+            for version in self._versions(wishes[0]):
+                if all(fits(version, wish.versions) for wish in wishes):
+                    is_suited, candidate = True, _Candidate(identifier, version)
+                    if version not in refused:
+                        self.reasons.setdefault(candidate, wishes[0])
+                        yield candidate
+            self.contradiction = self.contradiction if is_suited else wishes
 
         return candidates
 
-    def _versions(self, package: str, versions: str) -> Iterator[str]:
+    def _versions(self, wish: _Wish) -> Iterator[str]:
         """Give what is at hand first; registries are asked only when that does not do."""
-        if stay := self._preferred.get(package):
+        if stay := self._preferred.get(wish.package):
             yield stay
-        yield from (version for version in self._catalog.versions(package, versions) if version != stay)
+        try:
+            offered = self._catalog.versions(wish.package, wish.versions)
+        except NotFoundError as error:
+            by = f"`{wish.by.package}@{wish.by.version}` requires `{wish.package}`: " if wish.by else ""
+            raise NotFoundError(by + error.message, near=error.near, hint=error.hint) from error
+        yield from (version for version in offered if version != stay)
 
     def is_satisfied_by(self, requirement: _Wish, candidate: _Candidate) -> bool:
         return fits(candidate.version, requirement.versions)

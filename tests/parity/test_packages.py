@@ -82,6 +82,10 @@ def test_p3_what_is_installed_is_locked_and_comes_again_byte_for_byte(registry: 
     shutil.rmtree(root / "vendor")
     run.ok("pkg install")
     assert read_tree(root) == before
+    shutil.copytree("vendor/ours/base@1.0.0", "vendor/ours/base@2.0.0")  # as a killed install leaves it
+    assert (run("pkg verify").code, "ours/base@2.0.0: is in vendor/" in run("pkg verify").out) == (1, True)
+    run.ok("pkg install")
+    assert read_tree(root) == before
 
 
 def test_p5_versions_stand_side_by_side_in_either_order(registry: Path, run: Runner) -> None:
@@ -200,6 +204,10 @@ def test_p14_requirements_are_resolved_across_registries_and_locked(
     run.ok("pkg install ours/user")
     assert ("others/lib", "1.1.0", []) in installed(run)
     assert "others/lib: ^1" in Path("mlstack.lock").read_text().replace('"', "")
+    run.ok("pkg install others/lib@^1")
+    run.ok("pkg install others/lib@2.0.0")
+    refused = run("pkg rm others/lib@1.1.0")  # 2.0.0, which stays, is not what `top` requires
+    assert (refused.code, "is required by `others/top`" in refused.err) == (2, True)
 
 
 def package(name: str, *requires: str, version: str = "1.0.0") -> str:

@@ -15,14 +15,17 @@ FAILING = (
     "ftp://example.org/x",
     "../registry/tools/web/prototype.yaml",
     "file:///nowhere.git",
+    "x.y/z",
+    "demo",
     "http://127.0.0.1:1/x.git",
 )
 
 
 @pytest.mark.parametrize("address", FAILING)
-def test_r8_a_failed_add_changes_nothing(demo: Path, run: Runner, address: str) -> None:
+def test_r8_r12_an_address_without_answer_changes_nothing(demo: Path, run: Runner, address: str) -> None:
     before = read_tree(demo)
     assert run("registry", "add", "bad", address).code == 5
+    assert run("registry", "set", "ours", "--uri", address).code == 5
     assert read_tree(demo) == before
 
 
@@ -30,6 +33,7 @@ def test_r9_a_name_is_taken_once(demo: Path, run: Runner) -> None:
     before = (demo / "app.yaml").read_bytes()
     refused = run("registry add ours ../elsewhere")
     assert (refused.code, "`ours` is the registry ../registry already" in refused.err) == (2, True)
+    assert "mlstack registry set ours --uri" in refused.err
     run.ok("registry add ours ../registry")
     assert (demo / "app.yaml").read_bytes() == before
 

@@ -48,6 +48,11 @@ DIAMOND: Packages = {
     "r/a": {"1.0.0": {"r/b": "^1", "r/c": "^1"}, "1.1.0": {"r/b": "^1", "r/c": "^1", "r/x": "^9"}},
     "r/b": {"1.0.0": {"r/x": ">=1"}},
     "r/c": {"1.0.0": {"r/x": "<2"}},
+    "r/d": {"1.0.0": {"r/x": "^1"}, "1.1.0": {"r/x": ">=1.5 <3"}},
+    "r/e": {"1.0.0": {"r/x": "^1"}, "2.0.0": {"r/x": "^2"}},
+    "r/f": {"1.0.0": {"r/gone": "^1"}},
+    "r/g": {"1.0.0": {"r/b": "^1", "r/h": "^1"}},
+    "r/h": {"1.0.0": {"r/x": "~1.9"}},
     "r/x": {"1.0.0": {}, "1.5.0": {}, "2.0.0": {}},
 }
 
@@ -68,38 +73,38 @@ def test_what_is_preferred_needs_no_catalog() -> None:
 
 
 def test_an_exact_version_stands_beside_with_what_it_requires() -> None:
-    packages: Packages = {
-        "r/a": {"1.0.0": {"r/x": "^1"}, "2.0.0": {"r/x": "^2"}},
-        "r/x": {"1.0.0": {}, "2.0.0": {}},
-    }
-    assert chosen(asks("r/a", "r/a@1.0.0"), packages) == ["a@1.0.0", "a@2.0.0 *", "x@1.0.0", "x@2.0.0 *"]
-    beside = select(asks("r/a", "r/a@1.0.0"), Shelf(packages), preferred={})[0]
-    assert beside.requires == {"r/x": "1.0.0"}
+    asked = asks("r/e", "r/e@1.0.0")
+    assert chosen(asked, DIAMOND) == ["e@1.0.0", "e@2.0.0 *", "x@1.5.0", "x@2.0.0 *"]
+    assert select(asked, Shelf(DIAMOND), preferred={})[0].requires == {"r/x": "1.5.0"}
 
 
 def test_an_environment_moves_what_it_asks_for_and_what_that_requires() -> None:
-    packages: Packages = {
-        "r/a": {"1.0.0": {"r/x": "^1"}, "2.0.0": {"r/x": "^2"}},
-        "r/x": {"1.0.0": {}, "2.0.0": {}},
-    }
-    wanted = ["a@1.0.0 gke", "a@2.0.0 *", "x@1.0.0 gke", "x@2.0.0 *"]
-    assert chosen(asks("r/a", gke=("r/a@1.0.0",)), packages) == wanted
+    wanted = ["e@1.0.0 gke", "e@2.0.0 *", "x@1.5.0 gke", "x@2.0.0 *"]
+    assert chosen(asks("r/e", gke=("r/e@1.0.0",)), DIAMOND) == wanted
 
 
-def test_a_contradiction_names_who_asks_and_how_they_came_in() -> None:
-    packages: Packages = {**DIAMOND, "r/c": {"1.0.0": {"r/x": "~1.9"}}}
-    with pytest.raises(ConfigError) as caught:
-        chosen(asks("r/a@^1"), packages)
-    message = caught.value.message
-    assert "no version of `r/x` suits all that ask for it" in message
-    assert "`r/c@1.0.0` (required by `r/a@1." in message
-    assert "`, app.yaml) wants ~1.9" in message
-    assert "its versions are 2.0.0, 1.5.0, 1.0.0" in message
+@pytest.mark.parametrize(
+    ("refs", "told"),
+    [
+        (
+            ("r/g@^1",),
+            ["`r/h@1.0.0` (required by `r/g@1.0.0`, app.yaml) wants ~1.9", "are 2.0.0, 1.5.0, 1.0.0"],
+        ),
+        (("r/c", "r/x@^2"), ["app.yaml wants ^2", "`r/c@1.0.0` (required by app.yaml) wants <2"]),
+        # All versions are tried; those stay that suit no other.
+        (("r/x@^1", "r/d", "r/e@^2"), ["app.yaml wants ^1", "`r/e@2.0.0` (required by app.yaml) wants ^2"]),
+    ],
+    ids=["of packages", "of a file and a package", "that came last"],
+)
+def test_a_contradiction_names_who_asks_and_how_they_came_in(refs: tuple[str, ...], told: list[str]) -> None:
+    with pytest.raises(ConfigError, match="no version of `r/x` suits all that ask for it") as caught:
+        chosen(asks(*refs), DIAMOND)
+    assert [text for text in told if text not in caught.value.message] == []
 
 
-def test_a_contradiction_between_a_file_and_a_package() -> None:
-    with pytest.raises(ConfigError, match=r"(?s)app\.yaml wants \^2.*|.*`r/c@1.0.0`.*wants <2"):
-        chosen(asks("r/c", "r/x@^2"), DIAMOND)
+def test_who_requires_a_package_that_is_not_there_is_told() -> None:
+    with pytest.raises(NotFoundError, match=r"^`r/f@1\.0\.0` requires `r/gone`: no package r/gone"):
+        chosen(asks("r/f"), DIAMOND)
 
 
 def test_a_version_that_nobody_has_is_not_found() -> None:
