@@ -484,7 +484,8 @@ class AppDir(AppReader):
         if isinstance(present, Mapping) and present and spelling not in present:
             # Spell it as the file does already: two spellings in one layer are an error.
             if scope.component is not None:
-                params = self.prototype_of(self.component_with_params(scope.component)).params
+                component = self.component_with_params(scope.component)
+                params = self.prototype_of(component, scope.environment).params
                 param = params.get(spelling_table(params).get(spelling, ""))
             else:
                 param = self.vendor.declared_params().get(spelling)

@@ -137,7 +137,7 @@ class Overrides:
 NO_OVERRIDES = Overrides()
 
 
-def refuse_undeclared(overrides: Overrides, app: AppReader) -> None:
+def refuse_undeclared(overrides: Overrides, app: AppReader, environment: str | None) -> None:
     """Refuse values given for one run that no component of an app declares: a typed name is meant."""
     every = app.component_files
     declared: set[str] = set()
@@ -147,7 +147,7 @@ def refuse_undeclared(overrides: Overrides, app: AppReader) -> None:
                 hint = "mlstack component list"
                 raise not_found(f"no component `{owner}`", owner, every, where=str(origin), hint=hint)
             continue
-        declared = declared or app.spellings_of(app.components())
+        declared = declared or app.spellings_of(app.components(), environment)
         if name in declared:
             continue
         message, is_component = f"no component has a parameter `{name}`", name in every

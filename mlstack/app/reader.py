@@ -508,7 +508,7 @@ class AppReader:
         prototype = self.prototype_of(component, environment)
         layers = self.layers(component, environment, overrides)
         if overrides:
-            refuse_undeclared(overrides, self)
+            refuse_undeclared(overrides, self, environment)
         key = f"{prototype.full_name} {prototype.version} {prototype.digest}"
         if key not in self._declarations:
             self._declarations[key] = Declared.of(prototype)
@@ -522,10 +522,10 @@ class AppReader:
         """Give what reads the values of secret parameters that stand elsewhere."""
         return SecretValues(self.root, self.environ)
 
-    def spellings_of(self, components: Iterable[Component | Manifest]) -> set[str]:
+    def spellings_of(self, components: Iterable[Component | Manifest], environment: str | None) -> set[str]:
         """Give every spelling that the prototypes of components declare."""
         used = {own.prototype: own for own in components if isinstance(own, Component)}
-        prototypes = map(self.prototype_of, used.values())
+        prototypes = (self.prototype_of(own, environment) for own in used.values())
         declared = [prototype.params for prototype in prototypes if prototype.chart is None]
         return {name for params in declared for name in spelling_table(params)}
 
@@ -538,7 +538,7 @@ class AppReader:
         asked only for names that the prototypes of these components do not declare.
         """
         components = list(components)
-        own = self.spellings_of(components)
+        own = self.spellings_of(components, environment)
         modules = sorted({module for component in components for module in _enclosing(component.module)})
         layers = self._shared_layers(modules)
         layers += [layer for files in self.environment_chain(environment) for layer in files.for_all]

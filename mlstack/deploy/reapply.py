@@ -171,9 +171,9 @@ def _sets_secrets(target: Target) -> bool:
     """Tell whether a parameter that was given for this run is secret in any component it may reach."""
     if not target.overrides:
         return False
-    app = target.app
+    app, place = target.app, target.environment
     names = {name for _, name, _ in target.overrides.keys(app.component_files)}
-    prototypes = (app.prototype_of(each) for each in app.components() if isinstance(each, Component))
+    prototypes = (app.prototype_of(each, place) for each in app.components() if isinstance(each, Component))
     declared = (param for prototype in prototypes for param in prototype.params.values() if param.secret)
     return any(names & {param.name, *param.aliases} for param in declared)
 

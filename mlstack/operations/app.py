@@ -266,10 +266,10 @@ def describe_environment(app: AppDir, name: str) -> EnvironmentDescription:
     return EnvironmentDescription(
         environment=environment,
         overrides=tuple(_own_keys(app.personal.environment(name))),
-        globals=_shown(app, [layer for files in chain for layer in files.for_all]),
+        globals=_shown(app, name, [layer for files in chain for layer in files.for_all]),
         components={
             component: _shown(
-                app, [it for files in chain for it in files.for_component(component)], component
+                app, name, [it for files in chain for it in files.for_component(component)], component
             )
             for component in sorted(sections)
         },
@@ -286,24 +286,26 @@ def _own_keys(personal: PersonalEnvironment | None) -> Iterator[str]:
         yield from (f"components.{component}.{key}" for key in values or ())
 
 
-def _secret_names(app: AppDir, component: str | None = None) -> frozenset[str] | None:
+def _secret_names(app: AppDir, environment: str, component: str | None) -> frozenset[str] | None:
     """Give the spellings of secret parameters, of a component or of all; None if a prototype is unknown."""
     try:
         if component is None:
             prototypes = app.vendor.prototypes()
         else:
             owner = app.component(component)
-            prototypes = (app.prototype_of(owner),) if isinstance(owner, Component) else ()
+            prototypes = (app.prototype_of(owner, environment),) if isinstance(owner, Component) else ()
     except MlstackError:  # a package that is not installed, a component that is gone
         return None
     secret = [param for prototype in prototypes for param in prototype.params.values() if param.secret]
     return frozenset(spelling for param in secret for spelling in (param.name, *param.aliases))
 
 
-def _shown(app: AppDir, layers: Sequence[Layer], component: str | None = None) -> dict[str, Any]:
+def _shown(
+    app: AppDir, environment: str, layers: Sequence[Layer], component: str | None = None
+) -> dict[str, Any]:
     """Lay values over those they inherit; masked are secret ones, and all where nothing tells which are."""
     values: dict[str, Any] = reduce(merge, (layer.values for layer in layers), {})
-    secret = _secret_names(app, component)
+    secret = _secret_names(app, environment, component)
     hidden = {name: value for name, value in values.items() if secret is None or name in secret}
     masking.note(*map(secret_literals, hidden.values()))
     return {

@@ -32,6 +32,7 @@ from mlstack.dataclass import Record
 from mlstack.errors import ConfigError, NotFoundError, ParamError, TypedValueError, UsageError
 from mlstack.names import not_found
 from mlstack.objects import masking
+from mlstack.objects.kube_object import same
 
 ENVIRONMENT_LAYERS = ("environment globals", "environment")
 
@@ -175,7 +176,7 @@ def _declared(app: AppDir, place: ParamScope, key: str) -> tuple[KeyPath, Param,
         raise UsageError(f"`{key}` is not a parameter's name", hint="write num_gpus, or resources.limits.cpu")
     if place.component is not None:
         name = app.component_with_params(place.component).prototype
-        prototype = app.prototype(name)
+        prototype = app.prototype(name, environment=place.environment)
         spelling, old_names = str(path[0]), prototype.current_names(str(path[0]))
         if spelling not in spelling_table(prototype.params) and len(old_names) == 1:
             spelling = next(iter(old_names)) or spelling
@@ -307,14 +308,14 @@ def list_own_params(
         names = sorted({*own.components, *own.encrypted_components})
         layers += [(name, layer) for name in names for layer in own.for_component(name)]
         layers = [(name, layer) for name, layer in layers if component in (None, name)]
-    rows = [row for name, layer in layers for row in _own_rows(app, name, layer)]
+    rows = [row for name, layer in layers for row in _own_rows(app, name, layer, environment)]
     return ParamList(environment=environment, rows=tuple(rows))
 
 
-def _own_rows(app: AppDir, component: str, layer: Layer) -> Iterator[ParamRow]:
+def _own_rows(app: AppDir, component: str, layer: Layer, environment: str | None) -> Iterator[ParamRow]:
     if component:
         chosen = app.component(component)
-        params = app.prototype_of(chosen).params if isinstance(chosen, Component) else {}
+        params = app.prototype_of(chosen, environment).params if isinstance(chosen, Component) else {}
     else:
         params = app.vendor.declared_params()
     spellings = spelling_table(params)
@@ -348,12 +349,12 @@ def diff_params(app: AppDir, first: str, second: str, *, components: Sequence[st
     for full_name, component in sorted(chosen.items()):
         if not isinstance(component, Component):
             continue
-        prototype = app.prototype_of(component)
         left, right = (app.resolve(component, environment).values for environment in (first, second))
+        of_first, of_second = (app.prototype_of(component, environment) for environment in (first, second))
         for name in {**left, **right}:
-            if left.get(name) != right.get(name):
-                values = [mask_value(side.get(name), prototype.param(name)) for side in (left, right)]
-                both = {"first": values[0], "second": values[1]}
+            if not same(left.get(name), right.get(name)):
+                both = {"first": mask_value(left.get(name), of_first.param(name))}
+                both["second"] = mask_value(right.get(name), of_second.param(name))
                 rows.append(ParamDifference(component=full_name, name=name, **both))
     return ParamDiff(first=first, second=second, rows=tuple(rows))
 

@@ -19,7 +19,7 @@ from mlstack.app.reader import AppReader
 from mlstack.dataclass import Record, dataclass, row
 from mlstack.disk_cache import NO_STORE, ByteStore
 from mlstack.errors import UsageError
-from mlstack.objects.kube_object import DesiredState, Kinds, KubeObject, kinds_of_crd
+from mlstack.objects.kube_object import DesiredState, Kinds, KubeObject, kinds_of_crd, same
 from mlstack.objects.masking import MASK
 from mlstack.objects.references import templates
 from mlstack.objects.resources import is_gpu, requests
@@ -390,7 +390,7 @@ def _row(
 ) -> MatrixRow:
     values = {name: known.get(name) for name in environments}
     first = values[environments[0]]
-    differs = any(value != first for value in values.values())
+    differs = not all(same(value, first) for value in values.values())
     reason = app.approved.reason(subject) if differs else None
     values |= {name: value.beside(first) for name, value in values.items() if isinstance(value, _Secret)}
     about: dict[str, Any] = {"differs": differs, "approved": reason is not None, "reason": reason or ""}
@@ -400,7 +400,7 @@ def _row(
 def _params(app: AppDir, environment: str, components: Sequence[str]) -> Iterator[tuple[Section, str, Any]]:
     for component in app.selected(app.environment(environment), components):
         if isinstance(component, Component):
-            params = app.prototype_of(component).params
+            params = app.prototype_of(component, environment).params
             for name, value in app.resolve(component, environment).values.items():
                 if value is not None:
                     is_secret = name in params and params[name].secret

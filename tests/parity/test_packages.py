@@ -117,6 +117,18 @@ def test_p6_an_environment_has_a_version_of_its_own(registry: Path, run: Runner)
     assert "packages" not in Path("environments/gke/environment.yaml").read_text()
 
 
+def test_p6_parameters_are_those_of_the_version_that_the_environment_has(registry: Path, run: Runner) -> None:
+    release(registry, "2.1.0", folder="tools-2.1", token="apiToken")
+    run.ok(f"registry index {registry}")
+    run.ok("pkg install ours/tools")
+    run.ok("pkg install --env gke ours/tools@1.2.0")
+    assert "has no parameter `apiToken`" in run("param set front apiToken x --env gke").err
+    run.ok("param set front token sesame-123 --env gke")
+    for line in ("render gke --set token=x", "param diff gke minikube", "env describe gke"):
+        assert "sesame-123" not in run.ok(line)
+    run.ok("param unset front token --env gke")
+
+
 def test_p6_env_set_moves_one_environment_and_takes_it_back(registry: Path, run: Runner) -> None:
     run.ok("pkg install ours/tools")
     environment = Path("environments/gke/environment.yaml")

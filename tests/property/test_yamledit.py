@@ -7,6 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mlstack.errors import ConfigError
+from mlstack.objects.kube_object import same
 from mlstack.yaml.edit import has_value, set_value, unset_value
 from mlstack.yaml.read import read_documents
 from tests.property import strategies, styled
@@ -117,16 +118,6 @@ def pruned(value: Any) -> Any:
         inner = {key: pruned(item) for key, item in value.items()}
         return {key: item for key, item in inner.items() if item not in (None, {})} or None
     return [pruned(item) for item in value] if isinstance(value, list) else value
-
-
-def same(one: Any, other: Any) -> bool:
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, float) or isinstance(other, float):
-        return float(one) == float(other)
-    return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
 def lines(text: str) -> list[str]:

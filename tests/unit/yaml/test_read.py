@@ -165,15 +165,10 @@ def test_faults_name_what_is_wrong_and_where(text: str, message: str, line: int)
     assert caught.value.where == f"app.yaml:{line}"
 
 
-@pytest.mark.parametrize("text", ["name: {{ .Values.name }}\n", "{{- if .Values.on }}\na: 1\n{{- end }}\n"])
-def test_a_helm_template_is_told_apart_from_wrong_yaml(text: str) -> None:
-    with pytest.raises(YamlError) as caught:
-        read_documents(text, source="web.yaml")
-    assert "helm template" in str(caught.value.hint)
-
-
-def test_a_tab_and_a_second_colon_come_with_a_hint() -> None:
-    for text, hint in (("a:\n\tb: 1\n", "spaces"), ("a: b: c\n", "quotes")):
+def test_frequent_mistakes_come_with_a_hint() -> None:
+    template = "name: {{ .Values.name }}\n", "{{- if .Values.on }}\na: 1\n{{- end }}\n"
+    hints = {**dict.fromkeys(template, "helm template"), "a:\n\tb: 1\n": "spaces", "a: b: c\n": "quotes"}
+    for text, hint in hints.items():
         with pytest.raises(YamlError) as caught:
             read(text)
         assert hint in (caught.value.hint or "")
