@@ -98,6 +98,14 @@ def test_without_a_mount_there_is_no_claim(configure: Configure) -> None:
     assert (spawner.uid, spawner.gid) == (1000, 100)
 
 
+@pytest.mark.parametrize(("uid", "is_ordinary"), [(-1, True), (1000, True), (0, False)])
+def test_a_notebook_of_root_is_not_held_to_be_an_ordinary_user(
+    configure: Configure, uid: int, is_ordinary: bool
+) -> None:
+    security = configure(notebookUid=uid).KubeSpawner.container_security_context
+    assert {"runAsNonRoot", "capabilities"} <= security.keys() if is_ordinary else len(security) == 2
+
+
 def test_disks_and_credentials_are_mounted(configure: Configure) -> None:
     spawner = configure(disks="data,more", gcpSecretName="user-gcp-sa").KubeSpawner
     assert {mount["mountPath"] for mount in spawner.volume_mounts} == {
@@ -163,9 +171,10 @@ def test_the_shared_password_comes_from_the_secret(configure: Configure) -> None
         ({"jupyterHubPublicUrl": "https://hub.example.org/"}, "https://hub.example.org/hub/oauth_callback"),
         ({"ingressHost": "h.example.org"}, "http://h.example.org/hub/oauth_callback"),
         ({"ingressHost": "h.example.org", "tlsSecret": "t"}, "https://h.example.org/hub/oauth_callback"),
+        ({"ingressHost": "*.example.org"}, None),
         ({}, None),
     ],
-    ids=["given", "ingress", "ingress with TLS", "guessed by the hub"],
+    ids=["given", "ingress", "ingress with TLS", "ingress of many hosts", "guessed by the hub"],
 )
 def test_oauth_knows_its_client_and_its_way_back(
     configure: Configure, address: dict[str, Any], expected: str | None

@@ -137,16 +137,16 @@ def configure_notebooks(c, notebook, namespace):
 
 
 def configure_user(spawner, notebook):
-    """Run notebooks as an ordinary user, in a pod that the strictest Pod Security level admits."""
+    """Run notebooks as an ordinary user, in a pod that the strictest Pod Security level admits, unless as root."""
     spawner.fs_gid = 100
     if notebook["uid"] >= 0:
         spawner.uid = notebook["uid"]
     if notebook["gid"] >= 0:
         spawner.gid = notebook["gid"]
+    ordinary = {"runAsNonRoot": True, "capabilities": {"drop": ["ALL"]}}
     spawner.container_security_context = {
-        "runAsNonRoot": True,
+        **(ordinary if notebook["uid"] != 0 else {}),
         "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
         "seccompProfile": {"type": "RuntimeDefault"},
     }
 
