@@ -116,9 +116,8 @@ class Loader:
             TemplateError: a template does not render.
             YamlError: what it renders is no YAML.
         """
-        resolved = self.app.secrets.filled(
-            prototype, resolved, stand_ins=True
-        )  # whoever needs them has filled them
+        # whoever needs them has filled them
+        resolved = self.app.secrets.filled(prototype, resolved, stand_ins=True)
         if prototype.chart is not None:
             try:
                 return self._charted(component, prototype, prototype.chart, resolved)

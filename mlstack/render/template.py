@@ -434,17 +434,19 @@ class Rendering:
             TemplateError: as `render`.
         """
         text = self.render(name)
+        lines = text.split("\n")
         try:
             marked, places = unmarked(self.renderer.run(name, self, marking=True))
         except TemplateError:  # a template that measures its own text may take offence at the marks
             marked, places = "", []
-        return text, places if marked == text else [None] * (text.count("\n") + 1)
+        # The filter `indent` takes a line of nothing but a mark for text.
+        is_same = [*map(str.strip, marked.split("\n"))] == [*map(str.strip, lines)]
+        return text, places if is_same else [None] * len(lines)
 
 
 _CODE = "counted"  # names what compiled templates expect of their environment
-_CODE_MARK = (
-    b"code of a template\0"  # marshal makes gigabytes of a few odd bytes: it reads only what we wrote
-)
+# marshal makes gigabytes of a few odd bytes: it reads only what we wrote
+_CODE_MARK = b"code of a template\0"
 
 
 def _code_key(text: str, name: str, source: str) -> str:
@@ -458,7 +460,7 @@ def _code_key(text: str, name: str, source: str) -> str:
 # --- what is remembered between runs ---
 
 _LARGEST_BYTES = 64 * 1024 * 1024
-_MARK = b"entries\0"  # marshal makes gigabytes of a few odd bytes: it reads only what we wrote
+_MARK = b"entries\0"
 
 
 class Pack(ByteStore):
@@ -529,9 +531,8 @@ class Renders:
 
     def __init__(self, pack: Pack) -> None:
         self._pack = pack
-        self._asked: dict[
-            str, tuple[frozenset[str], bytes]
-        ] = {}  # component → what was read, and its key now
+        # component → what was read, and its key now
+        self._asked: dict[str, tuple[frozenset[str], bytes]] = {}
 
     def get(self, component: str, prototype: Prototype, variables: Mapping[str, Any]) -> Render | None:
         """Give what a component's templates gave, if what they read of the variables is as it was."""

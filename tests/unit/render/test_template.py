@@ -329,10 +329,10 @@ def test_lines_of_the_text_are_traced_to_the_template() -> None:
             "  - {{ i }}\n"  # 8
             "{% endfor %}\n"  # 9
             "{{ {'x': [1, 2]} | yaml(indent=2) }}\n"  # 10
-            "{% include '_b.j2' %}\n"  # 11
+            "{% filter indent(2) %}{% include '_b.j2' %}{% endfilter %}\n"  # 11
             "end: 1\n"  # 12
         ),
-        "_b.j2": "{% set x = 1 %}\nb:\n  c: {{ x }}\n",
+        "_b.j2": "{% set x = 1 %}\nb:\n\n  c: {{ x }}\n",
     }
     made = renderer(templates)
     text, places = made.rendering({"yes": True, "v": "multi\nline"}).render_with_places("a.yaml.j2")
@@ -347,7 +347,8 @@ def test_lines_of_the_text_are_traced_to_the_template() -> None:
         ("  - 1", TemplatePlace(a, 10)),
         ("  - 2", TemplatePlace(a, 10)),
         ("b:", TemplatePlace(b, 2)),
-        ("  c: 1", TemplatePlace(b, 3)),
+        ("", TemplatePlace(b, 3)),
+        ("    c: 1", TemplatePlace(b, 4)),
         ("end: 1", TemplatePlace(a, 12)),
         ("", TemplatePlace(a, 13)),
     ]
