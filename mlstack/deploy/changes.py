@@ -244,6 +244,9 @@ def _moved(approved: Change, now: Change) -> Iterator[str]:
     if approved.live_uid and now.live_uid != approved.live_uid:
         yield "it was made anew by somebody else" if now.live_uid else "it is gone"
         return
+    if now.refusal:
+        yield from now.refusal.reasons
+        return
     if now.action != approved.action:
         yield f"it would be {DONE[now.action]}"
     old, new = _hashes(approved.fields), _hashes(now.fields)
@@ -264,9 +267,9 @@ def _moved(approved: Change, now: Change) -> Iterator[str]:
 
 
 def with_uid(data: Data, uid: str, version: str = "") -> dict[str, Any]:
-    """Give a payload that can only change this very object, in this version if one is given."""
-    precise = {"resourceVersion": version} if version else {}
-    return {**data, "metadata": {**data["metadata"], "uid": uid, **precise}}
+    """Give a payload that can only change this very object, in this version, as far as these are given."""
+    given = {key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value}
+    return {**data, "metadata": {**data["metadata"], **given}}
 
 
 # --- How an apply is to be done ---

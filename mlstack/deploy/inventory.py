@@ -461,8 +461,7 @@ def load_inventory(cluster: Cluster, owner: DesiredState | Inventory) -> Invento
 
 def has_moved(cluster: Cluster, inventory: Inventory) -> bool:
     """Tell whether somebody wrote the inventory since it was read."""
-    live = cluster.get(inventory.ref())
-    metadata = live["metadata"] if live is not None else {}
+    metadata = (cluster.get(inventory.ref()) or {}).get("metadata") or {}
     now = (str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or ""))
     return now != (inventory.uid, inventory.version)
 

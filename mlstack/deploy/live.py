@@ -236,8 +236,6 @@ Group = tuple[str, str, str]
 """API version, kind and namespace."""
 
 _MOST_HINTS = 3
-
-
 _USUAL = ApplyOptions()
 
 

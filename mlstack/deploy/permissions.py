@@ -246,7 +246,7 @@ def explained(
         is_named = who and not is_silent
         why = f"is refused by {who}: {text}" if is_named else f"cannot be written: {f'{who} {text}'.strip()}"
         error.message = f"the {what} of environment `{environment}`, `{ref}`, {why}; {so}"
-        error.hint, error.args = hint, (error.message,)
+        error.hint = hint
         raise
 
 

@@ -66,7 +66,6 @@ from mlstack.objects.order import DEPENDS_ON, outside
 if TYPE_CHECKING:
     from mlstack.deploy.capacity import Capacity
 
-
 T = TypeVar("T")
 
 

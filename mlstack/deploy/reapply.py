@@ -336,8 +336,7 @@ def write(path: Path, document: Document) -> None:
     Raises:
         ConfigError: it cannot be written.
     """
-    text = json.dumps(document, indent=2, ensure_ascii=False)
-    edit.write_files({path: f"{text}\n"}, private=[path])
+    edit.write_files({path: json.dumps(document, indent=2, ensure_ascii=False) + "\n"}, private=[path])
 
 
 def read(path: Path) -> Document:

@@ -469,7 +469,6 @@ class Barriers:
                     self._until_ended(obj, terms[obj.identity].timeout_s)
         except NotReadyError as error:
             error.message = f"{name} is not ready, and other objects depend on it: {error.message}"
-            error.args = (error.message,)
             raise
 
     def _until_ended(self, job: KubeObject, timeout_s: float) -> None:

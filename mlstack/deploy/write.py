@@ -48,6 +48,8 @@ KIND_S = 30.0
 CONFLICT_S = 60.0
 # An API server takes a moment to check objects by what their definition has become.
 SCHEMA_S = 5.0
+# No object has this version, so that a write for it makes one or is a conflict.
+_NO_VERSION = "1"
 # Controllers write the status of a busy object several times a second, each from another version.
 _TIMES = 20
 
@@ -104,7 +106,14 @@ class ObjectWriter:
         return applied
 
     def _create(self, change: Change) -> Applied:
-        applied = self._cluster.apply(change.subject.data)
+        """Write what is not there; what somebody made meanwhile is written to unless it is another's."""
+        try:
+            applied = self._cluster.apply(with_uid(change.subject.data, "", _NO_VERSION))
+        except ConflictError as error:
+            now = self._look_again(change, error)
+            if not now.writes:
+                return Applied(object=now.live_metadata or {}, warnings=now.notes)
+            applied = self._cluster.apply(change.subject.data)
         if not change.handover:
             return applied
         try:
@@ -143,17 +152,17 @@ class ObjectWriter:
             raise ConflictError(error.message) from error  # its test of the version failed
 
     def _look_again(self, change: Change, moved: MlstackError) -> Change:
-        """Diff an object again; only what was approved goes on."""
+        """Diff an object again; only what was approved goes on, or makes an object that is nobody else's."""
         if self._context is None or change.desired is None:
             raise moved
         now = diff_object(self._context, change.desired)
         # Somebody may have brought about meanwhile what was approved.
         is_same = now.action == "unchanged" and now.live_uid == change.live_uid
-        if now.digest == change.digest or (is_same and set(now.left) <= set(change.left)):
+        is_made = change.action in ("create", "recreate") and now.refusal is None
+        if now.digest == change.digest or is_made or (is_same and set(now.left) <= set(change.left)):
             return now
         raise OutdatedError(
             f"`{change.identity}` changed since it was shown: {what_moved(change, now)}",
-            where=f"component {change.component}" if change.component else None,
             hint="nothing of it was written; look at the difference and apply again",
         ) from moved
 
@@ -271,7 +280,6 @@ def _name_free(ref: ObjectRef, uid: str) -> Generator[Gone, None, None]:
         yield Gone(ref, uid)
     except NotReadyError as error:
         error.message = f"`{ref}`: is being deleted and {error.message.removeprefix(f'`{ref}`: ')}"
-        error.args = (error.message,)
         raise
 
 

@@ -87,7 +87,6 @@ def together(errors: Sequence[MlstackError]) -> MlstackError:
     joined.__dict__.update(first.__dict__)
     joined.message, joined.hint = "\n".join(lines), "\n      ".join(hints) or None
     joined.where = ", ".join(dict.fromkeys(error.where for error in errors if error.where)) or None
-    joined.args = (joined.message,)
     return joined
 
 

@@ -417,7 +417,6 @@ def naming(component: str) -> Iterator[None]:
     except (TemplateError, YamlError) as error:
         if f"`{component}`" not in error.message:
             error.message = f"component `{component}`: {error.message}"
-            error.args = (error.message,)
         raise
 
 

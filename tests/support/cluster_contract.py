@@ -433,6 +433,10 @@ class ClusterContract:
         live = cluster.get(ref)
         assert live is not None
         assert cluster.apply(with_uid(stale, live["metadata"]["uid"], version(live)), force=True)
+        new = with_uid(config_map(namespace, "new"), "", "1")  # a version that no object has
+        assert cluster.apply(new).created
+        with pytest.raises(ConflictError):
+            cluster.apply(new)
 
     def test_a_forced_dry_run_shows_what_others_would_lose(self, cluster: Cluster, namespace: str) -> None:
         env = [{"name": "A", "value": "1"}, {"name": "B", "value": "1"}]

@@ -11,8 +11,9 @@ import pytest
 from mlstack.deploy import lock
 from mlstack.deploy.changes import ObjectChange
 from mlstack.deploy.target import Holder
-from mlstack.errors import ClusterError, ConfigError, ConflictError, InvalidError, LockedError
+from mlstack.errors import ClusterError, ConfigError, ConflictError, InvalidError, LockedError, OutdatedError
 from mlstack.kube.client import ObjectRef
+from mlstack.operations import deploy
 from mlstack.testing.cluster import MemoryCluster
 from tests.support.deploying import Stack, config_map, crd, deployment, existing, outcomes
 
@@ -79,8 +80,12 @@ def test_adopting_takes_an_object_and_says_from_whom(
 
 
 def test_an_object_of_another_environment_is_refused(stack: Stack, clusters: Clusters) -> None:
-    stack.deploy("a", config_map())
     clusters["gke"] = clusters["minikube"]
+    stack.write("a", config_map())
+    early = stack.plan("gke")  # of several environments all are planned before the first is applied
+    stack.apply()
+    with pytest.raises(OutdatedError, match="since it was shown: it belongs to environment `minikube`"):
+        deploy.apply(early, clock=stack.clock)
     assert only(stack, "gke").refused == ("it belongs to environment `minikube` of app `demo`",)
     with pytest.raises(ConflictError):
         stack.apply("gke")
