@@ -8,21 +8,22 @@ import numpy as np
 import tensorflow as tf
 
 
-def examples(path, kind):
-    """Give the examples of a file, each as the model takes it."""
+def entries(path, kind):
+    """Give what a file holds, a record or a line each."""
     if kind.startswith("tfrecord"):
         compression = "GZIP" if kind == "tfrecord_gzip" else ""
         for record in tf.data.TFRecordDataset(path, compression_type=compression):
             yield record.numpy()
-        return
-    with tf.io.gfile.GFile(path) as lines:
-        if kind == "csv":
-            for row in csv.reader(lines):
-                yield [float(field) for field in row]
-        else:
-            for line in lines:
-                if line.strip():
-                    yield json.loads(line)
+    else:
+        with tf.io.gfile.GFile(path) as lines:
+            yield from (line for line in lines if line.strip())
+
+
+def example(entry, kind):
+    """Give a record or line as the model takes it."""
+    if kind == "csv":
+        return [float(field) for field in next(csv.reader([entry]))]
+    return json.loads(entry) if kind == "json" else entry
 
 
 def batches(items, size):
@@ -81,9 +82,10 @@ def main():
         suffix = f"-{number:05d}-of-{len(paths):05d}"
         errors = []
         with tf.io.gfile.GFile(options.result_prefix + suffix, "w") as results:
-            for batch in batches(examples(path, options.input_format), options.batch_size):
+            for batch in batches(entries(path, options.input_format), options.batch_size):
                 try:
-                    for prediction in predict(function, inputs, batch):
+                    given = [example(entry, options.input_format) for entry in batch]
+                    for prediction in predict(function, inputs, given):
                         results.write(json.dumps(prediction) + "\n")
                     done += len(batch)
                 except (KeyError, TypeError, ValueError, tf.errors.OpError) as error:
