@@ -81,15 +81,19 @@ def read_head(files: Files, *, source: str) -> dict[str, Any]:
     if head.get("type") == "library":
         message = f"`{name}` is a library chart, which other charts use: it brings no objects itself"
         raise SchemaError(message, where=where, hint="take a chart that depends on it")
-    people = [entry for entry in head.get("maintainers") or () if isinstance(entry, Mapping)]
     return {
         "name": name,
         "version": version,
         "summary": str(head.get("description") or "").strip().partition("\n")[0],
         "description": _described(head),
-        "keywords": tuple(map(str, head.get("keywords") or ())),
-        "authors": tuple(str(entry.get("name")) for entry in people if entry.get("name")),
+        "keywords": tuple(_listed(head, "keywords", str)),
+        "authors": tuple(str(entry["name"]) for entry in _listed(head, "maintainers") if entry.get("name")),
     }
+
+
+def _listed(head: Mapping[str, Any], name: str, kind: type = Mapping) -> list[Any]:
+    listed = head.get(name)
+    return [entry for entry in listed if isinstance(entry, kind)] if isinstance(listed, list) else []
 
 
 def _described(head: Mapping[str, Any]) -> str:
@@ -97,7 +101,7 @@ def _described(head: Mapping[str, Any]) -> str:
     lines = [f"A Helm chart{version}, rendered by your `helm`."]
     if head.get("deprecated"):
         lines.append("Its maintainers call it deprecated.")
-    names = [str(entry.get("name")) for entry in head.get("dependencies") or () if isinstance(entry, Mapping)]
+    names = [str(entry.get("name")) for entry in _listed(head, "dependencies")]
     lines += [f"It holds the charts {', '.join(names)}."] if names else []
     lines += [str(head["home"])] if head.get("home") else []
     return "\n".join(lines)
@@ -162,12 +166,8 @@ def _with_subcharts(files: Files, values: Mapping[str, Any], source: str) -> dic
 
 def _laid_open(files: Files) -> Files:
     """Give a chart's files with those of the charts that stand packed in `charts/`."""
-    packed = [path for path in files if path.match("charts/*.tgz") and len(path.parts) == 2]
-    if not packed:
-        return files
-
     inner: dict[PurePosixPath, bytes] = {}
-    for path in packed:
+    for path in [path for path in files if path.match("charts/*.tgz") and len(path.parts) == 2]:
         with suppress(RegistryError):  # helm says so
             content = unpack(files[path], path.name)
             inner |= {path.parent / name: data for name, data in content.items()}
@@ -186,8 +186,8 @@ def _head(files: Files, source: str) -> Mapping[str, Any]:
 
 def _names_of(chart: str, owner: Mapping[str, Any]) -> list[str]:
     """Give the keys under which the values of a chart inside another one stand."""
-    listed = [entry for entry in owner.get("dependencies") or () if isinstance(entry, Mapping)]
-    return [str(entry.get("alias") or chart) for entry in listed if entry.get("name") == chart] or [chart]
+    own = [entry for entry in _listed(owner, "dependencies") if entry.get("name") == chart]
+    return [str(entry.get("alias") or chart) for entry in own] or [chart]
 
 
 def _helps(text: str) -> dict[str, str]:
@@ -317,4 +317,6 @@ def _unpacked(data: bytes) -> Files:
                 files[path] = file.read()
     if not entries:
         raise EOFError
+    if clash := next((path for path in files if any(parent in files for parent in path.parents)), None):
+        raise _Refusal(f"`{clash}`, whose folder is a file too")
     return dict(sorted(files.items(), key=lambda item: item[0].parts))

@@ -47,6 +47,8 @@ _TREE = re.compile(
 _HOSTED = re.compile(r"(?:www\.)?(github|gitlab|bitbucket)\.(com|org)/[^/]+/[^/]+/?")
 _SCP = re.compile(r"[\w.-]+@[\w.-]+:.+")
 _URL = re.compile(r"(https?|ssh|git|git\+ssh|file)://.+")
+# What git says behind each reason why it could not fetch.
+_EVER = r"; (fatal: Could not read from remote|Please make sure you have|and the repository exists)[^;]*"
 _TIMEOUT_S = 300.0
 # No questions on a terminal, English messages, and no transport that runs a program of the address's choice.
 _SETTINGS = {
@@ -199,10 +201,9 @@ class GitCheckout:
 
     def names(self) -> Iterable[str]:
         """Give the names of the folders in the registry's folder."""
-        inside = [
-            file.relative_to(self._base).parts for file in self._entries if file.is_relative_to(self._base)
-        ]
-        return sorted({parts[0] for parts in inside if len(parts) > 1 and not parts[0].startswith(".")})
+        inside = [file.relative_to(self._base) for file in self._entries if file.is_relative_to(self._base)]
+        tops = {path.parts[0] for path in inside if len(path.parts) > 1}
+        return sorted(name for name in tops if not name.startswith("."))
 
     def _place(self, path: PurePosixPath) -> PurePosixPath:
         """Give a path from the repository's root; an index may point anywhere inside it."""
@@ -375,13 +376,7 @@ def _failed(failures: Sequence[ProgramError], address: GitAddress, shown: str) -
         revision = address.revisions[0][0]
         return RegistryError(f"`{shown}` has no branch, tag or commit `{revision}`", hint="check the address")
     error = failures[-1]
-    text = str(error)
-    for said in (  # behind the reason, ever
-        "fatal: Could not read from remote repository.",
-        "Please make sure you have the correct access rights",
-        "and the repository exists.",
-    ):
-        text = text.replace(f"; {said}", "")
+    text = re.sub(_EVER, "", str(error))
     usual = "check the address, the network, and that `git ls-remote` of it works"
     trust = "GIT_SSL_CAINFO, or `git config http.sslCAInfo`, names the authorities that git is to trust"
     hint = error.hint or (trust if "certificate" in text else usual)

@@ -217,7 +217,10 @@ class _Repository:
         release = next(entry for entry in self._read[0][chart] if entry.version == version)
         kept = self._cache.get(f"chart {release.digest}") if release.digest else None
         url = joined_url(f"{self._base}/{CHART_INDEX}", release.url)
-        data = kept or _get(self._web, url, repository=self._base)
+        if away := re.fullmatch(r"(oci://.+/([^/:@]+))(?::([^/:@]+))?", release.url):
+            data = kept or _OciCharts(away[1]).pulled(away[2], away[3] or version.replace("+", "_"))[0]
+        else:
+            data = kept or _get(self._web, url, repository=self._base)
         seen = hashlib.sha256(data).hexdigest()
         if release.digest and seen != release.digest:
             raise RegistryError(
@@ -286,7 +289,7 @@ class _OciCharts:
 
     def _entry(self, chart: str) -> IndexPackage | None:
         if self._digest:
-            return entry_of(chart, unpack_chart(self._pulled(chart, self._digest)[0], chart), self._digest)
+            return entry_of(chart, unpack_chart(self.pulled(chart, self._digest)[0], chart), self._digest)
         entries = [_package(chart, version) for version in self._versions(chart)]
         return joined(entries)[chart] if entries else None
 
@@ -294,13 +297,14 @@ class _OciCharts:
         return [version for version in self._place.versions(chart) if re.match(r"v?\d+\.\d+", version)]
 
     def archive(self, chart: str, version: str) -> bytes:
-        data, digest = self._pulled(chart, self._digest or version.replace("+", "_"))
+        data, digest = self.pulled(chart, self._digest or version.replace("+", "_"))
         package = self._packages[chart]
         versions = (replace(v, revision=digest) if v.version == version else v for v in package.versions)
         self._packages.learn(replace(package, versions=tuple(versions)))
         return data
 
-    def _pulled(self, chart: str, reference: str) -> tuple[bytes, str]:
+    def pulled(self, chart: str, reference: str) -> tuple[bytes, str]:
+        """Give the archive at a tag or digest, and the digest."""
         manifest = self._place.manifest(chart, reference)
         if manifest is None:
             raise NotFoundError(f"no chart `{chart}@{reference}` in `{self._place.shown(chart)}`")

@@ -20,7 +20,7 @@ from tests.support.builders import read_tree, write_tree
 from tests.support.certificates import self_signed
 from tests.support.charts import PLATFORM, STRICT, packed
 from tests.support.cli import Runner
-from tests.support.oci import real_registry
+from tests.support.oci import FakeRegistry, real_registry
 from tests.support.serving import served
 from tests.support.tools import tool
 
@@ -114,6 +114,24 @@ def test_r5_an_archive_that_is_not_the_index_ones_changes_nothing(
     assert ran.code == 5
     assert "is not what the repository's index says" in ran.err
     assert read_tree(app) == before
+
+
+def test_r5_an_index_may_lead_to_an_oci_registry(
+    run: Runner, app: Path, repository: str, tmp_path: Path
+) -> None:
+    head = "{apiVersion: v2, name: strict, version: 0.1.0, maintainers: 5, keywords: 7}"
+    archive = packed("strict", {**STRICT, "Chart.yaml": head})
+    entry = release("", archive, version="0.1.0")
+    layer = {"mediaType": "application/vnd.cncf.helm.chart.content.v1.tar+gzip"}
+    with FakeRegistry().running() as oci:
+        layer["digest"] = f"sha256:{entry['digest']}"
+        oci.blobs[layer["digest"]] = archive
+        oci.manifests["up/strict", "0.1.0"] = json.dumps({"schemaVersion": 2, "layers": [layer]}).encode()
+        entry["urls"] = [f"oci://{oci.host}/up/strict:0.1.0"]  # as Bitnami's does
+        (tmp_path / "repository/index.yaml").write_text(json.dumps({"entries": {"strict": [entry]}}))
+        run.ok(f"registry add charts {repository}")
+        run.ok("pkg install charts/strict")
+    assert (app / "vendor/charts/strict@0.1.0/values.yaml").is_file()
 
 
 @pytest.mark.parametrize(

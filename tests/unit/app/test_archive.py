@@ -59,6 +59,7 @@ def archive(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
         ([member("a/../../x", content=b"x")], "a path that leads out of it"),
         ([member("..\\x", content=b"x")], "a path that leads out of it"),
         ([member("a", content=b"x"), member("a", content=b"y")], "two files `a`"),
+        ([member("a/b", content=b"x"), member("a", content=b"y")], "`a/b`, whose folder is a file too"),
         ([member("a\x1b[2J", content=b"x")], "a name that is no UTF-8 or cannot be shown"),
         ([member("/".join("a" * 40), content=b"x")], "more than 32 deep"),
     ],
