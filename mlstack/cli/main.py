@@ -20,7 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 from mlstack import __version__
 from mlstack.cli.commands import COMMANDS, NEXT_STEP, OPTIONS, SUMMARY, program_help
 from mlstack.cli.fast import INTERRUPTED_EXIT_CODE, Interruption
-from mlstack.cli.options import MISSING, SHARED, Options, is_list, parameter, prototype_options
+from mlstack.cli.options import MISSING, NAMES, SHARED, Options, is_list, parameter, prototype_options
 from mlstack.cli.output import ClosedOutputError, guarded, json_escaped, say, stop_writing, write
 from mlstack.cli.page import emit
 from mlstack.cli.ports import Ports, Session
@@ -108,6 +108,16 @@ class Command(PlainHelp, TyperCommand):
         except ParserError as error:  # whose it is, the parser leaves out of some
             error.ctx = getattr(error, "ctx", None) or ctx  # type: ignore[attr-defined]
             raise
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options, with the names that may stand behind them in their help."""
+        for param in self.params:
+            text = getattr(param, "help", None) or ""
+            if NAMES in text:
+                names = [item.value for item in param.shell_complete(ctx, "")]
+                either = " or ".join(", ".join(names).rsplit(", ", 1))
+                param.help = text.replace(NAMES, f": {either}")  # type: ignore[attr-defined]
+        super().format_options(ctx, formatter)
 
     def pieces(self, ctx: Any, args: Sequence[str], *, free: bool = False) -> Iterator[tuple[str, list[str]]]:
         """Part words into declared options, free ones, each with its value, words, and what is `quoted`.

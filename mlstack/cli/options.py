@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from copy import copy
+from importlib import import_module
 from inspect import Parameter
 from itertools import pairwise
 from pathlib import Path
@@ -117,7 +118,8 @@ def answer(command: Any, environ: MutableMapping[str, str], session: Any) -> str
         def get_completions(self, args: list[str], incomplete: str) -> list[Any]:
             offered = super().get_completions(args, incomplete)
             for item in offered:
-                item.help = " ".join(re.sub(r"[^\w .,;()/-]", "", item.help or "", flags=re.ASCII).split())
+                text = (item.help or "").replace(NAMES, "")
+                item.help = " ".join(re.sub(r"[^\w .,;()/-]", "", text, flags=re.ASCII).split())
             return [item for item in offered if _PLAIN_WORD.fullmatch(item.value)]
 
     try:
@@ -155,11 +157,6 @@ def _matching(names: Iterable[str], incomplete: str) -> list[str]:
     return sorted(name for name in names if name.startswith(incomplete))
 
 
-def _offering(names: Callable[[], Iterable[str]]) -> Completer:
-    """Offer what fits of some names."""
-    return lambda ctx, incomplete: _matching(names(), incomplete)
-
-
 def _in_app(paths: Callable[[Path], Iterable[str]], check: Callable[[str], object]) -> Completer:
     """Offer the names that the app directory has, as far as the rules of names allow them."""
 
@@ -170,7 +167,7 @@ def _in_app(paths: Callable[[Path], Iterable[str]], check: Callable[[str], objec
                 check(name)
                 yield name
 
-    return _offering(allowed)
+    return lambda ctx, incomplete: _matching(allowed(), incomplete)
 
 
 def _root() -> Path | None:
@@ -227,13 +224,20 @@ def examples(ctx: typer.Context, incomplete: str) -> list[str]:
     return _matching({file.stem for file in files if names.names_a_package("own", file.stem, "")}, incomplete)
 
 
-def _registry_names() -> list[str]:
+def offered(place: str) -> Callable[[], Iterable[str]]:
+    """Offer what a function of another room gives (`app.files.presets`), which is imported for Tab alone."""
+    module, _, function = place.rpartition(".")
+    return lambda: getattr(import_module(f"mlstack.{module}"), function)()
+
+
+def registries() -> list[str]:
+    """Give the registries of the app."""
     from mlstack.app.app_dir import AppDir
 
     return [registry.name for registry in AppDir.find(Path.cwd()).app.registries]
 
 
-def _policy_names() -> set[str]:
+def policy_sets() -> set[str]:
     """Give the sets and ids of policies, the built-in ones and the app's own."""
     from mlstack.app.app_dir import AppDir
     from mlstack.validate.policies import ALL, all_policies
@@ -243,13 +247,7 @@ def _policy_names() -> set[str]:
     return {ALL, *policies, *(name for policy in policies.values() for name in policy.sets)}
 
 
-def _bundled(kind: str) -> Iterable[str]:
-    from mlstack.app import files
-
-    return files.presets() if kind == "presets" else files.stacks()
-
-
-def _installable() -> Iterator[str]:
+def installable() -> Iterator[str]:
     """Give the packages of the app's registries, of those far away as they are remembered."""
     from mlstack.app.app_dir import AppDir
     from mlstack.registries.registry import is_local, open_registry, remembered
@@ -266,20 +264,21 @@ def environment_first(ctx: typer.Context, incomplete: str) -> list[str]:
     return [] if ctx.params.get("words") else environments(ctx, incomplete)
 
 
-def _of_findings() -> Iterable[str]:
-    """Give the formats of findings alone, which the module of `validate` has."""
+def formats() -> Iterable[str]:
+    """Give the formats of results."""
+    return FORMATS
+
+
+def finding_formats() -> Iterable[str]:
+    """Give those of findings too, which the module of the one command that prints them has."""
     from mlstack.cli.commands.render import FINDING_FORMATS
 
-    return FINDING_FORMATS
+    return (*FORMATS, *FINDING_FORMATS)
 
 
-installable = _offering(_installable)
-registries = _offering(_registry_names)
-policy_sets = _offering(_policy_names)
-presets = _offering(lambda: _bundled("presets"))
-stacks = _offering(lambda: _bundled("stacks"))
-formats = _offering(lambda: FORMATS)
-finding_formats = _offering(lambda: (*FORMATS, *_of_findings()))
+def object_formats() -> Iterable[str]:
+    """Give the formats of whole objects."""
+    return OBJECT_FORMATS
 
 
 def component_lists(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -379,6 +378,9 @@ def _inner(schemas: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 # --- how options are declared ---
 
+NAMES = "{names}"
+"""Stands in the help of an option for the names that Tab offers."""
+
 
 def option(names: str, help_text: str, complete: Any = None, *, default: Any = MISSING, **facts: Any) -> Any:
     """Declare an option by its names and the word for its value, if it takes one: `--namespace -n NAME`."""
@@ -453,23 +455,17 @@ CLUSTER = "kubeconfig folder output"
 CONFIRMED = "lock_timeout_s yes yes_i_mean"
 
 
-def _format_of(*tables: Callable[[], Iterable[str]]) -> Callable[[str], str]:
-    """Give what checks that a word is an output format; of later tables if the earlier ones have it not."""
+def _format_of(offered: Callable[[], Iterable[str]]) -> Callable[[str], str]:
+    """Give what checks that a word is an output format."""
 
     def check(value: str) -> str:
-        names: list[str] = []
-        for table in tables:
-            names += table()
-            if value in names:
-                return value
+        names = [*offered()]
+        if value in names:
+            return value
         hint = f"use `-o {nearest(value, names) or '|'.join(names)}`"
         raise UsageError(f"no output format `{value}`", hint=hint)
 
     return check
-
-
-def _either(words: Iterable[str]) -> str:
-    return " or ".join(", ".join(words).rsplit(", ", 1))
 
 
 class Options:
@@ -482,24 +478,24 @@ class Options:
     folder: Path | None = option("--dir DIR", "The app directory, or a folder in it. Default: here.")
     output: str = option(
         "--output -o FORMAT",
-        f"How the result is printed: {_either(FORMATS)}.",
+        f"How the result is printed{NAMES}.",
         formats,
         default="table",
-        callback=_format_of(lambda: FORMATS),
+        callback=_format_of(formats),
     )
     finding_output: str = option(  # of what finds faults: `commands/render.py` has the further formats
         "--output -o FORMAT",
-        "How the result is printed: table, yaml, json, name, sarif or junit.",
+        f"How the result is printed{NAMES}.",
         finding_formats,
         default="table",
-        callback=_format_of(lambda: FORMATS, _of_findings),
+        callback=_format_of(finding_formats),
     )
     object_output: str = option(
         "--output -o FORMAT",
-        f"How the objects are printed: {_either(OBJECT_FORMATS)}.",
-        formats,
+        f"How the objects are printed{NAMES}.",
+        object_formats,
         default="yaml",
-        callback=_format_of(lambda: OBJECT_FORMATS),
+        callback=_format_of(object_formats),
     )
     kubeconfig: str | None = option("--kubeconfig FILE", "Kubeconfig file. Default: `$KUBECONFIG`.")
     env: str | None = word(

@@ -337,13 +337,11 @@ def read_text(file: Path) -> str:
     try:
         return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise NotFoundError(
-            f"no file `{file}`", hint="relative paths start at the working directory"
-        ) from error
+        hint = "relative paths start at the working directory"
+        raise NotFoundError(f"no file `{file}`", hint=hint) from error
     except OSError as error:
-        raise UsageError(
-            f"cannot read `{file}`: {(error.strerror or str(error)).lower()}", hint="give a text file"
-        ) from error
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"cannot read `{file}`: {reason}", hint="give a text file") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"`{file}` is not UTF-8 text", hint="give a text file") from error
 

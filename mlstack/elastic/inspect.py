@@ -187,9 +187,14 @@ def check_policy(name: str, *, also: Iterable[str] = ()) -> None:
             hint="mlstack elastic simulate runs it",
         )
     if name not in POLICIES:
-        names = sorted({*POLICIES.names()} - BASELINES | {*also})
+        names = sorted({*policies(), *also})
         names_there = ", ".join(f"`{policy}`" for policy in names)
         raise NotFoundError(f"no scaling policy `{name}`; known: {names_there}", near=nearest(name, names))
+
+
+def policies() -> list[str]:
+    """Give the policies that a controller may follow, by name."""
+    return [name for name in POLICIES.names() if name not in BASELINES]
 
 
 def planned(snapshot: Snapshot, config: PolicyConfig) -> ElasticPlan:

@@ -80,7 +80,7 @@ USUAL = {
     "path": "The field.",
     "place": "The level of an app at which it was done.",
     "protected": "Whether a run wants its name typed.",
-    "protocol": "How it is read: directory, git, helm or oci.",
+    "protocol": "How it is read, as `registry add --type` names it.",
     "prototype": "Full name of the prototype.",
     "prototypes": "The prototypes.",
     "quick_start": "The first commands to type.",

@@ -9,7 +9,7 @@ from typing import Any
 from mlstack.app.document import FileKey, keys_of
 from mlstack.app.environment import Environment
 from mlstack.cli.main import family
-from mlstack.cli.options import ENV, components, duration, environments, option, presets, stacks, word
+from mlstack.cli.options import ENV, NAMES, components, duration, environments, offered, option, word
 from mlstack.cli.options import packages as offer_packages
 from mlstack.cli.ports import Session, operations
 from mlstack.errors import UsageError
@@ -35,7 +35,9 @@ def init(
     name: str = word("NAME", "The app's name, and that of its new folder; `.` is the one you are in."),
     folder: Path | None = NEW_FOLDER,
     stack: str | None = option(
-        "--stack NAME", "Begin with components and environments: training, serving or full.", stacks
+        "--stack NAME",
+        f"Begin with the components and environments of a stack{NAMES}.",
+        offered("app.files.stacks"),
     ),
     environment: str | None = option("--env ENV", "Make a first environment of this name and choose it."),
     context: str | None = option("--context NAME", "Its kubectl context. Default: the current one, if any."),
@@ -116,7 +118,7 @@ TTL = option(
 )
 def add(
     session: Session,
-    name: str = word("ENV", "Its name, and that of a preset.", presets),
+    name: str = word("ENV", f"Its name, and that of a preset{NAMES}.", offered("app.files.presets")),
     context: str | None = option("--context NAME", "The kubectl context. Default: the current one."),
     namespace: str | None = option("--namespace -n NAME", "The namespace to deploy to."),
     server: str | None = SERVER,

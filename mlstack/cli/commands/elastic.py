@@ -14,7 +14,7 @@ import typer
 
 from mlstack.cli import options, page
 from mlstack.cli.main import family
-from mlstack.cli.options import option
+from mlstack.cli.options import NAMES, offered, option
 from mlstack.cli.output import say, write
 from mlstack.cli.ports import Session, read_text
 from mlstack.cli.ports import holder as holder_of
@@ -39,7 +39,9 @@ CONTEXT = option(
     "--context NAME", "The kubectl context. Default: the current one; in a pod, its service account."
 )
 NAMESPACES = option("--namespace -n NAME", "Only jobs in this namespace; repeatable.")
-POLICY = option("--policy NAME", "fair, throughput or edl.", default="fair")
+POLICY = option(
+    "--policy NAME", f"How room is shared out{NAMES}.", offered("elastic.inspect.policies"), default="fair"
+)
 HEADROOM = option(
     "--headroom PERCENT",
     "Room that growth leaves free. Default: 0; 3 with policy edl, as EDL had it.",
@@ -105,7 +107,8 @@ FIRST_SEED = option("--first-seed NUMBER", "The first of these seeds.", min=0, d
 SEED = option("--seed NUMBER", "Do one run with this seed. Default: 0.")
 ANY_POLICY = option(
     "--policy NAME",
-    "fair, throughput or edl; or EDL's own way of 2017: edl-v010, off (rigid jobs).",
+    f"How room is shared out{NAMES}; or EDL's own way of 2017: edl-v010, off (rigid jobs).",
+    offered("elastic.inspect.policies"),
     default="fair",
 )
 PREEMPTION = option(

@@ -8,7 +8,7 @@ from pathlib import Path
 from mlstack.app.environment import DEFAULT_KUBERNETES_VERSION
 from mlstack.cli import page
 from mlstack.cli.main import FreeOptionsCommand, family
-from mlstack.cli.options import ENV_OPTION, installable, option, prototypes, registries, word
+from mlstack.cli.options import ENV_OPTION, NAMES, installable, offered, option, prototypes, registries, word
 from mlstack.cli.options import examples as offer_examples
 from mlstack.cli.options import packages as offer_packages
 from mlstack.cli.output import say, write
@@ -23,7 +23,11 @@ KNOWN = word("NAME", "The app's name for the registry.", registries)
 ADDRESS = word(
     "ADDRESS", "A folder, a git URL, a GitHub or GitLab tree, oci://HOST/PATH, or https:// of charts."
 )
-TYPE = option("--type PROTOCOL", "Overrules what the address says: directory, git, helm or oci.")
+TYPE = option(
+    "--type PROTOCOL",
+    f"How it is read, whatever the address says{NAMES}.",
+    offered("registries.registry.protocols"),
+)
 REGISTRY_DIR = word("DIR", "The registry's folder, the one with registry.yaml.")
 LINTED_DIR = word("[DIR]", "The registry's folder, or a package's. Default: here.", default=Path())
 PACKAGE = word("REGISTRY/PACKAGE[@VERSION]", "The package, as `kubeflow/core`.", offer_packages)

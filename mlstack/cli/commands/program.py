@@ -69,39 +69,35 @@ status gke -c cnn  # gives 1
 # And away with it.
 delete minikube --yes
 """
-SHELL = word("SHELL", "bash, zsh, fish or powershell.")
 
 
 @top.command(takes="")
 def demo(session: Session) -> int:
     """See it all work in a minute; needs no cluster, no network and leaves nothing behind."""
+    from mlstack.cli.main import main
+
     stage, purpose = Stage(), ""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for line in SCRIPT.splitlines():
             if line.startswith("# "):
                 purpose = f"{line}\n"
                 continue
-            words, _, code = line.partition("  # gives ")
-            _play(purpose, words, int(code or 0), stage)
+            words, _, expected = line.partition("  # gives ")
+            write(f"{purpose}$ mlstack {words}")
             purpose = ""
+            with contextlib.redirect_stderr(sys.stdout):
+                code = main(words.split(), ports=stage.ports())
+            if code != int(expected or 0):
+                message = f"`mlstack {words}` gave {code}, not {expected or 0}"
+                hint = "this installation of mlstack is broken, or it is a fault of mlstack: please report it"
+                raise DemoError(message, hint=hint)
+            stage.settle()
+            write("\n")
             if words == f"init {APP}":
                 write(f"$ cd {APP}\n")
                 os.chdir(APP)
     write("That was all of it. Start your own: mlstack init NAME")
     return 0
-
-
-def _play(purpose: str, words: str, expected: int, stage: Stage) -> None:
-    from mlstack.cli.main import main
-
-    write(f"{purpose}$ mlstack {words}")
-    with contextlib.redirect_stderr(sys.stdout):
-        code = main(words.split(), ports=stage.ports())
-    if code != expected:
-        hint = "this installation of mlstack is broken, or it is a fault of mlstack: please report it"
-        raise DemoError(f"`mlstack {words}` gave {code}, not {expected}", hint=hint)
-    stage.settle()
-    write("\n")
 
 
 class DemoError(MlstackError):
@@ -178,6 +174,7 @@ class StandingClock:
 LIBRARIES = ("typer", "jinja2", "PyYAML", "jsonschema-rs", "google-re2", "urllib3", "rich")
 
 Shell = Literal["bash", "zsh", "fish", "powershell"]
+SHELL = word("SHELL", "bash, zsh, fish or powershell.")
 
 
 class Versions(Record):

@@ -65,6 +65,10 @@ def render(
 _LONGEST_FILE = 180  # bytes, of 255: a temporary name is longer
 
 
+def _percent_encoded(match: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in match[0].encode())
+
+
 def _object_files(objects: Sequence[KubeObject], suffix: str) -> dict[Path, tuple[KubeObject, bytes]]:
     """Give one file an object (`yaml` or `json`), named by component, kind, namespace and name.
 
@@ -73,15 +77,12 @@ def _object_files(objects: Sequence[KubeObject], suffix: str) -> dict[Path, tupl
     """
     from mlstack.yaml import write
 
-    def percent_encoded(match: re.Match[str]) -> str:
-        return "".join(f"%{byte:02X}" for byte in match[0].encode())
-
     write_object = write.to_yaml if suffix == "yaml" else write.to_json
     files = {}
     for manifest in objects:
         kind = f"{manifest.kind}.{manifest.group}" if manifest.group else manifest.kind
         parts = [kind.lower(), *([manifest.namespace] if manifest.namespace else []), manifest.name]
-        name = "_".join(re.sub(r"[^a-z0-9.-]", percent_encoded, part) for part in parts)
+        name = "_".join(re.sub(r"[^a-z0-9.-]", _percent_encoded, part) for part in parts)
         if len(name) > _LONGEST_FILE:
             name = f"{name[: _LONGEST_FILE - 13]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
         file = Path(manifest.component or "_", f"{name}.{suffix}")
@@ -270,14 +271,18 @@ def _run(result: Mapping[str, Any]) -> dict[str, Any]:
     error = result.get("error")
     said = [{"level": "note", "message": {"text": note}} for note in result.get("notes", ())]
     said += [{"level": "error", "message": {"text": _error_text(error)}}] if error else []
+    descriptors = [
+        {
+            "id": rule["id"],
+            "shortDescription": {"text": rule["reason"]},
+            "help": {"text": rule["fix"]},
+            "defaultConfiguration": {"level": rule["severity"]},
+            "properties": {"tags": rule["sets"]},
+        }
+        for rule in rules
+    ]
     return {
-        "tool": {
-            "driver": {
-                "name": "mlstack",
-                "semanticVersion": __version__,
-                "rules": [_rule(rule) for rule in rules],
-            }
-        },
+        "tool": {"driver": {"name": "mlstack", "semanticVersion": __version__, "rules": descriptors}},
         "automationDetails": {"id": f"mlstack/{result['environment']}/"},
         "invocations": [{"executionSuccessful": not error, "toolExecutionNotifications": said}],
         "results": [
@@ -285,16 +290,6 @@ def _run(result: Mapping[str, Any]) -> dict[str, Any]:
             for fault in (*result.get("faults", ()), *result.get("waived", ()))
         ],
         "columnKind": "unicodeCodePoints",
-    }
-
-
-def _rule(rule: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "id": rule["id"],
-        "shortDescription": {"text": rule["reason"]},
-        "help": {"text": rule["fix"]},
-        "defaultConfiguration": {"level": rule["severity"]},
-        "properties": {"tags": rule["sets"]},
     }
 
 
@@ -312,7 +307,7 @@ def _sarif_result(fault: Mapping[str, Any], ids: Sequence[str], environment: str
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": _uri(file)},
+                    "artifactLocation": {"uri": re.sub(r"[^A-Za-z0-9._~/@+-]", _percent_encoded, file)},
                     **({"region": {"startLine": line}} if line else {}),
                 },
                 "logicalLocations": [
@@ -331,12 +326,6 @@ def _place(fault: Mapping[str, Any], environment: str) -> tuple[str, int]:
         r"(.+?)(?::(\d+))?", fault["where"] or f"environments/{environment}/environment.yaml"
     )
     return (match[1], int(match[2] or 0)) if match else ("app.yaml", 0)
-
-
-def _uri(file: str) -> str:
-    return re.sub(
-        r"[^A-Za-z0-9._~/@+-]", lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), file
-    )
 
 
 def _error_text(error: Mapping[str, Any]) -> str:

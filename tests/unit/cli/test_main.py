@@ -122,6 +122,7 @@ def test_version_and_help_are_options_and_words(run: Runner) -> None:
         "param help set": "param set --help",
     }.items():
         assert run.ok(words) == run.ok(same) != ""
+    assert "table, yaml, json, name, sarif or junit." in " ".join(run.ok("validate --help").split())
     nothing = run()
     assert (nothing.code, nothing.out, "Commands:" in nothing.err) == (2, "", True)
 
