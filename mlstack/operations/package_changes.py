@@ -341,7 +341,7 @@ class PackageDiff(Record):
     first: str
     second: str
     changes: tuple[PrototypeChange, ...]  # in the order of prototypes and parameters
-    files: tuple[str, ...]
+    files: tuple[str, ...]  # `path was changed`, `path is missing`, `path is new`
     requires: tuple[str, ...] = ()  # what is required differently
 
 
