@@ -207,20 +207,21 @@ class EditedFile:
         if isinstance(path[-1], int) and path[-1] == len(self.at(path[:-1]) or ()):
             self.append(path[:-1], value)
             return
-        self.text = edit.set_value(self.text, path, value, source=self.file)
+        self.set_all({path: value})
+
+    def set_all(self, values: Mapping[KeyPath, Any]) -> None:
+        """Set values by their paths, without adding items to lists; many take little longer than one."""
+        self.text = edit.set_values(self.text, values, source=self.file)
 
     def unset(self, path: KeyPath) -> bool:
         """Remove a value with its key, an item from its list; tell whether it was there."""
-        if not edit.has_value(self.text, path, source=self.file):
-            return False
-        *owner, last = path
-        if isinstance(last, int) and len(self.at(tuple(owner))) > 1:
-            self.remove(tuple(owner), last)
-            return True
-        if isinstance(last, int):
-            return self.unset(tuple(owner))
-        self.text = edit.unset_value(self.text, path, source=self.file)
-        return True
+        *around, last = path
+        owner, before = tuple(around), self.text
+        if not isinstance(last, int):
+            self.text = edit.unset_value(before, path, source=self.file)
+        elif (items := self.at(owner)) and isinstance(items, list) and last < len(items):
+            self.remove(owner, last) if items[1:] else self.unset(owner)
+        return self.text != before
 
     def update(self, path: KeyPath, changes: Mapping[str, Any]) -> None:
         """Set keys of a map; None takes one out."""

@@ -484,7 +484,8 @@ class Declared:
         spelled: dict[str, str] = {}
         for spelling, raw in layer.values.items():
             origin = layer.origins.get((spelling,)) or Origin(layer.kind)
-            origins = _inside(layer.origins, spelling) if isinstance(raw, (dict, list)) else {}
+            inside = layer.origins.items() if isinstance(raw, (dict, list)) else ()
+            origins = {path[1:]: place for path, place in inside if path[:1] == (spelling,)}
             name = self._spellings.get(spelling)
             if name is None and not layer.skips_undeclared:
                 name = self._undeclared(spelling, layer, origin, faults, notes)
@@ -534,10 +535,6 @@ class Declared:
         message, is_typed = f"{owner} has no parameter `{name}`", layer.kind == LAYERS[-1]
         faults.append(ParamFault(message, str(origin), hint, names_nothing=is_typed))
         return None
-
-
-def _inside(origins: Mapping[KeyPath, Origin], name: str) -> dict[KeyPath, Origin]:
-    return {path[1:]: origin for path, origin in origins.items() if path[:1] == (name,)}
 
 
 _OF_CHARTS = frozenset(("global",))  # a value that helm hands to the charts inside a chart

@@ -26,7 +26,6 @@ from mlstack.importers.plan import Data, generated_name, told_of_name
 from mlstack.objects.kube_object import SERVER_METADATA, Kinds, group_of
 from mlstack.render.component import unpacked
 from mlstack.yaml import edit, read, write
-from mlstack.yaml.edit import dump_commented, load_commented
 from mlstack.yaml.read import Path as KeyPath
 
 _Change = Callable[[dict[str, Any]], None]
@@ -370,14 +369,14 @@ def _without(text: str, paths: Sequence[KeyPath], source: str) -> str:
     try:
         document, is_json = json.loads(text), True
     except ValueError:
-        [document], is_json = load_commented(text, source=source), False
+        [document], is_json = write.load_commented(text, source=source), False
     for path in reversed(paths):  # later items of a list first
         inner = document
         for step in path[:-1]:
             inner = inner[step]
         del inner[path[-1]]
     start = "---\n" if text.startswith("---") else ""
-    return write.to_json(document) if is_json else start + dump_commented(document)
+    return write.to_json(document) if is_json else start + write.dump_commented(document)
 
 
 def server_fields(data: Any) -> Iterator[KeyPath]:

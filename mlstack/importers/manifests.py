@@ -32,8 +32,8 @@ from mlstack.render import helm
 from mlstack.render.component import check_object, unpacked
 from mlstack.render.kustomize import NAMES, build_folder, remote_entries
 from mlstack.yaml import read
-from mlstack.yaml.edit import dump_commented, load_commented
 from mlstack.yaml.read import read_documents
+from mlstack.yaml.write import dump_commented, load_commented
 
 if TYPE_CHECKING:
     from mlstack.kube.client import Cluster

@@ -28,7 +28,7 @@ from mlstack.kube.kubeconfig import IN_CLUSTER, Kubeconfig
 from mlstack.names import nearest
 from mlstack.render.helm import helm_version
 from mlstack.yaml import read
-from mlstack.yaml.edit import dump_commented, load_commented
+from mlstack.yaml.write import dump_commented, load_commented
 
 State = Literal["ok", "warning", "failed"]
 

@@ -431,7 +431,11 @@ def search_prototypes(app: AppDir, text: str) -> PrototypeList:
     A registry that does not answer is left out and noted.
     """
     words = text.lower().removeprefix(KSONNET_PREFIX)
-    rows = [_prototype_row(prototype) for prototype in _sorted(app) if words in _searched(prototype)]
+    rows = [
+        _prototype_row(own)
+        for own in _sorted(app)
+        if words in "\n".join((own.name, own.full_name, *own.aliases, own.summary, own.description)).lower()
+    ]
     notes: list[str] = []
     offered: list[PrototypeRow] = []
     retired: list[PrototypeRow] = []
@@ -449,11 +453,6 @@ def search_prototypes(app: AppDir, text: str) -> PrototypeList:
     if not rows:
         notes.append(f"no prototype matches `{text}`: mlstack prototype list shows the installed ones")
     return PrototypeList(prototypes=tuple(rows), notes=tuple(notes))
-
-
-def _searched(prototype: Prototype) -> str:
-    names = (prototype.name, prototype.full_name, *prototype.aliases)
-    return "\n".join((*names, prototype.summary, prototype.description)).lower()
 
 
 def _offered_rows(registry: str, package: IndexPackage, words: str) -> Iterator[PrototypeRow]:

@@ -415,10 +415,11 @@ def plan_promotion(
     settings = app.edited(layout.environment_file(target), "Environment")
     values, notes = _values(app, source, target, components)
     changes = [change for change in values if change.kind in kinds]
+    after = {}
     for change in changes:
         scope = ParamScope(component=change.component or None, environment=target)
-        _, path = app.edited_param(scope, (change.name,), params)
-        params.set(path, change.after)
+        after[app.edited_param(scope, (change.name,), params)[1]] = change.after
+    params.set_all(after)
     if "version" in kinds and not components:
         changes += _versions(app, source, target)
         refs = {ref.full_name: ref for ref in app.environment_files(target).environment.packages}

@@ -3,20 +3,19 @@
 The value is replaced by its position in the text, so comments, order, quotes, line ends, indentation and
 brackets of the rest cannot change, whatever style the file is written in (a library that loads and writes
 the file again brings its own style with it). Afterwards the result is read: if anything but the edited value
-differs, the edit is refused. What takes whole documents apart has them with their comments.
+differs, the edit is refused.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
-from io import StringIO
-from itertools import chain
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, YamlError
@@ -28,11 +27,7 @@ from mlstack.yaml.scalars import resolve_key, write_double_quoted, write_string
 Path = Sequence[str | int]
 
 _BY_HAND = "edit the file by hand"
-
-
-def has_value(text: str, path: Path, *, source: str) -> bool:
-    """Tell whether a text sets a value at a path, be it null."""
-    return _has(_read(text, source), path)
+_NOTHING = object()
 
 
 def set_value(text: str, path: Path, value: Any, *, source: str) -> str:
@@ -45,13 +40,45 @@ def set_value(text: str, path: Path, value: Any, *, source: str) -> str:
         ConfigError: a parent is no mapping, or the edit would change something else.
         ValueError: the value cannot be written.
     """
-    before = _read(text, source)
-    if _has(before, path) and same(_value_at(before, path), value):
-        return text
-    expected = _with(before, path, value, text, source)
-    edit = _Edit(text, source)
-    versions = chain(_merged(edit, path, value), edit.versions(path, value))
-    return _checked(versions, expected, path, source)
+    return set_values(text, {tuple(path): value}, source=source)
+
+
+def set_values(text: str, values: Mapping[tuple[str | int, ...], Any], *, source: str) -> str:
+    """Set values by path, as `set_value` does: at one reading where they stand apart, else in turn."""
+    expected, edit = _read(text, source), _Edit(text, source)
+    places: dict[Path, dict[Path, Any]] = {}
+    for path, value in values.items():
+        if not same(_value_at(expected, path), value):
+            expected = _with(expected, path, value, text, source)
+            there = len(edit.steps(path))  # what is missing is made once for all that goes into it
+            places.setdefault(path[: there + 1], {})[path] = value
+    alternatives = [edit.alternatives(place, own) for place, own in places.items()]
+    try:
+        texts = (_together(text, versions) for versions in zip(*alternatives, strict=False))
+        return _checked(texts, expected, next(iter(values)), source) if places else text
+    except ConfigError:
+        if len(values) == 1:
+            raise
+    for path, value in values.items():
+        text = set_value(text, path, value, source=source)
+    return text
+
+
+def _together(text: str, versions: Sequence[str]) -> str:
+    """Give a text with the changes of several versions of it, each at another place."""
+    whole, end = "", 0
+    for start, after, new in sorted((_change(text, version) for version in versions), key=itemgetter(0)):
+        whole += text[end:start] + new
+        end = after
+    return whole + text[end:]
+
+
+def _change(text: str, version: str) -> tuple[int, int, str]:
+    """Give where a version begins and ends to differ from a text, and what it has there."""
+    lengths = range(1, min(len(text), len(version)) + 1)
+    start = bisect(lengths, False, key=lambda n: text[:n] != version[:n])
+    behind = bisect(lengths[: len(lengths) - start], False, key=lambda n: text[-n:] != version[-n:])
+    return start, len(text) - behind, version[start : len(version) - behind]
 
 
 def unset_value(text: str, path: Path, *, source: str) -> str:
@@ -60,26 +87,10 @@ def unset_value(text: str, path: Path, *, source: str) -> str:
     The path has keys of mappings from the root; it is not empty.
     """
     before = _read(text, source)
-    if not _has(before, path):
+    if _value_at(before, path) is _NOTHING:
         return text
     after, expected = _Edit(text, source).without(path, before)
     return _checked([after], expected, path, source)
-
-
-def _merged(edit: _Edit, path: Path, value: Any) -> Iterator[str]:
-    """Set a mapping key by key, so that the comments in it stay."""
-    steps = edit.steps(path)
-    old = steps[-1].node if len(steps) == len(path) else None
-    if not (old and old.entries and isinstance(value, dict) and value):
-        return
-    text = edit.text
-    with suppress(ConfigError):
-        for key, item in value.items():
-            text = set_value(text, [*path, key], item, source=edit.source)
-        for entry in old.entries:
-            if entry.name not in value:
-                text = unset_value(text, [*path, entry.name], source=edit.source)
-        yield text
 
 
 def _checked(versions: Iterable[str], expected: Any, path: Path, source: str) -> str:
@@ -102,15 +113,14 @@ def _read(text: str, source: str) -> Any:
     return documents[0].value if documents else None
 
 
-def _has(value: Any, path: Path) -> bool:
+def _value_at(value: Any, path: Path) -> Any:
+    """Give the part of a plain value that a path leads to, `_NOTHING` where nothing stands."""
     for step in path:
-        if isinstance(value, dict):
-            if step not in value:
-                return False
-        elif not (isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value)):
-            return False
+        is_list = isinstance(value, list)
+        if not (is_list or isinstance(value, dict)) or step not in (range(len(value)) if is_list else value):
+            return _NOTHING
         value = value[step]
-    return True
+    return value
 
 
 def _with(before: Any, path: Path, value: Any, text: str, source: str) -> Any:
@@ -147,8 +157,7 @@ def _with(before: Any, path: Path, value: Any, text: str, source: str) -> Any:
 _DOCUMENT_END = re.compile(r"^\.\.\.\s", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(NamedTuple):
     """One step of a path: the collection, and what stands in it."""
 
     holder: _Node
@@ -191,10 +200,20 @@ class _Edit:
 
     # --- setting ---
 
+    def alternatives(self, place: Path, values: Mapping[Path, Any]) -> Iterator[str]:
+        """Give texts with a value set, or with all that one place is to hold, the best looking first."""
+        path, value = next(iter(values.items()))
+        if len(values) > 1:
+            path, value = place, None
+            for full, own in values.items():
+                value = _with(value, full[len(place) :], own, self.text, self.source)
+        return self.versions(path, value)
+
     def versions(self, path: Path, value: Any) -> Iterator[str]:
         """Give texts with a value set, the best looking first."""
         steps = self.steps(path)
         if len(steps) == len(path):
+            yield from self._merged(steps[-1].node, path, value)
             yield from self._replaced(steps[-1], value)
             return
         parent = steps[-1].node if steps else self.root
@@ -205,6 +224,17 @@ class _Edit:
             yield from self._begun(key, keys, value)
         else:
             yield from self._filled(steps[-1], [key, *keys], value)
+
+    def _merged(self, old: _Node, path: Path, value: Any) -> Iterator[str]:
+        """Set a mapping key by key, so that the comments in it stay."""
+        if old.entries and isinstance(value, dict) and value:
+            with suppress(ConfigError):
+                own = {(*path, key): item for key, item in value.items()}
+                text = set_values(self.text, own, source=self.source)
+                for entry in old.entries:
+                    if entry.name not in value:
+                        text = unset_value(text, [*path, entry.name], source=self.source)
+                yield text
 
     def _inserted(self, parent: _Node, key: str, keys: Path, value: Any) -> Iterator[str]:
         """Set a key that a mapping does not have yet."""
@@ -311,17 +341,13 @@ class _Edit:
         while self._goes_with(steps):
             steps.pop()
         *parents, last = steps
-        after = copy.deepcopy(before)
-        del _value_at(after, path[: len(parents)])[path[len(parents)]]
-        if len(last.holder.entries) == 1 and not last.holder.is_flow:
-            if not parents:
-                after = None
-            elif parents[-1].entry:
-                _value_at(after, path[: len(parents) - 1])[path[len(parents) - 1]] = None
-            else:
-                holder = last.holder
-                return f"{self.text[: holder.start]}{{}}{self.text[holder.end :]}", after
-        return self._cut(last), after
+        owner, holder, text = path[: len(parents)], last.holder, self._cut(last)
+        rest: Any = {key: item for key, item in _value_at(before, owner).items() if key != path[len(parents)]}
+        if not rest and not holder.is_flow:
+            rest = None
+            if parents and not parents[-1].entry:  # an item of a list
+                text, rest = f"{self.text[: holder.start]}{{}}{self.text[holder.end :]}", {}
+        return text, _with(before, owner, rest, text, self.source) if owner else rest
 
     def _goes_with(self, steps: list[_Step]) -> bool:
         """Tell whether the mapping of the last step goes with its only key."""
@@ -383,13 +409,6 @@ class _Edit:
         for key in reversed(keys):
             text = f"{{ {self._flow_key(parent, str(key))}: {text} }}"
         return text
-
-
-def _value_at(value: Any, path: Path) -> Any:
-    """Give the part of a plain value that a path leads to."""
-    for step in path:
-        value = value[step]
-    return value
 
 
 # --- the forms that a value takes when it is put into a file -------------------------------------------
@@ -550,38 +569,3 @@ def _entry(mark: Mark, marks: Iterator[Mark], text: str) -> _Entry:
         start -= 1
     start = start - 1 if 0 < start < key.start and text[start - 1] == "?" else key.start
     return _Entry(name, start, key, colon.end() if colon else key.end, value)
-
-
-# --- documents that are taken apart or put together anew with their comments: the door to ruamel.yaml ---
-
-
-def load_commented(text: str, *, source: str) -> list[Any]:
-    """Read every document as values that carry their comments; change them in place, then `dump_commented`.
-
-    Raises:
-        YamlError: the text is no YAML.
-    """
-    from ruamel.yaml.error import YAMLError
-
-    try:
-        return [document for document in _ruamel().load_all(text) if document is not None]
-    except YAMLError as error:
-        problem = str(getattr(error, "problem", None) or error).splitlines()[0]
-        raise YamlError(f"broken YAML: {problem}", where=source) from error
-
-
-def dump_commented(value: Any) -> str:
-    """Write one document with the comments it carries."""
-    out = StringIO()
-    _ruamel().dump(value, out)
-    return out.getvalue()
-
-
-def _ruamel() -> Any:
-    from ruamel.yaml import YAML
-
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = 1_000_000  # no line is broken that was not
-    yaml.indent(mapping=2, sequence=2, offset=0)
-    return yaml

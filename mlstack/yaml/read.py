@@ -128,16 +128,14 @@ def read_marks(text: str, *, source: str) -> list[Mark]:
     marks: list[Mark] = []
     with events.translated():
         while (event := events.next()) is not None:
-            if type(event).__name__ in _KINDS:
-                marks.append(_mark(event, skipped))
+            if kind := _KINDS.get(type(event).__name__):
+                style = getattr(event, "style", None) or (
+                    "flow" if getattr(event, "flow_style", False) else ""
+                )
+                tagged = getattr(event, "tag", None) is not None or getattr(event, "anchor", None) is not None
+                start, end = event.start_mark.index + skipped, event.end_mark.index + skipped
+                marks.append(Mark(kind, start, end, style, getattr(event, "value", ""), tagged))
     return marks
-
-
-def _mark(event: Any, skipped: int) -> Mark:
-    style = getattr(event, "style", None) or ("flow" if getattr(event, "flow_style", False) else "")
-    tagged = getattr(event, "tag", None) is not None or getattr(event, "anchor", None) is not None
-    start, end = event.start_mark.index + skipped, event.end_mark.index + skipped
-    return Mark(_KINDS[type(event).__name__], start, end, style, getattr(event, "value", ""), tagged)
 
 
 def _read_json(text: str, source: str, with_positions: bool) -> list[Document] | None:
@@ -387,8 +385,6 @@ _HINTS = {
     "special characters are not allowed": _CONTROL,
     "control characters are not allowed": _CONTROL,
 }
-
-
 _TEMPLATE = "put text that starts with `{{` in quotes; Helm's templates are rendered first: helm template"
 
 

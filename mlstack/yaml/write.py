@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
+from io import StringIO
 from typing import Any
 
+from mlstack.errors import YamlError
 from mlstack.yaml.scalars import UNSEEN, UNSEEN_SET, write_double_quoted, write_scalar, write_string
 
 # Readers look 1,024 characters ahead for the colon of a key; a longer one is announced by `? `.
@@ -76,7 +78,7 @@ def _node(value: Any, head: str, indent: str, out: _Out) -> None:
     elif value and isinstance(value, (list, tuple)):
         _sequence(value, head, indent, out)
     else:
-        out(head + _inline(value, indent + "  "))
+        out(head + (_text(value, indent + "  ") if isinstance(value, str) else to_flow(value)))
 
 
 def _mapping(value: Mapping[Any, Any], head: str, indent: str, out: _Out) -> None:
@@ -98,7 +100,7 @@ def _mapping(value: Mapping[Any, Any], head: str, indent: str, out: _Out) -> Non
             out(head + label)
             _sequence(item, indent, indent, out)
         else:
-            out(f"{head}{label} {_inline(item, deeper)}")
+            out(f"{head}{label} {_text(item, deeper) if isinstance(item, str) else to_flow(item)}")
         head = indent
 
 
@@ -114,16 +116,6 @@ def _sequence(value: Iterable[Any], head: str, indent: str, out: _Out) -> None:
         head = indent
 
 
-def _inline(value: Any, indent: str) -> str:
-    if type(value) is str:
-        return _text(value, indent)
-    if isinstance(value, Mapping):
-        return "{}"
-    if isinstance(value, list | tuple):
-        return "[]"
-    return write_scalar(value)
-
-
 def _text(value: str, indent: str) -> str:
     if "\n" not in value or not _LITERAL.fullmatch(value) or _DOUBTFUL_LINE.search(value):
         return write_string(value)
@@ -137,13 +129,15 @@ def _text(value: str, indent: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _label(key: Any) -> str:
+def _label(key: Any, written: Callable[[str], str] = write_string) -> str:
     if not isinstance(key, str):
         raise TypeError(f"a key must be a string, not `{key!r}`")
-    return write_string(key) + ":"
+    return f"{written(key)}:"
 
 
 # ------------------------------------------------------------------------------------------------- JSON
+
+_json_label = partial(_label, written=write_double_quoted)
 
 
 def _compact(value: Any, label: Callable[[Any], str]) -> str:
@@ -172,7 +166,36 @@ def _json(value: Any, newline: str) -> str:
     return to_compact_json(value)
 
 
-def _json_label(key: Any) -> str:
-    if not isinstance(key, str):
-        raise TypeError(f"a key must be a string, not `{key!r}`")
-    return f"{write_double_quoted(key)}:"
+# --- documents that are taken apart or put together anew with their comments: the door to ruamel.yaml ---
+
+
+def load_commented(text: str, *, source: str) -> list[Any]:
+    """Read every document as values that carry their comments; change them in place, then `dump_commented`.
+
+    Raises:
+        YamlError: the text is no YAML.
+    """
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        return [document for document in _ruamel().load_all(text) if document is not None]
+    except YAMLError as error:
+        problem = str(getattr(error, "problem", None) or error).splitlines()[0]
+        raise YamlError(f"broken YAML: {problem}", where=source) from error
+
+
+def dump_commented(value: Any) -> str:
+    """Write one document with the comments it carries."""
+    out = StringIO()
+    _ruamel().dump(value, out)
+    return out.getvalue()
+
+
+def _ruamel() -> Any:
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 1_000_000  # no line is broken that was not
+    yaml.indent(mapping=2, sequence=2, offset=0)
+    return yaml

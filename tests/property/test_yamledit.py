@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mlstack.errors import ConfigError
 from mlstack.objects.kube_object import same
-from mlstack.yaml.edit import has_value, set_value, unset_value
+from mlstack.yaml.edit import set_value, set_values, unset_value
 from mlstack.yaml.read import read_documents
 from tests.property import strategies, styled
 
@@ -19,6 +19,10 @@ written = st.one_of(strategies.scalars, styled.values)
 def read(text: str) -> Any:
     documents = read_documents(text, source="x")
     return documents[0].value if documents else None
+
+
+def has(value: Any, path: Path) -> bool:
+    return path in leaves(value, [])
 
 
 def mappings(value: Any, path: Path) -> list[Path]:
@@ -57,7 +61,7 @@ def test_set_then_unset_gives_the_file_back(file: styled.Styled, data: st.DataOb
     parent = data.draw(st.sampled_from(mappings(read(file.text), [])))
     made = data.draw(st.lists(st.sampled_from(("new", "other", "yes", "a b")), min_size=1, max_size=3))
     path = [*parent, *made]
-    assume(not has_value(file.text, path[: len(parent) + 1], source="x"))
+    assume(not has(read(file.text), path[: len(parent) + 1]))
     edited = set_value(file.text, path, value, source="x")
     assert all(comment in edited for comment in file.comments)
     back = unset_value(edited, path, source="x")
@@ -97,6 +101,21 @@ def test_an_edit_changes_only_the_edited_value(file: styled.Styled, data: st.Dat
         assert len(changed) <= 1
 
 
+@given(file=styled.files(), data=st.data(), values=st.lists(written, min_size=2, max_size=4))
+def test_values_set_at_once_stand_as_those_set_in_turn(
+    file: styled.Styled, data: st.DataObject, values: list[Any]
+) -> None:
+    before = read(file.text)
+    added = [[*parent, key] for parent in mappings(before, []) for key in ("new", "other")]
+    paths = st.sampled_from([path for path in [*leaves(before, []), *added] if path])
+    chosen = {tuple(data.draw(paths)): value for value in values}
+    assume(not any(one != other and other[: len(one)] == one for one in chosen for other in chosen))
+    in_turn = file.text
+    for path, value in chosen.items():
+        in_turn = set_value(in_turn, path, value, source="x")
+    assert set_values(file.text, chosen, source="x") == in_turn
+
+
 @given(file=styled.files(), data=st.data())
 def test_unset_removes_only_that_key(file: styled.Styled, data: st.DataObject) -> None:
     before = read(file.text)
@@ -131,4 +150,4 @@ def test_any_path_is_edited_or_refused_with_reason(file: styled.Styled, path: Pa
     except ConfigError as error:
         assert error.where
     else:
-        assert has_value(edited, path, source="x")
+        assert has(read(edited), path)
