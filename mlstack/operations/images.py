@@ -175,6 +175,8 @@ def _add_component(
 
 
 _OF_IMAGE = r"[\w.:/@-]"
+_FREE_KEYS = frozenset({"labels", "annotations", "matchLabels", "selector", "nodeSelector"})
+"""Fields whose keys are anybody's: an `image` there is none."""
 
 
 def _texts(content: Any, path: KeyPath, *, has_pods: bool) -> Iterator[tuple[KeyPath, str, bool]]:
@@ -188,7 +190,7 @@ def _texts(content: Any, path: KeyPath, *, has_pods: bool) -> Iterator[tuple[Key
         elif is_image and isinstance(value, Mapping) and value.get("reference"):
             yield (*inner, "reference"), str(value["reference"]), True  # a volume that is an image
         else:
-            yield from _texts(value, inner, has_pods=has_pods)
+            yield from _texts(value, inner, has_pods=has_pods and key not in _FREE_KEYS)
 
 
 def _images_in(text: str, texts: Sequence[str]) -> dict[str, None]:

@@ -32,10 +32,11 @@ apiVersion: apps/v1
 kind: Deployment
 metadata: {name: {{ name }}}
 spec:
-  selector: {matchLabels: {app: {{ name }}}}
+  selector: {matchLabels: {app: {{ name }}, image: label}}
   template:
-    metadata: {labels: {app: {{ name }}}}
+    metadata: {labels: {app: {{ name }}, image: label}, annotations: {image: note}}
     spec:
+      nodeSelector: {image: node}
       initContainers:
         - {name: fixed, image: "busybox:1"}
 {% for step in params.steps %}
@@ -89,8 +90,10 @@ def test_images_of_fields_arguments_and_settings_name_their_parameter(shop: Runn
     assert images["quay.example.org/team/note:2"] == [("offered[1]", "default", default)]
     ((parameter, layer, where),) = images["busybox:1"]
     assert (parameter, layer) == ("", "template")
-    assert where.endswith("server/templates/all.yaml.j2:10")
-    assert {"server:1", "server:1-gpu", "another-server:1", "token:1"}.isdisjoint(images)
+    assert where.endswith("server/templates/all.yaml.j2:11")
+    assert {"label", "note", "node", "server:1", "server:1-gpu", "another-server:1", "token:1"}.isdisjoint(
+        images
+    )
 
 
 def test_an_image_that_somebody_set_is_listed_though_nothing_uses_it_yet(shop: Runner) -> None:
