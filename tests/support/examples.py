@@ -125,8 +125,8 @@ def write_app(root: Path, components: Mapping[str, tuple[str, Mapping[str, Any]]
     )
     for preset in files.presets():
         place = root / "environments" / preset
+        shutil.copytree(files.folder("environments") / preset, place)
         _write(place / "environment.yaml", "Environment", context=preset, namespace="default")
-        shutil.copy(files.folder("environments") / preset / "params.yaml", place)
     return AppDir(root, store=STORE)
 
 
