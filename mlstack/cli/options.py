@@ -255,8 +255,9 @@ def installable() -> Iterator[str]:
     app = AppDir.find(Path.cwd())
     for ref in app.app.registries:
         with suppress(MlstackError):
-            index = open_registry(ref, root=app.root).index if is_local(ref) else remembered(ref, app.root)
-            yield from (f"{ref.name}/{package}" for package in (index.packages if index else ()))
+            said = remembered(ref, app.root) or {"packages": ()}
+            offered = open_registry(ref, root=app.root).index.packages if is_local(ref) else said["packages"]
+            yield from (f"{ref.name}/{package}" for package in offered)
 
 
 def environment_first(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from mlstack.app import edit
 from mlstack.app.app import Component, RegistryRef
@@ -24,7 +25,6 @@ from mlstack.registries.oci import Repository, place_of
 from mlstack.registries.publish import build_index, refuse_chart
 from mlstack.registries.registry import (
     INDEX_FILE,
-    Remembered,
     asked_protocol,
     contents,
     is_bundled,
@@ -295,9 +295,11 @@ def update_registries(app: AppDir, names: Sequence[str] = ()) -> RegistriesUpdat
     return RegistriesUpdated(ok=not notes, registries=tuple(updates), notes=tuple(notes))
 
 
-def _update(app: AppDir, ref: RegistryRef, before: Remembered | None, index: RegistryIndex) -> RegistryUpdate:
+def _update(
+    app: AppDir, ref: RegistryRef, before: Mapping[str, Any] | None, index: RegistryIndex
+) -> RegistryUpdate:
     installed, now = _installed_of(app, ref.name), contents(index)
-    previous = before.packages if before else now
+    previous = before["packages"] if before else now
     changes = [
         PackageChange(
             package=f"{ref.name}/{name}", change=change, version=version, installed=installed.get(name)
@@ -305,7 +307,7 @@ def _update(app: AppDir, ref: RegistryRef, before: Remembered | None, index: Reg
         for name in sorted({*previous, *now})
         for version, change in _changes(previous.get(name, {}), now.get(name, {}))
     ]
-    earlier = {"before": before.revision if before else "", "is_first": before is None}
+    earlier = {"before": before["revision"] if before else "", "is_first": before is None}
     packages = len(index.packages)
     return row(RegistryUpdate, ref, index, **earlier, packages=packages, changes=tuple(changes))
 

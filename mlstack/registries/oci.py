@@ -14,11 +14,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from random import uniform
 
 from mlstack import disk_cache
 from mlstack.app.app import RegistryRef
@@ -49,7 +51,7 @@ _PACKAGE_TYPE = "application/vnd.mlstack.package.v1"
 _INDEX_TYPE = "application/vnd.mlstack.registry.v1"
 _LAYER_TYPES = {_PACKAGE_TYPE: f"{_PACKAGE_TYPE}.tar", _INDEX_TYPE: f"{_INDEX_TYPE}+yaml"}
 UNLISTED = ""
-_MOST_TRIES = 5
+_MOST_TRIES = 20
 
 
 @protocol("oci")
@@ -310,6 +312,7 @@ class Repository:
         """Enter a version in the index; again if somebody else wrote it meanwhile. Tell whether it is new."""
         is_new = False
         for _ in range(_MOST_TRIES):
+            asked_s = time.monotonic()
             text = self._published_index()
             index = RegistryIndex(name=self._label) if text is None else _parsed(text, self.host, self._label)
             packages = joined([*index.packages.values(), entry])
@@ -317,6 +320,10 @@ class Repository:
                 return is_new
             is_new = True
             data = index_text(replace(index, packages=packages)).encode()
-            self._push(_INDEX_NAME, _INDEX_TAG, data, _INDEX_TYPE, {"title": self._label})
+            self._api.push_blob(self._repository(_INDEX_NAME), data)
+            if self._published_index() == text:  # as late as can be: others may write at the same time
+                self._push(_INDEX_NAME, _INDEX_TAG, data, _INDEX_TYPE, {"title": self._label})
+            # Who asked before that writes what lacks this version, and has by then; each waits another time.
+            time.sleep(uniform(2, 4) * (time.monotonic() - asked_s))
         message = f"the index of `{self.host}/{self.path}` is written by others again and again"
         raise RegistryError(message, hint="publish it again: the package is there, only the index lacks it")

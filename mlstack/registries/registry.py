@@ -36,7 +36,6 @@ from mlstack.app.versions import (
     offers,
     refuse_retired,
 )
-from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
 from mlstack.names import Table, nearest
 
@@ -464,14 +463,6 @@ def believed(
     return said, ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Remembered:
-    """What a registry offered: package → version → digest."""
-
-    revision: str
-    packages: Mapping[str, Mapping[str, str]]
-
-
 def contents(index: RegistryIndex) -> dict[str, dict[str, str]]:
     """Give the digests of an index: package → version → digest."""
     return {
@@ -486,10 +477,9 @@ def remember(ref: RegistryRef, root: Path, index: RegistryIndex) -> None:
     disk_cache.of_user(os.environ).put(_key(ref, root), json.dumps(said).encode())
 
 
-def remembered(ref: RegistryRef, root: Path) -> Remembered | None:
-    """Give what a registry said when it was last asked."""
-    said = disk_cache.from_json(disk_cache.of_user(os.environ).get(_key(ref, root)), dict)
-    return None if said is None else Remembered(**said)
+def remembered(ref: RegistryRef, root: Path) -> Mapping[str, Any] | None:
+    """Give what a registry said when it was last asked: its `revision`, and `contents` as `packages`."""
+    return disk_cache.from_json(disk_cache.of_user(os.environ).get(_key(ref, root)), dict)
 
 
 def _key(ref: RegistryRef, root: Path) -> str:
