@@ -236,16 +236,13 @@ DONE: Mapping[Action, str] = {
 
 def what_moved(approved: Change, now: Change) -> str:
     """Say in one line in what a change differs from the one that was approved."""
-    texts = list(dict.fromkeys(_moved(approved, now)))
+    texts = list(now.refusal.reasons if now.refusal else dict.fromkeys(_moved(approved, now)))
     return listed(texts, _LISTED) or "its values"
 
 
 def _moved(approved: Change, now: Change) -> Iterator[str]:
     if approved.live_uid and now.live_uid != approved.live_uid:
         yield "it was made anew by somebody else" if now.live_uid else "it is gone"
-        return
-    if now.refusal:
-        yield from now.refusal.reasons
         return
     if now.action != approved.action:
         yield f"it would be {DONE[now.action]}"

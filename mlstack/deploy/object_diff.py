@@ -117,7 +117,9 @@ def _compared(
     dropped = tuple(dict.fromkeys(path for _, path in removed.dropped))
     gone: list[FieldChange] = []
     if adopts or made_elsewhere:
-        gone = _gone_by_adoption(context.cluster, live, resolution, replicas, removed)
+        removals = {path_text(path) for _, path in (*removed.dropped, *removed.foreign)}
+        going = conflicts.gone_by_adoption(context.cluster, live, resolution, replicas.data, replicas.spared)
+        gone = [change for change in going if change.path not in removals]
         notes += conflicts.adoption_note(live, gone, adopt=adopts)
     changed = _differing(context.cluster, live, resolution, removed, gone if adopts else ())
     moves = managed_fields.owned(live) != managed_fields.owned(after)
@@ -156,15 +158,6 @@ def _differing(
         *removed.changed,
     )
     return tuple({change.path: change for change in differing}.values())
-
-
-def _gone_by_adoption(
-    cluster: Cluster, live: Data, resolution: ConflictResolution, replicas: Replicas, removed: RemovedFields
-) -> list[FieldChange]:
-    """Give what an adoption alone takes away."""
-    going = conflicts.gone_by_adoption(cluster, live, resolution, replicas.data, replicas.spared)
-    removals = {path_text(path) for _, path in (*removed.dropped, *removed.foreign)}
-    return [change for change in going if change.path not in removals]
 
 
 def _changed(

@@ -29,12 +29,13 @@ from mlstack.deploy.history import (
     CHANGING,
     DamagedHistoryError,
     History,
+    Revision,
     changes_between,
     last_good_revision,
     only,
     open_history,
 )
-from mlstack.deploy.inventory import Inventory, as_members
+from mlstack.deploy.inventory import Inventory, as_members, load_inventory
 from mlstack.deploy.live import fetch
 from mlstack.deploy.plan import ApplyPlan, diff
 from mlstack.deploy.replacement import earlier_state, sparing_claims
@@ -405,16 +406,8 @@ def earlier_goal(
     revisions, notes = past.revisions(), list[str]()
     if number is not None:
         revision = past.find(number)
-    elif len(revisions) < 2:
-        there = f"only revision {revisions[0].number}" if revisions else "no history"
-        raise NotFoundError(
-            f"environment `{past.environment}` has nothing to go back to: {there}",
-            hint=f"mlstack history {past.environment}",
-        )
     else:
-        revision = last_good_revision(revisions[:-1]) or revisions[-2]
-        if passed := [str(later.number) for later in revisions[:-1] if later.number > revision.number]:
-            notes.append(f"revision {', '.join(passed)} is passed over: it did not work")
+        revision, notes = _last_before(past, revisions)
     earlier = past.load(revision)
     try:
         now = past.load(revisions[-1])
@@ -429,6 +422,27 @@ def earlier_goal(
         now=now,
         notes=(*notes, *stays, *_files_differ(target, state)),
     )
+
+
+def _last_before(past: History, revisions: Sequence[Revision]) -> tuple[Revision, list[str]]:
+    """Give the newest revision that worked before what is there now, and what is to be said of others."""
+    before, notes = revisions[:-1], list[str]()
+    if revisions and revisions[-1].is_good:
+        owner = Inventory(app=past.app, environment=past.environment, namespace=past.namespace)
+        inventory = load_inventory(past.cluster, owner)
+        # What a run is about to write loses its hashes until that has ended.
+        if not inventory.notes and any(not member.owned_hash for member in inventory.ordered()):
+            before, notes = revisions, [f"the run after revision {revisions[-1].number} was cut off"]
+    if not before:
+        there = f"only revision {revisions[0].number}" if revisions else "no history"
+        raise NotFoundError(
+            f"environment `{past.environment}` has nothing to go back to: {there}",
+            hint=f"mlstack history {past.environment}",
+        )
+    revision = last_good_revision(before) or before[-1]
+    if passed := [str(later.number) for later in before if later.number > revision.number]:
+        notes.append(f"revision {', '.join(passed)} is passed over: it did not work")
+    return revision, notes
 
 
 def to_earlier(plan: ApplyPlan, goal: RollbackGoal) -> ApplyPlan:

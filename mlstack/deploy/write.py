@@ -389,13 +389,8 @@ class DeletionWatcher:
         self._ask(waiting, listed_before, now_s)
         waiting = [awaited for awaited in waiting if self._is_waiting(awaited)]
         moved_s = self._moved_s if self._timeout_s is None else 0.0
-        self._end_late(
-            [
-                awaited
-                for awaited in waiting
-                if now_s - max(awaited.since_s, moved_s) >= self._limit_s(awaited)
-            ]
-        )
+        late = [row for row in waiting if now_s - max(row.since_s, moved_s) >= self._limit_s(row)]
+        self._end_late(late)
         if now_s - self._told_s >= STILL_S:
             self._told_s = now_s
             self._tell([awaited for awaited in waiting if self._is_waiting(awaited)])

@@ -16,6 +16,7 @@ from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.yaml import write as emit
 from tests.support.builders import MINIMAL_APP, write_tree
 from tests.support.cli import Runner
+from tests.support.cut import CutCluster
 from tests.support.deploying import config_map, crd, secret, tfjob
 
 
@@ -184,9 +185,19 @@ def test_going_back_keeps_what_had_moved_to_a_component_applied_later(run: Runne
     write("other", config_map("moving"), config_map("new"))
     run.ok("apply minikube -c other --yes")
     run.ok("rollback minikube --yes")
-    assert live(run, "ConfigMap", "moving") is not None
-    assert live(run, "ConfigMap", "new") is None
-    assert live(run, "ConfigMap", "settings")["data"] == {"a": "2"}
+    assert [bool(live(run, "ConfigMap", name)) for name in ("moving", "new")] == [True, False]
+
+
+def test_after_a_run_that_was_cut_off_one_goes_back_to_what_was_there_before_it(run: Runner) -> None:
+    connected: Any = run.cluster("minikube")
+    cut: Any = CutCluster(connected, writes=3, answered=False)
+    for value, cluster in (("2", connected), ("3", cut)):
+        write("web", config_map(a=value), config_map("b", a=value))
+        run.clusters["minikube"] = cluster
+        run("apply minikube --yes --timeout 1s")
+    run.clusters["minikube"] = connected
+    assert "note: the run after revision 2 was cut off" in run("rollback minikube --yes").err
+    assert [live(run, "ConfigMap", name)["data"] for name in ("settings", "b")] == [{"a": "2"}] * 2
 
 
 BINDING = ObjectRef("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "planted")

@@ -22,10 +22,6 @@ from tests.support.revisions import revision, state
 NAME = "mlstack-demo.gke"
 
 
-def names(state: DesiredState) -> list[str]:
-    return [found.name for found in state.objects]
-
-
 # --- sets ---
 
 
@@ -34,12 +30,6 @@ def test_an_applied_component_forgets_its_timeout_and_dependencies_of_before() -
     whole = history.merged(known, state(a="x"))
     assert whole.timeouts == {"b": 90.0}
     assert whole.depends == {"b": ("c",)}
-
-
-def test_a_set_without_a_component_and_one_of_it_alone() -> None:
-    whole = state(a="x", b="y")
-    assert (names(history.without(whole, ["a"])), history.without(whole, ["a"]).components) == (["y"], ("b",))
-    assert (names(history.only(whole, ["a"])), history.only(whole, ["a"]).components) == (["x"], ("a",))
 
 
 def test_for_some_components_the_others_need_not_have_worked() -> None:
