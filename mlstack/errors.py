@@ -95,6 +95,8 @@ class TemplateError(ConfigError):
 class TemplateRefusedError(TemplateError):
     """Raised when a template calls `fail`: its parameters do not fit together."""
 
+    param: str | None = None  # the first that it names
+
 
 class YamlError(ConfigError):
     """Raised when text is not YAML, or is YAML that kubectl would refuse or read otherwise."""

@@ -344,8 +344,9 @@ def generate(
     with app.locked():
         prototype, package = find_usable(app, request.prototype)
         component = draft(app, request, prototype, passed=store)
-        if not re.fullmatch(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?", component.component.name):
-            _preview(app, component, store)  # refuses a name that objects would have and cannot
+        if prototype.chart is None:  # refuses a name that objects cannot have; what else is wrong can be set
+            with suppress(ConfigError):
+                _preview(app, component, store, typed="name")
         place = prototype.examples[request.example].environment if request.example else ""
         usual = f"is for an environment such as `{place}`: mlstack env add {place}"
         notes = (
@@ -377,13 +378,18 @@ def preview_prototype(
     return _preview(app, component, store, environment)
 
 
-def _preview(app: AppDir, new: Draft, store: ByteStore, environment: str | None = None) -> DesiredState:
+def _preview(
+    app: AppDir, new: Draft, store: ByteStore, environment: str | None = None, *, typed: str | None = None
+) -> DesiredState:
+    """Render a draft; a refused parameter, or the one that is named, counts as typed wrongly."""
     place = app.environment(environment) if environment is not None else Environment(name="preview")
     try:
         return render.preview(app, new.component, new.prototype, new.resolved, environment=place, store=store)
     except TemplateRefusedError as error:
-        hint = re.sub(r"mlstack param set \S+ (\S+) VALUE", r"add --\1=VALUE", error.hint or "")
-        raise UsageError(error.message, where=error.where, hint=hint or None) from error
+        if typed not in (None, error.param):
+            raise
+        hint = f"add --{error.param}=VALUE" if error.param else error.hint
+        raise UsageError(error.message, where=error.where, hint=hint) from error
 
 
 # --- apps that begin with a stack ---

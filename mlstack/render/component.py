@@ -439,7 +439,9 @@ def _refused(error: TemplateRefusedError, component: Component, resolved: Resolv
                 target = setting.target
             hint = f"mlstack param set {target} {names[0]} VALUE".replace("  ", " ")
     message = f"component `{component.full_name}`: {error.message}"
-    return TemplateRefusedError(message, where=places[0] if places else error.where, hint=hint)
+    refusal = TemplateRefusedError(message, where=places[0] if places else error.where, hint=hint)
+    refusal.param = names[0] if names else None
+    return refusal
 
 
 # --- what is a Kubernetes object ---

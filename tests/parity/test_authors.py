@@ -210,8 +210,9 @@ def test_c18_ksonnets_own_prototypes_work_under_their_names(bare: Runner, name: 
 
 def test_c3_a_name_that_objects_cannot_have_is_refused_at_once(bare: Runner) -> None:
     bare.play(
-        """
-        pkg install kubeflow/starter kubeflow/core
+        f"""
+        pkg install kubeflow/starter kubeflow/core kubeflow/serving
+        generate kserve-inferenceservice {41 * "x"} --example canary | 2 | at most 40
         generate config-map Bad_Name | 2 | `Bad_Name` is no name for objects | hint: add --name=VALUE
         prototype preview config-map Bad_Name | 2 | hint: add --name=VALUE
         component list -o name | 0 | !Bad_Name
