@@ -118,6 +118,8 @@ class Kubeconfig:
 
     def context(self, name: str) -> Context:
         """Give a context; a NotFoundError names the nearest known one."""
+        if not self.exists:
+            raise self._missing()
         if name not in self.contexts:
             listed = ", ".join(f"`{context}`" for context in sorted(self.contexts)) or "none"
             near = nearest(name, self.contexts)

@@ -233,11 +233,15 @@ def _chosen_context(
     """Give the context that is asked for; None where it is the parent's, or is not to be looked up."""
     if kubeconfig is None or not place.is_known or place.context == IN_CLUSTER:
         return None
-    if place.server is not None:
-        return kubeconfig.of_server(place.server)
-    if place.context is not None:
-        return kubeconfig.context(place.context)
-    return kubeconfig.current() if parent is None or not parent.context else None
+    try:
+        if place.server is not None:
+            return kubeconfig.of_server(place.server)
+        if place.context is not None:
+            return kubeconfig.context(place.context)
+        return kubeconfig.current() if parent is None or not parent.context else None
+    except NotFoundError as error:
+        error.hint = f"{error.hint}\n      --offline asks no kubeconfig: for a context of another machine"
+        raise
 
 
 def list_environments(app: AppDir) -> EnvironmentList:

@@ -265,7 +265,7 @@ def _refuse_needed(
     """Refuse to remove what components, environments or other packages need; `left` are other versions."""
     if users := list(_users(app, wanted)):
         names = ", ".join(f"`{user}`" for user in users)
-        hint = f"mlstack component rm {users[0]}"
+        hint = "\n      ".join(f"mlstack component rm {user}" for user in users)
         raise UsageError(f"package `{wanted}` is used by {names}", hint=hint)
     for name in app.environment_names:
         own = app.environment_chain(name)[-1].environment.packages

@@ -44,7 +44,9 @@ def test_a3_init_needs_no_network_and_no_cluster(
     assert (Path("app1/app.yaml").is_file(), run.clusters) == (True, {})
 
 
-def test_a6_a_kubeconfig_file_is_honoured(demo: Path, tmp_path: Path, run: Runner) -> None:
+def test_a6_a_kubeconfig_file_is_honoured(
+    demo: Path, tmp_path: Path, run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from mlstack.cli.ports import Ports
     from mlstack.cli.ports import kubeconfig as real_kubeconfig
 
@@ -53,8 +55,12 @@ def test_a6_a_kubeconfig_file_is_honoured(demo: Path, tmp_path: Path, run: Runne
     run.ports = lambda: Ports(**{**vars(plain()), "kubeconfig": real_kubeconfig})  # type: ignore[method-assign]
     run.ok(f"env add viakc --kubeconfig {tmp_path}/kc2")
     assert "context: other" in (demo / "environments/viakc/environment.yaml").read_text()
-    refused = run("env add none --kubeconfig /nowhere")
-    assert (refused.code, "there is no kubeconfig at" in refused.err) == (4, True)
+    missing = "there is no kubeconfig at /nowhere"
+    run.play(f"env add none --kubeconfig /nowhere | 4 | {missing}")
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+    run.play(
+        f"env add none | 4 | {missing} | --offline\nenv add none --context own | 4 | {missing} | --offline"
+    )
 
 
 def test_a7_init_names_the_default_registry_unless_told_not_to(run: Runner) -> None:
