@@ -19,6 +19,7 @@ DEFAULT_TIMEOUT_S = 120.0
 UNATTENDED_S = 300.0  # of a login without a terminal: a code may be typed into a browser elsewhere
 TIMEOUT_VARIABLE = "MLSTACK_PROGRAM_TIMEOUT"
 MORE_TIME = f"{TIMEOUT_VARIABLE}=10m gives it more time"
+_LOGIN = r"://[^/@\s]+@"  # user and password of an address
 MAX_ERROR_LINES = 12
 
 
@@ -90,7 +91,9 @@ def run(
         raise ProgramError(f"`{shown}` took more than {timeout_s:g} seconds", hint=MORE_TIME) from error
     errors = stderr.decode(errors="replace")
     if process.returncode != 0:
-        raise ProgramError(f"`{shown}` failed: {_last_lines(errors)}", status=process.returncode)
+        lines = [line.strip() for line in re.sub(_LOGIN, "://", errors).splitlines() if line.strip()]
+        reason = "; ".join(lines[-MAX_ERROR_LINES:]) or "it gave no reason"
+        raise ProgramError(f"`{shown}` failed: {reason}", status=process.returncode)
     return Finished(stdout=stdout, stderr=errors)
 
 
@@ -154,9 +157,3 @@ def ask(
     if process.returncode != 0:
         raise ProgramError(f"`{program}` failed", status=process.returncode)
     return output
-
-
-def _last_lines(text: str) -> str:
-    text = re.sub(r"://[^/@\s]+@", "://", text)  # no user or password of an address
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return "; ".join(lines[-MAX_ERROR_LINES:]) or "it gave no reason"

@@ -432,9 +432,7 @@ class AppDir(AppReader):
             return component.file, "Component", ("params",)
         if scope.module is None:
             return layout.APP_FILE, "App", ("params",)
-        if scope.module not in self.modules:
-            hint = f"mlstack generate PROTOTYPE {scope.module}.NAME makes it"
-            raise NotFoundError(f"no module `{scope.module}`", hint=hint)
+        self.check_known_module(scope.module)
         return layout.module_params_file(scope.module), "ModuleParams", ("params",)
 
     def own_param(self, scope: ParamScope, path: KeyPath) -> Any:

@@ -150,6 +150,11 @@ class AppReader:
         folders = (Path(folder).relative_to(base).parts for folder, _, _ in layout.walk(base))
         return tuple(sorted(".".join(parts) for parts in folders if parts))
 
+    def check_known_module(self, name: str) -> None:
+        """Refuse a module that there is not; with the nearest known one."""
+        if name not in self.modules:
+            raise not_found(f"no module `{name}`", name, self.modules, hint="mlstack module list")
+
     def components(self) -> tuple[Component | Manifest, ...]:
         """Give all components by full name."""
         return tuple(map(self.component, self.component_files))

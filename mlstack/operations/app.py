@@ -58,7 +58,10 @@ def init(
     registries, chosen = (DEFAULT_REGISTRY,) if default_registry else (), ""
     AppDir.check_new(folder, name)
     if environment is not None:
-        chosen = _first_context(context, kubeconfig)
+        if kubeconfig is None or not (context or (kubeconfig.exists and kubeconfig.current_context)):
+            chosen = context or ""
+        else:
+            chosen = (kubeconfig.context(context) if context else kubeconfig.current()).name
         check_environment_name(environment)
         check_namespace(namespace or "default")
     with app_lock(folder):
@@ -72,12 +75,6 @@ def init(
     names = tuple(ref.name for ref in registries)
     place = {"folder": str(folder), "context": chosen}
     return Initialised(app=name, registries=names, environment=environment, **place)
-
-
-def _first_context(name: str | None, kubeconfig: Kubeconfig | None) -> str:
-    if kubeconfig is None or (name is None and not (kubeconfig.exists and kubeconfig.current_context)):
-        return name or ""
-    return (kubeconfig.context(name) if name else kubeconfig.current()).name
 
 
 # --- environments ---

@@ -107,7 +107,7 @@ def list_components(
     """
     place = app.environment(environment) if environment is not None else None
     if module is not None:
-        _check_known(app, module)
+        app.check_known_module(module)
     rows, notes = [], list[str]()
     for component in app.components() if module is None else app.selected(None, [module]):
         brought: tuple[str, ...] = ()
@@ -302,7 +302,7 @@ def remove_module(
     """Remove a module with the modules in it; its components only if that is said."""
     name = name.replace("/", ".")
     with app.locked():
-        _check_known(app, name)
+        app.check_known_module(name)
         names = [component for component in app.component_files if component.startswith(f"{name}.")]
         if names and not with_components:
             listed = ", ".join(f"`{component}`" for component in names)
@@ -314,11 +314,6 @@ def remove_module(
         files = edits.remove(app, names, modules=modules)
     deployed, notes = _deployed(app, environments, all_names, opener)
     return ComponentRemoved(name=name, files=files, deployed=deployed, notes=notes)
-
-
-def _check_known(app: AppDir, module: str) -> None:
-    if module not in app.modules:
-        raise not_found(f"no module `{module}`", module, app.modules, hint="mlstack module list")
 
 
 # --- making components ---

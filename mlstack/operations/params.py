@@ -168,9 +168,8 @@ def _declared(app: AppDir, place: ParamScope, key: str) -> tuple[KeyPath, Param,
     """Give the path with its parameter spelled canonically, what declares it, and a prototype that does."""
     if place.environment is not None:
         app.environment(place.environment)
-    if place.module is not None and place.module not in app.modules:
-        message, hint = f"no module `{place.module}`", "mlstack module list"
-        raise not_found(message, place.module, app.modules, hint=hint)
+    if place.module is not None:
+        app.check_known_module(place.module)
     path = split_path(key)
     if not is_key(path):
         raise UsageError(f"`{key}` is not a parameter's name", hint="write num_gpus, or resources.limits.cpu")
@@ -298,8 +297,8 @@ def list_own_params(
     scope = ParamScope(component=component, environment=environment, module=module)
     if component is not None:
         app.component_with_params(component)
-    if module is not None and module not in app.modules:
-        raise not_found(f"no module `{module}`", module, app.modules, hint="mlstack module list")
+    if module is not None:
+        app.check_known_module(module)
     if environment is None:
         layers = [(component or "", app.own_layer(scope))]
     else:

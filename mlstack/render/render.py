@@ -148,8 +148,11 @@ def _rendered(
     stamped = _stamped(rendered, app=app.app, environment=environment)
     others: list[KubeObject] = []
     if is_part and unknown_configs(stamped):
-        rest = [component for component in app.selected(environment) if component not in selected]
-        others = _stamped([*_renderable(loader, rest)], app=app.app, environment=environment)
+        sound: list[Rendered] = []
+        for component in app.selected(environment):
+            with suppress(ConfigError):  # of one that was not asked for
+                sound += [loader.render(component)] if component not in selected else []
+        others = _stamped(sound, app=app.app, environment=environment)
     stamped = with_config_hashes(stamped, others, salt=f"{app.app.name}/{environment.name}")
     kube_object.refuse_duplicates(stamped)
     return rendered, order.ordered(stamped, depends)
@@ -216,13 +219,6 @@ def known_secrets(app: AppReader, environment: str) -> tuple[str, ...]:
                     values = app.secrets.filled(prototype, resolved, stand_ins=True).values
                     known.update(dict.fromkeys(masking.secret_texts(prototype.secret_values(values))))
     return tuple(known)
-
-
-def _renderable(loader: Loader, components: Iterable[Component | Manifest]) -> Iterator[Rendered]:
-    """Render components that were not asked for, as far as they are sound."""
-    for component in components:
-        with suppress(ConfigError):
-            yield loader.render(component)
 
 
 def _stamped(rendered: Sequence[Rendered], *, app: App, environment: Environment) -> list[KubeObject]:
