@@ -16,6 +16,7 @@ from mlstack.elastic.facts import JobFacts, PodFacts, SetFacts
 from mlstack.elastic.pods import PLANNED
 from mlstack.elastic.snapshot import Decision, Reason, ScalePlan, Snapshot, Vector
 from mlstack.elastic.state import JobContext, Lifecycle, missing_pods, shortened
+from mlstack.elastic.training_job import ROLE_LABEL
 from mlstack.errors import (
     ClusterError,
     ConflictError,
@@ -25,7 +26,8 @@ from mlstack.errors import (
     UnreachableError,
 )
 from mlstack.kube.client import Cluster, ObjectRef, WatchEvent
-from mlstack.objects.resources import excess
+from mlstack.objects.resources import Amounts, excess, requests
+from mlstack.readiness.rule import event_time
 
 MANAGER = "mlstack-elastic"
 _FRESH_MS = 60_000  # so long what was taken in a trial is not tried again
@@ -167,6 +169,7 @@ class Trial:
     refusal: str | None = None  # what the API server said, None if all was taken
     is_passing: bool = False  # whether the same may soon be taken
     is_quota: bool = False  # whether a quota of the namespace is too small for them now
+    requests: dict[str, Amounts] = field(default_factory=dict)  # by role, where not as written
 
     def passes(self, plan: ScalePlan) -> bool:
         """Tell whether the job may be admitted by a plan."""
@@ -191,19 +194,23 @@ class Trials:
 
         `more` tries one further trainer. Of jobs given up before (`again`) StatefulSets are tried as well.
         """
-        self._known = {key: trial for key, trial in self._known.items() if key[0] in self._cache.jobs}
+        live = {(job.key, job.uid, job.generation) for job in self._cache.jobs.values()}
+        self._known = {
+            key: trial
+            for key, trial in self._known.items()
+            if (trial.job.key, trial.job.uid, trial.job.generation) in live
+            if not trial.is_over or now_ms - trial.begun_ms < _FRESH_MS
+        }
         trials, questions = [], []
         for job in jobs:
             trial = self._known.get((job.key, more))
-            is_same = trial is not None and (trial.job.uid, trial.job.generation) == (job.uid, job.generation)
-            is_stale = trial is not None and now_ms - trial.begun_ms >= _FRESH_MS
-            if trial is None or not is_same or (trial.is_over and (trial.refusal is not None or is_stale)):
+            if trial is None or trial.refusal is not None:
                 trial = self._known[job.key, more] = Trial(job, int(more), now_ms)
-            trials.append(trial)
-            if not trial.is_over and trial.begun_ms == now_ms:
                 questions.append(self._question(trial, has_sets=job.key in again))
+            trials.append(trial)
         if questions:
             self._run(questions)
+        self._cache.tried = {key: trial.requests for (key, _), trial in self._known.items() if trial.is_over}
         return trials
 
     def _question(self, trial: Trial, *, has_sets: bool) -> Callable[[], None]:
@@ -238,7 +245,10 @@ class Trials:
         manifests = [(pods.server(spec, role.role), role.count) for role in servers]
         for pod, number in (*manifests, (pods.trainer(spec, 0), trial.more or spec.minimum)):
             try:
-                yield self._cluster.create(pod, manager=MANAGER, dry_run=True).object, number
+                admitted = self._cluster.create(pod, manager=MANAGER, dry_run=True).object
+                if (asked := requests(admitted["spec"])) != requests(pod["spec"]):
+                    trial.requests[pod["metadata"]["labels"][ROLE_LABEL]] = asked
+                yield admitted, number
             except ConflictError:  # there is a pod of that name, which is seen after admission let it pass
                 yield pod, number
 
@@ -264,14 +274,8 @@ def set_refusal(cluster: Cluster, namespace: str, name: str, since_ms: int) -> s
         events = cluster.list("v1", "Event", namespace=namespace, fields=about).items
     except ClusterError:  # whoever may not read events waits as long as for pods that find no node
         return ""
-    last: Mapping[str, Any] = max(events, key=_last_ms, default={})
-    return str(last.get("message") or "") if last and _last_ms(last) >= since_ms else ""
-
-
-def _last_ms(event: Mapping[str, Any]) -> int:
-    last, series, metadata = event.get("lastTimestamp"), event.get("series") or {}, event["metadata"]
-    times = (last, series.get("lastObservedTime"), event.get("eventTime"), metadata.get("creationTimestamp"))
-    return max(time_ms(str(time or "")) for time in times)
+    last = max(events, key=event_time, default=None)
+    return str(last.get("message") or "") if last and time_ms(event_time(last)) >= since_ms else ""
 
 
 # --- what is to be done about one job, after a decision and what became of its pods ---

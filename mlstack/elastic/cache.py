@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from math import gcd
 from typing import Any, Literal, TypeVar
 
 from mlstack.dataclass import dataclass
 from mlstack.elastic import facts, pods
-from mlstack.elastic.facts import Form, JobFacts, NodeFacts, PodFacts, SetFacts, key_of
+from mlstack.elastic.facts import Form, JobFacts, NodeFacts, PodFacts, RoleFacts, SetFacts, key_of
 from mlstack.elastic.snapshot import (
     BASIC,
     NO_LIMIT,
@@ -33,7 +33,7 @@ from mlstack.elastic.training_job import API_VERSION, KIND
 from mlstack.errors import ClusterError
 from mlstack.kube.client import ObjectRef, WatchEvent
 from mlstack.objects import resources
-from mlstack.objects.resources import QuotaFacts, parse_quota
+from mlstack.objects.resources import Amounts, QuotaFacts, parse_quota
 
 SERVICE = ("v1", "Service")
 BUDGET = ("policy/v1", "PodDisruptionBudget")
@@ -129,6 +129,8 @@ class ClusterCache:
 
     def __init__(self, grants: PriorityGrants = NO_LIMIT) -> None:
         self._grants = grants
+        # What pods request by job and role, where a trial showed that admission makes more than is written.
+        self.tried: Mapping[str, Mapping[str, Amounts]] = {}
         self._nodes = ResourceStore(facts.parse_node)
         self.pods = ResourceStore(facts.parse_pod)
         self.jobs = ResourceStore(facts.parse_job)
@@ -316,8 +318,7 @@ def build_snapshot(
     moves_ms: Sequence[int] = (),
 ) -> Snapshot:
     """Give the moment as a policy reads it; `moves_ms` is when trainers were moved for fairness alone."""
-    recent = tuple(moved for moved in moves_ms if now_ms - moved <= MOVES_KEPT_MS)
-    return _SnapshotBuilder(cache, now_ms, limits or {}).build(recent)
+    return _SnapshotBuilder(cache, now_ms, limits or {}).build(tuple(moves_ms))
 
 
 def free_room(snapshot: Snapshot) -> dict[str, Vector]:
@@ -339,14 +340,29 @@ def minus(room: Vector, request: Vector) -> Vector:
 class _SnapshotBuilder:
     def __init__(self, cache: ClusterCache, now_ms: int, limits: Mapping[str, JobLimits]) -> None:
         self._cache, self._now_ms, self._limits = cache, now_ms, limits
-        self._nodes, self._jobs = cache.nodes(), cache.sorted_jobs()
         self._own, self._foreign = cache.assign_pods()
+        self._nodes, self._jobs = cache.nodes(), [self._as_admitted(job) for job in cache.sorted_jobs()]
         self._classes, self._weights = cache.class_values(), cache.weights()
         present = [pod for pods in (self._foreign, *self._own.values()) for pod in pods if not pod.ending]
         self._names = _resources(present, self._jobs, self._nodes)
         self._used: dict[str, list[int]] = {node.place.name: [0] * len(self._names) for node in self._nodes}
         self._arriving: list[Arriving] = []
         self._demands: list[Demand] = []
+
+    def _as_admitted(self, job: JobFacts) -> JobFacts:
+        """Give a job whose pods request what admission makes of them: with sidecars, overhead, defaults."""
+        tried = self._cache.tried.get(job.key, {})
+
+        def admitted(role: RoleFacts) -> RoleFacts:
+            pods = [pod for pod in self._own[job.key] if pod.role == role.role]
+            last = max(pods, key=lambda pod: pod.created_ms, default=None)
+            asked = last.requests if last else tried.get(role.role, role.requests)
+            # Ports of the node, unlike what containers request, may have been changed in the job since.
+            own = {name: n for name, n in asked.items() if not resources.is_host_port(name)}
+            return replace(role, requests={**role.requests, **own})
+
+        servers = tuple(map(admitted, job.servers))
+        return replace(job, trainer=admitted(job.trainer), servers=servers) if job.trainer else job
 
     def build(self, moves_ms: tuple[int, ...]) -> Snapshot:
         for pod in self._foreign:
@@ -413,7 +429,8 @@ class _SnapshotBuilder:
             self._hold(bound)
             return None
         if not job.wants_pods or stage == "waiting":
-            self._hold(bound, is_leaving=True)
+            # What a finalizer holds of a deleted job goes with it, nobody knows when.
+            self._hold(bound, is_leaving=not job.is_deleted)
             return self._as_job(job, pods, stage) if job.wants_pods else None
         self._hold(servers)
         if stage == "admitted" and job.is_paused(pods, self._now_ms):

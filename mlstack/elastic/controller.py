@@ -25,7 +25,6 @@ from mlstack.errors import (
     MlstackError,
     NotFoundError,
     NotReadyError,
-    ObjectNotFoundError,
     UsageError,
 )
 from mlstack.kube.client import Cluster, GuardedClient, WatchEvent
@@ -440,7 +439,8 @@ class Controller:
             while self._informer.missing:
                 self._informer.update(timeout_s=0.2)
                 if errors := self._informer.errors():
-                    if any(map(_is_undefined, errors)):
+                    undefined = [error.message for error in errors if getattr(error, "what", "") == "kind"]
+                    if any(f"`{KIND}`" in text for text in undefined):
                         raise no_training_jobs() from errors[0]
                     raise errors[0]
                 if self._monotonic_s() > until_s:
@@ -526,7 +526,7 @@ class Controller:
             self._log(f"{error.message}; trying again")
             self._requeue.started(self._trouble.until_ms - self._requeue.tick_ms)
             return
-        self._requeue.started(now_ms, done.next_ms)
+        self._requeue.started(now_ms, min(done.due, default=None))
         if self._metrics is not None:
             self._metrics.observe_pass(done, seconds=self._monotonic_s() - begun_s)
         level, lines = self._settings.log_level, list[str]()
@@ -557,7 +557,3 @@ def no_training_jobs() -> NotFoundError:
         "the cluster has no training jobs: the definition of their kind is not there",
         hint="mlstack generate elastic-controller NAME, then mlstack apply ENV",
     )
-
-
-def _is_undefined(error: MlstackError) -> bool:
-    return isinstance(error, ObjectNotFoundError) and error.what == "kind" and f"`{KIND}`" in error.message

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from mlstack.dataclass import dataclass, row
-from mlstack.elastic.cache import ODD, ClusterCache, build_snapshot
+from mlstack.elastic.cache import MOVES_KEPT_MS, ODD, ClusterCache, build_snapshot
 from mlstack.elastic.controller import no_training_jobs, sources
 from mlstack.elastic.facts import JobFacts
 from mlstack.elastic.policy.plan import BASELINES, POLICIES, plan
@@ -114,7 +114,7 @@ def look(
     """
     cache = _read(cluster, sources(namespaces), namespaces, ClusterCache(grants))
     try:
-        moves_ms = restore_moves(cache.jobs.values())
+        moves_ms = restore_moves(cache.jobs.values(), now_ms - MOVES_KEPT_MS)
         return build_snapshot(cache, now_ms, restore_limits(cache, now_ms), moves_ms)
     except ODD as error:
         raise ClusterError(f"what the cluster has cannot be judged: {_ODD_TYPES}") from error

@@ -11,7 +11,7 @@ from typing import Any
 
 from mlstack.elastic.cache import free_room, minus
 from mlstack.elastic.policy.sharing import jain
-from mlstack.elastic.policy.state import fits
+from mlstack.elastic.policy.state import fits, total
 from mlstack.elastic.reconciler import Pass
 from mlstack.elastic.snapshot import Decision, Job, Snapshot, Vector
 
@@ -199,31 +199,29 @@ def _of_jobs(done: Pass) -> dict[str, Rows]:
 
 
 def _of_room(snapshot: Snapshot) -> dict[str, Rows]:
-    free, nothing = free_room(snapshot), (0,) * len(snapshot.resources)
+    free, size = free_room(snapshot), len(snapshot.resources)
     # Jobs that want more trainers can have one where there is room for it.
     growing = [job for job in snapshot.jobs if job.state != "finishing" and len(job.trainers) < job.maximum]
-    total = left = lost = nothing
-    for node in snapshot.nodes:
-        room, name = free[node.name], node.name
-        may_go = [job for job in growing if job.nodes is None or name in job.nodes]
-        total, left = _plus(total, node.allocatable), _plus(left, room)
-        if not any(fits(room, enumerate(job.trainer)) for job in may_go):
-            lost = _plus(lost, room)
-    offered = [(index, name) for index, name in enumerate(snapshot.resources) if total[index]]
+    stranded = [
+        room
+        for name, room in free.items()
+        if not any(
+            fits(room, enumerate(job.trainer)) for job in growing if job.nodes is None or name in job.nodes
+        )
+    ]
+    whole = total([node.allocatable for node in snapshot.nodes], size)
+    left, lost = total(free.values(), size), total(stranded, size)
+    offered = [(index, name) for index, name in enumerate(snapshot.resources) if whole[index]]
 
     def ratio(parts: Vector) -> Rows:
-        return [((resource,), parts[index] / total[index]) for index, resource in offered]
+        return [((resource,), parts[index] / whole[index]) for index, resource in offered]
 
     return {
-        "cluster_allocatable": [((name,), total[index]) for index, name in offered],
-        "cluster_requested_ratio": ratio(minus(total, left)),
+        "cluster_allocatable": [((name,), whole[index]) for index, name in offered],
+        "cluster_requested_ratio": ratio(minus(whole, left)),
         "cluster_placeable_ratio": ratio(minus(left, lost)),
         "stranded_ratio": ratio(lost),
     }
-
-
-def _plus(room: Vector, more: Vector) -> Vector:
-    return tuple(amount + plus for amount, plus in zip(room, more, strict=True))
 
 
 # --- probes ---

@@ -61,11 +61,6 @@ class Pass:
     plan_s: float = 0.0  # how long the policy took
     due: list[int] = field(default_factory=list)  # when something falls due
 
-    @property
-    def next_ms(self) -> int | None:
-        """Give when the next pass is due for what is known now, None for nothing."""
-        return min(self.due, default=None)
-
 
 class Reconciler:
     """Brings a cluster to what a policy decides; each write of a pod carries the lease's `transitions`.
@@ -199,8 +194,8 @@ class Reconciler:
     def _plan(self, contexts: Sequence[JobContext], done: Pass) -> None:
         """Decide; what the API server does not take of jobs that would be admitted is known before they are.
 
-        Each job that it refuses leaves its room to others, which are tried in turn; after some turns whoever
-        is still untried waits for the next pass.
+        Each job that it refuses, or of whose pods it makes more than is written, leaves its room to others,
+        which are tried in turn; after some turns whoever is still untried waits for the next pass.
         """
         now_ms, untried = done.now_ms, dict[str, int]()
         for turn in range(_MOST_TURNS + 1):
@@ -210,25 +205,26 @@ class Reconciler:
                 )
                 for context in contexts
             }
+            tried = self._cache.tried
             done.snapshot = build_snapshot(self._cache, now_ms, limits, self._moves_ms or ())
             begun_s = self._monotonic_s()
             done.plan = decide(done.snapshot, self._config)
             done.plan_s += self._monotonic_s() - begun_s
-            targets = {key: decision.target for key, decision in done.plan.decisions.items()}
-            new = [
-                context
-                for context in contexts
-                if context.job.wants_pods and context.job.target == 0 and targets.get(context.job.key)
-            ]
-            trials = [Trial(context.job, 0, now_ms) for context in new]
-            if turn < _MOST_TURNS:
-                again = {context.job.key for context in new if context.record.gang.streak}
-                trials = self._trials.of([context.job for context in new], now_ms, again=again)
-            refused = [pair for pair in zip(new, trials, strict=True) if not pair[1].passes(done.plan)]
-            if not refused:
+            waiting = [context for context in contexts if context.job.wants_pods and not context.job.target]
+            new = [context for context in waiting if done.plan.decisions[context.job.key].target]
+            again = {context.job.key for context in new if context.record.gang.streak}
+            trials = self._trials.of([context.job for context in new], now_ms, again=again)
+            taken = set()
+            for context, trial in zip(new, trials, strict=True):
+                if not trial.passes(done.plan):
+                    self._keep_out(context, trial, untried, done)
+                elif trial.requests == tried.get(context.job.key, {}):
+                    taken.add(context.job.key)
+            if len(taken) == len(new):
                 break
-            for context, trial in refused:
-                self._keep_out(context, trial, untried, done)
+            if turn == _MOST_TURNS - 1:
+                untried |= dict.fromkeys({context.job.key for context in waiting} - taken, now_ms + 1)
+                done.due.append(now_ms + _LOOK_MS)
 
     def _keep_out(self, context: JobContext, trial: Trial, untried: dict[str, int], done: Pass) -> None:
         """Keep a job from being admitted whose pods are not taken, or which is not tried yet."""

@@ -346,9 +346,6 @@ def vector(pod: Amounts, resources: Sequence[str]) -> Vector:
 # --- how fast a job trains with so many trainers: reported points made concave, or a named model ---
 # Speeds are exact fractions of no particular unit: only ratios between speeds of one job are ever used.
 
-Model = Callable[[int], Fraction]
-"""Gives the speed with so many trainers."""
-
 
 class SpecSource(NamedTuple):
     """All that the speed of a job is known from."""
@@ -403,7 +400,7 @@ def _envelope(points: list[tuple[int, Fraction]]) -> list[tuple[int, Fraction]]:
     return [(width, max(Fraction(0), gain / width)) for width, gain in blocks]
 
 
-def read_speed(text: str, *, pservers: int = 0) -> Model:
+def read_speed(text: str, *, pservers: int = 0) -> Callable[[int], Fraction]:
     """Give the speed model of that name as a function of the number of trainers.
 
     `linear`; `amdahl:F` with the share F of the work that runs in parallel; `optimus:A,B,C,D` with the

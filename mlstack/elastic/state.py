@@ -193,8 +193,7 @@ GANG_MS = (60_000, 3_600_000)
 WRITE_MS = (2_000, 60_000)
 BAR_MS = (60_000, 3_600_000)
 
-MOST_NODES = 50
-"""So many nodes are kept in a status, those that are passed over longest."""
+MOST_NODES = 50  # so many are kept in a status, those that are passed over longest
 
 
 def shortened(text: str, most: int = 300) -> str:
@@ -425,7 +424,7 @@ def restore_limits(cache: ClusterCache, now_ms: int) -> dict[str, JobLimits]:
     return limits
 
 
-def restore_moves(jobs: Iterable[JobFacts], since_ms: int = 0) -> list[int]:
+def restore_moves(jobs: Iterable[JobFacts], since_ms: int) -> list[int]:
     """Give when trainers were moved for fairness alone, one time for each, as scale records tell it."""
     moves_ms: list[int] = []
     for job in jobs:

@@ -561,7 +561,7 @@ class Relatives:
     def events_of(self, objects: Iterable[Data]) -> list[Data]:
         """Give the events about any of these objects, oldest first."""
         events = [event for obj in objects for event in self._events[_uid(obj)].values()]
-        return sorted(events, key=_event_time)
+        return sorted(events, key=event_time)
 
     def _below(self, owner: Data) -> Iterator[Data]:
         children = list(self._children[_uid(owner)].values())
@@ -590,7 +590,8 @@ def _uid(data: Data) -> str:
     return str(data["metadata"].get("uid"))
 
 
-def _event_time(event: Data) -> str:
+def event_time(event: Data) -> str:
+    """Give when an event was last seen, by either of its APIs."""
     series = event.get("series") or {}
     last = series.get("lastObservedTime") or event.get("eventTime") or event.get("lastTimestamp")
     return str(last or event["metadata"].get("creationTimestamp") or "")

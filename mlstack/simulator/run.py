@@ -416,7 +416,7 @@ class SimulatedController:
             has_places = self._config.mode not in measures.WITHOUT_PLACES
             breaches = measures.breaches_of_plan(done.snapshot, done.plan, has_places=has_places)
             self._environment.accuse(*breaches)
-            self._requeue.started(now_ms, done.next_ms)
+            self._requeue.started(now_ms, min(done.due, default=None))
         self._due_ms = None
         self._plan_next()
 

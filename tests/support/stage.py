@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,12 +43,13 @@ class Counting(ClientWrapper):
         self.tries: list[str] = []  # names of the pods that were tried by dry run
         # Is asked before each write, dry runs aside, and raises what it fails with.
         self.refuses: Callable[[], None] = lambda: None
-        # Is given each object that is to be created, by dry run too, and likewise raises.
+        # Is given each object that is to be created, by dry run too, and likewise raises, or changes it.
         self.admits: Callable[[Obj], None] = lambda obj: None
 
     def create(self, obj: Any, *, manager: str = MANAGER, dry_run: bool = False) -> Any:
         if dry_run:
             self.tries.append(obj["metadata"]["name"])
+        obj = deepcopy(obj)
         self.admits(obj)
         return super().create(obj, manager=manager, dry_run=dry_run)
 

@@ -304,6 +304,9 @@ def simulate(
     from mlstack.simulator import scenario as scenarios
 
     config = _simulated_policy(session, scenario, policy, headroom, moves)
+    if preemption is not None and (scenario in ("jct", "validation") or not _scenario(scenario).services):
+        why = f"`{scenario}` has no services whose pods could preempt"
+        raise UsageError(why, hint="leave --preemption away")
     has_goals = scenario in _GOALS
     if has_goals and seed is None and csv is None and plot is None:
         chosen = range(first_seed, first_seed + seeds)
@@ -314,7 +317,6 @@ def simulate(
     _check_places(csv, plot)
     single = _scenario(scenario)
     if preemption is not None:
-        _check_services(scenario, single)
         single = scenarios.with_preemption(single, is_preempting=preemption)
     return _simulate_once(single, config, seed or 0, tick_ms, csv, plot)
 
@@ -348,10 +350,7 @@ def _simulated_policy(
 def _judge(name: str, seeds: tuple[int, ...], config: PolicyConfig, **settings: Any) -> GoalTable:
     """Run a case with many seeds, and hold it to its goals."""
     from mlstack.simulator import experiments
-    from mlstack.simulator import scenario as scenarios
 
-    if settings["is_preempting"] is not None:
-        _check_services(name, scenarios.published(name) if name in scenarios.CASES else None)
     with page.waiting(f"simulating {name}"):
         return experiments.judge(name, seeds, config, workers=os.cpu_count() or 1, **settings)
 
@@ -385,11 +384,6 @@ def _scenario(name: str) -> Scenario:
         hint = f"one of {', '.join(_GOALS)}, or a file that describes one"
         raise NotFoundError(f"no scenario `{name}`", hint=hint)
     return scenario.load(read_text(file), where=name)
-
-
-def _check_services(name: str, scenario: Scenario | None) -> None:
-    if scenario is None or not scenario.services:
-        raise UsageError(f"`{name}` has no services whose pods could preempt", hint="leave --preemption away")
 
 
 def _check_places(rows: Path | None, plot: Path | None) -> None:

@@ -117,11 +117,11 @@ def best_node(
 ) -> NodeInfo | None:
     """Give the node of least cost, None if none will do; `key` tells the cost from others."""
     whole = ("ranking", key, node_names, barred)
-    if (ranking := cluster.searches.get(whole)) is None:
+    ranking: Ranking | None = cluster.searches.get(whole)
+    if ranking is None:
         nodes = cluster.nodes_of(node_names, barred)
         ranking = cluster.searches[whole] = Ranking(cluster, nodes, cost, least)
-    best: NodeInfo | None = ranking.best()
-    return best
+    return ranking.best()
 
 
 def free_node(

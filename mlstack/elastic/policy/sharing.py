@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Hashable, Sequence
+from dataclasses import replace
 from functools import partial
 from heapq import heapify, heappop, heappush
 
@@ -190,7 +191,9 @@ class Admission:
                 return True
         self._failed.add(kind)
         if state.is_admitted and job.key not in self._missing and job.least <= state.count < job.minimum:
-            cluster.relax(state, f"has {state.count} of {job.minimum}: no room for more")
+            text = f"has {state.count} of {job.minimum}: no room for more"
+            lenient = replace(job, minimum=state.count)
+            cluster.change(state, job=lenient, notes=[*state.notes, ("steady", text)])
             return True
         missing = total_need(left, len(cluster.snapshot.resources))
         cluster.unplaced[job.key] = Unplaced(key=job.key, missing=missing)
@@ -232,14 +235,14 @@ class Admission:
                     left.append(ResourceNeed(demand.key, demand.request, 1))
         if not (left and hurry):
             cause: Cause = "minimum" if was_admitted else "admitted"
-            while state.count < state.job.minimum:
+            while state.short > 0:
                 if not placement.place_trainer(cluster, state, node_names, cause):
-                    left.append(ResourceNeed("trainer", state.job.trainer, state.job.minimum - state.count))
+                    left.append(ResourceNeed("trainer", state.job.trainer, state.short))
                     break
         if left:
             cluster.rollback(mark)
         elif not was_admitted:
-            cluster.admit(state, hints)
+            cluster.change(state, is_admitted=True, hints=hints)
         return left
 
     def is_conceivable(
@@ -249,7 +252,8 @@ class Admission:
         cluster, size = self._cluster, len(self._cluster.snapshot.resources)
         if (free := self._free.get(node_names)) is None:
             nodes = cluster.nodes_of(node_names)
-            free = self._free[node_names] = FreeRoom(cluster, nodes, free_amounts)
+            free = FreeRoom(cluster, nodes, lambda node: [max(0, amount) for amount in node.later])
+            self._free[node_names] = free
         keys = {other.job.key for other in preempted}
         giving = placement.givers(cluster, state)
         more = [[other.surplus * part for part in other.job.trainer] for other in giving]
@@ -299,11 +303,6 @@ class Admission:
                 needed = fewer
         fits_without(needed)
         return True
-
-
-def free_amounts(node: NodeInfo) -> Sequence[int]:
-    """Give what is free on a node; an overfull one counts as full."""
-    return [max(0, amount) for amount in node.later]
 
 
 # --- places that stay free for what may come ---

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -145,6 +144,11 @@ class JobState:
     def count(self) -> int:
         """Give how many trainers it has if the plan is carried out."""
         return len(self.slots)
+
+    @property
+    def short(self) -> int:
+        """Give how many trainers it lacks; without any it is not admitted."""
+        return (self.job.minimum if self.is_admitted else max(1, self.job.minimum)) - self.count
 
     @property
     def is_settled(self) -> bool:
@@ -413,18 +417,10 @@ class ClusterState:
             if row[3] == state.job.key:
                 self._unreserve(number)
                 self._note(partial(self._reserve, number, row))
-        self._set(state, is_admitted=False, notes=[*state.notes, (cause, text)])
+        self.change(state, is_admitted=False, notes=[*state.notes, (cause, text)])
 
-    def relax(self, state: JobState, text: str) -> None:
-        """Let a job go on with the trainers that it has as its minimum."""
-        job = replace(state.job, minimum=state.count)
-        self._set(state, job=job, notes=[*state.notes, ("steady", text)])
-
-    def admit(self, state: JobState, hints: dict[str, list[str]]) -> None:
-        """Count a job as running, with nodes for the pods of its gang."""
-        self._set(state, is_admitted=True, hints=hints)
-
-    def _set(self, state: JobState, **values: Any) -> None:
+    def change(self, state: JobState, **values: Any) -> None:
+        """Set fields of a job's state."""
         before = {name: getattr(state, name) for name in values}
 
         def give(values: dict[str, Any]) -> None:
@@ -456,14 +452,14 @@ class ClusterState:
         if names is None and not barred:
             return self.nodes
         key = ("nodes", names, barred)
-        if (nodes := self.searches.get(key)) is None:
+        nodes: list[NodeInfo] | None = self.searches.get(key)
+        if nodes is None:
             nodes = self.searches[key] = [
                 node
                 for node in self.nodes
                 if (names is None or node.name in names) and node.name not in barred
             ]
-        chosen: list[NodeInfo] = nodes
-        return chosen
+        return nodes
 
 
 class FreeRoom:
@@ -511,8 +507,7 @@ def members(state: JobState, whole: list[int]) -> list[ResourceNeed]:
 
 def needs(state: JobState, whole: list[int]) -> list[ResourceNeed]:
     """Give the pods of a job's gang that are not there: members, then trainers up to the minimum."""
-    short = state.job.minimum - state.count
-    trainers = [ResourceNeed("trainer", state.job.trainer, short)] if short > 0 else []
+    trainers = [ResourceNeed("trainer", state.job.trainer, state.short)] if state.short > 0 else []
     return members(state, whole) + trainers
 
 

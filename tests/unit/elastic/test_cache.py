@@ -35,19 +35,13 @@ def amounts(cache: ClusterCache, vector: tuple[int, ...]) -> dict[str, int]:
     return dict(zip(build_snapshot(cache, NOW_MS).resources, vector, strict=True))
 
 
-def test_pods_of_others_use_up_their_node() -> None:
-    cache = cache_of(node("n1"), pod("web", node="n1", cpu="2", phase="Running"))
+@pytest.mark.parametrize(("phase", "pods"), [("Running", 1), ("Succeeded", 0)])
+def test_pods_of_others_use_up_their_node_until_they_end(phase: str, pods: int) -> None:
+    cache = cache_of(node("n1"), pod("web", node="n1", cpu="2", phase=phase))
 
-    (found,) = build_snapshot(cache, NOW_MS).nodes
+    used = amounts(cache, build_snapshot(cache, NOW_MS).nodes[0].used)
 
-    assert amounts(cache, found.used)["cpu"] == 2000
-    assert amounts(cache, found.used)["pods"] == 1
-
-
-def test_a_pod_that_ended_uses_nothing() -> None:
-    cache = cache_of(node("n1"), pod("done", node="n1", cpu="2", phase="Succeeded"))
-
-    assert amounts(cache, build_snapshot(cache, NOW_MS).nodes[0].used)["cpu"] == 0
+    assert (used["cpu"], used["pods"]) == (2000 * pods, pods)
 
 
 def test_a_terminating_pod_is_room_to_come() -> None:
@@ -96,12 +90,8 @@ def test_a_pod_that_waits_for_something_else_is_no_demand() -> None:
     message = "0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind."
     waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
     lacks = {**waits, "message": "0/1 nodes are available: 1 Insufficient cpu."}
-    cache = cache_of(
-        node("n1"),
-        pod("volume", conditions=[waits]),
-        pod("room", conditions=[lacks]),
-        pod("gated", schedulingGates=[{"name": "later"}]),
-    )
+    gated = pod("gated", schedulingGates=[{"name": "later"}])
+    cache = cache_of(node("n1"), pod("volume", conditions=[waits]), pod("room", conditions=[lacks]), gated)
 
     assert [demand.key for demand in build_snapshot(cache, NOW_MS).demands] == ["default/room"]
 
@@ -118,33 +108,24 @@ def test_init_containers_count_as_a_maximum() -> None:
     def container(cpu: str, **more: str) -> Obj:
         return {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}, **more}
 
-    wanted = pod(
-        "a",
-        initContainers=[container("1", restartPolicy="Always"), container("3")],
-        overhead={"cpu": "250m"},
-    )
-    cache = cache_of(node("n1"), wanted)
+    started_first = [container("1", restartPolicy="Always"), container("3")]
+    cache = cache_of(node("n1"), pod("a", initContainers=started_first, overhead={"cpu": "250m"}))
 
     # the second runs beside the sidecar: 1 + 3, more than 1 + 1 later on
     assert amounts(cache, build_snapshot(cache, NOW_MS).demands[0].request)["cpu"] == 4250
 
 
-def test_a_waiting_job_has_no_demands() -> None:
-    cache = cache_of(node("n1"), training_job(pservers=2))
+@pytest.mark.parametrize(("trainers", "state", "pods"), [(0, "waiting", 0), (1, "admitted", 2)])
+def test_pods_that_sets_have_not_made_yet_are_demands(trainers: int, state: str, pods: int) -> None:
+    cache = cache_of(node("n1"), admitted(training_job(pservers=2), trainers))
 
     snapshot = build_snapshot(cache, NOW_MS)
 
-    assert [(job.key, job.state) for job in snapshot.jobs] == [("default/train", "waiting")]
-    assert snapshot.demands == ()
-
-
-def test_pods_that_a_set_has_not_made_yet_are_demands() -> None:
-    cache = cache_of(node("n1"), admitted(training_job(pservers=2), 1))
-
-    demands = build_snapshot(cache, NOW_MS).demands
-
-    assert [demand.key for demand in demands] == ["default/train-pserver-0", "default/train-pserver-1"]
-    assert {demand.job for demand in demands} == {"default/train"}
+    assert [(job.key, job.state) for job in snapshot.jobs] == [("default/train", state)]
+    keys = [f"default/train-pserver-{index}" for index in range(pods)]
+    assert [(demand.key, demand.job) for demand in snapshot.demands] == [
+        (key, "default/train") for key in keys
+    ]
 
 
 def test_live_trainers_stand_with_their_job() -> None:
@@ -159,23 +140,27 @@ def test_live_trainers_stand_with_their_job() -> None:
     snapshot = build_snapshot(cache, NOW_MS)
 
     (job,) = snapshot.jobs
-    assert [(one.name, one.node) for one in job.trainers] == [
-        ("train-trainer-0", "n1"),
-        ("train-trainer-1", ""),
-    ]
+    assert {one.name: one.node for one in job.trainers} == {"train-trainer-0": "n1", "train-trainer-1": ""}
     assert (job.target, job.leaving, job.state) == (2, 1, "admitted")
     assert amounts(cache, snapshot.nodes[0].used)["cpu"] == 0
     assert len(snapshot.arriving) == 1
 
 
+def test_what_a_finalizer_holds_of_a_deleted_job_is_no_room_to_come() -> None:
+    job = admitted(training_job(), 1)
+    job["metadata"]["deletionTimestamp"] = "2023-11-14T22:13:20Z"
+    cache = cache_of(node("n1"), job, trainer(0, node="n1", phase="Running"))
+
+    snapshot = build_snapshot(cache, NOW_MS)
+
+    assert (amounts(cache, snapshot.nodes[0].used)["cpu"], snapshot.arriving) == (1000, ())
+
+
 def test_labels_alone_make_no_trainer() -> None:
     labels = {"mlstack.dev/training-job": "train", "mlstack.dev/role": "trainer"}
-    cache = cache_of(
-        node("n1"),
-        admitted(training_job(), 1),
-        pod("impostor", labels=labels, node="n1", phase="Running"),
-        pod("other", labels=labels, owner=("TrainingJob", "uid-elsewhere"), node="n1", phase="Running"),
-    )
+    impostor = pod("impostor", labels=labels, node="n1", phase="Running")
+    other = pod("other", labels=labels, owner=("TrainingJob", "uid-elsewhere"), node="n1", phase="Running")
+    cache = cache_of(node("n1"), admitted(training_job(), 1), impostor, other)
 
     snapshot = build_snapshot(cache, NOW_MS)
 
@@ -184,9 +169,8 @@ def test_labels_alone_make_no_trainer() -> None:
 
 
 def test_the_first_success_makes_a_job_finishing() -> None:
-    cache = cache_of(
-        node("n1"), admitted(training_job(), 2), trainer(0, phase="Succeeded", node="n1"), trainer(1)
-    )
+    ended = trainer(0, phase="Succeeded", node="n1")
+    cache = cache_of(node("n1"), admitted(training_job(), 2), ended, trainer(1))
 
     assert build_snapshot(cache, NOW_MS).jobs[0].state == "finishing"
 
@@ -201,8 +185,7 @@ def test_old_news_change_nothing() -> None:
 
 
 def test_a_heartbeat_is_no_news() -> None:
-    cache = ClusterCache()
-    cache.handle(WatchEvent(type="ADDED", object=numbered(node("n1"), 5)))
+    cache = cache_of(node("n1"))
 
     assert not cache.handle(WatchEvent(type="MODIFIED", object=numbered(node("n1"), 6)))
     assert cache.handle(WatchEvent(type="MODIFIED", object=numbered(node("n1", cpu="9"), 7)))
@@ -212,10 +195,9 @@ def test_a_heartbeat_is_no_news() -> None:
     ("version", "later"), [("7", 5), ("", 8)], ids=["told late", "deleted by a write of our own"]
 )
 def test_what_has_gone_stays_gone(version: str, later: int) -> None:
-    cache = ClusterCache()
+    cache = cache_of(pod("a"))
     gone = numbered(pod("a"), 3)
-    cache.handle(WatchEvent(type="ADDED", object=gone))
-    gone = {**gone, "metadata": {**gone["metadata"], "resourceVersion": version}}
+    gone["metadata"]["resourceVersion"] = version
     cache.handle(WatchEvent(type="DELETED", object=gone))
 
     assert not cache.handle(WatchEvent(type="MODIFIED", object=numbered(pod("a"), later)))
@@ -223,8 +205,7 @@ def test_what_has_gone_stays_gone(version: str, later: int) -> None:
 
 
 def test_what_a_selector_lost_sight_of_comes_back_with_its_label() -> None:
-    cache = ClusterCache()
-    cache.handle(WatchEvent(type="ADDED", object=numbered(pod("a"), 5)))
+    cache = cache_of(pod("a"))
     cache.handle(WatchEvent(type="DELETED", object=numbered(pod("a"), 7)))
 
     assert cache.handle(WatchEvent(type="MODIFIED", object=numbered(pod("a"), 8)))
@@ -258,12 +239,8 @@ def test_bars_that_are_over_are_left_out() -> None:
 
 
 def test_priorities_come_from_classes() -> None:
-    low = {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": "mlstack-trainer"},
-    }
-    cache = cache_of({**low, "value": -10}, node("n1"), training_job(), pod("web", priority=1000))
+    low = {"kind": "PriorityClass", "metadata": {"name": "mlstack-trainer"}, "value": -10}
+    cache = cache_of(low, node("n1"), training_job(), pod("web", priority=1000))
 
     snapshot = build_snapshot(cache, NOW_MS)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from mlstack.elastic.policy.placement import CROWDED, Ranking, SurplusUpTo, find_room, has_places
-from mlstack.elastic.policy.sharing import free_amounts
 from mlstack.elastic.policy.state import ClusterState, FreeRoom, Fulfilment, NodeInfo
 from mlstack.elastic.snapshot import Held, Job, Node, Snapshot, Trainer
 
@@ -68,7 +67,7 @@ def cluster_of(*jobs: Job) -> ClusterState:
 
 def test_free_room_follows_what_is_kept_and_passes_over_what_is_overfull() -> None:
     cluster = cluster_of(running("j", *["a"] * 6, minimum=1))
-    room = FreeRoom(cluster, cluster.nodes, free_amounts)
+    room = FreeRoom(cluster, cluster.nodes, lambda node: [max(0, amount) for amount in node.later])
     assert room.sums() == [10]
     cluster.reserve(cluster.by_name["b"], (3,), "web")
     assert room.sums() == [7]

@@ -70,9 +70,12 @@ def test_waiting_job_is_admitted_whole_and_grows_into_free_room() -> None:
     assert causes(found, "a") == ["admitted", "growth"]
 
 
-def test_waiting_job_without_a_minimum_is_admitted_too() -> None:
+def test_waiting_job_without_a_minimum_is_admitted_with_a_trainer_or_keeps_no_room() -> None:
     found = decide(moment(waiting("a", minimum=0, maximum=2), cores=(2,)))
     assert (targets(found), causes(found, "a")) == ({"a": 2}, ["admitted", "growth"])
+    jobs = (waiting("a", minimum=0, size=3, gang=(Role(name="master", count=1, request=(1,)),)), waiting("b"))
+    found = decide(moment(*jobs, cores=(3,)))
+    assert (targets(found), why(found, "a")) == ({"a": 0, "b": 3}, "no room for 0.004 cpu of its gang")
 
 
 def test_job_waits_without_pods_where_its_gang_does_not_fit() -> None:

@@ -181,7 +181,7 @@ def test_a_trainer_that_failed_is_replaced_after_a_while(stage: Stage) -> None:
     stage.end("train-trainer-0", phase="Failed")
     found = stage.step()
     assert stage.trainers() == ["train-trainer-1"]
-    assert found.next_ms == stage.clock.now_ms + 10_000
+    assert min(found.due) == stage.clock.now_ms + 10_000
     stage.step(seconds=9)
     assert stage.trainers() == ["train-trainer-1"]
     stage.step(seconds=1)
@@ -632,7 +632,7 @@ def test_many_trainers_are_created_in_several_passes(stage: Stage, monkeypatch: 
     found = stage.step()
 
     assert len(stage.trainers()) == 3
-    assert found.next_ms == stage.clock.now_ms
+    assert min(found.due) == stage.clock.now_ms
     stage.settle()
     assert len(stage.trainers()) == 8
 

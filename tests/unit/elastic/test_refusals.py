@@ -77,6 +77,8 @@ def test_a_gang_that_is_refused_takes_nothing_from_others(policy: str) -> None:
     stage.cluster.admits = refusing("bad-")
 
     stage.put(training_job("bad", minimum=2, maximum=16, pservers=1, with_master=True, priority=9))
+    for index in range(6):  # more than are tried in one pass
+        stage.put(training_job(f"bad-{index}", minimum=12, maximum=12, priority=9))
     for _ in range(15):
         stage.step(seconds=20)
         stage.run_sets()
@@ -90,6 +92,21 @@ def test_a_gang_that_is_refused_takes_nothing_from_others(policy: str) -> None:
     assert conditions(stage, "bad")["Degraded"] == ("True", "Refused", message)
     assert stage.status("bad")["phase"] == "Pending"
     assert stage.status("bad")["reason"] == message
+
+
+def test_what_admission_adds_to_pods_is_planned_with(stage: Stage) -> None:
+    """Of 16 cores ten trainers of 1.5 have place, on two nodes."""
+    sidecar = {"name": "proxy", "image": "proxy", "resources": {"requests": {"cpu": "500m"}}}
+    stage.cluster.admits = lambda obj: obj.get("spec", {}).get("containers", []).append(sidecar)
+    stage.put(training_job("large", minimum=11, maximum=11))
+    stage.put(training_job("train", maximum=16))
+    for _ in range(6):
+        stage.settle()
+        stage.clock.now_ms += 20_000
+
+    assert (stage.trainers("large"), len(stage.trainers())) == ([], 10)
+    assert "no room for 16.5 cpu" in stage.status("large")["reason"]
+    assert stage.events().count("Admitted") == 1 and stage.rest(seconds=50) == 0
 
 
 def tries(stage: Stage, *, restarts: bool, seconds: int) -> list[int]:
