@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from mlstack.app import edit, layout, overrides, params
 from mlstack.app.app import Component, Kustomization, PackageRef
-from mlstack.app.app_dir import AppDir
+from mlstack.app.app_dir import AppDir, Copy
 from mlstack.app.chart import read_head
 from mlstack.app.document import API_VERSION, decode
 from mlstack.app.environment import Environment
 from mlstack.app.files import read_file
 from mlstack.app.versions import offers
-from mlstack.dataclass import Record
+from mlstack.dataclass import Record, row
 from mlstack.deploy.plan import ADOPT
 from mlstack.errors import ConfigError, MlstackError, UsageError
 from mlstack.importers import convert, ksonnet, manifests, templates
-from mlstack.importers.ksonnet import ComposeOptions, Composition, KsApp, compose
+from mlstack.importers.ksonnet import ComposeOptions, Composition, KsApp, KsComponent, compose
 from mlstack.importers.plan import Data, ImportPlan, PlannedComponent, component_name, plan_variants
 from mlstack.importers.write import Imported, prove, summary, write_app, write_plan
 from mlstack.names import check_environment_name, check_namespace
@@ -118,7 +118,9 @@ def _with_environments(
         extra = ", ".join(sorted({component.name for component in kept} - deployed))
         too = f"{', '.join(others)} deploys it too without `targets`"
         notes.append(f"{extra}: only for the environments that have it; {too}")
-    plan = replace(plan, components=tuple(kept), environments=placed, notes=(*notes, *plan.notes))
+    plan = replace(
+        plan, components=tuple(kept), environments=placed, notes=tuple(dict.fromkeys([*notes, *plan.notes]))
+    )
     return plan, objects
 
 
@@ -147,9 +149,11 @@ def import_ksonnet(
     _check_places(source, target, request.keep_proof)
     composition, remarks = _composed(source, request)
     environments, notes = _environments(source, kubeconfig)
-    plan, refused = plan_variants(
-        composition.objects, environments, sources=_sources(source), all_targets=isinstance(target, Path)
-    )
+    sources = {
+        c.full_name: f"ksonnet: {c.file.relative_to(source.root).as_posix()}" for c in _members(source)
+    }
+    is_all = isinstance(target, Path)
+    plan, refused = plan_variants(composition.objects, environments, sources=sources, all_targets=is_all)
     if request.as_prototype:
         package = component_name(source.name).lower()
         plan = templates.as_prototypes(plan, package, known=composition.params)
@@ -238,9 +242,7 @@ def _modernised(app: AppDir, source: KsApp, composition: Composition) -> list[st
     """Make components of known prototypes of those that only called one; tell what that changes."""
     notes: list[str] = []
     registries = [*indexes(app.app.registries, root=app.root, notes=notes)]
-    modules = {module for environment in source.environments for module in environment.modules}
-    members = [component for module in sorted(modules) for component in source.components(module)]
-    for member in members:
+    for member in _members(source):
         if member.file.suffix != ".jsonnet" or member.full_name not in app.component_files:
             continue
         code = decode(read_file(member.file), file=str(member.file))
@@ -346,13 +348,9 @@ def _check_places(source: KsApp, target: AppDir | Path, keep_proof: Path | None)
         raise UsageError(f"`{target}` holds something already", hint="name another folder: --out FOLDER")
 
 
-def _sources(source: KsApp) -> dict[str, str]:
-    modules = {module for environment in source.environments for module in environment.modules}
-    return {
-        component.full_name: f"ksonnet: {component.file.relative_to(source.root).as_posix()}"
-        for module in modules
-        for component in source.components(module)
-    }
+def _members(source: KsApp) -> list[KsComponent]:
+    modules = sorted({module for environment in source.environments for module in environment.modules})
+    return [component for module in modules for component in source.components(module)]
 
 
 def _environments(source: KsApp, kubeconfig: Kubeconfig | None) -> tuple[list[Environment], list[str]]:
@@ -537,15 +535,12 @@ def refer_to_kustomization(
     )
     component = Component(name=own, module=module, kustomize=source, file=layout.component_file(module, own))
     kustomization = Kustomization(name=own, module=module, source=source, file=component.file)
-    if not kustomization.is_remote:
+    copies: list[Copy] = []
+    if kustomization.is_remote:
+        locked = next((entry for entry in app.lock.kustomizations if entry.source == source), None)
+        copies = [kustomize.fetch_copy(source, None if update else locked)]
+    else:
         kustomize.build(app, kustomization)
-        with app.locked():
-            file = app.add_component(component, replace=replace)
-        return Referred(name=component.full_name, file=file, source=source)
-    locked = next((entry for entry in app.lock.kustomizations if entry.source == source), None)
-    entry, copied = kustomize.fetch_copy(source, None if update else locked)
     with app.locked():
-        file = app.add_component(component, replace=replace, copies=[(entry, copied)])
-    return Referred(
-        name=component.full_name, file=file, source=source, folder=entry.folder, digest=entry.digest
-    )
+        file = app.add_component(component, replace=replace, copies=copies)
+    return row(Referred, *(entry for entry, _ in copies), name=component.full_name, file=file, source=source)

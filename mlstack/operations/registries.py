@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,7 @@ def add_registry(
     """
     check_registry_name(name)
     ref = _ref(app, name, address, protocol, stands)
+    _refuse_password(ref)
     _known_registry(app, ref)
     index = _asked(app, ref)  # it may take its time: others may edit meanwhile
     with app.locked():
@@ -183,6 +185,12 @@ def _ref(app: AppDir, name: str, address: str, protocol: str, stands: Path | Non
         path = Path(os.path.relpath((stands / address).resolve(), app.root.resolve())).as_posix()
         address = path if path.startswith(".") else f"./{path}" if "." in path or ":" in path else path
     return RegistryRef(name=name, address=address, protocol=protocol)
+
+
+def _refuse_password(ref: RegistryRef) -> None:
+    if ref.protocol == "git" and re.match(r"[a-z+]+://[^/@]*:[^/@]*@", ref.address):
+        message = f"the address of `{ref.name}` holds a password, which `app.yaml` would show to everybody"
+        raise RegistryError(message, hint="git keeps it: git config --global credential.helper store")
 
 
 def _asked(app: AppDir, ref: RegistryRef) -> RegistryIndex:
@@ -230,8 +238,7 @@ def describe_registry(app: AppDir, name: str) -> RegistryDescription:
         for name, package in sorted(index.packages.items())
     )
     notes = (index.note,) if index.note else ()
-    values = {"revision": index.revision, "packages": offers, "notes": notes}
-    return row(RegistryDescription, _registry_row(app, ref), **values)
+    return row(RegistryDescription, _registry_row(app, ref), index, packages=offers, notes=notes)
 
 
 def _installed_of(app: AppDir, registry: str) -> dict[str, str]:
@@ -263,6 +270,8 @@ def set_registry(
     """
     before = _named(app, name)
     ref = _ref(app, name, address, protocol, stands)
+    if not override:
+        _refuse_password(ref)
     index = _asked(app, ref)
     with app.locked():
         now = as_overridden(_named(app, name), root=app.root) if override else _named(app, name)
