@@ -91,7 +91,9 @@ def _values(
             name = overrides.canonical_name(prototype, key)
             if name != "name" or request.name is None:
                 values[name], origins[(name,)] = value, Origin(f"example {request.example}")
-    for file, layer in _file_layers(request):
+    read, own = [(file, overrides.read_values(file)) for file in request.values_files], request.name or ""
+    layers = [(file, layer) for file, it in read for layer in (it.globals, it.components.get(own)) if layer]
+    for file, layer in layers:
         for key, value in layer.values.items():
             origin = layer.origins.get((key,), Origin(str(file)))
             try:
@@ -122,13 +124,6 @@ def _example(prototype: Prototype, name: str) -> Example:
     return prototype.examples[name]
 
 
-def _file_layers(request: ComponentRequest) -> Iterator[tuple[Path, Layer]]:
-    for file in request.values_files:
-        values = overrides.read_values(file)
-        own = values.components.get(request.name or "")
-        yield from ((file, layer) for layer in (values.globals, own) if layer is not None)
-
-
 def _name(request: ComponentRequest, values: Mapping[str, Any]) -> tuple[str, str]:
     full_name = request.name or str(values.get("name") or "")
     if not full_name:
@@ -154,7 +149,9 @@ def remove(app: AppDir, names: Collection[str], *, modules: Sequence[str] = ()) 
     _refuse_needed(app, gone, names)
     deleted = [layout.module_folder(modules[0])] if modules else [app.component(name).file for name in names]
     personal = app.edited(layout.OVERRIDES, "PersonalOverrides")
-    edits = [personal, _without_moved(app, names)]
+    former, moved = {*names, *app.formerly(names)}, app.edited(layout.APP_FILE, "App")
+    moved.drop(("moved",), lambda entry: entry["to"] in former)
+    edits = [personal, moved]
     for environment in app.environment_names:
         patches = [layout.patch_file(environment, name) for name in sorted(names)]
         deleted += [patch for patch in patches if app.files.bytes(patch) is not None]
@@ -188,13 +185,6 @@ def _encrypted(app: AppDir, names: Mapping[str, str | None]) -> dict[str, bytes 
         if document is not None and (own := names.keys() & (components or {}).keys()):
             changed[file] = renamed(app.root / file, name=file, names={old: names[old] for old in own})
     return changed
-
-
-def _without_moved(app: AppDir, names: Collection[str]) -> EditedFile:
-    """Give `app.yaml` without what components that go were called before."""
-    edited, gone = app.edited(layout.APP_FILE, "App"), {*names, *app.formerly(names)}
-    edited.drop(("moved",), lambda entry: entry["to"] in gone)
-    return edited
 
 
 def _refuse_needed(app: AppDir, gone: Collection[str], components: Collection[str]) -> None:

@@ -146,6 +146,7 @@ def refuse_undeclared(overrides: Overrides, app: AppReader, environment: str | N
             if owner not in every:
                 hint = "mlstack component list"
                 raise not_found(f"no component `{owner}`", owner, every, where=str(origin), hint=hint)
+            app.component_with_params(owner)
             continue
         declared = declared or app.spellings_of(app.components(), environment)
         if name in declared:
@@ -153,23 +154,15 @@ def refuse_undeclared(overrides: Overrides, app: AppReader, environment: str | N
         message, is_component = f"no component has a parameter `{name}`", name in every
         near = nearest(name, [*declared, *every])
         hint = f"did you mean `{near}`?" if near else "mlstack param list"
-        if chart := _chart_with(name, app):
+        own = [component for component in app.components() if isinstance(component, Component)]
+        charts = [c.full_name for c in own if (p := app.prototype_of(c)).chart and name in p.params]
+        if charts:
             message = f"`{name}` is a value of a chart, which takes none that is meant for all components"
-            hint = f"--set {chart}.{name}=VALUE"
+            hint = f"--set {charts[0]}.{name}=VALUE"
         if is_component:
             message = f"`{name}` is a component, no parameter"
             hint = f"--set {name}.PARAM=VALUE, or in a file `components: {{{name}: {{PARAM: VALUE}}}}`"
         raise param_error([ParamFault(message, str(origin), hint, names_nothing=not is_component)])
-
-
-def _chart_with(name: str, app: AppReader) -> str | None:
-    """Give a component that is a chart with a value of that name."""
-    for component in app.components():
-        if isinstance(component, Component):
-            prototype = app.prototype_of(component)
-            if prototype.chart is not None and name in prototype.params:
-                return component.full_name
-    return None
 
 
 def parse_set(text: str, *, option: str = "--set") -> SetOption:

@@ -190,11 +190,16 @@ class AppReader:
         component = self.component(name)
         if isinstance(component, Component):
             return component
-        is_built = isinstance(component, Kustomization)
-        what = "built by kustomize" if is_built else "a plain manifest"
-        edit = "change the kustomization" if is_built else f"edit {component.file}"
-        hint = f"{edit}, or patch it in environments/ENV/patches/{name}.yaml"
-        raise UsageError(f"`{name}` is {what}, which has no parameters", hint=hint)
+        message, hint = _no_params(component)
+        raise UsageError(message, hint=hint)
+
+    def refuse_params(self, component: Manifest, environment: str) -> None:
+        """Refuse values that an environment has for a component without parameters."""
+        message, hint = _no_params(component)
+        chain = self.environment_chain(environment if environment in self.environment_names else None)
+        for layer in (layer for each in chain for layer in each.for_component(component.full_name)):
+            for name in layer.values:
+                raise ConfigError(message, where=str(layer.origins.get((name,), layer.kind)), hint=hint)
 
     def selected(
         self, environment: Environment | None, names: Sequence[str] = ()
@@ -591,3 +596,12 @@ def read_preset(preset: Path) -> EnvironmentFiles:
     reader = AppReader(preset.parent.parent)
     reader.files = AppFiles(reader.root, NO_STORE)  # there is no `app.yaml` to check
     return reader.environment_chain(preset.name)[0]
+
+
+def _no_params(component: Manifest) -> tuple[str, str]:
+    """Say that a component has no parameters, and what there is instead."""
+    is_built, name = isinstance(component, Kustomization), component.full_name
+    what = "built by kustomize" if is_built else "a plain manifest"
+    edit = "change the kustomization" if is_built else f"edit {component.file}"
+    hint = f"{edit}, or patch it in environments/ENV/patches/{name}.yaml"
+    return f"`{name}` is {what}, which has no parameters", hint

@@ -86,11 +86,12 @@ class Loader:
             ConfigError: a file, parameter or template is wrong.
         """
         with naming(component.full_name):
-            if isinstance(component, Kustomization):
-                return self._kustomized(component)
-            if isinstance(component, Manifest):
-                return self._manifest(component)
             environment = self.environment.name
+            if isinstance(component, Manifest):
+                self.app.refuse_params(component, environment)
+                if isinstance(component, Kustomization):
+                    return self._kustomized(component)
+                return self._manifest(component)
             prototype = self.app.prototype_of(component, environment)
             resolved = self.app.resolve(component, environment, self.overrides)
             checked, filled = self._filled(prototype, resolved)

@@ -131,6 +131,11 @@ def test_c24_a_patch_changes_a_manifest_and_globals_do_not(demo: Path, run: Runn
     run.ok("param set color green --env gke")
     assert "color: blue\n  list: a" in run.ok("render gke -c own")
     assert "color: red\n  list: a" in run.ok("render minikube -c own")
+    refused = "`own` is a plain manifest, which has no parameters"
+    run.play(f"render gke --set own.color=green | 2 | {refused} | patches/own.yaml")
+    with (demo / "environments/gke/params.yaml").open("a") as file:
+        file.write("components: {own: {color: green}}\n")
+    run.play(f"render gke | 3 | {refused} (environments/gke/params.yaml:5)")
 
 
 def test_c26_templates_know_the_environment(demo: Path, tmp_path: Path, run: Runner) -> None:
