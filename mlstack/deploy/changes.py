@@ -29,10 +29,10 @@ EXISTING: frozenset[Action] = frozenset({"update", "recreate", "delete"})
 
 
 _Written = Literal["created", "updated", "recreated", "deleted", "terminating"]
-Outcome = Literal[_Written, "unchanged", "kept", "gone", "failed", "skipped"]
+ChangeOutcome = Literal[_Written, "unchanged", "kept", "gone", "failed", "skipped"]
 """How an object ended."""
 
-RunEventKind = Literal[Outcome, "waiting", "pending", "still", "warning", "note"]
+RunEventKind = Literal[ChangeOutcome, "waiting", "pending", "still", "warning", "note"]
 
 
 @dataclass(frozen=True)
@@ -363,7 +363,8 @@ class ObjectResult:
     namespace: str  # its namespace, empty for cluster-scoped objects
     name: str  # its name
     component: str  # full name of the component that brings it
-    outcome: Outcome  # what happened; `terminating` was deleted, is held by a finalizer, and nobody waited
+    # what happened; `terminating` was deleted, is held by a finalizer, and nobody waited
+    outcome: ChangeOutcome
     text: str = ""  # the reason or remark, empty if there is nothing to say
     state: State | Literal[""] = ""  # how it stood when the wait for it ended, empty if nobody waited
     reason: str = ""  # what it waited for, or why it failed
@@ -412,7 +413,7 @@ def report(changes: Changes) -> ChangeReport:
         objects=tuple(_row(change, changes.secrets) for change in changes.changes),
         counts=changes.counts(),
         takes=takes.now,
-        takes_more=takes - footprint([obj for obj in now if obj is not None]),
+        takes_more=takes.more_than(footprint([obj for obj in now if obj is not None])),
     )
 
 

@@ -183,7 +183,7 @@ def _owned(live: Data) -> dict[str, Any]:
 
 # --- drift: who changed which field of a live object, or whether only our apply is behind ---
 
-Cause = Literal["person", "controller", "stale", "unknown"]
+DriftCause = Literal["person", "controller", "stale", "unknown"]
 DriftState = Literal["same", "changed", "missing", "new", "extra"]
 DriftAction = Literal["changed", "removed", "added"]
 
@@ -196,7 +196,7 @@ class Difference:
     action: DriftAction  # what happened to the live object: `added` is there and is not wanted any more
     # `person` for a tool that people use, `controller` for any other program, `stale` where the files have
     # changed since the last apply, `unknown` where a field went without a trace
-    cause: Cause
+    cause: DriftCause
     live: Any = None  # the value in the cluster, None if the field was removed
     wanted: Any = None  # the value that the files give, None if they give none
     manager: str = ""  # the field manager that changed it, empty if nobody is recorded
@@ -269,7 +269,7 @@ def _difference(live: Data, path: Path, change: FieldChange, applied: Data | Non
     owners = [entry for entry in others if managed_fields.depth(entry.tree, path)]
     # Who fills an empty map of ours owns what is in it, and we the map.
     deepest = max((managed_fields.depth(entry.tree, path) for entry in owners), default=1)
-    cause: Cause = "unknown"
+    cause: DriftCause = "unknown"
     owner, sure = None, True
     if any(managed_fields.depth(entry.tree, path) >= deepest for entry in ours):
         cause = "stale"

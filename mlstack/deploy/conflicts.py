@@ -239,7 +239,7 @@ def _cannot_leave(manifest: KubeObject, left: Sequence[OwnedField], why: str) ->
 
 # --- fields of others that become ours, by patches of `managedFields` which change nothing else ---
 
-Patch = tuple[Data, ...]
+JsonPatch = tuple[Data, ...]
 
 
 def own(
@@ -249,7 +249,7 @@ def own(
     adopt: bool = False,
     paths: Sequence[Path] = (),
     spare: Sequence[Path] = (),
-) -> Patch:
+) -> JsonPatch:
     """Give the patch that makes fields ours, so that an apply without them removes them.
 
     With `adopt` that is all that tools applied from which objects can be taken over, but for `spare`;
@@ -272,7 +272,7 @@ def own(
     return entries_patch(live, [{**entry, "fieldsType": "FieldsV1", "fieldsV1": ours}, *others])
 
 
-def entries_patch(live: Data, entries: Sequence[Data]) -> Patch:
+def entries_patch(live: Data, entries: Sequence[Data]) -> JsonPatch:
     """Give the patch that replaces all field managers of an object in just this version."""
     return (
         {"op": "test", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]},

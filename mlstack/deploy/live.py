@@ -232,7 +232,7 @@ def only_field(data: Data, path: Path, value: Any) -> Data:
     return dict(managed_fields.put(bare, path, value))
 
 
-Group = tuple[str, str, str]
+KindAndNamespace = tuple[str, str, str]
 """API version, kind and namespace."""
 
 _MOST_HINTS = 3
@@ -258,7 +258,7 @@ class DiffContext:
     absent_namespaces: frozenset[str] = frozenset()
     candidates: Mapping[Identity, Member] = field(default_factory=dict)  # we want of them what we sent last
     metadata: Mapping[Identity, Data] = field(default_factory=dict)  # what lists of metadata tell
-    listed: frozenset[Group] = frozenset()  # all of these are in `metadata`
+    listed: frozenset[KindAndNamespace] = frozenset()  # all of these are in `metadata`
     # Objects that were asked for alone: None if one is not there, an error if the server did not tell.
     live: Mapping[Identity, Data | MlstackError | None] = field(default_factory=dict)
     may_all: bool | None = None  # whether we may do everything; None if that was not asked
@@ -455,7 +455,7 @@ def _missing_namespaces(
 def _with_metadata(
     context: DiffContext,
     manifests: Sequence[KubeObject],
-    lists: Mapping[Group, PendingResult[tuple[Data, ...]]],
+    lists: Mapping[KindAndNamespace, PendingResult[tuple[Data, ...]]],
 ) -> DiffContext:
     """List what the run has many objects of, or some that may be unchanged; `lists` are under way."""
     members, state = context.inventory.members, context.resolved.state
@@ -470,7 +470,7 @@ def _with_metadata(
     groups = sorted(many | {_group(obj) for obj in manifests if obj.identity in candidates})
     marks = kube_object.selector(app=state.app, environment=state.environment)
 
-    def items(group: Group) -> tuple[Data, ...]:
+    def items(group: KindAndNamespace) -> tuple[Data, ...]:
         if group in lists and group in many:
             return lists[group]()
         return list_metadata(context.cluster, group, labels="" if group in many else marks)
@@ -486,7 +486,7 @@ def _with_metadata(
     return replace(context, candidates=candidates, metadata=metadata, listed=frozenset(listed & many))
 
 
-def list_metadata(cluster: Cluster, group: Group, *, labels: str = "") -> tuple[Data, ...]:
+def list_metadata(cluster: Cluster, group: KindAndNamespace, *, labels: str = "") -> tuple[Data, ...]:
     """List the metadata of one kind in one namespace."""
     api_version, kind, namespace = group
     return cluster.list(
@@ -494,13 +494,13 @@ def list_metadata(cluster: Cluster, group: Group, *, labels: str = "") -> tuple[
     ).items
 
 
-def large_groups(manifests: Iterable[KubeObject]) -> list[Group]:
+def large_groups(manifests: Iterable[KubeObject]) -> list[KindAndNamespace]:
     """Give the groups of which there are so many objects that a list is cheaper than asking for each."""
     counts = Counter(_group(obj) for obj in manifests)
     return sorted(group for group, count in counts.items() if count >= parallel.LIST_FROM)
 
 
-def _group(manifest: KubeObject) -> Group:
+def _group(manifest: KubeObject) -> KindAndNamespace:
     return manifest.api_version, manifest.kind, manifest.namespace
 
 

@@ -193,7 +193,7 @@ def _changed(
 
 def _prepared(
     manifest: KubeObject, live: Data, paths: Sequence[Path], adopts: bool, spared: Sequence[Path]
-) -> conflicts.Patch:
+) -> conflicts.JsonPatch:
     """Give the patch that makes fields ours, so that an apply without them removes them.
 
     An apply that empties a map of a custom resource leaves null in its place, which few definitions

@@ -125,7 +125,7 @@ class ApplyPlan:
         return bool(self.changes.writes) or needs_writing(self.inventory, left)
 
     @property
-    def namespace(self) -> tuple[Change, ...]:
+    def namespace_creation(self) -> tuple[Change, ...]:
         """Give the creation of the environment's namespace, if there is one: the lock lives in it."""
         own = Identity("", "Namespace", "", self.place.namespace)
         return tuple(

@@ -56,7 +56,7 @@ from mlstack.objects import masking
 from mlstack.objects.kube_object import DesiredState, Identity
 
 KIND = "Plan"
-Document = Mapping[str, Any]
+PlanData = Mapping[str, Any]
 """A plan file; the descriptions of its keys stand in `Plan.json`."""
 
 _NEW_PLAN = "make a new one: mlstack plan ENV --out FILE"
@@ -187,7 +187,7 @@ def _camel(name: str) -> str:
 # --- take up what was approved ---
 
 
-def target_of(document: Document, target: Target) -> Target:
+def target_of(document: PlanData, target: Target) -> Target:
     """Give what a plan is about, in the place of what was asked for beside it.
 
     Of `target` count the app directory, and what an option gave: another context, parameters.
@@ -211,7 +211,7 @@ def target_of(document: Document, target: Target) -> Target:
     )
 
 
-def _overrides(document: Document, given: Overrides) -> Overrides:
+def _overrides(document: PlanData, given: Overrides) -> Overrides:
     if document["overrides"] or not document["overridesDigest"]:
         if given:
             raise UsageError("a plan holds its parameters", hint="leave `--set` and `--values` out")
@@ -226,7 +226,7 @@ def _overrides(document: Document, given: Overrides) -> Overrides:
     )
 
 
-def options_of(document: Document, options: ApplyOptions) -> ApplyOptions:
+def options_of(document: PlanData, options: ApplyOptions) -> ApplyOptions:
     """Give the options of an apply, those that decide what happens as they were approved."""
     decided: dict[str, Any] = {name: document["options"].get(_camel(name), False) for name in DECIDING}
     return replace(options, **decided)
@@ -235,7 +235,7 @@ def options_of(document: Document, options: ApplyOptions) -> ApplyOptions:
 # --- verification: is what an apply would do now still what was approved ---
 
 
-def refuse_moved_files(document: Document, target: Target, *, where: str) -> None:
+def refuse_moved_files(document: PlanData, target: Target, *, where: str) -> None:
     """Raise if the files are not those that the approved changes were made from; ask after the render.
 
     Raises:
@@ -254,7 +254,7 @@ def refuse_moved_files(document: Document, target: Target, *, where: str) -> Non
         raise ConfigError(text, where=where, hint=_again(document))
 
 
-def refuse_moved_cluster(document: Document, identity: ClusterIdentity, *, context: str) -> None:
+def refuse_moved_cluster(document: PlanData, identity: ClusterIdentity, *, context: str) -> None:
     """Raise WrongClusterError if another cluster answers than the one that the plan was made for."""
     approved = ClusterIdentity(**document["cluster"])
     if guard.differ(approved, identity):
@@ -265,7 +265,7 @@ def refuse_moved_cluster(document: Document, identity: ClusterIdentity, *, conte
         )
 
 
-def refuse_moved_objects(document: Document, changes: Changes, *, where: str) -> None:
+def refuse_moved_objects(document: PlanData, changes: Changes, *, where: str) -> None:
     """Raise if something would be done that was not approved.
 
     Raises:
@@ -277,14 +277,14 @@ def refuse_moved_objects(document: Document, changes: Changes, *, where: str) ->
         raise ConflictError(text, where=where, hint=_again(document))
 
 
-def _again(document: Document) -> str:
+def _again(document: PlanData) -> str:
     return f"make a new plan: mlstack plan {document['environment']} --out FILE"
 
 
 _NAME = ("group", "kind", "namespace", "name")
 
 
-def moved_objects(approved: Sequence[Document], now: Sequence[Document]) -> list[str]:
+def moved_objects(approved: Sequence[PlanData], now: Sequence[PlanData]) -> list[str]:
     """Say of each row of today what would happen to its object that was not approved.
 
     An object that is as approved already needs nothing any more, so an apply that was interrupted can be
@@ -295,7 +295,7 @@ def moved_objects(approved: Sequence[Document], now: Sequence[Document]) -> list
     return [f"{row['object']}: {text}" for row, text in moved if text]
 
 
-def _moved(old: Document | None, now: Document) -> str:
+def _moved(old: PlanData | None, now: PlanData) -> str:
     action: Action = now["action"]
     if action in _IDLE and (old is None or old["action"] in _IDLE or action == "unchanged"):
         return ""
@@ -314,7 +314,7 @@ def _moved(old: Document | None, now: Document) -> str:
     return f"differs in another way than when it was approved{named}"
 
 
-def _differences(old: Sequence[Document], new: Sequence[Document]) -> Iterator[str]:
+def _differences(old: Sequence[PlanData], new: Sequence[PlanData]) -> Iterator[str]:
     before, now = ({field["path"]: field for field in fields} for fields in (old, new))
     for path in dict.fromkeys((*before, *now)):
         if path not in now:
@@ -331,7 +331,7 @@ def _differences(old: Sequence[Document], new: Sequence[Document]) -> Iterator[s
 # --- plan file ---
 
 
-def write(path: Path, document: Document) -> None:
+def write(path: Path, document: PlanData) -> None:
     """Write a plan file that its owner alone can read, as a whole or not at all.
 
     Raises:
@@ -340,7 +340,7 @@ def write(path: Path, document: Document) -> None:
     edit.write_files({path: json.dumps(document, indent=2, ensure_ascii=False) + "\n"}, private=[path])
 
 
-def read(path: Path) -> Document:
+def read(path: Path) -> PlanData:
     """Read a plan file.
 
     Raises:

@@ -17,10 +17,10 @@ from mlstack.errors import ClusterError, ForbiddenError, MlstackError, NotReadyE
 from mlstack.kube.client import Cluster, ObjectRef, asked_once
 from mlstack.kube.watch import ResourceWatcher, WatchSource
 from mlstack.objects import kube_object
-from mlstack.objects.kube_object import Identity, KubeObject
+from mlstack.objects.kube_object import Data, Identity, KubeObject
 from mlstack.readiness import evaluate, rule
 from mlstack.readiness.evaluate import MISSING, SERVICE_LABEL, Logs, ResourceStatus, StatusEvaluator, assess
-from mlstack.readiness.rule import Data, Facts, Readiness, ReadinessState, Terms, key_of, time_s
+from mlstack.readiness.rule import Facts, Readiness, ReadinessState, Terms, key_of, time_s
 
 # Clocks of people's machines stand wrong by minutes or not at all; a run takes seconds to come here.
 CLOCKS_DIFFER_S = 60.0
@@ -32,8 +32,6 @@ SAY_AFTER_S = 2.0
 SAY_EVERY_S = 10.0
 # So many objects with the same reason share a line, which names these.
 _TOGETHER, _NAMED = 3, 3
-
-Manifest = Mapping[str, Any]
 
 
 def terms_of(
@@ -60,7 +58,7 @@ def until_applied(
     changes: Sequence[Change],
     options: ApplyOptions,
     *,
-    written: Mapping[Identity, Manifest],
+    written: Mapping[Identity, Data],
     standings: dict[Identity, ReadinessState],
     clock: Clock,
     on_event: OnEvent,

@@ -44,7 +44,7 @@ HINTS: Mapping[About, str] = {
 APPLY = "application/apply-patch+yaml"
 Counted = Callable[[str, int | None], None]
 """Told of each request that is sent: its verb, and the HTTP status of its answer, None for no answer."""
-Credentials = Callable[[Sent | None], Sent | None]
+CredentialSource = Callable[[Sent | None], Sent | None]
 """Gives the headers that say who we are, or others than those that a server refused; None without others."""
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -98,7 +98,7 @@ class Transport:
         server: str,
         *,
         label: str,
-        credentials: Credentials,
+        credentials: CredentialSource,
         read_timeout_s: float = READ_TIMEOUT_S,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,

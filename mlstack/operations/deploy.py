@@ -67,7 +67,7 @@ from mlstack.kube.client import Cluster, Opener
 from mlstack.kube.parallel import prefetch
 from mlstack.objects.kube_object import DesiredState, Identity
 from mlstack.readiness.evaluate import assess, hidden
-from mlstack.readiness.rule import Facts, Policy
+from mlstack.readiness.rule import Facts, WaitPolicy
 
 if TYPE_CHECKING:
     from mlstack.deploy.reapply import LastGood
@@ -152,7 +152,7 @@ def apply(plan: ApplyPlan, *, clock: Clock, on_event: OnEvent = silent) -> RunRe
         return pretend(plan, on_event)
     run = _begin(plan, clock, on_event)
     try:
-        run.apply(plan.namespace)  # the lock lives in it
+        run.apply(plan.namespace_creation)  # the lock lives in it
         with _locked(plan, run):
             _carry_out(plan, run)
     except MlstackError as error:
@@ -357,7 +357,7 @@ class PlannedWait(Record):
 
     object: str  # the object as people name it
     # `required` objects fail the run when they do not work, `optional` ones are told of
-    policy: Policy
+    policy: WaitPolicy
     timeout_s: float  # for how many seconds at most
     goes_on: bool  # it runs to an end or is optional: only the reason it waits for is waited for
 

@@ -361,8 +361,8 @@ def diff_params(app: AppDir, first: str, second: str, *, components: Sequence[st
 # --- promotion: one edit that is shown first ---
 
 
-Kind = Literal["image", "version", "param"]
-KINDS: Mapping[str, Kind] = {"images": "image", "versions": "version", "params": "param"}
+PromotionKind = Literal["image", "version", "param"]
+KINDS: Mapping[str, PromotionKind] = {"images": "image", "versions": "version", "params": "param"}
 """What `--only` takes, and what it lets through."""
 _IMAGE = re.compile(r"image|(^|[_-])tag$|Tag$", re.IGNORECASE)
 
@@ -370,7 +370,7 @@ _IMAGE = re.compile(r"image|(^|[_-])tag$|Tag$", re.IGNORECASE)
 class Promotion(Record):
     """One value or package version that changes in the target."""
 
-    kind: Kind
+    kind: PromotionKind
     component: str  # empty for what is for all, and for packages
     name: str
     before: Any  # what counts in the target now, None for nothing
@@ -473,7 +473,7 @@ def _values(
             if param.secret:
                 notes.append(f"`{component.full_name}.{name}` is secret and stays as it is in `{target}`")
             elif mine.get(name) != its.get(name):
-                kind: Kind = "image" if _IMAGE.search(param.name) else "param"
+                kind: PromotionKind = "image" if _IMAGE.search(param.name) else "param"
                 about = {"component": component.full_name, "name": name}
                 changes.append(Promotion(kind=kind, **about, before=its.get(name), after=value))
     return changes, notes

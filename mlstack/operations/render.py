@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mlstack.deploy.target import Target
     from mlstack.kube.client import Opener
     from mlstack.validate.formats import Fault
-    from mlstack.validate.policies import PolicyOutcome, Verdict
+    from mlstack.validate.policies import PolicyOutcome, PolicyVerdict
 
 
 class ValidateResult(Record):
@@ -122,12 +122,12 @@ def _version(app: AppReader, environment: str, asked: str) -> str:
 
 def _verdict(
     app: AppReader, policy: str, state: DesiredState, whole: DesiredState, snapshot: ClusterSnapshot | None
-) -> Verdict:
+) -> PolicyVerdict:
     """Ask policies of objects, beside all of the environment; nothing is found where none is named."""
-    from mlstack.validate.policies import PolicyContext, Verdict, all_policies, check_policies, chosen
+    from mlstack.validate.policies import PolicyContext, PolicyVerdict, all_policies, check_policies, chosen
 
     if not policy:
-        return Verdict([], [], [])
+        return PolicyVerdict([], [], [])
     declared = all_policies(app.policies)
     policies = chosen(policy, declared)
     nodes, apis = (snapshot.nodes, snapshot.apis) if snapshot is not None else ((), {})
@@ -136,7 +136,7 @@ def _verdict(
     return check_policies(policies, stack, known=declared, components=components)
 
 
-def _waivers(verdict: Verdict) -> Iterator[str]:
+def _waivers(verdict: PolicyVerdict) -> Iterator[str]:
     waivers = [f"{outcome.id} ({outcome.waived})" for outcome in verdict.outcomes if outcome.waived]
     if waivers:
         yield f"waived with a reason: {', '.join(waivers)}"

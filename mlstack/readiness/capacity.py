@@ -2,8 +2,8 @@
 
 "fits now" is said of a pod only if the others cannot take its place wherever they go, as `placement` argues.
 
-- Pods that a rolling update replaces count as gone from their nodes, and as many as may run at once of old
-  and new ones as `Q`, with the larger requests of both, on the nodes of either.
+- Pods that a rolling update replaces count as gone from their nodes; in their place stand as many as may run
+  at once of old and new ones, with the larger requests of both, on the nodes of either.
 - Pods of a DaemonSet that comes are on every node that they may go to, where others are to fit for certain.
 - A pod of higher priority that finds no place may displace others: what fits beside it only may fit.
 - "never" looks at empty nodes, "does not fit now" at the most that could be placed of the workload alone.
@@ -90,15 +90,16 @@ def fits(
     rivals = [*wanted, *waiting]
     daemons = [pods for pods in wanted if pods.is_per_node]
     grown = [pool for pool in pools if pool.more > 0]
-    fields: dict[frozenset[str], _Field] = {}
+    clusters: dict[frozenset[str], _Cluster] = {}  # by the labels that part nodes for the pods
     verdicts = []
     for pods in rivals:
         keys = placement.topologies(pods, rivals)
-        if keys not in fields:
+        if keys not in clusters:
             bare = placement.grouped(nodes, rivals, keys)
             beside = [placement.beside_daemons(node, daemons) for node in bare]
-            fields[keys] = _Field(bare, placement.grouped(beside, rivals, keys) if daemons else bare, lowest)
-        verdicts.append(_verdict(pods, rivals, fields[keys], grown))
+            full = placement.grouped(beside, rivals, keys) if daemons else bare
+            clusters[keys] = _Cluster(bare, full, lowest)
+        verdicts.append(_verdict(pods, rivals, clusters[keys], grown))
     rows: dict[str, list[tuple[PodSet, Verdict, str]]] = {}
     for pods, (verdict, reason) in zip(wanted, verdicts, strict=False):
         doubt = _doubt(pods, rivals, verdicts) if verdict in ("fits now", "fits after autoscaling") else ""
@@ -132,8 +133,8 @@ def _row(parts: Sequence[tuple[PodSet, Verdict, str]]) -> Fit:
     )
 
 
-class _Field(NamedTuple):
-    """The nodes, those that are alike for the pods together."""
+class _Cluster(NamedTuple):
+    """The nodes of a cluster, those that are alike for the pods together."""
 
     bare: Sequence[NodeRoom]
     beside: Sequence[NodeRoom]  # with the new pods on each that every node gets
@@ -141,11 +142,11 @@ class _Field(NamedTuple):
 
 
 def _verdict(
-    pods: PodSet, rivals: Sequence[PodSet], field: _Field, pools: Sequence[NodePool]
+    pods: PodSet, rivals: Sequence[PodSet], cluster: _Cluster, pools: Sequence[NodePool]
 ) -> tuple[Verdict, str]:
     if pods.blocked:
         return "blocked by quota", pods.blocked
-    nodes = field.bare
+    nodes = cluster.bare
     is_short = bool(nodes) and not pods.is_per_node and placement.room(pods, nodes) < pods.count
     if pods.placed_by:
         return "not known", "; ".join((pods.placed_by, *([_ruled_out(pods, nodes)] if is_short else ())))
@@ -155,13 +156,13 @@ def _verdict(
     if not nodes:
         return "not known", "; ".join(pods.doubts) or unseen or "the cluster has no nodes"
     if pods.is_per_node:
-        return _verdict_per_node(pods, rivals, field)
+        return _verdict_per_node(pods, rivals, cluster)
     most = min(sum(rival.count for rival in rivals), 1000)
     added = [replace(pool.node, count=min(pool.more, most)) for pool in pools if pool.node is not None]
     if not any(placement.could_hold(pods, node) for node in (*nodes, *added)):
         text = _ruled_out(pods, [placement.empty(node) for node in nodes], "has")
         return ("not known", f"{text}; {unseen}") if unseen else ("never", text)
-    if not (is_short or pods.doubts) and placement.always_fits(pods, rivals, field.beside):
+    if not (is_short or pods.doubts) and placement.always_fits(pods, rivals, cluster.beside):
         return "fits now", ""
     growth = "an autoscaler may add " + ", ".join(f"{pool.more} nodes to {pool.name}" for pool in pools)
     text = f"{_ruled_out(pods, nodes)}; {growth}" if is_short and added else growth
@@ -169,12 +170,12 @@ def _verdict(
     is_told = added and not (pods.doubts or pods.spreading or pods.alone_in)
     new = [placement.beside_daemons(node, (row for row in rivals if row.is_per_node)) for node in added]
     keys = placement.topologies(pods, rivals)
-    more = placement.grouped([*field.beside, *new], rivals, keys) if added else []
+    more = placement.grouped([*cluster.beside, *new], rivals, keys) if added else []
     if is_told and placement.always_fits(pods, rivals, more):
         return "fits after autoscaling", text
     is_certain = is_short and not unseen and not (pods.spreading and added)
     if is_certain and placement.room(pods, [*nodes, *added]) < pods.count:
-        return _without_room(pods, field, _ruled_out(pods, nodes))
+        return _without_room(pods, cluster, _ruled_out(pods, nodes))
     doubts = (*pods.doubts, *([unseen] if is_short and unseen else ()))
     if doubts:
         return "not known", "; ".join(doubts)
@@ -182,25 +183,25 @@ def _verdict(
     return "may fit", text if is_short else in_some
 
 
-def _without_room(pods: PodSet, field: _Field, text: str) -> tuple[Verdict, str]:
+def _without_room(pods: PodSet, cluster: _Cluster, text: str) -> tuple[Verdict, str]:
     name, value = pods.priority
-    if (name or (value or 0) > min(0, field.lowest)) and pods.spec.get("preemptionPolicy") != "Never":
+    if (name or (value or 0) > min(0, cluster.lowest)) and pods.spec.get("preemptionPolicy") != "Never":
         return "not known", f"{text}; its priority may displace other pods"
-    if pods.maker == "TrainingJob" and field.lowest < 0:
+    if pods.maker == "TrainingJob" and cluster.lowest < 0:
         return "not known", f"{text}; trainers of other jobs may go for it"
     return "does not fit now", text
 
 
-def _verdict_per_node(pods: PodSet, rivals: Sequence[PodSet], field: _Field) -> tuple[Verdict, str]:
+def _verdict_per_node(pods: PodSet, rivals: Sequence[PodSet], cluster: _Cluster) -> tuple[Verdict, str]:
     """Judge pods of which every node that they may go to gets one."""
-    eligible = [node for node in field.bare if placement.is_eligible(pods, node)]
+    eligible = [node for node in cluster.bare if placement.is_eligible(pods, node)]
     if full := [node for node in eligible if placement.pieces(pods, node) < 1]:
-        return _without_room(pods, field, _ruled_out(pods, full))
+        return _without_room(pods, cluster, _ruled_out(pods, full))
     if pods.doubts:
         return "not known", "; ".join(pods.doubts)
     # What its own pods take is taken off already; the others may all come to one node.
     others = [rival for rival in rivals if not rival.is_per_node]
-    for node in (node for node in field.beside if placement.is_eligible(pods, node)):
+    for node in (node for node in cluster.beside if placement.is_eligible(pods, node)):
         own = {**node.free, **{name: node.left(name) + n for name, n in pods.asked.items()}}
         if not placement.always_fits(pods, others, [replace(node, free=own, count=1, takers=None)]):
             return "may fit", f"other pods may fill node {node.place.name} first"
@@ -301,7 +302,7 @@ class Footprint:
     per_node: Amounts = field(default_factory=dict)  # what comes on top for each node of the cluster
     uncounted: tuple[str, ...] = ()  # objects that make pods nobody can count beforehand
 
-    def __sub__(self, other: Footprint) -> dict[str, int]:
+    def more_than(self, other: Footprint) -> dict[str, int]:
         """Give by how much it is more at first than another, by amount; what is the same is left out."""
         names = {**self.now, **other.now}
         change = {name: self.now.get(name, 0) - other.now.get(name, 0) for name in names}

@@ -17,7 +17,7 @@ from mlstack.errors import ClusterError, ForbiddenError, ObjectNotFoundError
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects import masking
-from mlstack.objects.kube_object import DesiredState, Kinds, KubeObject, group_of
+from mlstack.objects.kube_object import Data, DesiredState, Kinds, KubeObject, group_of
 from mlstack.objects.managed_fields import ANY, FieldChange
 from mlstack.readiness import ml as ml  # enters its rules into the table, as `builtin` does
 from mlstack.readiness.builtin import Crash, because, crash, services_of
@@ -27,7 +27,6 @@ from mlstack.readiness.rule import (
     REPLACEMENTS,
     RULES,
     UNSEEN,
-    Data,
     Facts,
     Readiness,
     Relatives,
@@ -139,7 +138,8 @@ class StatusEvaluator:
         logs: Logs | None = None,
     ) -> None:
         self.relatives, self.notes, self._logs = Relatives(), list[str](), logs
-        self._cluster, self._balancer, self._rules = cluster, wait_for_load_balancer, rules or {}
+        self._cluster, self._rules = cluster, rules or {}
+        self._wait_for_load_balancer = wait_for_load_balancer
         self._answers: dict[tuple[str, ...], tuple[float, Any]] = {}
 
     def evaluate(self, desired: KubeObject, live: Data | None, *, now_s: float) -> ResourceStatus:
@@ -169,7 +169,7 @@ class StatusEvaluator:
             pods=pods,
             events=self.relatives.events_of([data, *pods]),
             now_s=now_s,
-            wait_for_load_balancer=self._balancer,
+            wait_for_load_balancer=self._wait_for_load_balancer,
         )
         if data.get("webhooks"):
             facts = replace(facts, endpoints=self._endpoints(facts))
@@ -313,6 +313,7 @@ STATUS_GRACE_S = 10.0
 # Nobody is going to say of such an object that it works.
 NO_STATUS = "its kind has no status to wait for"
 
+# What every kind that has these fields gives them: an object of another form is not judged by its rule.
 _FIELDS: Mapping[type, str] = {
     Mapping: "spec status spec.template spec.template.spec spec.selector involvedObject status.loadBalancer"
     " status.replicaStatuses",

@@ -20,7 +20,7 @@ from mlstack.app.prototype import Need
 from mlstack.dataclass import dataclass
 from mlstack.errors import ConfigError
 from mlstack.names import Table
-from mlstack.objects.kube_object import Kinds, KubeObject, group_of
+from mlstack.objects.kube_object import Data, Kinds, KubeObject, group_of
 from mlstack.objects.managed_fields import FieldChange
 
 State = Literal["ready", "waiting", "failed", "done", "suspended", "terminating", "missing"]
@@ -196,8 +196,8 @@ def number(values: Mapping[str, Any], name: str, default: int = 0) -> int:
 
 # --- how long an object is waited for, and what becomes of a run when it does not get ready ---
 
-Policy = Literal["required", "optional", "none"]
-Verdict = Literal["fine", "wait", "left", "failed", "late"]
+WaitPolicy = Literal["required", "optional", "none"]
+WaitVerdict = Literal["fine", "wait", "left", "failed", "late"]
 
 WAIT_ANNOTATION = "mlstack.dev/wait"
 TIMEOUT_ANNOTATION = "mlstack.dev/timeout"
@@ -218,7 +218,7 @@ class ReadinessState:
     """How an object stood when its wait ended."""
 
     readiness: Readiness
-    verdict: Verdict  # what that meant for the run
+    verdict: WaitVerdict  # what that meant for the run
 
     @property
     def is_good(self) -> bool:
@@ -230,7 +230,7 @@ class ReadinessState:
 class Terms:
     """The terms on which one object is waited for."""
 
-    policy: Policy = "required"  # fail the run, `optional` ones are told of, `none` are not looked at
+    policy: WaitPolicy = "required"  # fail the run, `optional` ones are told of, `none` are not looked at
     brief: bool = False  # it may go on by itself: it is waited for only until its reason can be told
     timeout_s: float = DEFAULT_TIMEOUT_S  # until it is late
     no_node_s: float = NO_NODE_S  # that its pods may wait for a node before it is late
@@ -241,7 +241,7 @@ class Terms:
         """Give the terms for an object that this run has not written."""
         return replace(self, brief_s=min(self.brief_s, UNTOUCHED_S))
 
-    def verdict(self, readiness: Readiness, *, waited_s: float, held_s: float = 0.0) -> Verdict:
+    def verdict(self, readiness: Readiness, *, waited_s: float, held_s: float = 0.0) -> WaitVerdict:
         """Decide what a state means for the run.
 
         Args:
@@ -252,7 +252,7 @@ class Terms:
         if self.policy == "none" or readiness.is_fine:
             return "fine"
         if readiness.state in ("failed", "missing"):
-            settled: Verdict = "left" if self.policy == "optional" else "failed"
+            settled: WaitVerdict = "left" if self.policy == "optional" else "failed"
             return settled if held_s >= SURE_S else "wait"
         if self.brief:
             return "left" if waited_s >= min(self.brief_s, self.timeout_s) else "wait"
@@ -277,10 +277,10 @@ def terms_of(
     """
     annotations, where = desired.annotations, str(desired.source) if desired.source else None
     text = annotations.get(WAIT_ANNOTATION, "required")
-    policy: Policy | None = next((policy for policy in get_args(Policy) if policy == text), None)
+    policy: WaitPolicy | None = next((policy for policy in get_args(WaitPolicy) if policy == text), None)
     if policy is None:
         message = f"`{desired.identity}`: annotation `{WAIT_ANNOTATION}` is `{text}`"
-        raise ConfigError(message, where=where, hint=f"write one of {', '.join(get_args(Policy))}")
+        raise ConfigError(message, where=where, hint=f"write one of {', '.join(get_args(WaitPolicy))}")
     chosen_s = (component_s or {}).get(desired.component)
     if TIMEOUT_ANNOTATION in annotations:
         try:
@@ -460,16 +460,15 @@ def _keys(api_version: str, kind: str) -> tuple[str, ...]:
 
 # --- pods, what owns them and events, found by whom they belong to ---
 
-Data = Mapping[str, Any]
-Kind = tuple[str, str]  # API version and kind
+ApiKind = tuple[str, str]  # API version and kind
 
-_SET: Kind = ("apps/v1", "ReplicaSet")
-_JOB: Kind = ("batch/v1", "Job")
-_ANY: tuple[Kind, ...] = (_SET, _JOB, ("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"))
+_SET: ApiKind = ("apps/v1", "ReplicaSet")
+_JOB: ApiKind = ("batch/v1", "Job")
+_ANY: tuple[ApiKind, ...] = (_SET, _JOB, ("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"))
 
 # What stands between objects of a kind, or of a group, and their pods; other custom resources may have
 # workloads of any kind below them.
-_BETWEEN: Mapping[str, tuple[Kind, ...]] = {
+_BETWEEN: Mapping[str, tuple[ApiKind, ...]] = {
     "apps/Deployment": (_SET,),
     "apps/StatefulSet": (),
     "apps/DaemonSet": (),
@@ -491,9 +490,9 @@ _BETWEEN: Mapping[str, tuple[Kind, ...]] = {
 }
 
 
-def kinds_below(objects: Iterable[Data]) -> tuple[Kind, ...]:
+def kinds_below(objects: Iterable[Data]) -> tuple[ApiKind, ...]:
     """Give API version and kind of what has to be read to find the pods of objects, pods included."""
-    kinds: set[Kind] = set()
+    kinds: set[ApiKind] = set()
     for obj in filter(has_pods, objects):
         key = key_of(obj)
         kinds |= {("v1", "Pod"), *_BETWEEN.get(key, _BETWEEN.get(key.partition("/")[0], _ANY))}

@@ -88,7 +88,7 @@ PACKAGE_FILES = ("package.yaml", "Chart.yaml")
 _UNCLEAR = re.compile(r"https?://(?!(?:www\.)?(?:github|gitlab|bitbucket)\.)[^#]+(?<!\.git)")
 
 
-class Tree(Protocol):
+class FileTree(Protocol):
     """Files by path relative to the registry's folder; `..` may lead to its neighbours."""
 
     def read(self, path: PurePosixPath) -> bytes | None:
@@ -110,7 +110,7 @@ def refusing(what: str) -> Iterator[None]:
         raise RegistryError(f"{what}: {error}", where=error.where, hint=error.hint) from error
 
 
-def read_index(tree: Tree, *, source: str, name: str, revision: str = "") -> RegistryIndex:
+def read_index(tree: FileTree, *, source: str, name: str, revision: str = "") -> RegistryIndex:
     """Read `registry.yaml`; without one, every folder with a `package.yaml` is a package.
 
     Messages call it `source`, the app calls it `name`.
@@ -165,7 +165,7 @@ def _served(name: str, shipped: RegistryIndex) -> str:
     return f"mlstack pkg install {shipped.name}/{owners[0]}" if owners else "nothing of mlstack's"
 
 
-def fetch_package(tree: Tree, index: RegistryIndex, package: str, version: str) -> Files:
+def fetch_package(tree: FileTree, index: RegistryIndex, package: str, version: str) -> Files:
     """Give the files of a package version, its digest checked."""
     entry = index.version(package, version)
     named = f"{package}@{entry.version}"
@@ -191,7 +191,7 @@ def checked(files: Files, wanted: IndexVersion, named: str) -> Files:
     return files
 
 
-def _package_files(tree: Tree, folder: PurePosixPath) -> Files:
+def _package_files(tree: FileTree, folder: PurePosixPath) -> Files:
     """Give the files of a package; of a chart those that helm would pack."""
     files = tree.folder(folder)
     return without_ignored(files, tree.read(folder / ".helmignore")) if is_chart(files) else files

@@ -16,7 +16,7 @@ from mlstack.kube.client import WatchEvent
 from mlstack.objects import resources
 from mlstack.objects.resources import NodePlace, is_eligible
 from mlstack.simulator import engine
-from mlstack.simulator.engine import ENDED, Action, Kernel, Obj, SimulatedStore
+from mlstack.simulator.engine import ENDED, Callback, Kernel, Obj, SimulatedStore
 
 # Weight of preferred node affinity beside the score of the room, as in the default profile.
 _AFFINITY_WEIGHT = 2
@@ -51,7 +51,7 @@ class QueuedPod:
 class SchedulingQueue:
     """Pods without a node, as kube-scheduler keeps them: to be tried, in back-off, unschedulable."""
 
-    def __init__(self, kernel: Kernel, wake: Action, settings: SchedulerSettings) -> None:
+    def __init__(self, kernel: Kernel, wake: Callback, settings: SchedulerSettings) -> None:
         self._kernel, self._wake, self._settings = kernel, wake, settings
         self._pods: dict[str, QueuedPod] = {}
         self._active: list[tuple[int, int, int, str]] = []
@@ -505,7 +505,7 @@ class Workloads:
         if is_set:
             self._report(owner)
 
-    def _steps(self, owner: Obj, pods: list[Obj]) -> Iterator[Action]:
+    def _steps(self, owner: Obj, pods: list[Obj]) -> Iterator[Callback]:
         """Give the steps to so many pods, no matter which.
 
         Pods that have to go are chosen once, and nothing else is done until all of them are going: so does a
@@ -539,7 +539,7 @@ class Workloads:
 
         return order
 
-    def _ordinal_steps(self, owner: Obj, pods: list[Obj]) -> Iterator[Action]:
+    def _ordinal_steps(self, owner: Obj, pods: list[Obj]) -> Iterator[Callback]:
         """Give the steps to pods of the ordinals from 0; one that failed makes way for another."""
         by_name = {pod["metadata"]["name"]: pod for pod in pods}
         names = [f"{owner['metadata']['name']}-{ordinal}" for ordinal in range(_replicas(owner))]

@@ -16,7 +16,7 @@ from mlstack.objects.managed_fields import PatchFault, merge_patch
 from mlstack.objects.resources import NodePlace, is_eligible
 from mlstack.testing.store import by_fields, by_labels
 
-Action = Callable[[], object]
+Callback = Callable[[], object]
 Hear = Callable[[WatchEvent], None]
 Obj = dict[str, Any]
 
@@ -33,7 +33,7 @@ class Kernel:
     def __init__(self, seed: int = 0) -> None:
         self.now_ms = START_MS
         self._seed = seed
-        self._heap: list[tuple[int, int, Action]] = []
+        self._heap: list[tuple[int, int, Callback]] = []
         self._count = 0
 
     @property
@@ -45,12 +45,12 @@ class Kernel:
         """Give a generator of its own for a part of the simulator: its draws disturb no other part's."""
         return Random(f"{self._seed}/{name}")
 
-    def at(self, time_ms: int, action: Action) -> None:
+    def at(self, time_ms: int, action: Callback) -> None:
         """Do something at a moment, now if that has passed; what is due together keeps its order."""
         self._count += 1
         heappush(self._heap, (max(time_ms, self.now_ms), self._count, action))
 
-    def after(self, delay_ms: int, action: Action) -> None:
+    def after(self, delay_ms: int, action: Callback) -> None:
         """Do something in a while."""
         self.at(self.now_ms + delay_ms, action)
 

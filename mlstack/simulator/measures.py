@@ -329,7 +329,7 @@ def operations(samples: Samples) -> int:
 
 # --- how one job fares ---
 
-History = Sequence[tuple[int, JobSample]]
+JobHistory = Sequence[tuple[int, JobSample]]
 """A job as it was in each sample since it came, with the time."""
 
 
@@ -342,7 +342,7 @@ def histories(samples: Samples) -> dict[str, list[tuple[int, JobSample]]]:
     return dict(sorted(rows.items()))
 
 
-def wait(history: History, *, for_gang: bool) -> tuple[float, bool]:
+def wait(history: JobHistory, *, for_gang: bool) -> tuple[float, bool]:
     """Give how many seconds a job waited for its first trainer or its whole gang, and whether that came."""
     times = [
         at_ms
@@ -352,12 +352,12 @@ def wait(history: History, *, for_gang: bool) -> tuple[float, bool]:
     return ((times[0] if times else history[-1][0]) - history[0][0]) / 1000, bool(times)
 
 
-def succeeded_s(history: History) -> float | None:
+def succeeded_s(history: JobHistory) -> float | None:
     """Give when a job was first seen as succeeded, in seconds."""
     return next((at_ms / 1000 for at_ms, job in history if job.phase == "Succeeded"), None)
 
 
-def below_minimum(history: History) -> list[int]:
+def below_minimum(history: JobHistory) -> list[int]:
     """Give when a job that had been complete and goes on had fewer bound trainers than its minimum."""
     moments, has_begun = [], False
     for at_ms, job in history:
@@ -370,7 +370,7 @@ def below_minimum(history: History) -> list[int]:
     return moments
 
 
-def scalings(history: History, begin_ms: int) -> tuple[int, int, int]:
+def scalings(history: JobHistory, begin_ms: int) -> tuple[int, int, int]:
     """Count how often a job was told to have more trainers, fewer (not at its end), and how that turned."""
     targets = [job.bound + job.unbound if job.target is None else job.target for _, job in history]
     is_scaled = [not job.is_over and job.phase != "Completing" for _, job in history]

@@ -11,7 +11,7 @@ from mlstack.dataclass import dataclass, row
 from mlstack.elastic.policy.sharing import jain
 from mlstack.errors import UsageError
 from mlstack.simulator import measures
-from mlstack.simulator.measures import PARTS, SERIES, History, Raise, Samples, over_time
+from mlstack.simulator.measures import PARTS, SERIES, JobHistory, Raise, Samples, over_time
 from mlstack.simulator.run import SimulationOutcome
 from mlstack.simulator.scenario import NAMESPACE
 
@@ -156,7 +156,7 @@ def _resource(samples: Samples, name: str) -> ResourceUse:
     )
 
 
-def _waits(histories: Iterable[History], *, for_gang: bool) -> WaitSummary:
+def _waits(histories: Iterable[JobHistory], *, for_gang: bool) -> WaitSummary:
     waits = [measures.wait(history, for_gang=for_gang) for history in histories]
     seconds = [seconds for seconds, _ in waits]
     return WaitSummary(
@@ -191,7 +191,7 @@ def _service(samples: Samples, key: str) -> ServiceSummary:
 
 
 def _job(
-    key: str, history: History, scalings: tuple[int, int, int], jct_s: Mapping[str, float]
+    key: str, history: JobHistory, scalings: tuple[int, int, int], jct_s: Mapping[str, float]
 ) -> JobSummary:
     name, rows = key.partition("/")[2], [job for _, job in history]
     whole = next((index for index, job in enumerate(rows) if job.is_complete), len(rows))
@@ -216,7 +216,7 @@ def _keys(samples: Samples, field: str) -> list[str]:
     return sorted({item.key for sample in samples for item in getattr(sample, field)})
 
 
-def rows(samples: Samples) -> str:
+def to_csv(samples: Samples) -> str:
     """Write one row a second as CSV: figures of the cores, services, jobs, the use of other resources."""
     services, jobs = _keys(samples, "services"), _keys(samples, "jobs")
     others = measures.resources(samples)[1:]

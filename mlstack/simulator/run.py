@@ -31,7 +31,7 @@ from mlstack.kube.lease import Lease
 from mlstack.simulator import engine, measures
 from mlstack.simulator import scenario as objects
 from mlstack.simulator.control_plane import Scheduler, Workloads, collect_garbage
-from mlstack.simulator.engine import START_MS, Action, Kernel, Obj, SimulatedStore, SimulatedWatch
+from mlstack.simulator.engine import START_MS, Callback, Kernel, Obj, SimulatedStore, SimulatedWatch
 from mlstack.simulator.scenario import EVENTS, NAMESPACE, JobPlan, NodeGroup, Scenario, ScenarioEvent
 
 SAMPLE_MS = 1_000
@@ -120,7 +120,7 @@ class SimulationEnvironment:
         for service in scenario.services:
             self.later(service.at_ms, partial(self.store.write, objects.deployment(service)))
 
-    def later(self, at_ms: int, action: Action) -> None:
+    def later(self, at_ms: int, action: Callback) -> None:
         """Do something at a time of the scenario."""
         self.kernel.at(START_MS + at_ms, action)
 
@@ -317,7 +317,7 @@ class SimulatedController:
     def _now_s(self) -> float:
         return self._kernel.now_ms / 1000
 
-    def _later(self, delay_ms: int, action: Action) -> None:
+    def _later(self, delay_ms: int, action: Callback) -> None:
         """Do something in a while, unless it died by then; while it stands still nothing is done."""
         life = self._lives
 

@@ -22,7 +22,7 @@ from mlstack.objects.resources import quantity
 
 # --- read text into nested tuples: `self.a` is `("select", ("name", "self"), "a")` ---
 
-Node = Any
+SyntaxNode = Any
 
 _TOKEN = re.compile(
     r'''\s*(?:
@@ -72,7 +72,7 @@ class _Parser:
         self._tokens = tokens
         self._position = 0
 
-    def parse(self) -> Node:
+    def parse(self) -> SyntaxNode:
         """Read the whole expression."""
         node = self._ternary()
         if self._tokens[self._position][0] != "end":
@@ -97,7 +97,7 @@ class _Parser:
             raise UnsupportedError(text)
         return text
 
-    def _ternary(self) -> Node:
+    def _ternary(self) -> SyntaxNode:
         condition = self._binary(0)
         if self._accept("?") is None:
             return condition
@@ -105,7 +105,7 @@ class _Parser:
         self._expect(":")
         return ("if", condition, yes, self._ternary())
 
-    def _binary(self, level: int) -> Node:
+    def _binary(self, level: int) -> SyntaxNode:
         if level == len(_LEVELS):
             return self._unary()
         node = self._binary(level + 1)
@@ -113,11 +113,11 @@ class _Parser:
             node = ("call", mark, [node, self._binary(level + 1)])
         return node
 
-    def _unary(self) -> Node:
+    def _unary(self) -> SyntaxNode:
         mark = self._accept("!", "-")
         return ("call", mark, [self._unary()]) if mark else self._member(self._primary())
 
-    def _member(self, node: Node) -> Node:
+    def _member(self, node: SyntaxNode) -> SyntaxNode:
         while mark := self._accept(".", "["):
             if mark == "[":
                 node = ("call", "[]", [node, self._ternary()])
@@ -127,7 +127,7 @@ class _Parser:
             node = self._method(name, node) if self._accept("(") else ("select", node, _field(name))
         return node
 
-    def _method(self, name: str, target: Node) -> Node:
+    def _method(self, name: str, target: SyntaxNode) -> SyntaxNode:
         if name not in _MACROS:
             return ("call", name, [target, *self._arguments(")")])
         variable = self._name()
@@ -136,15 +136,15 @@ class _Parser:
         self._expect(")")
         return ("macro", name, target, variable, body)
 
-    def _arguments(self, end: str) -> list[Node]:
-        arguments: list[Node] = []
+    def _arguments(self, end: str) -> list[SyntaxNode]:
+        arguments: list[SyntaxNode] = []
         while not self._accept(end):
             if arguments:
                 self._expect(",")
             arguments.append(self._ternary())
         return arguments
 
-    def _primary(self) -> Node:
+    def _primary(self) -> SyntaxNode:
         kind, text = self._take()
         if kind == "number":
             return ("literal", float(text) if "." in text else int(text))
@@ -160,7 +160,7 @@ class _Parser:
         self._expect(")")
         return node
 
-    def _named(self, name: str) -> Node:
+    def _named(self, name: str) -> SyntaxNode:
         if name in _LITERALS:
             return ("literal", _LITERALS[name])
         if not self._accept("("):
@@ -226,7 +226,7 @@ def check(expression: str, names: Iterable[str]) -> None:
         raise UnsupportedError("it is nested too deeply") from None
 
 
-def _check(node: Node, names: frozenset[str]) -> None:
+def _check(node: SyntaxNode, names: frozenset[str]) -> None:
     match node:
         case ("name", name) if name not in names and name not in _TYPES:
             near = nearest(name, names)
@@ -254,11 +254,11 @@ def _check(node: Node, names: frozenset[str]) -> None:
 
 
 @cache
-def _parsed(expression: str) -> Node:
+def _parsed(expression: str) -> SyntaxNode:
     return _Parser(_tokens(expression)).parse()
 
 
-def _value(node: Node, env: Env) -> Any:
+def _value(node: SyntaxNode, env: Env) -> Any:
     left = env[_STEPS_LEFT]
     left[0] -= 1
     if left[0] < 0:
@@ -269,7 +269,7 @@ def _value(node: Node, env: Env) -> Any:
     return value
 
 
-def _evaluated(node: Node, env: Env) -> Any:
+def _evaluated(node: SyntaxNode, env: Env) -> Any:
     match node:
         case ("literal", value):
             return value
@@ -299,7 +299,7 @@ def _evaluated(node: Node, env: Env) -> Any:
     raise UnsupportedError(str(node))
 
 
-def _decided(parts: Iterable[tuple[Node, Env]], *, by: bool) -> bool:
+def _decided(parts: Iterable[tuple[SyntaxNode, Env]], *, by: bool) -> bool:
     """Give `by` if one part is so, whatever the others; an error counts only if no part decides."""
     error: EvaluationError | None = None
     for node, env in parts:
@@ -313,7 +313,7 @@ def _decided(parts: Iterable[tuple[Node, Env]], *, by: bool) -> bool:
     return not by
 
 
-def _macro(name: str, items: list[tuple[Any, tuple[Node, Env]]]) -> Any:
+def _macro(name: str, items: list[tuple[Any, tuple[SyntaxNode, Env]]]) -> Any:
     if name in ("all", "exists"):
         return _decided((part for _, part in items), by=name == "exists")
     if name == "exists_one":

@@ -192,7 +192,7 @@ _PARTS: Mapping[tuple[str, str], Callable[[Field], _Parts]] = {
 # --- what they are asked ---
 
 Violations = Iterator[tuple[KubeObject, Problem]]
-Check = Callable[[PolicyContext], Violations]
+PolicyCheck = Callable[[PolicyContext], Violations]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +204,7 @@ class Policy:
     severity: Literal["error", "warning"]  # with an error `validate` says no
     reason: str  # why it is wanted, one sentence without a full stop
     fix: str  # what to do about it
-    check: Check  # gives what does not keep it; the severity of its problems does not count
+    check: PolicyCheck  # gives what does not keep it; the severity of its problems does not count
     where: str = ""  # the file of an app's own
 
 
@@ -224,13 +224,13 @@ class PolicyOutcome:
 _BUILTIN: dict[str, Policy] = {}
 
 
-def policy(text: str) -> Callable[[Check], None]:
+def policy(text: str) -> Callable[[PolicyCheck], None]:
     """Enter a built-in policy that the function below checks: `ID: SETS | SEVERITY | why | what to do`."""
     id, _, rest = text.partition(": ")
     sets, severity, reason, fix = map(str.strip, rest.split(" | "))
     level: Literal["error", "warning"] = "error" if severity == "error" else "warning"
 
-    def enter(check: Check) -> None:
+    def enter(check: PolicyCheck) -> None:
         _BUILTIN[id] = Policy(
             id=id, sets=tuple(sets.split(", ")), severity=level, reason=reason, fix=fix, check=check
         )
@@ -245,7 +245,7 @@ def builtin() -> Mapping[str, Policy]:
 
     rows: dict[str, list[KindRules]] = {}
     for entry in load("policies.rules"):
-        rows.setdefault(f"{entry.operator} | {entry.source}", []).append(entry)
+        rows.setdefault(entry.title, []).append(entry)
     for text, own in rows.items():
         policy(text)(partial(_unkept, own))
     return _BUILTIN
@@ -285,7 +285,7 @@ def chosen(words: str, known: Mapping[str, Policy]) -> list[Policy]:
     return [policy for policy in known.values() if {ALL, policy.id, *policy.sets} & set(names)]
 
 
-class Verdict(NamedTuple):
+class PolicyVerdict(NamedTuple):
     """What policies found."""
 
     faults: list[Fault]
@@ -299,7 +299,7 @@ def check_policies(
     *,
     known: Iterable[str],
     components: Collection[str] | None = None,
-) -> Verdict:
+) -> PolicyVerdict:
     """Find what does not keep policies, and what is wrong with the waivers.
 
     Args:
@@ -311,7 +311,7 @@ def check_policies(
     ids = frozenset(known)
     asked = [obj for obj in stack.objects if components is None or obj.component in components]
     waivers = {id(obj): dict(_waivers(obj)) for obj in asked}
-    verdict = Verdict([fault for obj in asked for fault in _wrong_waivers(obj, ids)], [], [])
+    verdict = PolicyVerdict([fault for obj in asked for fault in _wrong_waivers(obj, ids)], [], [])
     for policy in policies:
         violations = [
             (obj, fault_of(obj, problem.keys, problem.message, policy.severity, policy=policy.id))

@@ -310,10 +310,14 @@ def not_negative(field: Field) -> Problems:
 class KindRules(NamedTuple):
     """What is checked of some kinds: by the API server, or by the operator that they are of."""
 
-    operator: str  # with its version, as messages name it; empty for the API server; of policies id and sets
-    source: str  # where the rules were read: repository, version, file; of policies what else stands there
+    title: str  # what stands behind `@` above: `OPERATOR VERSION | SOURCE`, of policies all but their rules
     kinds: tuple[str, ...]
     rules: tuple[Rule, ...]
+
+    @property
+    def operator(self) -> str:
+        """Give the operator with its version, as messages name it; empty for the API server."""
+        return self.title.partition(" | ")[0]
 
 
 @cache
@@ -325,17 +329,16 @@ def load(file: str) -> list[KindRules]:
         for line in text.splitlines()
         if line.strip() and not line.lstrip().startswith("#")
     )
-    table, operator, source = [], "", ""
+    table, title = [], ""
     while lines:
         _, line = lines.popleft()
         if line.startswith("@ "):
-            operator, _, source = line[2:].partition(" | ")
-            continue
-        if line.startswith("let "):
+            title = line[2:]
+        elif line.startswith("let "):
             RULES[line[4:]] = _later(line[4:])  # a part may name itself
             RULES[line[4:]] = at("", *_block(lines, 0))
         else:
-            table.append(KindRules(operator, source, tuple(line.split()), _block(lines, 0)))
+            table.append(KindRules(title, tuple(line.split()), _block(lines, 0)))
     return table
 
 

@@ -365,7 +365,7 @@ def _simulate_once(
     with page.waiting(f"simulating {scenario.name}"):
         outcome = simulate(scenario, config, seed=seed, tick_ms=tick_ms)
     if rows is not None:
-        rows.write_text(report.rows(outcome.samples), encoding="utf-8")
+        rows.write_text(report.to_csv(outcome.samples), encoding="utf-8")
     if plot is not None:
         title = f"{outcome.scenario.name}, policy {outcome.policy}, seed {outcome.seed}"
         plot.write_text(report.draw(outcome.samples, title), encoding="utf-8")

@@ -76,7 +76,7 @@ def demo(session: Session) -> int:
     """See it all work in a minute; needs no cluster, no network and leaves nothing behind."""
     from mlstack.cli.main import main
 
-    stage, purpose = Stage(), ""
+    stage, purpose = DemoStage(), ""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for line in SCRIPT.splitlines():
             if line.startswith("# "):
@@ -104,7 +104,7 @@ class DemoError(MlstackError):
     """Raised when a step of the demo ends otherwise than it should."""
 
 
-class Stage:
+class DemoStage:
     """Clusters in memory, one a context, where what is applied runs; their time is the same in every run."""
 
     def __init__(self) -> None:

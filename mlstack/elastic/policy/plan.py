@@ -36,9 +36,9 @@ from mlstack.elastic.snapshot import (
 from mlstack.names import Table
 from mlstack.objects import resources
 
-Policy = Callable[[Snapshot, PolicyConfig], ScalePlan]
+ScalingPolicy = Callable[[Snapshot, PolicyConfig], ScalePlan]
 
-POLICIES: Table[Policy] = Table("scaling policy")
+POLICIES: Table[ScalingPolicy] = Table("scaling policy")
 
 # Policies with known defects, kept to be measured against: for the simulator alone.
 BASELINES = frozenset({"edl-v010"})

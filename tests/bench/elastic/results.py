@@ -17,7 +17,7 @@ def write_result(base: Path, outcome: SimulationOutcome, circumstances: Mapping[
 
     `circumstances` tell how far it can be trusted.
     """
-    base.with_suffix(".csv").write_text(report.rows(outcome.samples))
+    base.with_suffix(".csv").write_text(report.to_csv(outcome.samples))
     base.with_suffix(".svg").write_text(report.draw(outcome.samples, base.name))
     write_figures(base, outcome, circumstances)
 

@@ -122,7 +122,7 @@ def test_mean_over_time_weighs_each_sample_by_how_long_it_stood() -> None:
     assert measures.mean(each.share("running") for each in samples) == pytest.approx(50)
 
 
-def history(samples: list[Sample], name: str = "a") -> measures.History:
+def history(samples: list[Sample], name: str = "a") -> measures.JobHistory:
     return measures.histories(samples)[f"default/{name}"]
 
 

@@ -63,7 +63,7 @@ def test_every_resource_that_nodes_have_is_told_beside_the_mean_of_samples() -> 
 
 def test_rows_keep_their_columns_and_end_with_the_other_resources() -> None:
     moments = [with_gpus(0, cores=20, gpus=2), with_gpus(1, cores=40, gpus=8)]
-    header, *rows = csv.reader(io.StringIO(report.rows(moments)))
+    header, *rows = csv.reader(io.StringIO(report.to_csv(moments)))
     assert header[:6] == ["seconds", "utilisation", "useful", "background", "requested", "stranded"]
     assert header[-1] == f"utilisation:{GPU}"
     assert [(row[1], row[-1]) for row in rows] == [("20.000", "25.000"), ("40.000", "100.000")]

@@ -43,8 +43,8 @@ def test_verdicts_are_those_of_the_operators(case: Case) -> None:
 def test_every_set_of_rules_refuses_something_and_lets_something_by() -> None:
     for entry in operator_rules():
         verdicts = {case.said is not None for case in CASES if kind_of(OBJECTS[case.base]) in entry.kinds}
-        assert verdicts == {True, False}, entry.source
-        assert " v" in entry.source
+        assert verdicts == {True, False}, entry.title
+        assert " v" in entry.title
 
 
 def test_every_function_for_tables_stands_in_one() -> None:
