@@ -11,6 +11,7 @@ import pytest
 
 from mlstack.app import files
 from tests.support.processes import free_port
+from tests.support.registries import repository
 
 LAUNCHER = files.folder("prototypes") / "tf-job" / "tf-cnn" / "files" / "launcher.py"
 BENCHMARK = Path(__file__).with_name("benchmark.py")
@@ -134,6 +135,17 @@ def test_all_tasks_of_a_job_find_each_other(chief: bool) -> None:
         (",".join(cluster["ps"]), ",".join(cluster.get("chief", []) + cluster["worker"]))
     }
     assert [task["calls"] for task in seen if task["job_name"] == "ps"] == [list(range(workers))] * 2
+
+
+def test_the_source_comes_into_a_volume_that_is_roots_also_a_second_time(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    revision = repository(source, {"run.py": "pass"})
+    (tmp_path / ".gitconfig").write_text(f"[safe]\n  directory = {source}/.git\n")
+    asked = {"TARGET": str(target), "REPOSITORY": f"file://{source}", "REVISION": revision}
+    other = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
+    for _ in range(2):
+        subprocess.run(["sh", "-e", LAUNCHER.with_name("clone.sh")], env={**other, **asked}, check=True)
+        assert (target / "run.py").read_text() == "pass"
 
 
 def addresses(count: int) -> list[str]:
