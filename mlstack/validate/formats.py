@@ -216,7 +216,7 @@ def shown(value: Any) -> str:
 
 # --- numbers and texts of a schema's format: what is expected, None if it is that ---
 
-_DATE_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_DATE_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)([.,]\d+)?([Zz]|[+-]\d\d:\d\d)")
 # Go's own form, or anything with a number and a unit in it.
 _DURATION = re.compile(r"[+-]?((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+|0")
 _DURATION_IN_WORDS = re.compile(
@@ -236,9 +236,8 @@ def wrong_text(text: str, name: str) -> str | None:
 
 
 def _is_base64(text: str) -> bool:
-    # Line breaks do not count, as in Go.
-    base64.b64decode(text.replace("\r", "").replace("\n", ""), validate=True)
-    return True
+    base64.b64decode(text, validate=True)
+    return text != ""
 
 
 def _is_time(text: str) -> bool:

@@ -532,9 +532,7 @@ class _Reader:
 
     def _tagged_key(self, event: Any) -> str:
         value = self._tagged(event)
-        if value is None:
-            self._fail("a key is null; kubectl takes only keys that can be strings", event)
-        return value if isinstance(value, str) else resolve_key(event.value)
+        return value if isinstance(value, str) else self._plain_key(event)
 
     def _copy(self, value: Any, event: Any) -> Any:
         """Copy what an alias stands for, so that no two parts of a value are one."""
