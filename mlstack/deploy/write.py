@@ -110,6 +110,7 @@ class ObjectWriter:
         try:
             applied = self._cluster.apply(with_uid(change.subject.data, "", _NO_VERSION))
         except ConflictError as error:
+            self._cluster.kinds(refresh=True)  # its own may have come a moment ago
             now = self._look_again(change, error)
             if not now.writes:
                 return Applied(object=now.live_metadata or {}, warnings=now.notes)

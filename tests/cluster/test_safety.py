@@ -552,6 +552,17 @@ def test_an_object_follows_to_a_version_that_its_definition_gets_in_the_same_run
     assert stack.diff().ok
 
 
+def test_what_another_environment_makes_meanwhile_stays_with_it(stack: Stack, group: str) -> None:
+    file = stack.root / "environments/minikube/environment.yaml"
+    stack.write_text("environments/late/environment.yaml", file.read_text())
+    widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "it"}}
+    stack.write("a", definition(group, "size"), widget)
+    late = stack.plan("late")
+    stack.apply()
+    with pytest.raises(ClusterError, match="since it was shown: it belongs to environment `minikube`"):
+        deploy.apply(late, clock=stack.clock)
+
+
 def test_a_rule_of_a_definition_about_changes_is_told_in_its_words(
     stack: Stack, minikube: TestCluster, group: str
 ) -> None:

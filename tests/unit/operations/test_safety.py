@@ -60,17 +60,13 @@ def test_an_object_of_another_app_is_refused(stack: Stack, other: Stack, cluster
     assert cluster.get(ObjectRef("v1", "ConfigMap", "ml", "mine")) is None
 
 
-def test_a_diff_shows_what_is_refused(stack: Stack, other: Stack) -> None:
+def test_a_diff_shows_what_is_refused_and_adopting_takes_it_and_says_from_whom(
+    stack: Stack, other: Stack, cluster: MemoryCluster
+) -> None:
     stack.write("a", config_map(a="ours"))
     row = only(stack)
     assert (row.action, row.refused) == ("update", ("it belongs to environment `minikube` of app `shop`",))
     assert [field.path for field in row.fields if field.path == "data.a"]
-
-
-def test_adopting_takes_an_object_and_says_from_whom(
-    stack: Stack, other: Stack, cluster: MemoryCluster
-) -> None:
-    stack.write("a", config_map(a="ours"))
     result = stack.apply(adopt=True)
     assert outcomes(result) == {"settings": "updated"}
     assert "takes it from environment `minikube` of app `shop`" in result.objects[0].text
@@ -87,8 +83,6 @@ def test_an_object_of_another_environment_is_refused(stack: Stack, clusters: Clu
     with pytest.raises(OutdatedError, match="since it was shown: it belongs to environment `minikube`"):
         deploy.apply(early, clock=stack.clock)
     assert only(stack, "gke").refused == ("it belongs to environment `minikube` of app `demo`",)
-    with pytest.raises(ConflictError):
-        stack.apply("gke")
     assert outcomes(stack.apply("gke", adopt=True)) == {"settings": "updated"}
 
 
