@@ -6,11 +6,12 @@ Each has a line there, which says for what.
 from __future__ import annotations
 
 import base64
-import binascii
 import ipaddress
-import json
+from contextlib import suppress
 from functools import cache
+from typing import Any
 
+from mlstack.disk_cache import from_json
 from mlstack.objects.resources import quantity
 from mlstack.validate.formats import (
     Field,
@@ -131,23 +132,15 @@ def _secret(root: Field) -> Problems:
     for key in _SECRET_KEYS.get(kind, ()):
         if key not in content:
             yield data.at(key).says(f"is required with `type: {kind}`")
-        elif key.startswith(".docker") and not _is_json_map(content[key]):
+        elif key.startswith(".docker") and from_json(content[key], dict) is None:
             yield data.at(key).says("must hold a map in JSON")
 
 
 def _decoded(field: Field) -> bytes:
     """Decode base64; what is none is a fault of the structure and counts nothing here."""
-    try:
+    with suppress(ValueError):
         return base64.b64decode(field.text)
-    except (binascii.Error, ValueError):
-        return b""
-
-
-def _is_json_map(text: bytes) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
+    return b""
 
 
 @check
@@ -186,14 +179,28 @@ def _list_keys(schema: Field) -> Problems:
 # --- Ingresses, NetworkPolicies and Services ---
 
 
+def _network_of(field: Field) -> Any:
+    """Read a network; None where it is none. From 1.36 on no bits may be set beyond its prefix."""
+    with suppress(ValueError):
+        if field.text.strip().rpartition("/")[2].isdecimal():
+            return ipaddress.ip_network(field.text.strip(), strict=field.subject.minor >= 36)
+    return None
+
+
 @check
 def _network(field: Field) -> Problems:
-    try:
-        if "/" in field.text and ipaddress.ip_network(field.text.strip(), strict=False):
-            return
-    except ValueError:
-        pass
-    yield field.not_as("a network such as `10.0.0.0/8`")
+    if _network_of(field) is None:
+        yield field.not_as("a network such as `10.0.0.0/8`")
+
+
+@check
+def _excepted(block: Field) -> Problems:
+    """What is excepted from a block of addresses lies within it, and is not all of it."""
+    whole = _network_of(block.at("cidr"))
+    for inner in block.at("except").items:
+        part = _network_of(inner)
+        if whole and part and (part.version != whole.version or part == whole or not part.subnet_of(whole)):
+            yield inner.not_as("a smaller network within `cidr`")
 
 
 @check
@@ -234,8 +241,6 @@ def _volume(spec: Field) -> Problems:
 @check
 def _storage(storage: Field) -> Problems:
     amount = quantity(storage.value)
-    if not storage:
-        yield storage.says("is required")
     if amount is not None and amount <= 0:
         yield storage.says(f"must be above 0, got {shown(storage.value)}")
 

@@ -175,10 +175,7 @@ def _no_such_kind(obj: KubeObject, schemas: Schemas) -> str:
 
 
 def load_schemas(version: str) -> Schemas:
-    """Give the schemas of one Kubernetes version.
-
-    Args:
-        version: `1.30` to `1.37`; `v1.36.3` is read as 1.36.
+    """Give the schemas of one Kubernetes version, in a form that `check_version` reads.
 
     Raises:
         ConfigError: mlstack has no schemas of that version.
