@@ -86,7 +86,7 @@ def parse_node(obj: Mapping[str, Any]) -> NodeFacts:
 Ending = Literal["", "succeeded", "failed", "lost"]
 
 # What only more room can mend, in the words of the scheduler; a port of a node is room too.
-_WANTS_ROOM = ("Insufficient", "Too many pods", "free ports")
+_WANTS_ROOM = ("Insufficient", "Too many pods", "free ports", "No preemption victims")
 
 _OVERDUE_MS = 30_000  # so long after the end of its grace a pod should be gone
 
@@ -204,7 +204,9 @@ def _wants_room(scheduled: Mapping[str, Any]) -> bool:
     if scheduled.get("status") == "True" or scheduled.get("reason") != "Unschedulable":
         return True
     message = str(scheduled.get("message") or "")
-    return not message or any(words in message for words in _WANTS_ROOM)
+    # Where it has tried to make room, it says what would still be missing, as the distance from another pod.
+    lacking = message.partition("preemption: 0/")[2] or message
+    return not message or any(words in lacking for words in _WANTS_ROOM)
 
 
 # --- what keeps the containers of a pod from running, in words that stay while it lasts ---

@@ -211,9 +211,13 @@ class Gain:
     def __init__(self, jobs: Iterable[Job], totals: Sequence[int]) -> None:
         jobs = tuple(jobs)
         self._fulfilment = Fulfilment(jobs)
-        self._gains = {
-            job.key: _gains(source(job), job.weight / _dominant_share(job, totals)) for job in jobs
-        }
+        self._gains: dict[str, tuple[int, ...]] = {}
+        for job in jobs:
+            amounts = zip(job.trainer, totals, strict=True)
+            dominant_share = max(
+                (Fraction(asked, all_) for asked, all_ in amounts if all_), default=Fraction(0)
+            )
+            self._gains[job.key] = _gains(source(job), job.weight / (dominant_share or Fraction(1)))
         self._kinds = {job.key: (job.trainer, job.minimum, self._gains[job.key]) for job in jobs}
         self._scale = 1 + max([self._fulfilment.share(job, job.maximum) for job in jobs], default=0)
 
@@ -233,12 +237,6 @@ class Gain:
     def _gain(self, job: Job, count: int) -> int:
         gains = self._gains[job.key]
         return gains[count] if 0 <= count < len(gains) else 0
-
-
-def _dominant_share(job: Job, totals: Sequence[int]) -> Fraction:
-    """Give the largest part of any resource of the cluster that one trainer takes; 1 if it takes nothing."""
-    shares = (Fraction(asked, all_) for asked, all_ in zip(job.trainer, totals, strict=True) if all_ > 0)
-    return max(shares, default=Fraction(0)) or Fraction(1)
 
 
 @lru_cache(maxsize=4096)

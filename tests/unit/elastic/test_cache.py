@@ -70,14 +70,11 @@ def test_tainted_nodes_are_for_those_who_tolerate() -> None:
     assert found == {"default/a": frozenset({"n1"}), "default/b": None}
 
 
-@pytest.mark.parametrize(
-    "term",
-    [
-        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]},
-        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]},
-    ],
-    ids=["by label", "by name, as of a daemon"],
-)
+BY_LABEL = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
+AS_A_DAEMON = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}
+
+
+@pytest.mark.parametrize("term", [BY_LABEL, AS_A_DAEMON], ids=["by label", "by name"])
 def test_required_affinity_names_nodes(term: Obj) -> None:
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     zones = [node(name, labels={"zone": zone}) for name, zone in (("n1", "a"), ("n2", "b"))]
@@ -90,8 +87,10 @@ def test_a_pod_that_waits_for_something_else_is_no_demand() -> None:
     message = "0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind."
     waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
     lacks = {**waits, "message": "0/1 nodes are available: 1 Insufficient cpu."}
-    gated = pod("gated", schedulingGates=[{"name": "later"}])
-    cache = cache_of(node("n1"), pod("volume", conditions=[waits]), pod("room", conditions=[lacks]), gated)
+    apart = "preemption: 0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules."
+    others = [pod("apart", conditions=[{**lacks, "message": f"{lacks['message']} {apart}"}])]
+    others += [pod("gated", schedulingGates=[{"name": "later"}])]
+    cache = cache_of(node("n1"), pod("volume", conditions=[waits]), pod("room", conditions=[lacks]), *others)
 
     assert [demand.key for demand in build_snapshot(cache, NOW_MS).demands] == ["default/room"]
 

@@ -144,17 +144,9 @@ def test_a_condition_keeps_its_time_until_it_changes_sides() -> None:
         (WHOLE, "Admitted", ("True", "Admitted", "there is room for the whole gang")),
         (WRONG, "Admitted", ("False", "InvalidSpec", FAULT)),
         (WRONG, "Degraded", ("True", "InvalidSpec", FAULT)),
-        (
-            STARTING,
-            "GangReady",
-            ("False", "PodsNotReady", "ready: 0 of 1 parameter server, 1 of 2 trainers"),
-        ),
+        (STARTING, "GangReady", ("False", "PodsNotReady", "ready: 0 of 1 parameter server, 1 of 2 trainers")),
         (WHOLE, "GangReady", ("True", "AllReady", "the whole gang is ready")),
-        (
-            Standing(bound=3, ready=3),
-            "Progressing",
-            ("True", "Binding", "1 of 4 trainers wait for a node"),
-        ),
+        (Standing(bound=3, ready=3), "Progressing", ("True", "Binding", "1 of 4 trainers wait for a node")),
         (WHOLE, "Progressing", ("False", "Steady", "all trainers that it was given are ready")),
         (BROKEN, "Degraded", ("True", "AllTrainersFailed", "all 4 trainers failed")),
         (WHOLE, "Scaled", ("True", "RoomFree", "trainers 0 -> 4: free room on n1")),
@@ -208,10 +200,7 @@ def test_the_wait_for_the_whole_gang_is_told_once() -> None:
 
 def test_the_end_has_its_time() -> None:
     status = ENDED.status(WHOLE.status(), now_ms=LATER)
-    assert (status["startTime"], status["completionTime"]) == (
-        timestamp(NOW / 1000),
-        timestamp(LATER / 1000),
-    )
+    assert (status["startTime"], status["completionTime"]) == (timestamp(NOW / 1000), timestamp(LATER / 1000))
 
 
 def test_what_the_job_reports_stays() -> None:
