@@ -12,7 +12,7 @@ import json
 import re
 import sys
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -143,13 +143,14 @@ def components(
     """
     planned: list[PlannedComponent] = []
     notes: list[str] = []
-    places: dict[Identity, str] = {}
+    places, has_lists = dict[Identity, str](), False
     for source in sources:
         documents = read.read_documents(
             source.text, source=source.name, with_positions=len(source.text) < _LARGE
         )
         if not any(_is_object(data) for document in documents for _, data in unpacked(document.value)):
             notes.append(f"left out {source.name}: it holds no object of Kubernetes")
+            has_lists = has_lists or any(isinstance(document.value, list) for document in documents)
             continue
         notes += source.notes
         _check(source, documents, places)
@@ -162,7 +163,7 @@ def components(
             notes += more
     if not planned:
         hint = "name a file or folder of manifests"
-        if any(isinstance(item.value, list) for item in documents):
+        if has_lists:
             hint = "a list of objects is written as `apiVersion: v1`, `kind: List`, `items:`"
         raise UsageError(f"there is no object of Kubernetes in `{sources[0].name}`", hint=hint)
     if name is not None and len(planned) > 1:
@@ -185,8 +186,9 @@ def _check(source: SourceFile, documents: Sequence[read.Document], places: dict[
             check_object(data, lambda part, where=where: where)  # type: ignore[misc]
             identity = identity_of(data)
             if identity in places:
-                twice = f"{identity.kind} `{identity.name}` is there twice"
-                message = f"{twice}: it stands at {places[identity]} too"
+                message = (
+                    f"{identity.kind} `{identity.name}` is there twice: it stands at {places[identity]} too"
+                )
                 raise ConfigError(message, where=where, hint="leave one of them out")
             places[identity] = where
 
@@ -197,8 +199,7 @@ _HELM = re.compile(r"\{\{-?\s*\.(Values|Release|Chart|Capabilities|Files)\b[^\n]
 def _component(full_name: str, source: SourceFile) -> tuple[PlannedComponent, list[str]]:
     suffix = ".json" if source.path.suffix == ".json" else ".yaml"
     notes: list[str] = []
-    documents = read.read_documents(source.text, source=source.name)
-    objects = [data for document in documents for _, data in unpacked(document.value)]
+    objects = _objects(read.read_documents(source.text, source=source.name))
     for data in objects:
         notes += told_of(data, full_name)
     if template := _HELM.search(source.text):
@@ -271,7 +272,7 @@ def rendered_chart(
     return objects, parts[0][1]
 
 
-def _objects(documents: Any) -> list[Data]:
+def _objects(documents: Iterable[read.Document]) -> list[Data]:
     return [data for document in documents for _, data in unpacked(document.value)]
 
 
@@ -386,8 +387,10 @@ def overlays(folder: Path) -> list[Overlay]:
     """
     if not folder.is_dir():
         raise NotFoundError(f"no folder `{folder}`", hint="relative paths start at the working directory")
-    places = [path for name in _COLLECTIONS for path in sorted((folder / name).glob("*")) if _is_one(path)]
-    if not places and _is_one(folder):
+    places = [
+        path for name in _COLLECTIONS for path in sorted((folder / name).glob("*")) if _is_kustomization(path)
+    ]
+    if not places and _is_kustomization(folder):
         return [_built("", folder)]
     if not places:
         hint = "it needs kustomization.yaml, or overlays/NAME/kustomization.yaml"
@@ -395,7 +398,7 @@ def overlays(folder: Path) -> list[Overlay]:
     return [_built(path.name, path) for path in places]
 
 
-def _is_one(folder: Path) -> bool:
+def _is_kustomization(folder: Path) -> bool:
     return any((folder / name).is_file() for name in NAMES)
 
 
@@ -405,8 +408,7 @@ def _built(environment: str, folder: Path) -> Overlay:
         hint = f"kustomize localize {folder} NEWDIR, and import that"
         raise ConfigError(message, where=str(file), hint=hint)
     text = build_folder(folder, where=str(folder))
-    documents = read_documents(text, source=f"what kustomize builds of `{folder}`")
-    objects = tuple(data for document in documents for _, data in unpacked(document.value))
+    objects = tuple(_objects(read_documents(text, source=f"what kustomize builds of `{folder}`")))
     namespaces = {(data.get("metadata") or {}).get("namespace") for data in objects} - {None}
     namespace = str(namespaces.pop()) if len(namespaces) == 1 else ""
     return Overlay(environment=environment, folder=folder, namespace=namespace, objects=objects)

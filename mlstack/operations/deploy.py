@@ -102,7 +102,7 @@ def _of_source(plan: ApplyPlan, source: Callable[[], GitState] | None) -> ApplyP
 def _plan(
     resolved: ResolvedTarget, options: ApplyOptions, *, what: str = "", may_be_empty: bool = False
 ) -> ApplyPlan:
-    """Work out what a deploy of what is wanted would do, by an apply unless it is said `what` else."""
+    """Work out what a deploy would do; `what` it is for the history, an apply where that is empty."""
     place, identity = resolved.place, resolved.identity
     if not may_be_empty:
         guard.refuse_empty(resolved.state)

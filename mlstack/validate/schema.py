@@ -251,7 +251,7 @@ def _forms(schemas: list[Schema]) -> str:
 # --- custom resources: the schema of their definition, its defaults, its rules in CEL ---
 
 _OPEN: Schema = {"x-kubernetes-preserve-unknown-fields": True}
-_OPAQUE = frozenset({"byte", "date", "datetime", "duration"})
+_OPAQUE = frozenset({"byte", "date", "datetime", "duration"})  # formats that CEL has types of its own for
 _ABOUT_CHANGES = re.compile(r"\boldSelf\b")
 
 
@@ -264,7 +264,7 @@ class Definition:
     replicas: tuple[str, ...] = ()
 
 
-Definitions = Mapping[tuple[str, str, str], Definition]
+Definitions = Mapping[tuple[str, str, str], Definition]  # by group, version and kind
 
 
 def custom_definitions(crds: Iterable[Mapping[str, Any]], *, usable: bool = True) -> Definitions:
@@ -328,7 +328,7 @@ def _below(schema: Schema, name: str) -> Schema:
 
 
 def _cel_problems(schema: Schema, field: Field, steps: list[int]) -> Problems:
-    """Evaluate the rules of a schema and of everything below it, while steps are left."""
+    """Evaluate the rules of a schema and of all below it; `steps` holds how many are left for all of them."""
     if field.value is None:
         return
     for rule in schema.get("x-kubernetes-validations", ()):

@@ -75,6 +75,7 @@ def _together(text: str, versions: Sequence[str]) -> str:
 
 def _change(text: str, version: str) -> tuple[int, int, str]:
     """Give where a version begins and ends to differ from a text, and what it has there."""
+    # Where two texts differ at some length they do at every greater one, so that halving finds the first.
     lengths = range(1, min(len(text), len(version)) + 1)
     start = bisect(lengths, False, key=lambda n: text[:n] != version[:n])
     behind = bisect(lengths[: len(lengths) - start], False, key=lambda n: text[-n:] != version[-n:])

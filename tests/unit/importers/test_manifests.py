@@ -111,6 +111,11 @@ def test_what_cannot_be_imported_changes_nothing(
     assert not [*(app / "components").iterdir()]
 
 
+def test_a_list_of_objects_is_told_of_whichever_file_holds_it(run: Runner, app: Path) -> None:
+    write_tree(app, {"in/a.yaml": "- {apiVersion: v1, kind: Pod}\n", "in/b.yaml": "a: 1\n"})
+    assert "a list of objects is written as" in run("import in").err
+
+
 def test_no_component_takes_the_file_of_its_modules_parameters(run: Runner, app: Path) -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
     write_tree(app, {"params.yaml": text, "a.yaml": text})
