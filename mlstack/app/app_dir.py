@@ -232,7 +232,7 @@ class AppDir(AppReader):
     def check_component(self, full_name: str) -> None:
         """Refuse what cannot name a component, and a module whose folder another one has."""
         module, _, name = full_name.rpartition(".")
-        check_component_name(full_name if "/" in full_name else name)
+        check_component_name(name if "/" not in full_name and "" not in full_name.split(".") else full_name)
         if module:
             self.check_module(module)
         if module and f"{name.lower()}.yaml" == layout.MODULE_PARAMS:

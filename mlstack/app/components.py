@@ -131,7 +131,7 @@ def _name(request: ComponentRequest, values: Mapping[str, Any]) -> tuple[str, st
     module, _, name = full_name.rpartition(".")
     parts = [(request.module or "").replace("/", ".").strip("."), module]
     module = ".".join(part for part in parts if part)
-    if "/" in full_name or ".." in full_name or full_name.startswith("."):
+    if "/" in full_name or "" in full_name.split("."):
         check_component_name(full_name)  # names no path, and no part of one is empty
     return check_module_name(module) if module else "", check_component_name(name)
 

@@ -133,12 +133,12 @@ class AppFiles:
             return self._documents[file]
         for document in listed:
             kind = documents.kind_of(document.value)
-            if kind == "Component":
-                return self.document(file, "Component")
-            if kind in ("App", "Lock", "ModuleParams", "Environment", "EnvironmentParams"):
-                hint = "parameters of the whole app stand in app.yaml" if kind == "ModuleParams" else None
+            if kind == "ModuleParams":
+                hint = "parameters of the whole app stand in app.yaml"
                 message = f"a file of kind `{kind}` is no component"
                 raise SchemaError(message, where=str(document.origin()), hint=hint)
+            if kind is not None and "metadata" not in document.value:  # no object of Kubernetes
+                return self.document(file, "Component")
         return None
 
     def note_sound(self, file: str, kind: str) -> None:

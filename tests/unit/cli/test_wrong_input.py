@@ -43,12 +43,14 @@ generate wep back | 4 | no installed package has a prototype `wep` | did you mea
 generate web back | 2 | prototype `web` needs `image` | add --image=VALUE
 generate web front --image x | 2 | there is a component `front` already (components/front.yaml) | --force
 generate web ../x --image x | 2 | `../x` cannot be a component name | use up to 63 letters
+generate web back. --image x | 2 | `back.` cannot be a component name | use up to 63 letters
 generate web back --image x --imge y | 4 | prototype `web` has no parameter `imge` | did you mean `image`?
 generate web back --image x --replicas many | 2 | `replicas` must be an integer, got "many" | --help
 generate web Front --image x | 2 | a component `front` is there, and `Front` differs | on macOS
 env add Prod | 2 | an environment `prod` is there, and `Prod` differs | choose another name
 registry add Ours ../registry | 2 | a registry `ours` is there, and `Ours` differs | choose
 component rename front ../x | 2 | `../x` cannot be a component name | use up to 63
+component rename front .x | 2 | `.x` cannot be a component name | use up to 63
 component rm frnt | 4 | no component `frnt` | did you mean `front`?
 env add prod | 2 | there is an environment `prod` already | mlstack env describe prod
 env add b --context minikub | 4 | the kubeconfig has no context `minikub` | did you mean `minikube`?
@@ -227,6 +229,9 @@ FILES: dict[str, dict[str, Any]] = {
     " | mlstack pkg install --force restores": {TEMPLATE: "a: 1\n"},
     "render prod | 3 | a document is no Kubernetes object: it has no `kind` (components/x.yaml:1)"
     " | give it apiVersion, kind": {"components/x.yaml": "apiVersion: v1\nmetadata: {name: a}\n"},
+    "render prod | 3 | `kind` must be `Component` in this file, got `Componnet` (components/x.yaml:2) |": {
+        "components/x.yaml": HEAD.format("Componnet") + "prototype: web\n"
+    },
     "render prod | 3 | component `x`: a mapping or a list cannot be a key (components/x.yaml:1)"
     " | helm template": {"components/x.yaml": "kind: {{ .Values.kind }}\n"},
     "render prod | 3 | component `x` brings `ConfigMap default/a` twice (components/x.yaml:1 and"
