@@ -95,7 +95,7 @@ def version_key(version: str) -> tuple[int, int, int, int, tuple[tuple[int, int,
     """Give the sort key of a version: semantic order, a pre-release below its release, others lowest."""
     match = re.fullmatch(_NUMBERS, version)
     if not match:
-        return (-1, 0, 0, 0, (), version)
+        return (-1, 0, 0, 1, (), version)
     major, minor, patch = (int(part or 0) for part in match.group(1, 2, 3))
     pre = match.group(4)
     words = filter(None, (pre or "").split("."))
@@ -141,7 +141,6 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 
 _RANGE = r"[\^~<>=*|,\s]|(^|\.)[xX](\.|$)"
 _SPACES = r"(?<=[\^~<>=])\s+"
-_NUMBERED = 0  # the least first part of the key of a version that has numbers
 
 
 def is_range(text: str) -> bool:
@@ -178,7 +177,7 @@ def best_first(versions: Iterable[str], wanted: str = "") -> list[str]:
 
 def is_prerelease(version: str) -> bool:
     """Tell whether a version comes before its release (`1.0.0-rc.1`)."""
-    return version_key(version)[0] >= _NUMBERED and not version_key(version)[3]
+    return not version_key(version)[3]
 
 
 def check_mlstack(wanted: str, *, what: str, where: str) -> None:
@@ -212,10 +211,8 @@ def _spec(text: str) -> NpmSpec:
 def _version(text: str) -> Version | None:
     from semantic_version import Version
 
-    if version_key(text)[0] < _NUMBERED:
-        return None
     try:
-        return Version.coerce(text.removeprefix("v"))
+        return Version.coerce(text.removeprefix("v")) if re.fullmatch(_NUMBERS, text) else None
     except ValueError:
         return None
 

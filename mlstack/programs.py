@@ -21,6 +21,8 @@ TIMEOUT_VARIABLE = "MLSTACK_PROGRAM_TIMEOUT"
 MORE_TIME = f"{TIMEOUT_VARIABLE}=10m gives it more time"
 _LOGIN = r"://[^/@\s]+@"  # user and password of an address
 MAX_ERROR_LINES = 12
+# What git tells hooks of their repository; no program that we run is to work in that.
+_OF_HOOKS = "GIT_(DIR|COMMON_DIR|WORK_TREE|INDEX_FILE|NAMESPACE|PREFIX|QUARANTINE_PATH|.*OBJECT_DIRECTOR.*)"
 
 
 class ProgramError(MlstackError):
@@ -75,8 +77,9 @@ def run(
     import subprocess
 
     timeout_s, shown = limit_s(TIMEOUT_VARIABLE, timeout_s, os.environ), _shown(arguments)
-    command, environ = [str(find(arguments[0])), *arguments[1:]], {**os.environ, **(settings or {})}
-    pipe = subprocess.PIPE
+    command, pipe = [str(find(arguments[0])), *arguments[1:]], subprocess.PIPE
+    environ = {name: text for name, text in os.environ.items() if not re.fullmatch(_OF_HOOKS, name)}
+    environ |= settings or {}
     try:
         # A session of its own, so that a program out of time goes with all that it started.
         process = subprocess.Popen(

@@ -88,6 +88,11 @@ def test_fetching_a_requirement_at_a_revision_locks_that_commit(tmp_path: Path) 
             ("common", "0.1.0"),
         ]
         assert {package.locked.revision for package in fetched} == {revision}
+    with pytest.raises(NotFoundError, match=r"has no version `9\.9`"):
+        fetch_all(refs, PackageRef(registry="own", name="jobs", version="9.9"), root=tmp_path)
+    with pytest.raises(NotFoundError) as caught:
+        fetch_all([], PackageRef(registry="own", name="jobs"), root=tmp_path)
+    assert caught.value.hint == "mlstack registry add own ADDRESS"
 
 
 def test_retired_names_are_locked_unless_the_registry_lies_on_this_machine(tmp_path: Path) -> None:
@@ -102,19 +107,6 @@ def test_retired_names_are_locked_unless_the_registry_lies_on_this_machine(tmp_p
     far, near = (fetch_all(refs, each, root=tmp_path)[1] for each in wanted)
     assert far.retired == (Retired(names=("old-job",), reason="nobody runs it"),)
     assert near.retired == ()
-
-
-def test_a_requirement_of_neither_version_nor_revision_is_not_found(tmp_path: Path) -> None:
-    repository(tmp_path / "repo", plain())
-    refs = [RegistryRef(name="own", address=f"file://{tmp_path}/repo", protocol="git")]
-    with pytest.raises(NotFoundError, match=r"has no version `9\.9`"):
-        fetch_all(refs, PackageRef(registry="own", name="jobs", version="9.9"), root=tmp_path)
-
-
-def test_a_requirement_of_an_unknown_registry_says_how_to_add_it(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError) as caught:
-        fetch_all([], PackageRef(registry="own", name="jobs"), root=tmp_path)
-    assert caught.value.hint == "mlstack registry add own ADDRESS"
 
 
 @pytest.mark.parametrize(
@@ -138,6 +130,15 @@ def test_without_git_the_error_says_so(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(RegistryError, match="the program `git` is needed and is not installed") as caught:
         assert opened_at("file:///x", tmp_path).index
     assert "install git" in str(caught.value.hint)
+
+
+def test_a_hook_of_another_repository_may_ask(
+    history: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DIR", "WORK_TREE", "OBJECT_DIRECTORY", "QUARANTINE_PATH", "NAMESPACE"):
+        monkeypatch.setenv(f"GIT_{name}", str(tmp_path / "mine"))
+    assert opened_at(f"file://{history[0]}#main:reg", tmp_path).index.packages
+    assert not (tmp_path / "mine").exists()
 
 
 def test_history_is_not_transferred_and_nothing_is_left_behind(
