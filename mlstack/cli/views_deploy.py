@@ -342,7 +342,7 @@ def amounts_text(takes: Amounts, *, signed: bool = False, bare: bool = False, li
 def _validated(result: ValidateResult) -> Page:
     blocks: list[Block] = []
     for fault in result.faults:
-        parts = (f"{fault.object} ({fault.component})", fault.path, fault.message)
+        parts = (f"{fault.object} ({fault.component})".removesuffix(" ()"), fault.path, fault.message)
         policy = f" [{fault.policy}]" if fault.policy else ""
         blocks.append(TextLine(": ".join(filter(None, parts)) + policy + _of(fault.where), hang=4))
     for rule in result.policies:

@@ -1,18 +1,16 @@
 """Law: a parameter changes its value in the rendered text, never the structure around it."""
 
-import io
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
-from ruamel.yaml import YAML
 
 from mlstack.app.prototype import Prototype
 from mlstack.render.template import Renderer
 from mlstack.yaml.read import read_document
 from tests.property import strategies
 from tests.property.test_emit import as_kubectl, has_short_keys, typed
+from tests.property.test_scalars import READERS as OTHER_READERS
 
 TEMPLATE = """\
 kind: {{ x }}
@@ -27,11 +25,7 @@ nested:
 json: {{ x | json }}
 joined: {{ "<" ~ x ~ ">" }}
 """
-READERS = {
-    "ours": lambda text: read_document(text, source="x").value,
-    "PyYAML": lambda text: yaml.load(text, Loader=yaml.CSafeLoader),
-    "ruamel, YAML 1.2": lambda text: YAML(typ="safe", pure=True).load(io.StringIO(text)),
-}
+READERS = {"ours": lambda text: read_document(text, source="x").value, **OTHER_READERS}
 RENDERER = Renderer(Prototype(name="p", package="x", registry="r", templates={"t": TEMPLATE}))
 
 

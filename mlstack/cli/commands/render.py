@@ -297,6 +297,7 @@ def _sarif_result(fault: Mapping[str, Any], ids: Sequence[str], environment: str
     rule = fault["policy"] or "kubernetes"
     file, line = _place(fault, environment)
     name = ": ".join(filter(None, (fault["object"], fault["path"])))
+    full_name = "/".join(filter(None, (environment, fault["component"], name)))
     identity = "\0".join((environment, rule, fault["component"], name, fault["message"]))
     waived = {"suppressions": [{"kind": "inSource", "justification": fault["waiver"]}]}
     return {
@@ -310,9 +311,7 @@ def _sarif_result(fault: Mapping[str, Any], ids: Sequence[str], environment: str
                     "artifactLocation": {"uri": re.sub(r"[^A-Za-z0-9._~/@+-]", _percent_encoded, file)},
                     **({"region": {"startLine": line}} if line else {}),
                 },
-                "logicalLocations": [
-                    {"fullyQualifiedName": f"{environment}/{fault['component']}/{name}", "kind": "object"}
-                ],
+                "logicalLocations": [{"fullyQualifiedName": full_name, "kind": "object"}],
             }
         ],
         "partialFingerprints": {"mlstack/v1": hashlib.sha256(identity.encode()).hexdigest()},

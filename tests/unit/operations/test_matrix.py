@@ -110,6 +110,8 @@ def test_what_a_cluster_does_not_serve_is_a_fault(run: Runner, app: Path) -> Non
         ("Job dev/train", "error"),
         ("ResourceQuota dev/q", "warning"),
     ]
+    assert "ResourceQuota dev/q: spec.hard" in run("validate dev").out  # of no component
+    assert '"dev/ResourceQuota dev/q: spec.hard' in run("validate dev -o sarif").out
     file.write_text("{}")
     ran = run("validate dev")
     assert (ran.code, "mlstack env snapshot dev" in ran.err) == (3, True)
