@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from mlstack.dataclass import dataclass
 from mlstack.elastic import facts, pods
-from mlstack.elastic.facts import Form, JobFacts, NodeFacts, PodFacts, RoleFacts, SetFacts, key_of
+from mlstack.elastic.facts import Form, JobFacts, NodeFacts, PodFacts, SetFacts, key_of
 from mlstack.elastic.snapshot import (
     BASIC,
     NO_LIMIT,
@@ -351,18 +351,17 @@ class _SnapshotBuilder:
 
     def _as_admitted(self, job: JobFacts) -> JobFacts:
         """Give a job whose pods request what admission makes of them: with sidecars, overhead, defaults."""
-        tried = self._cache.tried.get(job.key, {})
-
-        def admitted(role: RoleFacts) -> RoleFacts:
+        if job.trainer is None:
+            return job
+        tried, roles = self._cache.tried.get(job.key, {}), []
+        for role in (job.trainer, *job.servers):
             pods = [pod for pod in self._own[job.key] if pod.role == role.role]
             last = max(pods, key=lambda pod: pod.created_ms, default=None)
             asked = last.requests if last else tried.get(role.role, role.requests)
             # Ports of the node, unlike what containers request, may have been changed in the job since.
             own = {name: n for name, n in asked.items() if not resources.is_host_port(name)}
-            return replace(role, requests={**role.requests, **own})
-
-        servers = tuple(map(admitted, job.servers))
-        return replace(job, trainer=admitted(job.trainer), servers=servers) if job.trainer else job
+            roles.append(replace(role, requests={**role.requests, **own}))
+        return replace(job, trainer=roles[0], servers=tuple(roles[1:]))
 
     def build(self, moves_ms: tuple[int, ...]) -> Snapshot:
         for pod in self._foreign:

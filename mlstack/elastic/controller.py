@@ -482,7 +482,8 @@ class Controller:
         elif self._deaf_since_s is None:
             self._deaf_since_s = now_s
         is_held = self._deaf_since_s is not None and now_s - self._deaf_since_s < _DEAF_S
-        if self._reconciler is not None and self._now_ms() >= self._requeue.next_ms and not is_held:
+        is_early = 0 < self._requeue.next_ms - self._now_ms() <= self._requeue.tick_ms + _TROUBLE_MS[1]
+        if self._reconciler is not None and not (is_early or is_held):
             self._pass(self._reconciler)
 
     def _pause_s(self) -> float:

@@ -230,8 +230,8 @@ class Backoff:
         return not self.streak or now_ms - self.last_ms > calm_ms
 
     def is_waiting(self, now_ms: int) -> bool:
-        """Tell whether it is too early."""
-        return now_ms < self.until_ms
+        """Tell whether it is too early; no wait is longer than the longest, where the clock was set back."""
+        return now_ms < self.until_ms <= now_ms + self.longest_ms
 
     def _length_ms(self) -> int:
         return min(self.longest_ms, self.first_ms << min(self.streak - 1, 20))
@@ -330,10 +330,10 @@ class JobRecord:
 
     def limits(self, job: JobFacts, failed: int, now_ms: int, *, not_before_ms: int = 0) -> JobLimits:
         """Give what a plan waits for, `failed` trainers that are not replaced yet among it."""
-        is_given_up = self.gang.streak and self.given_up == job.generation
-        again_ms = max(not_before_ms, self.passing.until_ms, self.gang.until_ms if is_given_up else 0)
+        pauses = [self.passing, *([self.gang] if self.given_up == job.generation else [])]
+        again_ms = max([not_before_ms, *(pause.until_ms for pause in pauses if pause.is_waiting(now_ms))])
         return JobLimits(
-            barred={node: backoff.until_ms for node, backoff in self.bars.items()},
+            barred={node: pause.until_ms for node, pause in self.bars.items() if pause.is_waiting(now_ms)},
             failed=failed,
             not_before_ms=again_ms,
             refused=self.refused(job.generation, now_ms),

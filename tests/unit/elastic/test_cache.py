@@ -170,7 +170,6 @@ def test_labels_alone_make_no_trainer() -> None:
 def test_the_first_success_makes_a_job_finishing() -> None:
     ended = trainer(0, phase="Succeeded", node="n1")
     cache = cache_of(node("n1"), admitted(training_job(), 2), ended, trainer(1))
-
     assert build_snapshot(cache, NOW_MS).jobs[0].state == "finishing"
 
 

@@ -52,9 +52,10 @@ def stage() -> Stage:
 
 
 def controller(stage: Stage, noting: Noting, *, cluster: Any = None, **settings: Any) -> Controller:
+    now_s = settings.pop("now_s", time.time)
     found = ControllerSettings(identity="me", lease_namespace="default", **settings)
     cluster = cluster or stage.memory
-    return Controller(cluster, found, log=noting.lines.append, metrics=noting)
+    return Controller(cluster, found, log=noting.lines.append, metrics=noting, now_s=now_s)
 
 
 def until(claim: Callable[[], object], *, timeout_s: float = 10.0) -> Callable[[], bool]:
@@ -97,6 +98,13 @@ def test_a_new_job_is_seen_while_it_runs(stage: Stage) -> None:
     controller(stage, noting).run(until(comes_later))
 
     assert stage.trainers() == ["train-trainer-0"]
+
+
+def test_a_clock_that_is_set_back_does_not_stop_it(stage: Stage) -> None:
+    noting = Noting()
+    set_back = lambda: time.time() - 3_600 * bool(noting.passes)  # noqa: E731
+    controller(stage, noting, now_s=set_back, tick_ms=100).run(until(lambda: len(noting.passes) > 2))
+    assert len(noting.passes) > 2
 
 
 def test_a_dry_run_leads_nobody_and_writes_nothing(stage: Stage) -> None:

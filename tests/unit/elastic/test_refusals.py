@@ -95,7 +95,6 @@ def test_a_gang_that_is_refused_takes_nothing_from_others(policy: str) -> None:
 
 
 def test_what_admission_adds_to_pods_is_planned_with(stage: Stage) -> None:
-    """Of 16 cores ten trainers of 1.5 have place, on two nodes."""
     sidecar = {"name": "proxy", "image": "proxy", "resources": {"requests": {"cpu": "500m"}}}
     stage.cluster.admits = lambda obj: obj.get("spec", {}).get("containers", []).append(sidecar)
     stage.put(training_job("large", minimum=11, maximum=11))

@@ -32,6 +32,7 @@ def test_the_wait_doubles_up_to_its_longest() -> None:
     pause = Backoff(*WRITE_MS)
     found = [waits(pause, 100_000 * number) for number in range(1, 9)]
     assert found == [2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]
+    assert pause.is_waiting(800_000) and not pause.is_waiting(700_000)  # where the clock was set back
 
 
 def test_after_a_calm_time_it_begins_anew() -> None:
