@@ -12,6 +12,7 @@ from mlstack.app.app import Component, PackageRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.document import KeyPath, join_path, split_path
 from mlstack.app.edit import changed_texts
+from mlstack.app.environment import PersonalOverrides
 from mlstack.app.overrides import NO_OVERRIDES, Overrides, canonical_name, is_key
 from mlstack.app.params import (
     Layer,
@@ -27,6 +28,7 @@ from mlstack.app.params import (
     spelling_table,
 )
 from mlstack.app.prototype import Param, mask_value, reference_paths, secret_literals, with_references
+from mlstack.app.reader import AppReader
 from mlstack.app.schema import check_value
 from mlstack.dataclass import Record
 from mlstack.errors import ConfigError, NotFoundError, ParamError, TypedValueError, UsageError
@@ -412,7 +414,9 @@ def plan_promotion(
     app.environment(target)
     params = app.edited(layout.environment_params_file(target), "EnvironmentParams")
     settings = app.edited(layout.environment_file(target), "Environment")
-    values, notes = _values(app, source, target, components)
+    shared = AppReader(app.root, store=app.store, environ=app.environ)
+    shared.personal = PersonalOverrides()  # what one person has otherwise is nobody else's
+    values, notes = _values(shared, source, target, components)
     changes = [change for change in values if change.kind in kinds]
     after = {}
     for change in changes:
@@ -426,14 +430,8 @@ def plan_promotion(
         if any(change.kind == "version" for change in changes):
             settings.set(("packages",), [str(ref) for ref in moved.values()])
     edited = changed_texts([params, settings])
-    return PromotionPlan(
-        source=source,
-        target=target,
-        changes=tuple(changes),
-        files=tuple(edited),
-        notes=tuple(notes),
-        contents=edited,
-    )
+    about: dict[str, Any] = {"source": source, "target": target, "contents": edited}
+    return PromotionPlan(**about, changes=tuple(changes), files=tuple(edited), notes=tuple(notes))
 
 
 def _versions(app: AppDir, source: str, target: str) -> Iterator[Promotion]:
@@ -446,7 +444,7 @@ def _versions(app: AppDir, source: str, target: str) -> Iterator[Promotion]:
 
 
 def _values(
-    app: AppDir, source: str, target: str, components: Sequence[str]
+    app: AppReader, source: str, target: str, components: Sequence[str]
 ) -> tuple[list[Promotion], list[str]]:
     """Give the values that differ, for all components first, and what stays behind."""
     changes, notes = [], []

@@ -42,6 +42,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Runner) -> Path:
 
 
 def test_a_dry_run_shows_and_writes_nothing(app: Path, run: Runner) -> None:
+    run.play("param set --env gke web replicas 2 --override\nparam set --env gke web debug true --override")
     before = read_tree(app)
     ran = run("promote gke minikube --dry-run -o json")
     assert ran.code == 0, ran.err
